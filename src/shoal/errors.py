@@ -1,0 +1,67 @@
+"""Everything that shoal raises on purpose.
+
+::
+
+    ShoalError                 exit code 2 unless said otherwise
+    ├── UsageError             the call itself: a missing option, an output folder that exists
+    ├── InputError             the data: unreadable, empty, ragged, a value outside its taxonomy
+    ├── PolicyError            the policy: unknown key, missing column, contradictory roles
+    │   └── TaxonomyError      a taxonomy: two roots, a cycle, a gap
+    ├── UnreachableError       exit code 3: no table can meet the requirement; says what can
+    └── VerificationError      exit code 4: the written files do not keep the promise
+
+Messages name columns, counts, lines and keys. They never carry a record; the one exception is a
+taxonomy's gap, which may list up to five uncovered values of one column.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import ClassVar
+
+
+class ShoalError(Exception):
+    """Base of all errors that a user can act upon."""
+
+    exit_code: ClassVar[int] = 2
+
+
+class UsageError(ShoalError):
+    """The call cannot be carried out as it stands."""
+
+
+class InputError(ShoalError):
+    """The data cannot be read or do not fit the policy."""
+
+
+class PolicyError(ShoalError):
+    """The policy contradicts itself or names what does not exist."""
+
+
+class TaxonomyError(PolicyError):
+    """A taxonomy is not a tree, or has a gap."""
+
+
+class UnreachableError(ShoalError):
+    """No release of this table can meet the requirement."""
+
+    exit_code = 3
+
+
+class VerificationError(ShoalError):
+    """The written files do not keep what their manifest promises."""
+
+    exit_code = 4
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return ``"; did you mean 'x'?"`` for the nearest known name, or nothing.
+
+    >>> did_you_mean("zpi", ["age", "zip"])
+    "; did you mean 'zip'?"
+    >>> did_you_mean("qqq", ["age", "zip"])
+    ''
+    """
+    nearest = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"; did you mean {nearest[0]!r}?" if nearest else ""

@@ -1,0 +1,114 @@
+"""What a privacy model is: a statement about the distribution of values within each class."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from shoal.arrays import BoolArray, FloatArray, IntArray
+from shoal.taxonomies.tree import Taxonomy
+
+Sees = Literal["sizes", "values", "population"]
+
+
+@dataclass(frozen=True, slots=True)
+class ClassHistograms:
+    """Counts of classes: all that a model may see of them, so that it serves any grouping of records."""
+
+    sizes: IntArray  # (n_classes,) records
+    counts: IntArray | None = None  # (n_classes, n_values) records of each sensitive value
+    population: IntArray | None = None  # (n_classes,) records of the population table that the label covers
+
+    @classmethod
+    def of(cls, counts: object, population: object = None) -> ClassHistograms:
+        """Build from nested lists, sizes being the row sums (for examples and tests)."""
+        table = np.atleast_2d(np.asarray(counts, dtype=np.int64))
+        people = None if population is None else np.asarray(population, dtype=np.int64)
+        return cls(sizes=table.sum(axis=1), counts=table, population=people)
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """The published table as one class: what an adversary knows before looking anybody up."""
+
+    size: int
+    counts: IntArray | None = None  # (n_values,) the same values as in ClassHistograms.counts
+    population: int | None = None
+    taxonomy: Taxonomy | None = None  # of the sensitive attribute; leaf i is value i
+
+    @classmethod
+    def of(cls, counts: object, population: int | None = None, taxonomy: Taxonomy | None = None) -> Whole:
+        """Build from a list of counts (for examples and tests)."""
+        row = np.asarray(counts, dtype=np.int64)
+        return cls(size=int(row.sum()), counts=row, population=population, taxonomy=taxonomy)
+
+    def as_class(self) -> ClassHistograms:
+        """Return the whole table as the only class."""
+        return ClassHistograms(
+            sizes=np.array([self.size], dtype=np.int64),
+            counts=None if self.counts is None else self.counts[np.newaxis, :],
+            population=None if self.population is None else np.array([self.population], dtype=np.int64),
+        )
+
+
+class PrivacyModel(BaseModel, ABC):
+    """A requirement on every class of a release.
+
+    Fields are the model's parameters; their limits and descriptions are declared once, here, and messages,
+    help, JSON Schema and forms come from them.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: ClassVar[str]
+    title: ClassVar[str]  # a plain sentence for people, e.g. "every record shares its quasi values with k - 1 others"
+    sees: ClassVar[Sees]
+    achieved_is: ClassVar[Literal["at least", "at most"]]  # which way ``achieved`` is good
+
+    @property
+    def merge_monotone(self) -> bool:
+        """Whether the union of two classes that hold always holds (with the whole table unchanged)."""
+        return True
+
+    @property
+    def smallest_class(self) -> int:
+        """A size below which no class can hold; lets methods skip hopeless cuts."""
+        return 1
+
+    @abstractmethod
+    def holds(self, classes: ClassHistograms, whole: Whole) -> BoolArray:
+        """Return (n_classes,) whether each class meets the requirement; exact, or refusing in doubt."""
+
+    @abstractmethod
+    def achieved(self, classes: ClassHistograms, whole: Whole) -> FloatArray:
+        """Return (n_classes,) the strongest main parameter that each class meets."""
+
+    def worst(self, classes: ClassHistograms, whole: Whole) -> float:
+        """Return the strongest main parameter that all classes meet."""
+        values = self.achieved(classes, whole)
+        return float(values.min() if self.achieved_is == "at least" else values.max())
+
+    def why_unreachable(self, whole: Whole) -> str | None:
+        """Say why no release of this table can hold, and what would be reachable; None if one can.
+
+        For models that merging cannot break the table as a single class is the best there is.
+        """
+        if not self.merge_monotone or bool(self.holds(whole.as_class(), whole)[0]):
+            return None
+        return f"{self.name}: even the whole table as one class reaches only {self.worst(whole.as_class(), whole):.6g}"
+
+
+class ValueModel(PrivacyModel):
+    """A requirement on the distribution of sensitive values."""
+
+    sees = "values"
+
+    attribute: str | tuple[str, ...] | None = Field(
+        default=None,
+        description="the sensitive attribute it holds for; a list means their joint distribution; "
+        "without it, it holds for every sensitive attribute",
+    )
