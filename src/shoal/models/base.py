@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
@@ -65,9 +65,20 @@ class PrivacyModel(BaseModel, ABC):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: ClassVar[str]
-    title: ClassVar[str]  # a plain sentence for people, e.g. "every record shares its quasi values with k - 1 others"
+    title: ClassVar[str]  # a plain sentence for people: what every class of a release then has
     sees: ClassVar[Sees]
     achieved_is: ClassVar[Literal["at least", "at most"]]  # which way ``achieved`` is good
+    relative_to_whole: ClassVar[bool] = False  # whether classes are compared with the table, which then always holds
+
+    @property
+    def subject(self) -> str:
+        """The model's name, and what it holds for where the policy says so; messages begin with it."""
+        return self.name
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """The sensitive attributes that the model names: several for their joint distribution, none for each."""
+        return ()
 
     @property
     def merge_monotone(self) -> bool:
@@ -81,11 +92,17 @@ class PrivacyModel(BaseModel, ABC):
 
     @abstractmethod
     def holds(self, classes: ClassHistograms, whole: Whole) -> BoolArray:
-        """Return (n_classes,) whether each class meets the requirement; exact, or refusing in doubt."""
+        """Return (n_classes,) whether each class meets the requirement; exact, or refusing in doubt.
+
+        A class without records never holds: there is nothing in it that could be published.
+        """
 
     @abstractmethod
     def achieved(self, classes: ClassHistograms, whole: Whole) -> FloatArray:
-        """Return (n_classes,) the strongest main parameter that each class meets."""
+        """Return (n_classes,) the strongest main parameter that each class meets, as far as shares go.
+
+        A class without records reaches 0 where more is better, infinity where less is.
+        """
 
     def worst(self, classes: ClassHistograms, whole: Whole) -> float:
         """Return the strongest main parameter that all classes meet."""
@@ -99,7 +116,8 @@ class PrivacyModel(BaseModel, ABC):
         """
         if not self.merge_monotone or bool(self.holds(whole.as_class(), whole)[0]):
             return None
-        return f"{self.name}: even the whole table as one class reaches only {self.worst(whole.as_class(), whole):.6g}"
+        reached = self.worst(whole.as_class(), whole)
+        return f"{self.subject}: even the whole table as one class reaches only {reached:.6g}"
 
 
 class ValueModel(PrivacyModel):
@@ -112,3 +130,49 @@ class ValueModel(PrivacyModel):
         description="the sensitive attribute it holds for; a list means their joint distribution; "
         "without it, it holds for every sensitive attribute",
     )
+
+    @property
+    def subject(self) -> str:
+        """The model's name and its attribute, if it names one."""
+        if self.attribute is None:
+            return self.name
+        if isinstance(self.attribute, str):
+            return f"{self.name} on {self.attribute!r}"
+        return f"{self.name} on {', '.join(map(repr, self.attribute))} together"
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """The sensitive attributes that the model names."""
+        if self.attribute is None:
+            return ()
+        return (self.attribute,) if isinstance(self.attribute, str) else self.attribute
+
+    def for_attribute(self, name: str) -> Self:
+        """Return the same requirement on one attribute."""
+        return self.model_copy(update={"attribute": name})
+
+    def values_of(self, histograms: ClassHistograms | Whole) -> IntArray:
+        """Return the counts of sensitive values, which whoever calls a value model must have taken."""
+        if histograms.counts is None:
+            raise TypeError(f"{self.subject} needs counts of sensitive values; only sizes were counted")
+        return histograms.counts
+
+
+class PopulationModel(PrivacyModel):
+    """A requirement on the people of a population table that share a class's label."""
+
+    sees = "population"
+
+    population: str = Field(description="path of the table of all people an adversary may look through")
+
+    def people_of(self, classes: ClassHistograms) -> IntArray:
+        """Return (n_classes,) the population under each label, which the caller must have counted."""
+        if classes.population is None:
+            raise TypeError(f"{self.subject} needs the population under each class; it was not counted")
+        return classes.population
+
+    def people_in_all(self, whole: Whole) -> int:
+        """Return the size of the whole population."""
+        if whole.population is None:
+            raise TypeError(f"{self.subject} needs the size of the population; it was not counted")
+        return whole.population

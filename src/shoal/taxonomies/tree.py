@@ -2,22 +2,28 @@
 
 Leaves are numbered in tree order, so every node is a contiguous range of leaves ``[lo, hi)``, and a
 published value is a leaf range too: a taxonomy node and a Mondrian interval are one type. A node's number
-below ``n_leaves`` is the leaf's own number; inner nodes follow, the root last.
+below ``n_leaves`` is the leaf's own number; inner nodes follow, each after its children, the root last.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
 
 import numpy as np
+import pyarrow as pa
 
-from shoal.arrays import CodeArray, FloatArray
+from shoal.arrays import AnyIntArray, CodeArray, FloatArray
 
 Kind = Literal["category", "number", "date", "prefix"]
 Cover = dict[str, Any]
+
+MISSING_LABEL = "missing"
+NOT_MISSING_LABEL = "(not missing)"
+# Labels that a scale makes up start with one of these, so only such node labels can be mistaken for them.
+_MADE_UP = ("{", "[", "<", ">", "(")
 
 
 class Scale(ABC):
@@ -30,10 +36,11 @@ class Scale(ABC):
     - ``{"values": [...]}``: these source values, as text;
     - ``{"prefixes": [...]}``: every text that starts with one of these;
     - ``{"from": a, "below": b}``: numbers or ISO dates in [a, b); a null end is open;
-    - any of them with ``"missing": true``: missing values as well.
+    - any of them with ``"missing": true``: missing values as well;
+    - ``{"missing": true}`` alone: missing values only.
     """
 
-    kind: Kind
+    kind: ClassVar[Kind]
 
     @abstractmethod
     def label(self, taxonomy: Taxonomy, lo: int, hi: int) -> str:
@@ -43,8 +50,12 @@ class Scale(ABC):
     def cover(self, taxonomy: Taxonomy, lo: int, hi: int) -> Cover:
         """Source values under a leaf range that is not the root and does not contain the missing leaf."""
 
-    def positions(self, taxonomy: Taxonomy) -> FloatArray | None:
-        """Return (n_leaves,) the places of leaves on the line of numbers, or None if they have no distance."""
+    @abstractmethod
+    def locate(self, values: pa.Array) -> CodeArray:
+        """Return (n_values,) the leaf of each source value; -1 for nulls and values outside the taxonomy."""
+
+    def positions(self) -> FloatArray | None:
+        """Return the places of the leaves on the line of numbers, or None if they have no distance."""
         return None
 
 
@@ -54,10 +65,17 @@ class Taxonomy:
 
     ``missing`` is the leaf that stands for missing values, always the last one and a child of the root, or
     None. ``declared`` says that the leaves come from the policy, not from the data, so that all may be named.
+
+    >>> from shoal.taxonomies.nested import from_nested
+    >>> disease = from_nested({"any": {"hemal": ["hepatitis", "anemia"], "other": ["phthisis", "flu"]}})
+    >>> disease.label(0, 2), disease.label(1, 3)
+    ('hemal', '{anemia, phthisis}')
+    >>> disease.cover(2, 4)
+    {'values': ['phthisis', 'flu']}
     """
 
     labels: tuple[str, ...]  # (n_nodes,) leaves first, in tree order; root last
-    parent: CodeArray  # (n_nodes,) the root's is -1
+    parent: CodeArray  # (n_nodes,) the root's is -1; every other's is larger than the node itself
     lo: CodeArray  # (n_nodes,)
     hi: CodeArray  # (n_nodes,)
     level: CodeArray  # (n_nodes,) the root's is 0
@@ -65,3 +83,196 @@ class Taxonomy:
     scale: Scale
     declared: bool
     missing: int | None = None
+    _by_parent: CodeArray = field(init=False, repr=False)  # (n_nodes,) nodes grouped by parent, in leaf order
+    _first_child: CodeArray = field(init=False, repr=False)  # (n_nodes + 1,) where a node's group starts
+    _claimed: frozenset[str] = field(init=False, repr=False)  # node labels that look made up by a scale
+
+    def __post_init__(self) -> None:
+        """Index children and labels."""
+        order = np.lexsort((self.lo, self.parent)).astype(np.int32)
+        starts = np.searchsorted(self.parent[order], np.arange(len(self.labels) + 1)).astype(np.int32)
+        object.__setattr__(self, "_by_parent", order)
+        object.__setattr__(self, "_first_child", starts)
+        claimed = frozenset(label for label in self.labels if label.startswith(_MADE_UP))
+        object.__setattr__(self, "_claimed", claimed)
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes, leaves and root included."""
+        return len(self.labels)
+
+    @property
+    def root(self) -> int:
+        """The node above all others."""
+        return len(self.labels) - 1
+
+    @property
+    def height(self) -> int:
+        """The largest level: steps from the deepest leaf to the root."""
+        return int(self.level.max())
+
+    @property
+    def leaf_labels(self) -> tuple[str, ...]:
+        """Labels of the leaves, in tree order."""
+        return self.labels[: self.n_leaves]
+
+    @property
+    def positions(self) -> FloatArray | None:
+        """Return (n_leaves,) the numeric place of each leaf, NaN for the missing one; None for categories."""
+        places = self.scale.positions()
+        if places is None or self.missing is None:
+            return places
+        return np.append(places, np.nan)
+
+    def is_leaf(self, node: int) -> bool:
+        """Whether the node has no children."""
+        return node < self.n_leaves
+
+    def children(self, node: int) -> tuple[int, ...]:
+        """Return the node's children in leaf order."""
+        return tuple(self._by_parent[self._first_child[node] : self._first_child[node + 1]].tolist())
+
+    def leaf_shares(self) -> FloatArray:
+        """Return (n_nodes,) the fraction of all leaves that lie under each node."""
+        return (self.hi - self.lo) / float(self.n_leaves)
+
+    def covering(self, lo: int, hi: int) -> int:
+        """Return the lowest node that contains the leaf range."""
+        self._check(lo, hi)
+        node = lo
+        while self.hi[node] < hi:
+            node = int(self.parent[node])
+        return node
+
+    def node_of(self, lo: int, hi: int) -> int:
+        """Return the most specific node with exactly this leaf range, or -1."""
+        node = self.covering(lo, hi)
+        return node if self.lo[node] == lo and self.hi[node] == hi else -1
+
+    def lowest_nodes(self, lo: AnyIntArray, hi: AnyIntArray) -> CodeArray:
+        """Return (n_ranges,) the lowest node that contains each leaf range."""
+        nodes = np.array(lo, dtype=np.int32)
+        outside = np.flatnonzero(self.hi[nodes] < hi)
+        while outside.size:
+            nodes[outside] = self.parent[nodes[outside]]
+            outside = outside[self.hi[nodes[outside]] < hi[outside]]
+        return nodes
+
+    def levels(self) -> int:
+        """Return the number of generalization steps: 0 keeps values as they are, this many reach the root."""
+        return self.height
+
+    def node_at(self, height: int) -> CodeArray:
+        """Return (n_leaves,) the node of each leaf after generalizing *height* steps.
+
+        Steps are counted from the deepest leaves: a leaf goes to its ancestor at tree level
+        ``levels() - height``, or stays where it is while it is nearer to the root than that. For a file whose
+        lines are equally long this is the file's column *height*.
+        """
+        if not 0 <= height <= self.height:
+            raise ValueError(f"height must be in 0..{self.height}, not {height}")
+        nodes = np.arange(self.n_leaves, dtype=np.int32)
+        wanted = self.height - height
+        above = np.flatnonzero(self.level[nodes] > wanted)
+        while above.size:
+            nodes[above] = self.parent[nodes[above]]
+            above = above[self.level[nodes[above]] > wanted]
+        return nodes
+
+    def tiles(self, lo: int, hi: int) -> tuple[int, ...]:
+        """Return the fewest nodes whose leaf ranges, side by side, make up this one."""
+        self._check(lo, hi)
+        found = []
+        while lo < hi:
+            node = lo
+            while (up := int(self.parent[node])) >= 0 and self.lo[up] == lo and self.hi[up] <= hi:
+                node = up
+            found.append(self.node_of(lo, int(self.hi[node])))
+            lo = int(self.hi[node])
+        return tuple(found)
+
+    def label(self, lo: int, hi: int) -> str:
+        """Return the text published for a leaf range; no two ranges share one.
+
+        The whole range reads as the root, any other node as its label (the lowest of a chain of single
+        children), everything else as the scale writes it. The only leaf of a tree reads as itself.
+        """
+        node = self.node_of(lo, hi)
+        if hi - lo == self.n_leaves > 1:
+            return self.labels[self.root]
+        if node >= 0:
+            return self.labels[node]
+        if self.missing is not None and hi > self.missing:
+            return self._unclaimed(f"{{{self.label(lo, self.missing)}, {self.labels[self.missing]}}}")
+        if self.missing is not None and hi - lo == self.missing:
+            return self._unclaimed(NOT_MISSING_LABEL)
+        return self._unclaimed(self.scale.label(self, lo, hi))
+
+    def cover(self, lo: int, hi: int) -> Cover:
+        """Return which source values a leaf range stands for, in the format that ``Scale`` describes."""
+        self._check(lo, hi)
+        if hi - lo == self.n_leaves > 1:
+            return {"any": True}
+        if self.missing is None or hi <= self.missing:
+            return self.scale.cover(self, lo, hi)
+        if lo == self.missing:
+            return {"missing": True}
+        return {**self.scale.cover(self, lo, self.missing), "missing": True}
+
+    def encode(self, values: pa.Array) -> CodeArray:
+        """Return (n_values,) the leaf of each source value, or -1; nulls go to the missing leaf."""
+        if isinstance(values, pa.ChunkedArray):
+            values = values.combine_chunks()
+        if pa.types.is_dictionary(values.type):
+            of_entry = np.append(self.encode(values.dictionary), self._null_code)
+            index = values.indices.cast(pa.int64()).fill_null(len(of_entry) - 1)
+            return np.asarray(of_entry[index.to_numpy(zero_copy_only=False)], dtype=np.int32)
+        codes = self.scale.locate(values)
+        if values.null_count:
+            codes = np.where(values.is_null().to_numpy(zero_copy_only=False), self._null_code, codes)
+        return codes.astype(np.int32, copy=False)
+
+    def with_missing(self) -> Taxonomy:
+        """Return the same tree with a leaf for missing values, last and under the root."""
+        if self.missing is not None:
+            return self
+        place, label = self.n_leaves, free_label(MISSING_LABEL, self.labels)
+        parent = np.where(self.parent >= place, self.parent + 1, self.parent)
+        hi = np.insert(self.hi, place, place + 1)
+        hi[-1] = place + 1
+        return Taxonomy(
+            labels=(*self.labels[:place], label, *self.labels[place:]),
+            parent=np.insert(parent, place, self.n_nodes).astype(np.int32),
+            lo=np.insert(self.lo, place, place),
+            hi=hi,
+            level=np.insert(self.level, place, 1),
+            n_leaves=place + 1,
+            scale=self.scale,
+            declared=self.declared,
+            missing=place,
+        )
+
+    @property
+    def _null_code(self) -> int:
+        return -1 if self.missing is None else self.missing
+
+    def _check(self, lo: int, hi: int) -> None:
+        if not 0 <= lo < hi <= self.n_leaves:
+            raise ValueError(f"[{lo}, {hi}) is no range of {self.n_leaves} leaves")
+
+    def _unclaimed(self, text: str) -> str:
+        while text in self._claimed:
+            text += " (range)"
+        return text
+
+
+def free_label(wanted: str, taken: Iterable[str]) -> str:
+    """Return *wanted*, in as many brackets as it takes to differ from all labels taken.
+
+    >>> free_label("*", ["a", "*"])
+    '(*)'
+    """
+    known = set(taken)
+    while wanted in known:
+        wanted = f"({wanted})"
+    return wanted

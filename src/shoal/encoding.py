@@ -1,0 +1,221 @@
+"""From counted cells to a problem: dictionary codes become leaves of taxonomies, models meet their attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from shoal.arrays import AnyIntArray, CodeArray, IntArray
+from shoal.cells import Cells
+from shoal.engines.local import CountedCells
+from shoal.errors import InputError, PolicyError, ShoalError, UnreachableError
+from shoal.models.base import PopulationModel, PrivacyModel, ValueModel
+from shoal.policy import Policy
+from shoal.problem import Attribute, Problem, Requirement
+from shoal.sources import Source
+from shoal.taxonomies.builders.default import default_builder
+from shoal.taxonomies.completeness import uncovered
+from shoal.taxonomies.tree import Taxonomy
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Encoding:
+    """A problem, and how its cells relate to the counted ones."""
+
+    problem: Problem
+    kept: IntArray | None  # (n_cells,) places among the counted cells; None: all of them, in order
+    n_dropped: int  # records left out because a value is missing
+
+    def attribute(self, name: str) -> Attribute:
+        """Return an encoded attribute by its name."""
+        return next(a for a in (*self.problem.quasi, *self.problem.sensitive) if a.name == name)
+
+
+def check_columns(policy: Policy, source: Source) -> None:
+    """Raise unless policy and source name the same columns."""
+    from shoal.errors import did_you_mean
+
+    columns = source.schema.names
+    absent = [name for name in policy.attributes if name not in columns]
+    undeclared = [name for name in columns if name not in policy.attributes]
+    if absent:
+        names = "; ".join(f"column {name!r} is not in {source.name}{did_you_mean(name, columns)}" for name in absent)
+        raise InputError(names)
+    if undeclared:
+        raise PolicyError(
+            f"{source.name} has columns that the policy does not declare: {', '.join(undeclared)}; "
+            "give each a role (identifier if it must not be published)"
+        )
+
+
+def encode(
+    counted: CountedCells, policy: Policy, populations: Mapping[str, CountedCells] | None = None
+) -> Encoding:
+    """Build taxonomies from what was counted and the policy, and bind the models to the cells."""
+    populations = populations or {}
+    n_quasi = len(policy.names("quasi"))
+    names = (*policy.names("quasi"), *policy.names("sensitive"))
+    attributes: list[Attribute] = []
+    columns: list[AnyIntArray] = []
+    keep = np.ones(len(counted.run.counts), dtype=np.bool_)
+    for j, name in enumerate(names):
+        codes = counted.codes(j)
+        values, used = _used_values(counted, j, codes)
+        if not len(values):
+            raise InputError(f"column {name!r} has no values: every record is missing one")
+        has_missing = bool(used[0])
+        if policy.missing == "drop":
+            keep &= codes != 0
+            has_missing = False
+        others = [_population_values(people, name) for people in populations.values() if name in people.columns]
+        taxonomy = _taxonomy(policy, name, values, others, counted.run.counts, codes, used)
+        if has_missing or any(_has_missing(people, name) for people in populations.values()):
+            taxonomy = taxonomy.with_missing()
+        leaf = _leaves(taxonomy, counted.dictionaries[j].values, used)
+        attributes.append(Attribute(name, taxonomy, policy.attributes[name].weight))
+        columns.append(leaf[codes] if j < n_quasi else leaf[codes].astype(np.int32))
+    kept = None if keep.all() else np.flatnonzero(keep)
+    counts = counted.run.counts
+    n_dropped = 0
+    if kept is not None:
+        n_dropped = int(counts[~keep].sum())
+        columns, counts = [column[kept] for column in columns], counts[kept]
+        if not len(kept):
+            raise InputError("every record has a missing value, and the policy drops such records")
+    quasi, sensitive = tuple(attributes[:n_quasi]), tuple(attributes[n_quasi:])
+    cells = Cells(tuple(columns), counts)
+    people: dict[str, IntArray] = {}
+    if populations:
+        cells, people = _with_populations(cells, quasi, populations)
+    requirements = tuple(
+        requirement
+        for number, model in enumerate(policy.privacy)
+        for requirement in _bound(model, number, sensitive, n_quasi, cells, people)
+    )
+    n_records = int(counts.sum())
+    problem = Problem(quasi, sensitive, cells, requirements, int(policy.max_withheld * n_records))
+    return Encoding(problem, kept, n_dropped)
+
+
+def _used_values(counted: CountedCells, column: int, codes: AnyIntArray) -> tuple[pa.Array, np.ndarray]:  # type: ignore[type-arg]
+    used = np.bincount(codes, minlength=counted.dictionaries[column].size) > 0
+    return counted.dictionaries[column].values.filter(pa.array(used[1:])), used
+
+
+def _has_missing(people: CountedCells, name: str) -> bool:
+    return name in people.columns and bool((people.codes(people.columns.index(name)) == 0).any())
+
+
+def _population_values(people: CountedCells, name: str) -> pa.Array:
+    column = people.columns.index(name)
+    return _used_values(people, column, people.codes(column))[0]
+
+
+def _taxonomy(
+    policy: Policy,
+    name: str,
+    values: pa.Array,
+    others: list[pa.Array],
+    counts: IntArray,
+    codes: AnyIntArray,
+    used: np.ndarray,  # type: ignore[type-arg]
+) -> Taxonomy:
+    builder = policy.attributes[name].taxonomy
+    every = values
+    if others:
+        every = pa.concat_arrays([values, *(other.cast(values.type) for other in others)]).unique()
+    try:
+        if builder is None:
+            builder = default_builder(values.type, values)
+        taxonomy = builder.build(every)
+    except ShoalError as error:
+        raise type(error)(f"column {name!r}: {error}") from None
+    leaf = taxonomy.encode(values)
+    if (leaf < 0).any():
+        records = np.bincount(codes, weights=counts, minlength=len(used)).astype(np.int64)[np.flatnonzero(used[1:]) + 1]
+        gap = uncovered(leaf, values, records)
+        raise InputError(gap.message(name))
+    return taxonomy
+
+
+def _leaves(taxonomy: Taxonomy, values: pa.Array, used: np.ndarray) -> CodeArray:  # type: ignore[type-arg]
+    """Return (n_codes,) the leaf of each dictionary code; missing is code 0."""
+    leaf = np.zeros(len(used), dtype=np.int32)
+    leaf[0] = 0 if taxonomy.missing is None else taxonomy.missing
+    if len(values):
+        found = taxonomy.encode(values)
+        leaf[1:] = np.where(used[1:], found, 0)
+    narrow = np.uint8 if taxonomy.n_leaves <= 1 << 8 else np.uint16 if taxonomy.n_leaves <= 1 << 16 else np.int32
+    return leaf.astype(narrow)  # type: ignore[return-value]
+
+
+def _with_populations(
+    cells: Cells, quasi: tuple[Attribute, ...], populations: Mapping[str, CountedCells]
+) -> tuple[Cells, dict[str, IntArray]]:
+    """Append the populations' cells, with a count of zero, and say how many people each cell stands for."""
+    n_sensitive = len(cells.codes) - len(quasi)
+    columns = [[column] for column in cells.codes]
+    counts = [cells.counts]
+    offsets = {}
+    for path, people in populations.items():
+        offsets[path] = sum(len(part) for part in counts)
+        for j, attribute in enumerate(quasi):
+            column = people.columns.index(attribute.name)
+            codes = people.codes(column)
+            values, used = _used_values(people, column, codes)
+            if (attribute.taxonomy.encode(values) < 0).any():
+                raise InputError(f"the population {path} has values of {attribute.name!r} outside its taxonomy")
+            columns[j].append(_leaves(attribute.taxonomy, people.dictionaries[column].values, used)[codes])
+        for s in range(n_sensitive):
+            columns[len(quasi) + s].append(np.zeros(len(people.run.counts), dtype=np.int32))
+        counts.append(np.zeros(len(people.run.counts), dtype=np.int64))
+    n_cells = sum(len(part) for part in counts)
+    joined = Cells(tuple(np.concatenate(parts) for parts in columns), np.concatenate(counts))
+    totals = {}
+    for path, people in populations.items():
+        total = np.zeros(n_cells, dtype=np.int64)
+        total[offsets[path] : offsets[path] + len(people.run.counts)] = people.run.counts
+        totals[path] = total
+    return joined, totals
+
+
+def _bound(
+    model: PrivacyModel,
+    number: int,
+    sensitive: tuple[Attribute, ...],
+    n_quasi: int,
+    cells: Cells,
+    people: Mapping[str, IntArray],
+) -> list[Requirement]:
+    """Bind a model to its attribute, to the combination of several, or to every sensitive attribute."""
+    if not isinstance(model, PopulationModel | ValueModel):
+        return [Requirement(model, number)]
+    if isinstance(model, PopulationModel):
+        return [Requirement(model, number, population=people[model.population], population_name=model.population)]
+    place = {attribute.name: j for j, attribute in enumerate(sensitive)}
+    if len(model.attributes) > 1:
+        codes, n_values = joint_codes([cells.codes[n_quasi + place[name]] for name in model.attributes])
+        return [Requirement(model, number, codes, n_values)]
+    names = model.attributes or tuple(place)
+    return [
+        Requirement(
+            model.for_attribute(name),
+            number,
+            np.asarray(cells.codes[n_quasi + place[name]], dtype=np.int32),  # the same array for every model
+            sensitive[place[name]].taxonomy.n_leaves,
+            sensitive[place[name]].taxonomy,
+        )
+        for name in names
+    ]
+
+
+def joint_codes(columns: list[AnyIntArray]) -> tuple[CodeArray, int]:
+    """Return dense codes of the combinations of several columns, and how many there are."""
+    joint = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        joint = joint * (int(column.max()) + 1) + column
+        joint = np.unique(joint, return_inverse=True)[1].reshape(-1)
+    return joint.astype(np.int32), int(joint.max()) + 1

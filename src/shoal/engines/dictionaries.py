@@ -1,0 +1,71 @@
+"""From Arrow columns to dictionary codes that stay the same over all batches."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from shoal.arrays import CodeArray, KeyArray
+from shoal.errors import InputError
+
+MISSING_CODE = 0
+
+
+def factored(column: pa.Array) -> tuple[CodeArray, pa.Array]:
+    """Return (n_rows,) the index of each row's value, -1 for missing, and the values they point to."""
+    if not pa.types.is_dictionary(column.type):
+        column = pc.dictionary_encode(column)
+    elif column.dictionary.null_count:
+        column = pc.dictionary_encode(column.cast(column.type.value_type))
+    indices = column.indices
+    if indices.null_count:
+        indices = pc.fill_null(indices, -1)
+    if indices.type != pa.int32():
+        indices = indices.cast(pa.int32())
+    return indices.to_numpy(zero_copy_only=False), column.dictionary
+
+
+class GrowingDictionary:
+    """The distinct values of one column in order of appearance; value i has code i + 1, and 0 is missing."""
+
+    def __init__(self) -> None:
+        self._parts: list[pa.Array] = []
+        self._all: pa.Array | None = None
+
+    @property
+    def values(self) -> pa.Array:
+        """All values seen."""
+        if self._all is None or len(self._parts) > 1:
+            self._all = pa.concat_arrays(self._parts) if self._parts else pa.array([], pa.string())
+            self._parts = [self._all] if self._parts else []
+        return self._all
+
+    @property
+    def size(self) -> int:
+        """Number of codes, that of missing included."""
+        return 1 + sum(len(part) for part in self._parts)
+
+    def codes(self, values: pa.Array) -> KeyArray:
+        """Return (n + 1,) the code of each value, new ones being added, and that of missing at the end."""
+        if not self._parts:
+            self._parts = [values]
+            known = np.arange(len(values), dtype=np.int64)
+        else:
+            known = self._find(values)
+            new = np.flatnonzero(known < 0)
+            if len(new):
+                known[new] = self.size - 1 + np.arange(len(new))
+                self._parts.append(values.take(pa.array(new)))
+        return np.append(known + 1, MISSING_CODE).astype(np.uint64)
+
+    def lookup(self, values: pa.Array, column: str) -> KeyArray:
+        """Like ``codes``, but a value that was not seen before is an error: the source has changed."""
+        known = self._find(values)
+        if len(known) and known.min() < 0:
+            raise InputError(f"column {column!r} changed while it was being read; nothing was published")
+        return np.append(known + 1, MISSING_CODE).astype(np.uint64)
+
+    def _find(self, values: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        places = pc.index_in(values, value_set=self.values)
+        return pc.fill_null(places, -1).to_numpy(zero_copy_only=False).astype(np.int64)

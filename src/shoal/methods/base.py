@@ -1,0 +1,30 @@
+"""What a method is: it turns a problem into a plan, and knows nothing of files or engines."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+
+from shoal.plan import Plan
+from shoal.problem import Problem
+from shoal.progress import Progress
+
+
+class Method(BaseModel, ABC):
+    """A way to make classes. Fields are its parameters, declared once for messages, help and schema."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: ClassVar[str]
+    title: ClassVar[str]  # a plain sentence for people
+
+    def refuses(self, problem: Problem) -> str | None:
+        """Say why this method cannot serve the problem; None if it can."""
+        return None
+
+    @abstractmethod
+    def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan:
+        """Return a plan whose classes meet every requirement, or raise UnreachableError."""

@@ -1,0 +1,56 @@
+"""Mondrian: cut the table in two, again and again, as long as both halves keep every promise."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from shoal.methods.base import Method
+from shoal.methods.mondrian_tree import MondrianTree
+from shoal.plan import Plan
+from shoal.problem import Problem
+from shoal.progress import Progress
+
+
+class Mondrian(Method):
+    """Every class is a box of quasi values that meets every requirement and cannot be cut further.
+
+    LeFevre, DeWitt and Ramakrishnan, "Mondrian multidimensional k-anonymity" (ICDE 2006); the cut is not only the
+    median of the widest attribute: in small boxes all cuts of all attributes are tried, and the one taken is
+    that which leaves the least total width.
+    """
+
+    name: ClassVar[str] = "mondrian"
+    title: ClassVar[str] = "cuts the table into small boxes of similar people"
+
+    cuts: Literal["strict", "relaxed"] = Field(
+        default="strict",
+        description="strict: equal quasi values stay together; relaxed: records at the median go to both sides",
+    )
+    search_below: int = Field(
+        default=1000,
+        ge=0,
+        description="boxes of at most this many cells try every cut; larger ones the median of each attribute",
+    )
+
+    def refuses(self, problem: Problem) -> str | None:
+        """Relaxed boxes overlap, so that the population under a label is not that of the box."""
+        if self.cuts == "relaxed" and any(r.population is not None for r in problem.requirements):
+            return "relaxed cuts cannot serve a model that counts a population; use strict cuts"
+        return None
+
+    def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan:
+        """Return the boxes as a plan."""
+        with (
+            progress.step("cutting", problem.cells.n_records, unit="records") as step,
+            MondrianTree(problem, self.cuts == "relaxed", self.search_below, rng) as tree,
+        ):
+            tree.grow(step)
+            tree.explain_if_whole()
+            uncut = tree.plan()
+            if not problem.max_withheld:
+                return uncut
+            tree.shed(problem.max_withheld, step)
+            return tree.plan() if tree.keeps_promises() else uncut

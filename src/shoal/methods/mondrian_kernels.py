@@ -1,0 +1,356 @@
+"""Compiled loops of Mondrian. A node is a contiguous range of items; items are moved, never their indices.
+
+Arrays throughout: ``codes`` (n_items, d) leaf codes, ``weights`` (n_items, w) records in column 0 and population
+records in the others, ``place`` (d, max_leaves) position of each leaf scaled to the attribute's weight, so that
+the *width* of a class is the sum over attributes of place[highest leaf] - place[lowest leaf].
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Codes = NDArray[Any]
+Ints = NDArray[np.int64]
+Small = NDArray[np.int32]
+Floats = NDArray[np.float64]
+
+
+@njit(cache=True, nogil=True)
+def extents(codes: Codes, weights: Ints, starts: Ints, stops: Ints, low: Small, high: Small, sizes: Ints) -> None:
+    """Fill in, node by node, the lowest and highest code of each attribute and the records and population."""
+    d = codes.shape[1]
+    for node in range(len(starts)):
+        for j in range(d):
+            low[node, j] = 2147483647
+            high[node, j] = -1
+        sizes[node, :] = 0
+        for item in range(starts[node], stops[node]):
+            for w in range(weights.shape[1]):
+                sizes[node, w] += weights[item, w]
+            if weights[item, 0] > 0:
+                for j in range(d):
+                    code = np.int32(codes[item, j])
+                    low[node, j] = min(low[node, j], code)
+                    high[node, j] = max(high[node, j], code)
+
+
+@njit(cache=True, nogil=True)
+def median_cuts(
+    codes: Codes, weights: Ints, starts: Ints, stops: Ints, low: Small, high: Small, sizes: Ints,
+    place: Floats, smallest: int, relaxed: bool, attribute: Small, cut: Small, extra: Ints,
+) -> None:  # fmt: skip
+    """Propose for each node one cut per attribute, the most even one, widest attribute first.
+
+    A relaxed cut halves the node exactly: records at the median code go to both sides.
+
+    A cut c sends codes <= c to the left. Cuts that leave less than *smallest* records on a side are not
+    proposed; unused proposals have attribute -1.
+    """
+    d = codes.shape[1]
+    width = np.empty(d)
+    span = 1
+    for node in range(len(starts)):
+        for j in range(d):
+            span = max(span, high[node, j] - low[node, j] + 1)
+    tally = np.empty(span, dtype=np.int64)
+    for node in range(len(starts)):
+        attribute[node, :] = -1
+        for j in range(d):
+            width[j] = place[j, high[node, j]] - place[j, low[node, j]]
+        proposals = 0
+        for j in np.argsort(-width, kind="mergesort"):
+            if high[node, j] <= low[node, j]:
+                continue
+            base = low[node, j]
+            tally[: high[node, j] - base + 1] = 0
+            for item in range(starts[node], stops[node]):
+                if weights[item, 0] > 0:
+                    tally[codes[item, j] - base] += weights[item, 0]
+            best = -1
+            nearest = sizes[node, 0] * 2
+            left = 0
+            if relaxed:
+                half = sizes[node, 0] // 2
+                bucket = 0
+                while left + tally[bucket] <= half:
+                    left += tally[bucket]
+                    bucket += 1
+                attribute[node, proposals] = j
+                cut[node, proposals] = base + bucket - 1
+                extra[node, proposals] = half - left
+                proposals += 1
+                continue
+            for bucket in range(1, high[node, j] - base + 1):
+                left += tally[bucket - 1]
+                right = sizes[node, 0] - left
+                if tally[bucket] > 0 and left >= smallest and right >= smallest and abs(left - right) < nearest:
+                    nearest = abs(left - right)
+                    best = bucket - 1
+            if best >= 0:
+                attribute[node, proposals] = j
+                cut[node, proposals] = base + best
+                proposals += 1
+
+
+@njit(cache=True, nogil=True)
+def best_cuts(
+    codes: Codes, weights: Ints, starts: Ints, stops: Ints, low: Small, high: Small, sizes: Ints,
+    place: Floats, smallest: int, attribute: Small, cut: Small,
+) -> None:  # fmt: skip
+    """Propose for each node the cuts that leave the least total width, the best of each attribute first.
+
+    All cuts of all attributes are tried: per attribute, items are bucketed by code, and the extents of a growing
+    left side and a growing right side are swept over the buckets. After the d best come the d most even ones,
+    which are likelier to keep distributions alike.
+    """
+    d = codes.shape[1]
+    largest = 1
+    for node in range(len(starts)):
+        largest = max(largest, stops[node] - starts[node])
+    bucket_of = np.empty(largest, dtype=np.int64)
+    tally = np.empty(largest + 1, dtype=np.int64)
+    value = np.empty(largest + 1, dtype=np.int32)
+    lowest = np.empty((largest + 1, d), dtype=np.int32)
+    highest = np.empty((largest + 1, d), dtype=np.int32)
+    left_cost = np.empty(largest + 1)
+    run_low = np.empty(d, dtype=np.int32)
+    run_high = np.empty(d, dtype=np.int32)
+    score = np.empty(d)
+    score_cut = np.empty(d, dtype=np.int32)
+    even_cut = np.empty(d, dtype=np.int32)
+    for node in range(len(starts)):
+        start, stop = starts[node], stops[node]
+        attribute[node, :] = -1
+        total = sizes[node, 0]
+        for j in range(d):
+            score[j] = np.inf
+            if high[node, j] <= low[node, j]:
+                continue
+            buckets = _bucketed(codes, weights, start, stop, j, low[node, j], high[node, j], bucket_of, value)
+            _bucket_extents(codes, weights, start, stop, buckets, bucket_of, tally, lowest, highest)
+            run_low[:] = 2147483647
+            run_high[:] = -1
+            left = 0
+            for b in range(buckets - 1):
+                if tally[b] > 0:
+                    left += tally[b]
+                    for i in range(d):
+                        run_low[i] = min(run_low[i], lowest[b, i])
+                        run_high[i] = max(run_high[i], highest[b, i])
+                left_cost[b] = left * _width(place, run_low, run_high) if left > 0 else 0.0
+            run_low[:] = 2147483647
+            run_high[:] = -1
+            right = 0
+            nearest = total * 2
+            for b in range(buckets - 1, 0, -1):
+                if tally[b] > 0:
+                    right += tally[b]
+                    for i in range(d):
+                        run_low[i] = min(run_low[i], lowest[b, i])
+                        run_high[i] = max(run_high[i], highest[b, i])
+                left = total - right
+                if tally[b] == 0 or right < smallest or left < smallest:
+                    continue
+                cost = left_cost[b - 1] + right * _width(place, run_low, run_high)
+                before = value[b] - 1
+                if cost < score[j]:
+                    score[j] = cost
+                    score_cut[j] = before
+                if abs(left - right) < nearest:
+                    nearest = abs(left - right)
+                    even_cut[j] = before
+        proposals = 0
+        for j in np.argsort(score, kind="mergesort"):
+            if score[j] < np.inf:
+                attribute[node, proposals] = j
+                cut[node, proposals] = score_cut[j]
+                proposals += 1
+        firsts = proposals
+        for p in range(firsts):
+            j = attribute[node, p]
+            if even_cut[j] != score_cut[j]:
+                attribute[node, proposals] = j
+                cut[node, proposals] = even_cut[j]
+                proposals += 1
+
+
+@njit(cache=True, nogil=True)
+def _bucketed(
+    codes: Codes, weights: Ints, start: int, stop: int, j: int, low: int, high: int, bucket_of: Ints, value: Small
+) -> int:
+    """Give every item of a node the number of its bucket on attribute j; *value* is each bucket's code."""
+    n = stop - start
+    if high - low < n:
+        for item in range(start, stop):
+            bucket_of[item - start] = min(max(np.int64(codes[item, j]) - low, 0), high - low)
+        for b in range(high - low + 1):
+            value[b] = low + b
+        return high - low + 1
+    order = np.argsort(codes[start:stop, j])
+    bucket = -1
+    last = -1
+    for position in order:
+        code = np.int32(codes[start + position, j])
+        if weights[start + position, 0] > 0 and code != last:
+            bucket += 1
+            value[bucket] = code
+            last = code
+        bucket_of[position] = max(bucket, 0)
+    return bucket + 1
+
+
+@njit(cache=True, nogil=True)
+def _bucket_extents(
+    codes: Codes, weights: Ints, start: int, stop: int, buckets: int, bucket_of: Ints, tally: Ints, lowest: Small,
+    highest: Small,
+) -> None:  # fmt: skip
+    tally[:buckets] = 0
+    lowest[:buckets] = 2147483647
+    highest[:buckets] = -1
+    for item in range(start, stop):
+        if weights[item, 0] > 0:
+            b = bucket_of[item - start]
+            tally[b] += weights[item, 0]
+            for i in range(codes.shape[1]):
+                code = np.int32(codes[item, i])
+                lowest[b, i] = min(lowest[b, i], code)
+                highest[b, i] = max(highest[b, i], code)
+
+
+@njit(cache=True, nogil=True)
+def _width(place: Floats, low: Small, high: Small) -> float:
+    width = 0.0
+    for i in range(len(low)):
+        width += place[i, high[i]] - place[i, low[i]]
+    return width
+
+
+@njit(cache=True, nogil=True)
+def shed_cuts(
+    codes: Codes, weights: Ints, starts: Ints, stops: Ints, low: Small, high: Small, sizes: Ints,
+    place: Floats, most: int, lost: float, attribute: Small, cut: Small, sheds: Small, gain: Floats,
+) -> None:  # fmt: skip
+    """Propose for each node cuts of which one side, of at most *most* records, would be withheld.
+
+    The gain is the width that the kept records lose, less *lost* for each withheld record, per withheld record;
+    only gains above zero are proposed, the best of each attribute and side first. ``sheds`` is 0 if the left
+    side would go, 1 if the right.
+    """
+    d = codes.shape[1]
+    largest = 1
+    for node in range(len(starts)):
+        largest = max(largest, stops[node] - starts[node])
+    bucket_of = np.empty(largest, dtype=np.int64)
+    tally = np.empty(largest + 1, dtype=np.int64)
+    value = np.empty(largest + 1, dtype=np.int32)
+    lowest = np.empty((largest + 1, d), dtype=np.int32)
+    highest = np.empty((largest + 1, d), dtype=np.int32)
+    best = np.empty(2 * d)
+    best_cut = np.empty(2 * d, dtype=np.int32)
+    for node in range(len(starts)):
+        attribute[node, :] = -1
+        best[:] = 0.0
+        before = sizes[node, 0] * _width(place, low[node], high[node])
+        for j in range(d):
+            if high[node, j] <= low[node, j]:
+                continue
+            buckets = _bucketed(
+                codes, weights, starts[node], stops[node], j, low[node, j], high[node, j], bucket_of, value
+            )
+            _bucket_extents(codes, weights, starts[node], stops[node], buckets, bucket_of, tally, lowest, highest)
+            for side in range(2):
+                first, last, step = (buckets - 1, 0, -1) if side == 0 else (0, buckets - 1, 1)
+                run_low = np.full(d, 2147483647, dtype=np.int32)
+                run_high = np.full(d, -1, dtype=np.int32)
+                kept = 0
+                for b in range(first, last, step):
+                    kept += tally[b]
+                    if tally[b] > 0:
+                        for i in range(d):
+                            run_low[i] = min(run_low[i], lowest[b, i])
+                            run_high[i] = max(run_high[i], highest[b, i])
+                    shed = sizes[node, 0] - kept
+                    if kept == 0 or shed == 0 or shed > most:
+                        continue
+                    ratio = (before - kept * _width(place, run_low, run_high) - shed * lost) / shed
+                    if ratio > best[2 * j + side]:
+                        best[2 * j + side] = ratio
+                        best_cut[2 * j + side] = value[b] - 1 if side == 0 else value[b]
+        proposals = 0
+        for choice in np.argsort(-best, kind="mergesort"):
+            if best[choice] > 0.0:
+                attribute[node, proposals] = choice // 2
+                cut[node, proposals] = best_cut[choice]
+                sheds[node, proposals] = choice % 2
+                gain[node, proposals] = best[choice]
+                proposals += 1
+
+
+@njit(cache=True, nogil=True)
+def choose_sides(
+    codes: Codes, weights: Ints, starts: Ints, stops: Ints, attribute: Small, cut: Small, extra: Ints,
+    side: NDArray[np.uint8],
+) -> None:  # fmt: skip
+    """Mark every item of each node 0 (left: code <= cut) or 1.
+
+    A relaxed cut also sends items of the next code to the left until they hold *extra* records.
+    """
+    for node in range(len(starts)):
+        j, limit, wanted = attribute[node], cut[node], extra[node]
+        for item in range(starts[node], stops[node]):
+            code = codes[item, j]
+            if code <= limit:
+                side[item] = 0
+            elif code == limit + 1 and wanted > 0:
+                side[item] = 0
+                wanted -= weights[item, 0]
+            else:
+                side[item] = 1
+
+
+@njit(cache=True, nogil=True)
+def tally_sides(
+    weights: Ints, values: Small, column: int, starts: Ints, stops: Ints, side: NDArray[np.uint8], sizes: Ints,
+    counts: Ints,
+) -> None:  # fmt: skip
+    """Count both sides of each node: rows 2n and 2n + 1 of *sizes* (.., w) and *counts* (.., n_values)."""
+    for node in range(len(starts)):
+        for item in range(starts[node], stops[node]):
+            row = 2 * node + side[item]
+            for w in range(weights.shape[1]):
+                sizes[row, w] += weights[item, w]
+            if counts.shape[1] > 0:
+                counts[row, values[item, column]] += weights[item, 0]
+
+
+@njit(cache=True, nogil=True)
+def partition(
+    codes: Codes, weights: Ints, values: Small, cells: Small, side: NDArray[np.uint8], starts: Ints, stops: Ints,
+    middles: Ints,
+) -> None:  # fmt: skip
+    """Move the items of each node so that the left side comes first; *middles* is where the right begins."""
+    d = codes.shape[1]
+    for node in range(len(starts)):
+        left, right = starts[node], stops[node] - 1
+        while True:
+            while left <= right and side[left] == 0:
+                left += 1
+            while left <= right and side[right] == 1:
+                right -= 1
+            if left >= right:
+                break
+            for i in range(d):
+                codes[left, i], codes[right, i] = codes[right, i], codes[left, i]
+            for w in range(weights.shape[1]):
+                weights[left, w], weights[right, w] = weights[right, w], weights[left, w]
+            for s in range(values.shape[1]):
+                values[left, s], values[right, s] = values[right, s], values[left, s]
+            cells[left], cells[right] = cells[right], cells[left]
+            side[left], side[right] = 0, 1
+            left += 1
+            right -= 1
+        middles[node] = left

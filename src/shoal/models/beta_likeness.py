@@ -1,0 +1,60 @@
+"""beta-likeness: no value becomes much more likely by looking somebody up."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from pydantic import Field
+
+from shoal.arrays import BoolArray, FloatArray
+from shoal.models.base import ClassHistograms, ValueModel, Whole
+from shoal.models.exact import at_most, fraction, quotient, row_blocks
+from shoal.models.ratios import RATIO_ERROR, most_frequent, products
+
+
+class BetaLikeness(ValueModel):
+    """No value's share in a class exceeds its share in the table by more than beta times the latter.
+
+    Cao and Karras, "Publishing microdata with a robust privacy guarantee", PVLDB 5(11), 2012. With p the
+    share in a class and q in the table, (p - q) / q <= beta for every value with p > q; in the enhanced form
+    (p - q) / q <= min(beta, -ln q), so that common values cannot become certain. The logarithm alone is
+    compared in floating point, with a tolerance that refuses.
+
+    >>> classes = ClassHistograms.of([[3, 1], [1, 3]])
+    >>> BetaLikeness(beta=1).holds(classes, Whole.of([6, 2]))
+    array([ True, False])
+    """
+
+    name = "beta-likeness"
+    title = "no sensitive value is more than 1 + beta times as frequent in a class as in the table"
+    achieved_is = "at most"
+    relative_to_whole = True
+
+    beta: float = Field(gt=0, allow_inf_nan=False, description="largest relative gain of a value's share")
+    enhanced: bool = Field(default=False, description="also bound the gain of a value of share q by -ln q")
+
+    def holds(self, classes: ClassHistograms, whole: Whole) -> BoolArray:
+        """Return (n_classes,) whether c N <= (1 + beta) C n for every value, exactly."""
+        counts, whole_counts = self.values_of(classes), self.values_of(whole)
+        limit = 1 + fraction(self.beta)
+        # (n_values,) what p / q may be by the logarithm, less than by any error of floating point
+        surely = (1.0 + np.log(whole.size / np.maximum(whole_counts, 1))) * (1.0 - RATIO_ERROR)
+        verdict = classes.sizes > 0
+        for rows in row_blocks(counts):
+            inside, outside = products(
+                counts[rows], classes.sizes[rows, np.newaxis], whole_counts, whole.size
+            )
+            fits = at_most(inside, limit, outside)
+            if self.enhanced:
+                fits &= (inside <= outside) | (inside.astype(float) <= outside.astype(float) * surely)
+            verdict[rows] &= fits.all(axis=1)
+        return verdict
+
+    def achieved(self, classes: ClassHistograms, whole: Whole) -> FloatArray:
+        """Return (n_classes,) the largest (p - q) / q, 0 where no share grows, enhanced or not."""
+        inside, outside = most_frequent(
+            self.values_of(classes), classes.sizes, self.values_of(whole), whole.size
+        )
+        gained = quotient(inside - outside, outside, if_zero=math.inf)
+        return np.where(classes.sizes > 0, np.maximum(gained, 0.0), math.inf)

@@ -1,0 +1,46 @@
+"""delta-disclosure privacy: no value becomes much more, or much less, likely by looking somebody up."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from pydantic import Field
+
+from shoal.arrays import BoolArray, FloatArray
+from shoal.models.base import ClassHistograms, ValueModel, Whole
+from shoal.models.ratios import RATIO_ERROR, least_frequent, most_frequent
+
+
+class DeltaDisclosure(ValueModel):
+    """Every value's share in a class is within a factor of exp(delta) of its share in the table.
+
+    Brickell and Shmatikov, "The cost of privacy", KDD 2008: |ln(p / q)| < delta, strictly, for every value
+    of the table; so each occurs in every class. For a rational delta other than 0 equality is impossible
+    (exp(delta) is then no ratio of counts); values too near to tell apart in floating point are refused.
+
+    >>> classes = ClassHistograms.of([[3, 1], [4, 0]])
+    >>> DeltaDisclosure(delta=1).holds(classes, Whole.of([5, 3]))
+    array([ True, False])
+    """
+
+    name = "delta-disclosure"
+    title = "every sensitive value is as frequent in a class as in the table, to a factor of exp(delta)"
+    achieved_is = "at most"
+    relative_to_whole = True
+
+    delta: float = Field(gt=0, allow_inf_nan=False, description="|ln(p / q)| of every value is below this")
+
+    def holds(self, classes: ClassHistograms, whole: Whole) -> BoolArray:
+        """Return (n_classes,) whether |ln(p / q)| < delta for every value of the table."""
+        tolerance = RATIO_ERROR * (1.0 + self.delta)
+        verdict: BoolArray = self.achieved(classes, whole) < self.delta - tolerance
+        return verdict
+
+    def achieved(self, classes: ClassHistograms, whole: Whole) -> FloatArray:
+        """Return (n_classes,) the largest |ln(p / q)|, infinity where a value of the table is absent."""
+        given = self.values_of(classes), classes.sizes, self.values_of(whole), whole.size
+        low, high = least_frequent(*given).ratio(), most_frequent(*given).ratio()
+        with np.errstate(divide="ignore"):  # ln 0 is the minus infinity that is meant
+            reached = np.maximum(np.log(high), -np.log(low))
+        return np.where(classes.sizes > 0, reached, math.inf)

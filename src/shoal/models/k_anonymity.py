@@ -1,0 +1,45 @@
+"""k-anonymity: a class has at least k records."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from shoal.arrays import BoolArray, FloatArray
+from shoal.models.base import ClassHistograms, PrivacyModel, Whole
+
+
+class KAnonymity(PrivacyModel):
+    """Every record shares its published quasi-identifier with at least k - 1 others.
+
+    Sweeney, "k-anonymity: a model for protecting privacy", IJUFKS 10(5), 2002.
+
+    >>> classes = ClassHistograms.of([[3, 1], [2, 0]])
+    >>> KAnonymity(k=3).holds(classes, Whole.of([5, 1]))
+    array([ True, False])
+    """
+
+    name = "k-anonymity"
+    title = "every record shares its quasi values with at least k - 1 others"
+    sees = "sizes"
+    achieved_is = "at least"
+
+    k: int = Field(ge=1, description="records that a class has at least")
+
+    @property
+    def smallest_class(self) -> int:
+        """A class of k records holds, a smaller one does not."""
+        return self.k
+
+    def holds(self, classes: ClassHistograms, whole: Whole) -> BoolArray:  # noqa: ARG002
+        """Return (n_classes,) whether each class has k records."""
+        return classes.sizes >= self.k
+
+    def achieved(self, classes: ClassHistograms, whole: Whole) -> FloatArray:  # noqa: ARG002
+        """Return (n_classes,) the sizes."""
+        return classes.sizes.astype(float)
+
+    def why_unreachable(self, whole: Whole) -> str | None:
+        """Say so if the table has fewer than k records."""
+        if whole.size >= self.k:
+            return None
+        return f"{self.subject}: k = {self.k} but the table has only {whole.size} records"

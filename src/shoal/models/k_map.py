@@ -1,0 +1,42 @@
+"""k-map: every label fits at least k people of the population."""
+
+from __future__ import annotations
+
+import numpy as np
+from pydantic import Field
+
+from shoal.arrays import BoolArray, FloatArray
+from shoal.models.base import ClassHistograms, PopulationModel, Whole
+
+
+class KMap(PopulationModel):
+    """Every published label fits at least k people of the population table.
+
+    Sweeney, "Computational disclosure control", thesis, MIT, 2001. An adversary who knows somebody of the
+    population, but not whether this table has a record of them, finds k candidates.
+
+    >>> classes = ClassHistograms.of([[1], [1]], population=[7, 4])
+    >>> KMap(k=5, population="people.csv").holds(classes, Whole.of([2], population=11))
+    array([ True, False])
+    """
+
+    name = "k-map"
+    title = "every label fits at least k people of the population"
+    achieved_is = "at least"
+
+    k: int = Field(ge=1, description="people of the population that a label fits at least")
+
+    def holds(self, classes: ClassHistograms, whole: Whole) -> BoolArray:  # noqa: ARG002
+        """Return (n_classes,) whether the label covers k people."""
+        return (self.people_of(classes) >= self.k) & (classes.sizes > 0)
+
+    def achieved(self, classes: ClassHistograms, whole: Whole) -> FloatArray:  # noqa: ARG002
+        """Return (n_classes,) the people that each label covers."""
+        return np.where(classes.sizes > 0, self.people_of(classes), 0).astype(float)
+
+    def why_unreachable(self, whole: Whole) -> str | None:
+        """Say so if the population has fewer than k records."""
+        people = self.people_in_all(whole)
+        if people >= self.k:
+            return None
+        return f"{self.subject}: k = {self.k} but the population has only {people} records"

@@ -1,0 +1,55 @@
+"""Simple l-diversity: no sensitive value has more than 1/l of a class."""
+
+from __future__ import annotations
+
+import math
+
+from pydantic import Field
+
+from shoal.arrays import BoolArray, FloatArray
+from shoal.models.base import ClassHistograms, ValueModel, Whole
+from shoal.models.exact import at_most, fraction, largest_counts, quotient
+from shoal.models.wording import number, rounded_down
+
+
+class SimpleLDiversity(ValueModel):
+    """No sensitive value has more than 1/l of a class: a guess is right with probability 1/l at most.
+
+    Tian and Zhang, "Extending l-diversity for better data anonymization", Definition 1.
+
+    >>> SimpleLDiversity(l=2).holds(ClassHistograms.of([[2, 2], [3, 1]]), Whole.of([5, 3]))
+    array([ True, False])
+    """
+
+    name = "simple-l-diversity"
+    title = "no sensitive value has more than 1/l of a class"
+    achieved_is = "at least"
+
+    l: float = Field(
+        ge=1, allow_inf_nan=False, description="the most frequent value has at most 1/l of a class"
+    )
+
+    @property
+    def smallest_class(self) -> int:
+        """One record of n is 1/n of the class, so that n must reach l."""
+        return math.ceil(fraction(self.l))
+
+    def holds(self, classes: ClassHistograms, whole: Whole) -> BoolArray:  # noqa: ARG002
+        """Return (n_classes,) whether r1 * l <= n, exactly."""
+        most = largest_counts(self.values_of(classes))
+        return at_most(most, 1 / fraction(self.l), classes.sizes) & (classes.sizes > 0)
+
+    def achieved(self, classes: ClassHistograms, whole: Whole) -> FloatArray:  # noqa: ARG002
+        """Return (n_classes,) n / r1."""
+        return quotient(classes.sizes, largest_counts(self.values_of(classes)), if_zero=0.0)
+
+    def why_unreachable(self, whole: Whole) -> str | None:
+        """Say so if one value has more than 1/l of the whole table."""
+        alone = whole.as_class()
+        if bool(self.holds(alone, whole)[0]):
+            return None
+        reached = rounded_down(self.worst(alone, whole), 2)
+        return (
+            f"{self.subject}: l = {number(self.l)} but the most frequent value alone lets the whole table "
+            f"reach only {reached}; ask for at most that"
+        )

@@ -1,0 +1,76 @@
+"""t-closeness: the values of a class are distributed nearly as in the whole table."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from shoal.arrays import BoolArray, FloatArray
+from shoal.errors import PolicyError
+from shoal.models.base import ClassHistograms, ValueModel, Whole
+from shoal.models.exact import at_most, fraction, integers, peak, quotient
+from shoal.models.movers import Equal, Ground, Hierarchical, Ordered, work
+
+
+class TCloseness(ValueModel):
+    """The earth mover's distance between the values of a class and those of the table is at most t.
+
+    Li, Li and Venkatasubramanian, "t-closeness: privacy beyond k-anonymity and l-diversity", ICDE 2007. The
+    table is the published one. Two values are at the distance
+
+    - ``equal``: 1;
+    - ``ordered``: difference of ranks / (m - 1), over the m values that occur, in the order of the taxonomy;
+    - ``hierarchical``: height of their lowest common ancestor / height of the taxonomy, a node's height being
+      the longest way down to a leaf.
+
+    >>> classes = ClassHistograms.of([[1, 1, 1, 0, 0, 0, 0, 0, 0], [0, 0, 0, 1, 0, 1, 0, 0, 1]])
+    >>> TCloseness(t=0.2, distance="ordered").holds(classes, Whole.of([1] * 9))
+    array([False,  True])
+    """
+
+    name = "t-closeness"
+    title = "the sensitive values of every class are distributed as in the table, to a distance of t"
+    achieved_is = "at most"
+    relative_to_whole = True
+
+    t: float = Field(ge=0, le=1, description="largest earth mover's distance to the whole table")
+    distance: Literal["equal", "ordered", "hierarchical"] = Field(
+        default="equal", description="how far two values are apart: all alike, by rank, or by the taxonomy"
+    )
+
+    @model_validator(mode="after")
+    def _joint_values_have_no_order(self) -> Self:
+        if self.distance != "equal" and isinstance(self.attribute, tuple) and len(self.attribute) > 1:
+            raise ValueError(
+                f"distance '{self.distance}' is for one attribute; for several together use 'equal'"
+            )
+        return self
+
+    def holds(self, classes: ClassHistograms, whole: Whole) -> BoolArray:
+        """Return (n_classes,) whether the distance is at most t, exactly."""
+        ground = self._ground(whole)
+        total = work(ground, self.values_of(classes), classes.sizes, self.values_of(whole), whole.size)
+        unit = ground.unit * whole.size
+        sizes = integers(classes.sizes, peak(classes.sizes) * unit)
+        return at_most(total, fraction(self.t), sizes * unit) & (classes.sizes > 0)
+
+    def achieved(self, classes: ClassHistograms, whole: Whole) -> FloatArray:
+        """Return (n_classes,) the distances."""
+        ground = self._ground(whole)
+        total = work(ground, self.values_of(classes), classes.sizes, self.values_of(whole), whole.size)
+        unit = ground.unit * whole.size
+        return quotient(total, integers(classes.sizes, peak(classes.sizes) * unit) * unit, if_zero=math.inf)
+
+    def _ground(self, whole: Whole) -> Ground:
+        if self.distance == "equal":
+            return Equal()
+        if self.distance == "ordered":
+            return Ordered.of(self.values_of(whole))
+        if whole.taxonomy is None:
+            raise PolicyError(
+                f"{self.subject}: distance 'hierarchical' needs a taxonomy of the sensitive attribute; "
+                "declare one, or choose 'equal' or 'ordered'"
+            )
+        return Hierarchical.of(whole.taxonomy, len(self.values_of(whole)))

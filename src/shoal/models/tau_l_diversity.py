@@ -1,0 +1,119 @@
+"""(tau,l)-diversity: the k most frequent values of a class stay under a curve, for every k."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from shoal.arrays import BoolArray, FloatArray
+from shoal.models.base import ClassHistograms, ValueModel, Whole
+from shoal.models.exact import at_most, fraction, largest_sums
+from shoal.models.wording import number, rounded_up
+
+
+class TauLDiversity(ValueModel):
+    """The k most frequent values of a class have at most the share psi(k) of it, for every k.
+
+    Tian and Zhang, "Extending l-diversity for better data anonymization", Definition 4. The curve psi runs
+    straight from psi(1) = tau to psi(l) = 1 unless another increasing one is given.
+
+    >>> classes = ClassHistograms.of([[2, 1, 1, 0], [2, 2, 0, 0]])
+    >>> TauLDiversity(tau=0.5, l=3).holds(classes, Whole.of([4, 3, 1, 0]))
+    array([ True, False])
+    """
+
+    name = "tau-l-diversity"
+    title = "the k most frequent sensitive values of every class stay under a curve from tau to 1 at l"
+    achieved_is = "at most"
+
+    tau: float = Field(gt=0, le=1, description="largest share of the most frequent value in a class")
+    l: int = Field(ge=2, description="number of values at which the curve reaches 1")
+    psi: tuple[float, ...] | None = Field(
+        default=None,
+        description="the curve's l points, from tau to 1, never falling; without it, a straight line",
+    )
+
+    @model_validator(mode="after")
+    def _curve(self) -> Self:
+        if self.psi is None:
+            return self
+        if len(self.psi) != self.l:
+            raise ValueError(f"psi has {len(self.psi)} points; give l = {self.l} of them")
+        if self.psi[0] != self.tau or self.psi[-1] != 1:
+            raise ValueError(f"psi must begin with tau = {number(self.tau)} and end with 1")
+        rises = all(first <= second for first, second in zip(self.psi, self.psi[1:], strict=False))
+        if not rises:
+            raise ValueError("psi must never fall from one point to the next")
+        return self
+
+    @property
+    def limits(self) -> tuple[Fraction, ...]:
+        """psi(1), ..., psi(l) as exact numbers.
+
+        >>> TauLDiversity(tau=0.5, l=3).limits
+        (Fraction(1, 2), Fraction(3, 4), Fraction(1, 1))
+        """
+        if self.psi is not None:
+            return tuple(fraction(point) for point in self.psi)
+        tau = fraction(self.tau)
+        return tuple(tau + (1 - tau) * Fraction(k, self.l - 1) for k in range(self.l))
+
+    @property
+    def values_needed(self) -> int:
+        """Different values that a class must have: the first k with psi(k) = 1."""
+        return self.limits.index(1) + 1
+
+    @property
+    def smallest_class(self) -> int:
+        """All values different is best: then k / n <= psi(k) as far as psi is below 1, and n values occur."""
+        points = enumerate(self.limits[: self.values_needed], start=1)
+        return max(math.ceil(k / limit) for k, limit in points)
+
+    def holds(self, classes: ClassHistograms, whole: Whole) -> BoolArray:  # noqa: ARG002
+        """Return (n_classes,) whether F(k) <= psi(k) for every k, exactly."""
+        sums = largest_sums(self.values_of(classes), self.values_needed - 1)
+        verdict = classes.sizes > 0
+        for column, limit in enumerate(self.limits[: sums.shape[1]]):
+            verdict = verdict & at_most(sums[:, column], limit, classes.sizes)
+        return verdict
+
+    def achieved(self, classes: ClassHistograms, whole: Whole) -> FloatArray:  # noqa: ARG002
+        """Return (n_classes,) the smallest tau that holds with this l.
+
+        A curve of one's own is drawn nearer to 1, or away from it, by one factor: 1 - psi(k) stays in
+        proportion. For the straight line this is the straight line from the other tau.
+        """
+        weights = self._weights()
+        sums = largest_sums(self.values_of(classes), len(weights))
+        size = np.maximum(classes.sizes, 1)
+        # F(k) <= 1 - (1 - tau) w(k), so 1 - tau <= (1 - F(k)) / w(k)
+        room = np.ones(len(size), dtype=np.float64)
+        for column in range(sums.shape[1]):
+            rest = (classes.sizes - sums[:, column]) / size
+            room = np.minimum(room, rest / float(weights[column]))
+        return np.where(classes.sizes > 0, 1.0 - room, math.inf)
+
+    def why_unreachable(self, whole: Whole) -> str | None:
+        """Say whether l or tau fails on the whole table, and the nearest requirement that can be met."""
+        alone = whole.as_class()
+        if bool(self.holds(alone, whole)[0]):
+            return None
+        occurring = int(np.count_nonzero(self.values_of(whole)))
+        if occurring < self.values_needed:
+            return f"{self.subject}: l = {self.l} but only {occurring} values occur; ask for at most that"
+        nearest = rounded_up(self.worst(alone, whole), 4)
+        return (
+            f"{self.subject}: tau = {number(self.tau)} with l = {self.l} but the most frequent values have "
+            f"too large a share of the whole table; with this l, ask for a tau of at least {nearest}"
+        )
+
+    def _weights(self) -> list[Fraction]:
+        """(1 - psi(k)) / (1 - tau) as far as it is not 0; of the straight line where tau is 1."""
+        if self.tau == 1:
+            return [1 - Fraction(k, self.l - 1) for k in range(self.l - 1)]
+        scale = 1 - self.limits[0]
+        return [(1 - limit) / scale for limit in self.limits[: self.values_needed - 1]]

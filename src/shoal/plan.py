@@ -1,0 +1,166 @@
+"""A plan: which records of which cell go to which class, and what each class publishes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from shoal import kernels
+from shoal.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
+from shoal.problem import Requirement
+
+WITHHELD = -1
+SPLIT = -2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Assignment:
+    """The class of every record, told by cells.
+
+    Most cells go to one class as a whole: ``class_of[cell]``, or WITHHELD. The records of a cell marked SPLIT
+    are dealt at random to several: ``split_cells[i]`` has the quotas ``first[i]:first[i + 1]``.
+    """
+
+    class_of: CodeArray  # (n_cells,)
+    split_cells: IntArray  # (n_split,) ascending
+    first: IntArray  # (n_split + 1,)
+    target: CodeArray  # (n_quotas,) class or WITHHELD
+    quota: IntArray  # (n_quotas,) records
+
+    @classmethod
+    def whole_cells(cls, class_of: CodeArray) -> Assignment:
+        """Every cell goes to one class."""
+        nothing = np.zeros(0, dtype=np.int64)
+        return cls(class_of, nothing, np.zeros(1, dtype=np.int64), nothing.astype(np.int32), nothing)
+
+    @classmethod
+    def of_pieces(cls, n_cells: int, cells: AnyIntArray, classes: AnyIntArray, counts: AnyIntArray) -> Assignment:
+        """Build from (cell, class, records) triples; pieces of a cell that share a class are put together.
+
+        >>> plan = Assignment.of_pieces(3, np.array([0, 1, 1, 2]), np.array([0, 0, 1, 1]), np.array([5, 2, 1, 4]))
+        >>> plan.class_of.tolist(), plan.split_cells.tolist(), plan.quota.tolist()
+        ([0, -2, 1], [1], [2, 1])
+        """
+        order = np.lexsort((classes, cells))
+        cell, target = np.asarray(cells)[order], np.asarray(classes)[order]
+        first = np.ones(len(order), dtype=np.bool_)
+        first[1:] = (cell[1:] != cell[:-1]) | (target[1:] != target[:-1])
+        starts = np.flatnonzero(first)
+        cell, target = cell[starts], target[starts]
+        quota = np.add.reduceat(np.asarray(counts)[order], starts).astype(np.int64)
+        parts = np.bincount(cell, minlength=n_cells)
+        class_of = np.full(n_cells, WITHHELD, dtype=np.int32)
+        class_of[cell] = target
+        class_of[parts > 1] = SPLIT
+        shared = parts[cell] > 1
+        split_cells = np.flatnonzero(parts > 1)
+        bounds = np.concatenate([[0], np.cumsum(parts[split_cells])]).astype(np.int64)
+        return cls(class_of, split_cells, bounds, target[shared].astype(np.int32), quota[shared])
+
+    def pieces(self, counts: IntArray) -> tuple[IntArray, CodeArray, IntArray]:
+        """Return all (cell, class, records) triples, given the records of each cell."""
+        single = np.flatnonzero(self.class_of != SPLIT)
+        cell = np.concatenate([single, np.repeat(self.split_cells, np.diff(self.first))])
+        target = np.concatenate([self.class_of[single], self.target])
+        return cell, target, np.concatenate([counts[single], self.quota])
+
+    def relocated(self, n_cells: int, kept: IntArray | None) -> Assignment:
+        """Return the same for the counted cells, of which ours are those at *kept*; the others are withheld.
+
+        Cells beyond the counted ones are the population's, to which no record belongs.
+        """
+        if kept is None:
+            return Assignment(self.class_of[:n_cells], self.split_cells, self.first, self.target, self.quota)
+        class_of = np.full(n_cells, WITHHELD, dtype=np.int32)
+        class_of[kept] = self.class_of[: len(kept)]
+        return Assignment(class_of, kept[self.split_cells], self.first, self.target, self.quota)
+
+
+class Dealer:
+    """Deals rows to classes, batch by batch, so that every arrangement that the quotas allow is equally likely."""
+
+    def __init__(self, assignment: Assignment, rng: np.random.Generator) -> None:
+        self._assignment = assignment
+        self._rng = rng
+        self._remaining = assignment.quota.copy()
+        split = len(assignment.split_cells) > 0
+        self._left = np.add.reduceat(assignment.quota, assignment.first[:-1]) if split else assignment.quota
+
+    def deal(self, cells: IntArray) -> CodeArray:
+        """Return (n_rows,) the class of each row, or WITHHELD."""
+        classes = self._assignment.class_of[cells]
+        if not len(self._assignment.split_cells):
+            return classes
+        rows = np.flatnonzero(classes == SPLIT)
+        if len(rows):
+            split = np.searchsorted(self._assignment.split_cells, cells[rows])
+            chance: FloatArray = self._rng.random(len(rows))
+            classes[rows] = kernels.draw_targets(
+                split, self._assignment.first, self._assignment.target, self._remaining, self._left, chance
+            )
+        return classes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """A generalization: each class publishes one leaf range per quasi attribute."""
+
+    lo: CodeArray  # (n_classes, n_quasi)
+    hi: CodeArray  # (n_classes, n_quasi)
+    assignment: Assignment
+    n_withheld: int
+    population: Mapping[str, IntArray] = field(default_factory=dict)  # (n_classes,) people under each label
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return len(self.lo)
+
+    def population_of(self, requirement: Requirement) -> IntArray | None:
+        """Return (n_classes,) the people of the requirement's population, or None if it looks at none."""
+        return None if requirement.population is None else self.population[requirement.population_name]
+
+    def sizes(self, counts: IntArray) -> IntArray:
+        """Return (n_classes,) the records of each class, given those of each cell."""
+        _, target, records = self.assignment.pieces(counts)
+        kept = target >= 0
+        return np.bincount(target[kept], weights=records[kept], minlength=self.n_classes).astype(np.int64)
+
+    @classmethod
+    def of_pieces(
+        cls,
+        lo: CodeArray,
+        hi: CodeArray,
+        n_cells: int,
+        cells: AnyIntArray,
+        classes: AnyIntArray,
+        counts: AnyIntArray,
+        population: Mapping[str, IntArray] | None = None,
+    ) -> Plan:
+        """Build from pieces; classes that publish the same ranges are one class."""
+        first, same = _same_ranges(lo, hi)
+        targets = np.append(same, WITHHELD)[np.asarray(classes)]  # class -1 stays -1
+        return cls(
+            lo=lo[first],
+            hi=hi[first],
+            assignment=Assignment.of_pieces(n_cells, cells, targets, counts),
+            n_withheld=int(np.asarray(counts)[targets == WITHHELD].sum()),
+            population={name: people[first] for name, people in (population or {}).items()},
+        )
+
+
+def _same_ranges(lo: CodeArray, hi: CodeArray) -> tuple[IntArray, CodeArray]:
+    """Return the first of each group of equal rows of both arrays, and every row's group."""
+    group = np.zeros(len(lo), dtype=np.int64)
+    bound = 1
+    for column in (*lo.T, *hi.T):
+        size = int(column.max()) + 1
+        if bound * size >= 1 << 62:
+            group = np.unique(group, return_inverse=True)[1].reshape(-1)
+            bound = int(group.max()) + 1
+        group = group * size + column
+        bound *= size
+    _, first, same = np.unique(group, return_index=True, return_inverse=True)
+    return first, same.reshape(-1).astype(np.int32)

@@ -1,0 +1,75 @@
+"""What a method is asked to solve: cells, taxonomies, requirements. No files, no engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from shoal.arrays import CodeArray, IntArray
+from shoal.cells import Cells
+from shoal.models.base import PrivacyModel, Whole
+from shoal.taxonomies.tree import Taxonomy
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Attribute:
+    """A quasi or sensitive attribute: its name, its taxonomy and how much its detail matters."""
+
+    name: str
+    taxonomy: Taxonomy
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Requirement:
+    """A privacy model bound to what it looks at.
+
+    ``values`` are the codes of the sensitive attribute (or of a combination of several) cell by cell, and
+    ``population`` counts the population's records of each cell; each is there only if the model sees it.
+    """
+
+    model: PrivacyModel
+    number: int  # of the policy's model that it comes from
+    values: CodeArray | None = None  # (n_cells,)
+    n_values: int = 0
+    taxonomy: Taxonomy | None = None
+    population: IntArray | None = None  # (n_cells,)
+    population_name: str = ""
+
+    def whole(self, counts: IntArray) -> Whole:
+        """Return the table that has *counts* records of each cell as one class."""
+        return Whole(
+            size=int(counts.sum()),
+            counts=None if self.values is None else _tally(self.values, counts, self.n_values),
+            population=None if self.population is None else int(self.population.sum()),
+            taxonomy=self.taxonomy,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Problem:
+    """Cells over the quasi attributes, in the order of their importance, and what must hold for their classes.
+
+    A cell with a count of zero is one that only the population has.
+    """
+
+    quasi: tuple[Attribute, ...]
+    sensitive: tuple[Attribute, ...]
+    cells: Cells  # codes: quasi attributes, then sensitive ones
+    requirements: tuple[Requirement, ...]
+    max_withheld: int = 0
+
+    @property
+    def quasi_codes(self) -> tuple[np.ndarray, ...]:  # type: ignore[type-arg]
+        """The code columns of the quasi attributes."""
+        return self.cells.codes[: len(self.quasi)]
+
+    @property
+    def smallest_class(self) -> int:
+        """A size below which no class meets all requirements."""
+        return max((requirement.model.smallest_class for requirement in self.requirements), default=1)
+
+
+def _tally(values: CodeArray, counts: IntArray, n_values: int) -> IntArray:
+    return np.bincount(values, weights=counts, minlength=n_values).astype(np.int64)

@@ -1,0 +1,146 @@
+"""A release: what may leave the house, what must stay, and how it gets into place.
+
+Everything is written to a staging folder beside the destination. The data wait there as ``unverified/``; only when
+the verifier has read them and agreed do they become ``public/``, and only then does the whole folder move to its
+place, in one step. A run that fails or is killed leaves no ``public/`` folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shoal.errors import UsageError
+
+if TYPE_CHECKING:
+    from shoal.verify import Verification
+
+UNVERIFIED = "unverified"
+PUBLIC = "public"
+INTERNAL = "internal"
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A verified release.
+
+    ``data`` is of the kind that was given, or None if the release was written to ``folder``; ``manifest`` is
+    public, ``evidence`` is for the data holder alone.
+    """
+
+    manifest: Mapping[str, Any]
+    evidence: Mapping[str, Any]
+    verification: Verification
+    data: Any = None
+    folder: Path | None = None
+
+    @property
+    def guarantees(self) -> list[dict[str, Any]]:
+        """Each promised model with its parameters and what was achieved."""
+        return list(self.manifest["guarantees"])
+
+    @property
+    def utility(self) -> dict[str, float]:
+        """Each measure of utility by its name."""
+        return dict(self.manifest["utility"])
+
+    @property
+    def data_file(self) -> Path | None:
+        """The published file, if there is one."""
+        return None if self.folder is None else self.folder / PUBLIC / str(self.manifest["data"]["file"])
+
+
+class Staging:
+    """A folder beside the destination that becomes it, or vanishes."""
+
+    def __init__(self, destination: Path) -> None:
+        self._destination = destination
+        self._folder: Path | None = None
+
+    def __enter__(self) -> Staging:
+        parent = self._destination.parent
+        refuse_existing(self._destination)
+        try:
+            parent.mkdir(parents=True, exist_ok=True)
+            self._folder = Path(tempfile.mkdtemp(prefix=f".{self._destination.name}.", suffix=".staging", dir=parent))
+            (self._folder / UNVERIFIED).mkdir(mode=0o755)
+            (self._folder / INTERNAL).mkdir(mode=0o700)
+        except OSError as error:
+            self.__exit__()
+            raise UsageError(f"cannot write to {parent}: {error.strerror}") from None
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    @property
+    def folder(self) -> Path:
+        """Where everything is while it is not yet in place."""
+        if self._folder is None:
+            raise RuntimeError("the staging folder is not open")
+        return self._folder
+
+    @property
+    def unverified(self) -> Path:
+        """Where the public files wait for the verifier."""
+        return self.folder / UNVERIFIED
+
+    @property
+    def internal(self) -> Path:
+        """Where the internal files are."""
+        return self.folder / INTERNAL
+
+    def publish(self) -> None:
+        """Move everything into place, in one step."""
+        (self.folder / UNVERIFIED).rename(self.folder / PUBLIC)
+        self.folder.chmod(0o755)
+        refuse_existing(self._destination)
+        try:
+            self.folder.rename(self._destination)
+        except OSError as error:
+            raise UsageError(f"cannot move the release to {self._destination}: {error.strerror}") from None
+        self._folder = None
+
+
+def refuse_existing(destination: Path) -> None:
+    """Raise if there is already something where a release shall go."""
+    if destination.exists() or destination.is_symlink():
+        raise UsageError(f"{destination} exists already; choose another folder or remove it first")
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a small file as JSON, seen onto the disk."""
+    write_text(path, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a small text file, seen onto the disk."""
+    with written(path):
+        with path.open("x", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+
+
+@contextmanager
+def written(path: Path) -> Iterator[None]:
+    """Turn a failure to write *path* into a message."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"cannot write {path.name}: {error.strerror}; nothing was published") from None
+
+
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

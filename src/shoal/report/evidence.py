@@ -1,0 +1,86 @@
+"""The evidence of a run: everything a review board may ask for, and nothing that may leave the house."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+import shoal
+from shoal.arrays import IntArray
+from shoal.cells import Cells
+from shoal.encoding import joint_codes
+from shoal.policy import Policy
+from shoal.rewriting import Rewriter
+from shoal.sources import Source
+from shoal.verify import Verification
+
+
+def build_evidence(
+    policy: Policy,
+    source: Source,
+    rewriter: Rewriter,
+    verification: Verification,
+    seed: int | None,
+    seconds: Mapping[str, float],
+) -> dict[str, Any]:
+    """Return the policy, the source's digest, the risks before and after, and what the verifier said."""
+    problem = rewriter.encoding.problem
+    after = rewriter.plan.sizes(problem.cells.counts)
+    return {
+        "shoal_version": shoal.__version__,
+        "python": platform.python_version(),
+        "source": {"name": source.name, "rows": rewriter.counted.n_rows, "sha256": source.digest()},
+        "policy": dict(policy.document),
+        "seed": seed,
+        "randomness": "operating system" if seed is None else "the given seed: repeatable, so keep it secret",
+        "risk_before": class_risks(quasi_class_sizes(problem.cells, len(problem.quasi))),
+        "risk_after": class_risks(after),
+        "withheld": rewriter.plan.n_withheld,
+        "verification": verification.as_dict(),
+        "seconds": dict(seconds),
+    }
+
+
+def quasi_class_sizes(cells: Cells, n_quasi: int) -> IntArray:
+    """Return the number of records of every distinct combination of quasi values as they are."""
+    real = cells.counts > 0
+    codes, n_classes = joint_codes([column[real] for column in cells.codes[:n_quasi]])
+    return np.bincount(codes, weights=cells.counts[real], minlength=n_classes).astype(np.int64)
+
+
+def class_risks(sizes: IntArray) -> dict[str, Any]:
+    """Return how easily records are found by their class, for three kinds of searchers.
+
+    The prosecutor knows that the target is in the table: 1 / class size. The marketer wants as many as possible:
+    the expected share found is the number of classes over that of records.
+    """
+    n_records = int(sizes.sum())
+    return {
+        "records": n_records,
+        "classes": len(sizes),
+        "smallest_class": int(sizes.min()),
+        "unique_records": int((sizes == 1).sum()),
+        "prosecutor_highest": 1.0 / int(sizes.min()),
+        "prosecutor_mean": len(sizes) / n_records,
+        "marketer": len(sizes) / n_records,
+        "class_sizes": size_histogram(sizes),
+    }
+
+
+def size_histogram(sizes: IntArray) -> list[dict[str, int]]:
+    """Return classes and records by class size, in ranges that double.
+
+    >>> size_histogram(np.array([1, 1, 3, 9]))[1]
+    {'from': 2, 'to': 3, 'classes': 1, 'records': 3}
+    """
+    bins = []
+    low = 1
+    while low <= int(sizes.max()):
+        high = 2 * low - 1
+        inside = sizes[(sizes >= low) & (sizes <= high)]
+        bins.append({"from": low, "to": high, "classes": len(inside), "records": int(inside.sum())})
+        low = high + 1
+    return bins

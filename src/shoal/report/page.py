@@ -1,0 +1,125 @@
+"""The internal report: one self-contained page for those who must decide on a release."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from html import escape
+from typing import Any
+
+_STYLE = """
+:root { color-scheme: light dark; --line: #8884; --good: #1a7f37; --bad: #b42318; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2rem; }
+table { border-collapse: collapse; width: 100%; } caption { text-align: left; font-weight: 600; }
+th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top; }
+td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
+.good { color: var(--good); font-weight: 600; } .bad { color: var(--bad); font-weight: 600; }
+pre { overflow: auto; border: 1px solid var(--line); padding: .6rem; }
+@media (prefers-color-scheme: dark) { :root { --good: #57c877; --bad: #ff8a80; } }
+@media print { body { max-width: none; margin: 0; } h2 { break-after: avoid; } tr { break-inside: avoid; } }
+"""
+
+
+def internal_report(manifest: Mapping[str, Any], evidence: Mapping[str, Any]) -> str:
+    """Return the page as HTML; it needs nothing but itself."""
+    before, after = evidence["risk_before"], evidence["risk_after"]
+    source = evidence["source"]
+    body = [
+        "<h1>Release report <small>(internal: do not publish)</small></h1>",
+        f"<p>{manifest['rows']:,} of {source['rows']:,} records of <code>{escape(source['name'])}</code> were published "
+        f"with the method <code>{escape(manifest['method'])}</code>; {manifest['withheld']:,} were withheld and "
+        f"{manifest['missing']['dropped']:,} dropped for missing values.</p>",
+        "<h2>Guarantees</h2>",
+        _table(
+            "Promised, and recomputed by the verifier from the written file",
+            ("model", "parameters", "achieved", "verdict"),
+            (
+                (
+                    entry["model"],
+                    ", ".join(f"{key} = {value}" for key, value in entry["parameters"].items()),
+                    _number(entry["achieved"]),
+                    _verdict(entry["ok"]),
+                )
+                for entry in evidence["verification"]["guarantees"]
+            ),
+        ),
+        "<h2>Risk before and after</h2>",
+        _table(
+            "How easily a record is found by its quasi values",
+            ("", "original", "released"),
+            (
+                (title, _number(before[key]), _number(after[key]))
+                for key, title in (
+                    ("classes", "classes"),
+                    ("smallest_class", "smallest class"),
+                    ("unique_records", "unique records"),
+                    ("prosecutor_highest", "highest risk of a known participant (prosecutor)"),
+                    ("marketer", "expected share re-identified (marketer)"),
+                )
+            ),
+        ),
+        _table(
+            "Class sizes",
+            ("size", "original classes", "released classes", "released records"),
+            _class_sizes(before["class_sizes"], after["class_sizes"]),
+        ),
+        "<h2>Utility</h2>",
+        _table("Measures", ("measure", "value"), ((k, _number(v)) for k, v in manifest["utility"].items())),
+        "<h2>Checks of the verifier</h2>",
+        _table(
+            "Every check that the written files had to pass",
+            ("check", "verdict", "what was found"),
+            ((c["name"], _verdict(c["ok"]), c["detail"]) for c in evidence["verification"]["checks"]),
+        ),
+        "<h2>Origin</h2>",
+        _table(
+            "What this release was made from",
+            ("item", "value"),
+            (
+                ("source SHA-256", source["sha256"]),
+                ("randomness", evidence["randomness"]),
+                ("shoal", evidence["shoal_version"]),
+                *((f"seconds: {step}", _number(value)) for step, value in evidence["seconds"].items()),
+            ),
+        ),
+    ]
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Release report</title>'
+        f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head><body>\n'
+        + "\n".join(body)
+        + "\n</body></html>\n"
+    )
+
+
+def _class_sizes(before: list[dict[str, int]], after: list[dict[str, int]]) -> Iterable[tuple[str, ...]]:
+    for place in range(max(len(before), len(after))):
+        low, high = 2**place, 2 ** (place + 1) - 1
+        raw = before[place] if place < len(before) else {"classes": 0}
+        released = after[place] if place < len(after) else {"classes": 0, "records": 0}
+        size = f"{low:,}" if low == high else f"{low:,} to {high:,}"
+        yield size, _number(raw["classes"]), _number(released["classes"]), _number(released["records"])
+
+
+class _Html(str):
+    """Text that is already HTML."""
+
+
+def _verdict(ok: bool) -> str:
+    return _Html('<span class="good">holds</span>' if ok else '<span class="bad">fails</span>')
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
+
+
+def _table(caption: str, head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    def cell(tag: str, text: str) -> str:
+        numeric = text[:1].isdigit() and tag == "td"
+        content = text if isinstance(text, _Html) else escape(text)
+        return f'<{tag}{" class=number" if numeric else ""}>{content}</{tag}>'
+
+    header = "".join(f'<th scope="col">{escape(text)}</th>' for text in head)
+    lines = "\n".join("<tr>" + "".join(cell("td", text) for text in row) + "</tr>" for row in rows)
+    return f"<table><caption>{escape(caption)}</caption><thead><tr>{header}</tr></thead><tbody>\n{lines}\n</tbody></table>"

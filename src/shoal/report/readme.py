@@ -1,0 +1,100 @@
+"""The page that travels with the data: what the columns are and what their values mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from shoal.models.base import PrivacyModel
+from shoal.registry import discover
+
+_KINDS = {"category": "category", "number": "number", "date": "date", "prefix": "masked text"}
+_MOST_LABELS = 40
+
+
+def public_readme(manifest: Mapping[str, Any]) -> str:
+    """Return the README of a release; it tells only what the manifest tells."""
+    lines = [
+        "# About these data",
+        "",
+        f"{manifest['rows']:,} records, published with shoal {manifest['shoal_version']} "
+        f"(method `{manifest['method']}`). Each row is one record of the original table. Values of the "
+        "generalized columns stand for a range or a set that contains the original value. Rows are in random order.",
+        "",
+        "## What is promised",
+        "",
+        *_promises(manifest),
+        "",
+        "`manifest.json` states this for machines; `shoal verify` checks it against the data file.",
+        "",
+        "## Columns",
+        "",
+        "| column | role | kind | values |",
+        "|---|---|---|---|",
+        *(_row(name, entry) for name, entry in manifest["attributes"].items()),
+        "",
+    ]
+    if manifest["missing"]["policy"] == "category":
+        lines.append("A missing value is published as `missing` in generalized columns and as empty elsewhere.")
+    else:
+        lines.append("Records with a missing value in a generalized or sensitive column were left out.")
+    for name, entry in manifest["attributes"].items():
+        if entry["role"] == "quasi":
+            lines += ["", f"### {_cell(name)}", "", *_labels(entry)]
+    return "\n".join(lines) + "\n"
+
+
+def _promises(manifest: Mapping[str, Any]) -> list[str]:
+    known = discover("shoal.models", PrivacyModel)
+    return [
+        f"- **{promise['model']}** ({', '.join(f'{k} = {v}' for k, v in promise['parameters'].items())}): "
+        f"{known[promise['model']].title}."
+        for promise in manifest["guarantees"]
+    ]
+
+
+def _row(name: str, entry: Mapping[str, Any]) -> str:
+    published = {
+        "quasi": "generalized; see below",
+        "sensitive": "as in the original table",
+        "insensitive": "as in the original table",
+    }[entry["role"]]
+    description = f"{_cell(entry['description'])}; " if "description" in entry else ""
+    return f"| {_cell(name)} | {entry['role']} | {_KINDS[entry['kind']]} | {description}{published} |"
+
+
+def _labels(entry: Mapping[str, Any]) -> list[str]:
+    shown = list(entry["labels"].items())[:_MOST_LABELS]
+    lines = ["| published | stands for |", "|---|---|"]
+    lines += [f"| `{_cell(label)}` | {_cell(_meaning(cover))} |" for label, cover in shown]
+    if len(shown) < len(entry["labels"]):
+        lines += ["", f"... and {len(entry['labels']) - len(shown)} more, all listed in `manifest.json`."]
+    return lines
+
+
+def _meaning(cover: Mapping[str, Any]) -> str:
+    """Say what a label covers.
+
+    >>> _meaning({"from": 20, "below": 30})
+    'from 20, below 30'
+    """
+    parts = []
+    if cover.get("any"):
+        parts.append("any value")
+    if "values" in cover:
+        parts.append(", ".join(str(value) for value in cover["values"]))
+    if "prefixes" in cover:
+        parts.append("beginning with " + ", ".join(cover["prefixes"]))
+    if "through" in cover:
+        parts.append(f"from {cover['from']} through {cover['through']}")
+    elif "from" in cover:
+        low = "" if cover["from"] is None else f"from {cover['from']}"
+        high = "" if cover["below"] is None else f"below {cover['below']}"
+        parts.append(", ".join(part for part in (low, high) if part) or "any number")
+    if cover.get("missing"):
+        parts.append("missing")
+    return " or ".join(parts)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")

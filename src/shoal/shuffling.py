@@ -1,0 +1,80 @@
+"""Rows in random order, with memory for a part of them only.
+
+Each row goes to a random one of several heaps; heaps beyond memory wait in anonymous temporary files, which
+vanish with the process however it ends. Then each heap is put in random order by itself. Both steps together
+make every order of all rows equally likely.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+import pyarrow as pa
+
+from shoal.errors import UsageError
+
+ROWS_PER_HEAP = 1 << 20
+
+
+class Shuffler:
+    """Takes batches in any order and gives all their rows back in random order."""
+
+    def __init__(self, n_rows: int, rng: np.random.Generator, folder: Path | None) -> None:
+        """Expect about *n_rows* rows; *folder* is where heaps wait (None: the system's temporary folder)."""
+        self._rng = rng
+        self._folder = folder
+        self._n_heaps = max(-(-n_rows // ROWS_PER_HEAP), 1)
+        self._in_memory: list[pa.RecordBatch] = []
+        self._files: list[IO[bytes]] = []
+        self._writers: list[pa.RecordBatchStreamWriter] = []
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take the rows of one batch; its columns must have plain types, the same in all batches."""
+        if self._n_heaps == 1:
+            self._in_memory.append(batch)
+            return
+        try:
+            if not self._writers:
+                for _ in range(self._n_heaps):
+                    file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115  closed in __exit__
+                    self._files.append(file)
+                    self._writers.append(pa.ipc.new_stream(file, batch.schema))
+            heap = self._rng.integers(self._n_heaps, size=batch.num_rows, dtype=np.uint16)
+            order = np.argsort(heap, kind="stable")
+            edges = np.searchsorted(heap[order], np.arange(self._n_heaps + 1))
+            sorted_rows = batch.take(pa.array(order))
+            for number, writer in enumerate(self._writers):
+                writer.write_batch(sorted_rows.slice(edges[number], edges[number + 1] - edges[number]))
+        except OSError as error:
+            raise UsageError(f"cannot keep rows in a temporary file: {error.strerror}; nothing was published") from None
+
+    def heaps(self) -> Iterator[pa.Table]:
+        """Yield all rows, each heap in random order."""
+        if self._n_heaps == 1:
+            rows, self._in_memory = pa.Table.from_batches(self._in_memory), []
+            yield self._shuffled(rows)
+            return
+        for writer in self._writers:
+            writer.close()
+        for file in self._files:
+            file.flush()
+            file.seek(0)
+            with pa.ipc.open_stream(file) as reader:
+                rows = reader.read_all()
+            file.close()
+            if rows.num_rows:
+                yield self._shuffled(rows)
+
+    def __enter__(self) -> Shuffler:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for file in self._files:
+            file.close()
+
+    def _shuffled(self, rows: pa.Table) -> pa.Table:
+        return rows.combine_chunks().take(pa.array(self._rng.permutation(rows.num_rows)))

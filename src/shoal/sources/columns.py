@@ -1,0 +1,151 @@
+"""The few column types that the rest of the package meets, whatever the source holds.
+
+Text of any Arrow kind becomes ``string`` or ``dictionary<int32, string>``, other dictionaries their values, a
+column of nothing text; NaN and the texts that mean missing become null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from shoal.errors import InputError
+
+CODES = pa.dictionary(pa.int32(), pa.string())
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether values of this type are text, dictionary-coded or not."""
+    if pt.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind))
+
+
+def _is_flat(kind: pa.DataType) -> bool:
+    return bool(
+        is_text(kind)
+        or pt.is_null(kind)
+        or pt.is_boolean(kind)
+        or pt.is_integer(kind)
+        or pt.is_floating(kind)
+        or pt.is_decimal(kind)
+        or pt.is_date(kind)
+        or pt.is_time(kind)
+        or pt.is_timestamp(kind)
+    )
+
+
+def normal_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type under which a column is handed on.
+
+    >>> print(normal_type(pa.dictionary(pa.int8(), pa.large_string())))
+    string
+    """
+    if pt.is_dictionary(kind):
+        kind = kind.value_type
+    if is_text(kind) or pt.is_null(kind):
+        return pa.string()
+    return pa.float32() if pt.is_float16(kind) else kind
+
+
+def normal_schema(schema: pa.Schema) -> pa.Schema:
+    """Return names and normal types: no metadata, no nullability."""
+    return pa.schema([pa.field(field.name, normal_type(field.type)) for field in schema])
+
+
+def check_names(names: Sequence[str], where: str) -> None:
+    """Raise if a column has no name or shares it with another."""
+    if not names:
+        raise InputError(f"{where} has no columns")
+    nameless = [str(i) for i, name in enumerate(names, start=1) if not name]
+    if nameless:
+        raise InputError(f"{where}: column {', '.join(nameless)} has no name; name it, or give `names`")
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        listed = ", ".join(repr(name) for name in repeated)
+        raise InputError(f"{where} has columns with the same name: {listed}; rename them, or give `names`")
+
+
+def check_flat(schema: pa.Schema, columns: Collection[str], where: str) -> None:
+    """Raise if one of the columns holds something that is no text, number, truth value, date or time."""
+    for name in columns:
+        kind = schema.field(name).type
+        if not _is_flat(normal_type(kind)):
+            raise InputError(
+                f"column {name!r} of {where} holds {kind}; shoal reads text, numbers, truth values, dates "
+                "and times: turn it into one of these or leave it out"
+            )
+
+
+def coded_text(array: pa.DictionaryArray, missing: Collection[str] = ()) -> pa.DictionaryArray:
+    """Return ``dictionary<int32, string>`` whose entries are distinct, none of them null or missing."""
+    entries = array.dictionary.cast(pa.string())
+    codes = array.indices.cast(pa.int32())
+    values = _null_where_missing(entries, missing).unique().drop_null()
+    if len(values) < len(entries):
+        codes = pc.index_in(entries, value_set=values).take(codes)
+        entries = values
+    return pa.DictionaryArray.from_arrays(codes, entries)
+
+
+def compacted(array: pa.DictionaryArray) -> pa.DictionaryArray:
+    """Return the same column with only the entries in use, sorted, so that the dictionary tells nothing more.
+
+    >>> spare = pa.DictionaryArray.from_arrays(pa.array([2, 0], pa.int32()), ["b", "secret", "a"])
+    >>> compacted(spare).dictionary.to_pylist()
+    ['a', 'b']
+    """
+    array = coded_text(array)
+    used = np.zeros(len(array.dictionary), dtype=np.bool_)
+    used[array.indices.drop_null().to_numpy()] = True
+    kept = np.flatnonzero(used)  # (n_used,) old codes
+    entries = array.dictionary.take(pa.array(kept))
+    order = pc.sort_indices(entries).to_numpy()
+    renumbered = np.zeros(len(used), dtype=np.int32)
+    renumbered[kept[order]] = np.arange(len(kept), dtype=np.int32)
+    codes = pa.array(renumbered).take(array.indices)
+    return pa.DictionaryArray.from_arrays(codes, entries.take(pa.array(order)))
+
+
+def normal_column(array: pa.Array, *, coded: bool, missing: Collection[str]) -> pa.Array:
+    """Return the column in its normal type, text dictionary-coded if asked, with null for what is missing."""
+    if pt.is_dictionary(array.type):
+        if coded and is_text(array.type):
+            return coded_text(array, missing)
+        array = array.dictionary_decode()
+    kind = normal_type(array.type)
+    if array.type != kind:
+        array = array.cast(kind)
+    if pt.is_string(kind):
+        array = _null_where_missing(array, missing)
+        return array.dictionary_encode() if coded else array
+    if pt.is_floating(kind):
+        not_a_number = pc.is_nan(array)
+        if pc.any(not_a_number).as_py():
+            array = pc.if_else(not_a_number, pa.scalar(None, kind), array)
+    return array
+
+
+def plain(table: pa.Table) -> pa.Table:
+    """Return the rows in normal types, without dictionaries and without metadata."""
+    schema = normal_schema(table.schema)
+    columns = [
+        pa.chunked_array(
+            [normal_column(chunk, coded=False, missing=()) for chunk in column.chunks], type=field.type
+        )
+        for field, column in zip(schema, table.columns, strict=True)
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def _null_where_missing(array: pa.Array, missing: Collection[str]) -> pa.Array:
+    if not missing:
+        return array
+    gone = pc.is_in(array, value_set=pa.array(sorted(missing), pa.string()))
+    if not pc.any(gone).as_py():
+        return array
+    return pc.if_else(gone, pa.scalar(None, pa.string()), array)

@@ -1,0 +1,202 @@
+"""Delimited text files: every field stays the text it is."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv
+
+from shoal.errors import InputError
+from shoal.sources.base import Source
+from shoal.sources.columns import CODES, check_names
+from shoal.sources.options import SourceOptions
+from shoal.sources.stream import Dialect, TextStream, records
+
+BLOCK_BYTES = 8 << 20
+_SAMPLE_BYTES = 1 << 20
+_SAMPLE_RECORDS = 100
+_DELIMITERS = (",", ";", "\t", "|")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DelimitedSource(Source):
+    """A CSV file or one of its relatives, plain or gzip, streamed in blocks.
+
+    Fields are never trimmed, guessed at or turned into numbers: ``007`` stays ``007``. A quoted field can be
+    missing like any other.
+    """
+
+    path: Path
+    dialect: Dialect
+    header_bytes: int  # of UTF-8 text before the first data record
+    block_bytes: int
+
+    def _read(self, columns: list[str], coded: frozenset[str]) -> Iterator[pa.RecordBatch]:
+        ragged: list[tuple[int, int]] = []
+        failed = False
+
+        def note(row: pyarrow.csv.InvalidRow) -> str:
+            ragged.append((row.expected_columns, row.actual_columns))
+            return "error"
+
+        with TextStream(self.path, self.dialect.encoding, self.dialect.quote) as stream:
+            _skip(stream, self.header_bytes)
+            try:
+                with self._reader(stream, columns, coded, note) as reader:
+                    yield from reader
+            except pa.ArrowInvalid:
+                failed = True  # told outside the handler: the parser's message carries the row
+            odd = stream.n_quotes % 2 == 1
+        if failed:
+            self._explain(ragged)
+        if odd:
+            self._check_quotes()
+
+    def _reader(
+        self, stream: TextStream, columns: list[str], coded: frozenset[str], note: object
+    ) -> pyarrow.csv.CSVStreamingReader:
+        names = self.schema.names
+        return pyarrow.csv.open_csv(
+            pa.PythonFile(stream, mode="r"),
+            read_options=pyarrow.csv.ReadOptions(column_names=names, block_size=self.block_bytes),
+            parse_options=pyarrow.csv.ParseOptions(
+                delimiter=self.dialect.delimiter,
+                quote_char=self.dialect.quote or False,
+                newlines_in_values=True,
+                ignore_empty_lines=len(names) > 1,  # of a single column, an empty line is a missing value
+                invalid_row_handler=note,
+            ),
+            convert_options=pyarrow.csv.ConvertOptions(
+                check_utf8=False,  # the stream has checked it
+                include_columns=columns,
+                column_types={name: CODES if name in coded else pa.string() for name in names},
+                strings_can_be_null=False,  # what means missing is settled in one place for all sources
+            ),
+        )
+
+    def _explain(self, ragged: list[tuple[int, int]]) -> None:
+        """Raise with the line at fault, unless all that is wrong is that nothing follows the header."""
+        expected = len(self.schema.names)
+        last = 1
+        for line, fields in records(self.path, self.dialect):
+            if fields and len(fields) != expected:
+                if any("\n" in field for field in fields):  # perhaps the rest of the file in one open quote
+                    self._check_quotes()
+                raise InputError(self._ragged_message(f"line {line}", expected, len(fields)))
+            last = line
+        if ragged:
+            raise InputError(self._ragged_message(f"a line before line {last + 1}", *ragged[0]))
+        if last > 1:
+            raise InputError(
+                f"{self.name}: a record is longer than {self.block_bytes} bytes; is a quote not closed?"
+            )
+
+    def _check_quotes(self) -> None:
+        deque(records(self.path, self.dialect, strict=True), maxlen=0)
+
+    def _ragged_message(self, where: str, expected: int, received: int) -> str:
+        return (
+            f"{self.name}: {where} has {received} field{'s' if received != 1 else ''} where the table has "
+            f"{expected}; mend the line, or set `delimiter` or `quote`"
+        )
+
+    def digest(self) -> str:
+        """Return the SHA-256 of the file's bytes, packed as they are."""
+        with self.path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def open_delimited(path: Path, options: SourceOptions, block_bytes: int = BLOCK_BYTES) -> DelimitedSource:
+    """Open a delimited text file: find its delimiter and its columns, and refuse it if there are no rows."""
+    with TextStream(path, options.encoding) as stream:
+        sample, whole = _sample(stream)
+    if not sample.strip("\r\n"):
+        raise InputError(f"{path.name} is empty")
+    delimiter = options.delimiter or _sniff(sample, whole, options, tab_first=".tsv" in path.suffixes)
+    dialect = Dialect(delimiter, options.quote, options.encoding)
+    first, rest = _first_record(sample, dialect, path.name)
+    if options.names is not None and len(options.names) != len(first):
+        raise InputError(
+            f"{path.name} has {len(first)} columns, `names` has {len(options.names)}: give one name for each"
+        )
+    names = options.names or (first if options.header else [f"c{i}" for i in range(1, len(first) + 1)])
+    check_names(names, path.name)
+    if options.header and whole and not rest.strip("\r\n") and (len(names) > 1 or not rest):
+        raise InputError(f"{path.name} has a header but no rows")
+    header = len(sample) - len(rest) if options.header else 0
+    return DelimitedSource(
+        name=path.name,
+        schema=pa.schema([pa.field(name, pa.string()) for name in names]),
+        n_rows=None,
+        missing=tuple(options.missing),
+        path=path,
+        dialect=dialect,
+        header_bytes=len(sample[:header].encode()),
+        block_bytes=block_bytes,
+    )
+
+
+def _skip(stream: TextStream, size: int) -> None:
+    while size:
+        size -= len(stream.read(size))
+
+
+def _sample(stream: TextStream) -> tuple[str, bool]:
+    """Return the first whole characters of the text, and whether they are all of it."""
+    parts = []
+    size = 0
+    while size < _SAMPLE_BYTES and (part := stream.read(_SAMPLE_BYTES - size)):
+        parts.append(part)
+        size += len(part)
+    whole = not stream.read(1)
+    return b"".join(parts).decode("utf-8", errors="ignore"), whole
+
+
+def _sniff(sample: str, whole: bool, options: SourceOptions, *, tab_first: bool) -> str:
+    """Return the delimiter that cuts the first records into most fields, even ones first."""
+    best = (False, 1)
+    found = "\t" if tab_first else ","
+    for delimiter in sorted(_DELIMITERS, key=lambda candidate: candidate != found):
+        if delimiter == options.quote:
+            continue
+        dialect = Dialect(delimiter, options.quote, options.encoding)
+        widths = _widths(sample, whole, dialect)
+        score = (len(set(widths)) == 1 and widths[0] > 1, widths[0] if widths else 1)
+        if score > best:
+            best, found = score, delimiter
+    return found
+
+
+def _widths(sample: str, whole: bool, dialect: Dialect) -> list[int]:
+    """Return the numbers of fields of the first records that are not blank."""
+    widths: list[int] = []
+    reader = csv.reader(io.StringIO(sample, newline=""), **dialect.reader_arguments())
+    try:
+        for fields in reader:
+            if fields:
+                widths.append(len(fields))
+            if len(widths) == _SAMPLE_RECORDS:
+                return widths
+    except csv.Error:
+        return widths
+    return widths if whole else widths[:-1]
+
+
+def _first_record(sample: str, dialect: Dialect, name: str) -> tuple[list[str], str]:
+    """Return the fields of the first record that is not blank, and the text behind it."""
+    text = io.StringIO(sample, newline="")
+    reader = csv.reader(iter(text.readline, ""), strict=True, **dialect.reader_arguments())
+    try:
+        fields = next(fields for fields in reader if fields)
+    except csv.Error:
+        raise InputError(
+            f"{name}: the quotes of the first record do not close; mend it, or set `quote`"
+        ) from None
+    return fields, sample[text.tell() :]

@@ -1,0 +1,104 @@
+"""Data frames and relations of other libraries, in and out; none is imported here."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from shoal.errors import InputError
+from shoal.sources.columns import check_names, plain
+
+
+def as_table(data: object) -> tuple[pa.Table, str] | None:
+    """Return the rows as an Arrow table and a name for messages, or None if *data* is no known table.
+
+    What is lazy is evaluated here, once: counting and rewriting must see the same rows.
+    """
+    if isinstance(data, pa.Table):
+        return data, "the pyarrow Table"
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data]), "the pyarrow RecordBatch"
+    if _is(data, "pandas", "DataFrame"):
+        return _from_pandas(data), "the pandas DataFrame"
+    if _is(data, "polars", "LazyFrame"):
+        return data.collect().to_arrow(), "the polars LazyFrame"  # type: ignore[attr-defined]
+    if _is(data, "polars", "DataFrame"):
+        return data.to_arrow(), "the polars DataFrame"  # type: ignore[attr-defined]
+    if _is(data, "duckdb", "DuckDBPyRelation"):
+        return data.to_arrow_table(), "the DuckDB relation"  # type: ignore[attr-defined]
+    return None
+
+
+def like(data: object, table: pa.Table) -> object:
+    """Return the rows of *table* as the same kind of object as *data*; Arrow for files.
+
+    Columns come plain, without dictionaries, metadata or an index that could carry anything along. A DuckDB
+    relation lives on the default connection, for a relation does not tell which connection it belongs to.
+
+    >>> like(pa.table({"a": [1]}), pa.table({"b": pa.array(["x"]).dictionary_encode()})).schema
+    b: string
+    """
+    rows = plain(table)
+    if _is(data, "pandas", "DataFrame"):
+        return _to_pandas(rows)
+    if _is(data, "polars", "DataFrame"):
+        return sys.modules["polars"].from_arrow(rows)
+    if _is(data, "polars", "LazyFrame"):
+        return sys.modules["polars"].from_arrow(rows).lazy()
+    if _is(data, "duckdb", "DuckDBPyRelation"):
+        return sys.modules["duckdb"].from_arrow(rows)
+    return rows
+
+
+def _is(data: object, library: str, kind: str) -> bool:
+    """Whether *data* is of a library's class; a library that is not loaded cannot have made it."""
+    known = getattr(sys.modules.get(library), kind, None)
+    return known is not None and isinstance(data, known)
+
+
+def _from_pandas(frame: Any) -> pa.Table:
+    """Convert column by column, so that a message can name the one that mixes types."""
+    names = [str(name) for name in frame.columns]
+    check_names(names, "the pandas DataFrame")
+    return pa.table([_from_series(name, frame.iloc[:, i]) for i, name in enumerate(names)], names=names)
+
+
+def _from_series(name: str, series: Any) -> pa.Array:
+    infer = sys.modules["pandas"].api.types.infer_dtype
+    kind = infer(series, skipna=True) if series.dtype == object else ""
+    if kind not in {"mixed", "mixed-integer"}:
+        try:
+            array = pa.array(series, from_pandas=True)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            pass  # told below: the converter's message carries the value
+        else:
+            return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+    raise InputError(
+        f"column {name!r} of the pandas DataFrame mixes types or holds objects; convert it, for example by "
+        f"astype('string')"
+    )
+
+
+def _to_pandas(table: pa.Table) -> object:
+    pandas = sys.modules["pandas"]
+    nullable = {
+        getattr(pa, kind)(): getattr(pandas, f"{dtype}Dtype")()
+        for kind, dtype in (
+            *(
+                (f"{sign}int{bits}", f"{sign.upper()}Int{bits}")
+                for sign in ("", "u")
+                for bits in (8, 16, 32, 64)
+            ),
+            ("bool_", "Boolean"),
+        )
+    }
+
+    def series(column: pa.ChunkedArray) -> object:
+        # Without this, integers and truth values with gaps would turn into floats and objects.
+        gaps = column.null_count > 0 and (pt.is_integer(column.type) or pt.is_boolean(column.type))
+        return column.to_pandas(types_mapper=nullable.get if gaps else None)
+
+    return pandas.DataFrame({name: series(table.column(name)) for name in table.column_names})

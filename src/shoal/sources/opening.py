@@ -1,0 +1,61 @@
+"""Opening whatever holds a table."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+
+from shoal.errors import InputError, UsageError
+from shoal.sources.arrow import open_arrow
+from shoal.sources.base import Source
+from shoal.sources.delimited import open_delimited
+from shoal.sources.frames import as_table
+from shoal.sources.options import SourceOptions
+from shoal.sources.parquet import open_parquet
+
+_DELIMITED = frozenset({".csv", ".tsv", ".txt"})
+_PARQUET = frozenset({".parquet", ".pq"})
+_KINDS = (
+    "a path to a .csv, .tsv or .txt file (also .gz), to a .parquet file or a folder of them, a pandas or "
+    "polars DataFrame, a pyarrow Table or a DuckDB relation"
+)
+
+
+def open_source(data: object, options: SourceOptions | None = None) -> Source:
+    """Open a file, a folder or a table in memory for reading, as often as needed.
+
+    >>> source = open_source(pa.table({"age": [34, 51], "sex": ["F", ""]}))
+    >>> next(source.batches(["sex"])).column("sex").to_pylist()
+    ['F', None]
+    """
+    chosen = options or SourceOptions()
+    if isinstance(data, Source):
+        return data
+    if isinstance(data, str | os.PathLike):
+        return _open_path(Path(data), chosen)
+    if isinstance(data, pa.RecordBatchReader):
+        raise UsageError("a RecordBatchReader can be read only once; give its read_all() instead")
+    found = as_table(data)
+    if found is None:
+        raise UsageError(f"cannot read an object of type {type(data).__name__}; give {_KINDS}")
+    table, name = found
+    return open_arrow(table, chosen, name)
+
+
+def _open_path(path: Path, options: SourceOptions) -> Source:
+    if not path.exists():
+        raise InputError(f"there is no file {path}")
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    kind = (
+        suffixes[-2] if suffixes[-1:] == [".gz"] and len(suffixes) > 1 else suffixes[-1] if suffixes else ""
+    )
+    try:
+        if path.is_dir() or kind in _PARQUET:
+            return open_parquet(path, options)
+        if kind in _DELIMITED:
+            return open_delimited(path, options)
+    except OSError as error:
+        raise InputError(f"cannot read {path.name}: {error.strerror or 'input or output error'}") from None
+    raise UsageError(f"cannot tell what {path.name} is by its ending; give {_KINDS}")

@@ -1,0 +1,253 @@
+"""Writers whose files hold the rows they were given and nothing else.
+
+A file appears only whole: it is created, never overwritten, readable by its owner alone until it is closed,
+and removed if anything goes wrong.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import gzip
+import os
+from abc import ABC, abstractmethod
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Literal, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyarrow.types as pt
+
+from shoal.errors import UsageError
+from shoal.sources.columns import CODES, check_flat, compacted, is_text, normal_column, normal_type
+from shoal.sources.options import CsvStyle
+from shoal.sources.rendering import header_line, lines
+
+Format = Literal["csv", "parquet"]
+
+_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_BUFFER_BYTES = 1 << 20
+_CSV_ROWS = 1 << 16  # keeps the text of one step far below the 2 GiB that an Arrow string array can hold
+
+
+class TableWriter(ABC):
+    """An open file that takes batches; ``rows`` counts those written.
+
+    Leaving its context closes the file, or removes it if an exception is on its way.
+    """
+
+    def __init__(self, path: Path, schema: pa.Schema, sink: _Sink) -> None:
+        self.path = path
+        self.rows = 0
+        self._columns = schema.names
+        self._sink = sink
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append the rows of *batch*, whose columns are those of the schema in the same order."""
+        if batch.schema.names != self._columns:
+            self.discard()
+            raise UsageError(
+                f"{self.path.name} has columns {self._columns}, a batch has {batch.schema.names}"
+            )
+        if batch.num_rows == 0:
+            return
+        try:
+            self._write(batch)
+        except BaseException as error:
+            self.discard()
+            if isinstance(error, OSError):
+                raise _cannot_write(self.path, error) from None
+            raise
+        self.rows += batch.num_rows
+
+    def close(self) -> None:
+        """Finish the file, see it onto the disk and make it readable for others."""
+        if self._sink.closed:
+            return
+        try:
+            self._finish()
+            self._sink.publish()
+        except BaseException as error:
+            self.discard()
+            if isinstance(error, OSError):
+                raise _cannot_write(self.path, error) from None
+            raise
+
+    def discard(self) -> None:
+        """Remove the file, whatever state it is in; nothing happens to a closed one."""
+        if self._sink.closed:
+            return
+        self._sink.drop()
+        with contextlib.suppress(OSError, pa.ArrowException):  # the end of a broken file goes nowhere
+            self._finish()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
+        else:
+            self.discard()
+
+    @abstractmethod
+    def _write(self, batch: pa.RecordBatch) -> None:
+        """Write the rows of a batch that has some."""
+
+    @abstractmethod
+    def _finish(self) -> None:
+        """Write what the format wants at the end; may be called again."""
+
+
+class CsvWriter(TableWriter):
+    """UTF-8 text with LF and a header, quoted only where needed; gzip if the name ends in ``.gz``.
+
+    Missing values are empty, empty texts are a pair of quotes, and floats are the shortest text that reads
+    back to the same number.
+    """
+
+    def __init__(self, path: Path, schema: pa.Schema, sink: _Sink, style: CsvStyle) -> None:
+        super().__init__(path, schema, sink)
+        self._style = style
+        self._gzip: gzip.GzipFile | None = None
+        if path.suffix == ".gz":
+            self._gzip = gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=sink, mtime=0)
+        self._header: bytes | None = header_line(schema.names, style)
+
+    def _write(self, batch: pa.RecordBatch) -> None:
+        self._put_header()
+        for start in range(0, batch.num_rows, _CSV_ROWS):
+            self._put(lines(batch.slice(start, _CSV_ROWS), self._style))
+
+    def _put_header(self) -> None:
+        if self._header is not None:
+            header, self._header = self._header, None
+            self._put(header)
+
+    def _put(self, data: object) -> None:
+        (self._gzip or self._sink).write(data)  # type: ignore[arg-type]
+
+    def _finish(self) -> None:
+        self._put_header()
+        if self._gzip is not None:
+            self._gzip.close()
+
+
+class ParquetWriter(TableWriter):
+    """Parquet with one row group a batch, without statistics, page index, key-value metadata or Arrow schema.
+
+    Each dictionary holds the entries that its row group uses, sorted.
+    """
+
+    def __init__(self, path: Path, schema: pa.Schema, sink: _Sink) -> None:
+        super().__init__(path, schema, sink)
+        self._schema = pa.schema(
+            [
+                pa.field(
+                    field.name,
+                    CODES
+                    if pt.is_dictionary(field.type) and is_text(field.type)
+                    else normal_type(field.type),
+                )
+                for field in schema
+            ]
+        )
+        self._parquet = pq.ParquetWriter(
+            pa.PythonFile(self._sink, mode="w"),
+            self._schema,
+            compression="zstd",
+            store_schema=False,
+            write_statistics=False,
+            write_page_index=False,
+        )
+
+    def _write(self, batch: pa.RecordBatch) -> None:
+        arrays = []
+        for field, given in zip(self._schema, batch.columns, strict=True):
+            coded = field.type == CODES
+            ready = coded and pt.is_dictionary(given.type)
+            array = given if ready else normal_column(given, coded=coded, missing=())
+            arrays.append(compacted(array) if coded else array)
+        rows = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        self._parquet.write_batch(rows, row_group_size=rows.num_rows)
+
+    def _finish(self) -> None:
+        self._parquet.close()
+
+
+def open_writer(path: Path, schema: pa.Schema, format: Format, csv: CsvStyle | None = None) -> TableWriter:  # noqa: A002
+    """Create *path*, which must not exist, for rows of this schema."""
+    check_flat(schema, schema.names, path.name)
+    try:
+        sink = _Sink(path)
+    except OSError as error:
+        raise _cannot_write(path, error) from None
+    try:
+        if format == "csv":
+            return CsvWriter(path, schema, sink, csv or CsvStyle())
+        return ParquetWriter(path, schema, sink)
+    except BaseException:
+        sink.drop()
+        raise
+
+
+def _cannot_write(path: Path, error: OSError) -> UsageError:
+    if isinstance(error, FileExistsError):
+        return UsageError(
+            f"{path.name} exists already; shoal never overwrites: remove it or choose another place"
+        )
+    if error.errno in _NO_SPACE:
+        return UsageError(f"no space left on the disk while writing {path.name}; nothing was published")
+    return UsageError(
+        f"cannot write {path.name}: {error.strerror or 'input or output error'}; nothing was published"
+    )
+
+
+class _Sink:
+    """A new file that can turn into nothing: once dropped it swallows what its users still want to write."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
+        self._raw: IO[bytes] | None = os.fdopen(descriptor, "wb", buffering=_BUFFER_BYTES)
+        self._size = 0
+
+    @property
+    def closed(self) -> bool:
+        return self._raw is None
+
+    def write(self, data: bytes) -> int:
+        if self._raw is not None:
+            self._raw.write(data)
+        self._size += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self._size
+
+    def flush(self) -> None:
+        if self._raw is not None:
+            self._raw.flush()
+
+    def close(self) -> None:
+        """Do nothing when a user of the file is done with it; only publish and drop end it."""
+
+    def publish(self) -> None:
+        if self._raw is None:
+            return
+        self._raw.flush()
+        os.fsync(self._raw.fileno())
+        self._path.chmod(0o644)
+        self._raw.close()
+        self._raw = None
+
+    def drop(self) -> None:
+        raw, self._raw = self._raw, None
+        if raw is None:
+            return
+        self._path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # what was still buffered does not fit on the disk either
+            raw.close()

@@ -1,0 +1,207 @@
+"""Making trees from parents or from levels, with the checks that make them trees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from shoal.arrays import CodeArray, IntArray
+from shoal.errors import TaxonomyError
+from shoal.taxonomies.scales import Categories, Numbers
+from shoal.taxonomies.tree import Scale, Taxonomy, free_label
+
+ROOT_LABEL = "*"
+MOST_LEAVES = 1_000_000
+
+ScaleOfLeaves = Callable[[Sequence[str]], Scale]
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """Nodes of one level, side by side; leaves between them have no node at it."""
+
+    lo: IntArray  # (n,) ascending
+    hi: IntArray  # (n,)
+    labels: Sequence[str]  # (n,)
+
+
+def from_levels(
+    leaves: Sequence[str], levels: Sequence[Level], scale: Scale, *, declared: bool, root: str = ROOT_LABEL
+) -> Taxonomy:
+    """Build a tree of which every level is known, finest first; each level's nodes must nest in the next."""
+    own = np.arange(len(leaves), dtype=np.int64)
+    rows = [Level(own, own + 1, leaves), *levels]
+    first = np.cumsum([0, *(len(row.lo) for row in rows)])
+    top = int(first[-1])
+    parents = [np.full(len(row.lo), top, dtype=np.int64) for row in rows]
+    depth = [np.ones(len(row.lo), dtype=np.int64) for row in rows]
+    for i in range(len(rows) - 1, -1, -1):
+        for j in range(len(rows) - 1, i, -1):  # the finest level that has a node around this one comes last
+            at = np.searchsorted(rows[j].lo, rows[i].lo, side="right") - 1
+            inside = (at >= 0) & (rows[i].hi <= rows[j].hi[at])
+            parents[i][inside] = first[j] + at[inside]
+            depth[i][inside] = depth[j][at[inside]] + 1
+    labels = [label for row in rows for label in row.labels]
+    return Taxonomy(
+        labels=(*labels, free_label(root, labels)),
+        parent=_codes([*parents, [-1]]),
+        lo=_codes([*(row.lo for row in rows), [0]]),
+        hi=_codes([*(row.hi for row in rows), [len(leaves)]]),
+        level=_codes([*depth, [0]]),
+        n_leaves=len(leaves),
+        scale=scale,
+        declared=declared,
+    )
+
+
+def from_parents(
+    labels: Sequence[str],
+    parents: Sequence[int],
+    *,
+    scale: ScaleOfLeaves | None = None,
+    declared: bool = True,
+    name: str = "taxonomy",
+    lines: Sequence[int] | None = None,
+) -> Taxonomy:
+    """Build a tree from each node's parent (-1 for the root); children keep the order they are given in.
+
+    *scale* makes a scale from the leaf labels in tree order; without it, leaves that are numbers in ascending
+    order make a scale of numbers and all others one of categories. *lines* of a file are named in messages.
+
+    >>> from_parents(["any", "a", "b"], [-1, 0, 0]).labels
+    ('a', 'b', 'any')
+    """
+
+    def named(node: int) -> str:
+        return f"{labels[node]!r}" + (f" (line {lines[node]})" if lines else "")
+
+    roots = [node for node, parent in enumerate(parents) if parent < 0]
+    if len(roots) > 1:
+        raise TaxonomyError(
+            f"{name} has {len(roots)} roots, among them {named(roots[0])} and {named(roots[1])}; "
+            "put one most general value above all others"
+        )
+    children: list[list[int]] = [[] for _ in labels]
+    for node, parent in enumerate(parents):
+        if parent >= 0:
+            children[parent].append(node)
+    order, depth = _walk(children, roots)
+    if len(order) < len(labels):
+        raise TaxonomyError(
+            f"{name} has a cycle: {named(_in_cycle(parents, set(order)))} is its own ancestor"
+        )
+    if len(labels) < 2:
+        raise TaxonomyError(f"{name} has no value below its root")
+
+    leaves = [node for node in order if not children[node]]
+    lo, hi = [0] * len(labels), [0] * len(labels)
+    for place, node in enumerate(leaves):
+        lo[node], hi[node] = place, place + 1
+    for node in reversed(order):
+        if children[node]:
+            lo[node], hi[node] = lo[children[node][0]], hi[children[node][-1]]
+    _check_labels(labels, parents, children, lo, hi, order, name, named)
+
+    inner = sorted((node for node in order if children[node]), key=lambda node: (-depth[node], lo[node]))
+    numbered = np.array([*leaves, *inner])
+    number = np.empty(len(labels), dtype=np.int64)
+    number[numbered] = np.arange(len(labels))
+    above = np.asarray(parents)[numbered]
+    leaf_labels = [labels[node] for node in leaves]
+    return Taxonomy(
+        labels=tuple(labels[node] for node in numbered.tolist()),
+        parent=np.where(above < 0, -1, number[above]).astype(np.int32),
+        lo=np.asarray(lo, dtype=np.int32)[numbered],
+        hi=np.asarray(hi, dtype=np.int32)[numbered],
+        level=np.asarray(depth, dtype=np.int32)[numbered],
+        n_leaves=len(leaves),
+        scale=(scale or scale_of)(leaf_labels),
+        declared=declared,
+    )
+
+
+def scale_of(leaves: Sequence[str]) -> Scale:
+    """Return numbers if the leaves are ascending numbers without leading zeros, else categories.
+
+    >>> scale_of(["1", "2", "10"]).kind, scale_of(["01", "02"]).kind, scale_of(["2", "1"]).kind
+    ('number', 'category', 'category')
+    """
+    texts = pa.array(leaves, pa.string())
+    return (
+        _numbers(texts, r"^(0|-?[1-9][0-9]{0,17})$")
+        or _numbers(texts, r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?$")
+        or Categories(texts)
+    )
+
+
+def _numbers(texts: pa.Array, pattern: str) -> Numbers | None:
+    if not pc.all(pc.match_substring_regex(texts, pattern)).as_py():
+        return None
+    whole = "." not in pattern
+    points = texts.cast(pa.int64() if whole else pa.float64()).to_numpy()
+    if not bool(np.all(np.diff(points) > 0)):
+        return None
+    stops = points + 1 if whole else np.nextafter(points, np.inf)
+    return Numbers(points, stops, np.ones(len(points), dtype=bool))
+
+
+def _walk(children: list[list[int]], roots: list[int]) -> tuple[list[int], list[int]]:
+    order: list[int] = []
+    depth = [0] * len(children)
+    waiting = list(roots)
+    while waiting:
+        node = waiting.pop()
+        order.append(node)
+        for child in reversed(children[node]):
+            depth[child] = depth[node] + 1
+            waiting.append(child)
+    return order, depth
+
+
+def _in_cycle(parents: Sequence[int], reached: set[int]) -> int:
+    node = next(node for node in range(len(parents)) if node not in reached)
+    passed: set[int] = set()
+    while node not in passed:
+        passed.add(node)
+        node = parents[node]
+    return node
+
+
+def _check_labels(
+    labels: Sequence[str],
+    parents: Sequence[int],
+    children: list[list[int]],
+    lo: list[int],
+    hi: list[int],
+    order: list[int],
+    name: str,
+    named: Callable[[int], str],
+) -> None:
+    """Refuse a label for two different sets of leaves; a chain of single children may repeat one."""
+    seen: dict[str, int] = {}
+    for node in order:
+        other = seen.setdefault(labels[node], node)
+        if (lo[node], hi[node]) == (lo[other], hi[other]):
+            continue
+        if not children[node] and not children[other]:
+            raise TaxonomyError(f"{name} has the leaf {named(other)} twice: again as {named(node)}")
+        if not children[node] or not children[other]:
+            raise TaxonomyError(
+                f"{name}: {labels[node]!r} is a value and a group of other values; rename the group"
+            )
+        if parents[other] >= 0 and parents[node] >= 0 and parents[other] != parents[node]:
+            above = f"{named(parents[other])} and {named(parents[node])}"
+            raise TaxonomyError(
+                f"{name}: {labels[node]!r} has two parents, {above}; give each group one place"
+            )
+        raise TaxonomyError(
+            f"{name}: {named(other)} and {named(node)} are different groups with one label; rename one"
+        )
+
+
+def _codes(parts: Sequence[IntArray | list[int]]) -> CodeArray:
+    return np.concatenate([np.asarray(part) for part in parts]).astype(np.int32)

@@ -1,0 +1,224 @@
+"""How leaf ranges of categories, numbers, dates and masked texts are written down.
+
+A label always contains the values it stands for, and two leaf ranges never share one.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from shoal.arrays import BoolArray, CodeArray, FloatArray, IntArray
+from shoal.taxonomies.parse import days, decimal_numbers, texts, whole_numbers
+from shoal.taxonomies.tree import NOT_MISSING_LABEL, Cover, Kind, Scale, Taxonomy
+
+Number: TypeAlias = int | float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Categories(Scale):
+    """Values without distance: a range reads as the nodes it is made of, and covers its leaves by name."""
+
+    kind: ClassVar[Kind] = "category"
+    leaves: pa.Array  # (n_leaves,) source values as text
+
+    def label(self, taxonomy: Taxonomy, lo: int, hi: int) -> str:
+        """Return ``{a, b}`` for the fewest nodes that make up the range."""
+        return tiled_label(taxonomy, lo, hi)
+
+    def cover(self, taxonomy: Taxonomy, lo: int, hi: int) -> Cover:  # noqa: ARG002
+        """List the source values."""
+        return {"values": self.leaves.slice(lo, hi - lo).to_pylist()}
+
+    def locate(self, values: pa.Array) -> CodeArray:
+        """Find each value, as text, among the leaves."""
+        return index_in(values, self.leaves)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prefixes(Scale):
+    """Texts of one length whose tails are masked: a range reads as its nodes and covers their prefixes."""
+
+    kind: ClassVar[Kind] = "prefix"
+    leaves: pa.Array  # (n_leaves,) texts of that length, none with the mask character
+    length: int
+    character: str
+
+    def label(self, taxonomy: Taxonomy, lo: int, hi: int) -> str:
+        """Return ``{4710*, 47110}`` for the fewest nodes that make up the range."""
+        return tiled_label(taxonomy, lo, hi)
+
+    def cover(self, taxonomy: Taxonomy, lo: int, hi: int) -> Cover:
+        """List the prefixes that the masks leave."""
+        nodes = taxonomy.tiles(lo, hi)
+        return {"prefixes": [taxonomy.labels[node].rstrip(self.character) for node in nodes]}
+
+    def locate(self, values: pa.Array) -> CodeArray:
+        """Find each text among the leaves, whole numbers after padding with zeros."""
+        return index_in(fixed_length(values, self.length), self.leaves)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Numbers(Scale):
+    """Leaves side by side on the line of numbers, whole (``[20, 29]``) or decimal (``[20.5, 30)``).
+
+    In a scale ``derived`` from the data a range of several leaves goes on until the next cut, and beyond the
+    first and last leaf without end, so that no interval tells the smallest or largest value of the data.
+    """
+
+    kind: ClassVar[Kind] = "number"
+    starts: IntArray | FloatArray  # (n_leaves,) the smallest number of each leaf
+    stops: IntArray | FloatArray  # (n_leaves,) the first number after it
+    inclusive: BoolArray  # (n_leaves,) decimals only: the stop is the float right after the last number meant
+    open_low: bool = False  # the first leaf has no lower end
+    open_high: bool = False  # the last leaf has no upper end
+    derived: bool = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether only whole numbers occur."""
+        return bool(self.starts.dtype.kind == "i")
+
+    def label(self, taxonomy: Taxonomy, lo: int, hi: int) -> str:
+        """Return the interval, inclusive where its last number is one."""
+        low, below = self._bounds(taxonomy, lo, hi)
+        return interval_label(low, below, whole=self.whole, inclusive=bool(self.inclusive[hi - 1]))
+
+    def cover(self, taxonomy: Taxonomy, lo: int, hi: int) -> Cover:
+        """Give the ends, null where open."""
+        low, below = self._bounds(taxonomy, lo, hi)
+        return {"from": low, "below": below}
+
+    def locate(self, values: pa.Array) -> CodeArray:
+        """Find the leaf around each number."""
+        numbers, valid = whole_numbers(values) if self.whole else decimal_numbers(values)
+        leaf = np.searchsorted(self.starts, numbers, side="right") - 1
+        inside = valid & (leaf >= 0) & (numbers < self.stops[leaf])
+        return np.where(inside, leaf, -1).astype(np.int32)
+
+    def positions(self) -> FloatArray:
+        """Return the middle of each leaf; leaves with an open end are as wide as their neighbour."""
+        last = self.stops - 1 if self.whole else self.stops
+        places = (self.starts.astype(np.float64) + last.astype(np.float64)) / 2.0
+        if self.open_low:
+            places[0] = places[1] - (places[2] - places[1] if len(places) > 3 else 1.0)
+        if self.open_high:
+            places[-1] = places[-2] + (places[-2] - places[-3] if len(places) > 3 else 1.0)
+        return places
+
+    def _bounds(self, taxonomy: Taxonomy, lo: int, hi: int) -> tuple[Number | None, Number | None]:
+        last = hi == len(self.starts)
+        stretched = self.derived and taxonomy.node_of(lo, hi) < 0
+        low = None if lo == 0 and (self.open_low or stretched) else self.starts[lo].item()
+        if last and (self.open_high or stretched):
+            return low, None
+        return low, (self.starts[hi] if stretched else self.stops[hi - 1]).item()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dates(Scale):
+    """Consecutive days; an end that comes from the data is open in every range that is no node."""
+
+    kind: ClassVar[Kind] = "date"
+    first: int  # days since 1970
+    n_days: int
+    derived_low: bool = False
+    derived_high: bool = False
+    format: str | None = None  # how text is read; None is ISO
+
+    def label(self, taxonomy: Taxonomy, lo: int, hi: int) -> str:
+        """Return the first and last day."""
+        low, below = self._bounds(taxonomy, lo, hi)
+        last = None if below is None else iso_day(below - 1)
+        if low is None:
+            return NOT_MISSING_LABEL if last is None else f"<= {last}"
+        return f">= {iso_day(low)}" if last is None else f"[{iso_day(low)}, {last}]"
+
+    def cover(self, taxonomy: Taxonomy, lo: int, hi: int) -> Cover:
+        """Give the first day and the day after the last, null where open."""
+        low, below = self._bounds(taxonomy, lo, hi)
+        return {
+            "from": None if low is None else iso_day(low),
+            "below": None if below is None else iso_day(below),
+        }
+
+    def locate(self, values: pa.Array) -> CodeArray:
+        """Count days from the first one."""
+        number, valid = days(values, self.format)
+        leaf = number - self.first
+        return np.where(valid & (leaf >= 0) & (leaf < self.n_days), leaf, -1).astype(np.int32)
+
+    def positions(self) -> FloatArray:
+        """Return days since 1970."""
+        return np.arange(self.first, self.first + self.n_days, dtype=np.float64)
+
+    def _bounds(self, taxonomy: Taxonomy, lo: int, hi: int) -> tuple[int | None, int | None]:
+        no_node = taxonomy.node_of(lo, hi) < 0
+        open_low = self.derived_low and lo == 0 and no_node
+        open_high = self.derived_high and hi == self.n_days and no_node
+        return None if open_low else self.first + lo, None if open_high else self.first + hi
+
+
+def index_in(values: pa.Array, leaves: pa.Array) -> CodeArray:
+    """Return (n_values,) the place of each value, as text, among the leaves, or -1."""
+    found = pc.index_in(texts(values), value_set=leaves, skip_nulls=True).fill_null(-1)
+    return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.int32)
+
+
+def fixed_length(values: pa.Array, length: int) -> pa.Array:
+    """Return texts as they are and whole numbers padded with zeros; null where there is no such text."""
+    if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
+        as_text = texts(values)
+    else:
+        numbers, valid = whole_numbers(values)
+        whole = pa.array(numbers, mask=~valid | (numbers < 0)).cast(pa.string())
+        as_text = pc.utf8_lpad(whole, width=length, padding="0")
+    return pc.if_else(pc.equal(pc.utf8_length(as_text), length), as_text, None)
+
+
+def tiled_label(taxonomy: Taxonomy, lo: int, hi: int) -> str:
+    """Name the nodes that make up a range, quoted where a label has commas, braces or quotes itself."""
+    names = (taxonomy.labels[node] for node in taxonomy.tiles(lo, hi))
+    shown = (json.dumps(name, ensure_ascii=False) if set(name) & set(',{}"') else name for name in names)
+    return "{" + ", ".join(shown) + "}"
+
+
+def interval_label(low: Number | None, below: Number | None, *, whole: bool, inclusive: bool = False) -> str:
+    """Write the numbers from *low* up to but without *below*; None is an open end.
+
+    >>> interval_label(20, 30, whole=True), interval_label(20.5, 30.0, whole=False)
+    ('[20, 29]', '[20.5, 30)')
+    >>> interval_label(None, 20, whole=True), interval_label(65, None, whole=True)
+    ('<= 19', '>= 65')
+    """
+    if below is None:
+        return NOT_MISSING_LABEL if low is None else f">= {number_text(low)}"
+    if not (whole or inclusive):
+        return f"< {number_text(below)}" if low is None else f"[{number_text(low)}, {number_text(below)})"
+    last = below - 1 if whole else np.nextafter(below, -np.inf).item()
+    if low is None:
+        return f"<= {number_text(last)}"
+    return number_text(low) if low == last else f"[{number_text(low)}, {number_text(last)}]"
+
+
+def number_text(number: Number) -> str:
+    """Write a number in the shortest way that reads back as the same.
+
+    >>> number_text(30.0), number_text(0.1), number_text(7)
+    ('30', '0.1', '7')
+    """
+    return repr(number).removesuffix(".0")
+
+
+def iso_day(day: int) -> str:
+    """Write a day since 1970 as ISO date.
+
+    >>> iso_day(0)
+    '1970-01-01'
+    """
+    return str(np.datetime64(day, "D"))

@@ -1,0 +1,48 @@
+"""ncp: how wide the published values are, compared with their attributes' domains."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shoal.arrays import CodeArray, FloatArray
+from shoal.plan import Plan
+from shoal.problem import Problem
+from shoal.taxonomies.tree import Taxonomy
+from shoal.utility.base import Measure
+
+
+class NormalizedCertaintyPenalty(Measure):
+    """The mean over records and quasi attributes of the published width relative to the domain.
+
+    Xu et al., "Utility-based anonymization using local recoding" (KDD 2006): a number's width is its range
+    relative to the domain's range, a category's (leaves - 1) / (all leaves - 1). A value that may also be missing,
+    and every value of a withheld record, counts as fully lost.
+    """
+
+    name = "ncp"
+    title = "normalized certainty penalty: mean width of the published values; 0 is unchanged, 1 is all lost"
+    better = "lower"
+
+    def of(self, problem: Problem, plan: Plan) -> float:
+        """Average the widths of classes, weighted by their records."""
+        kept = plan.sizes(problem.cells.counts)
+        widths = np.stack(
+            [
+                relative_widths(attribute.taxonomy, plan.lo[:, j], plan.hi[:, j])
+                for j, attribute in enumerate(problem.quasi)
+            ]
+        )  # (n_quasi, n_classes)
+        n_withheld = problem.cells.n_records - int(kept.sum())
+        return float(np.dot(widths.mean(axis=0), kept) + n_withheld) / problem.cells.n_records
+
+
+def relative_widths(taxonomy: Taxonomy, lo: CodeArray, hi: CodeArray) -> FloatArray:
+    """Return (n_classes,) the width of each leaf range as a share of the whole domain's."""
+    leaves = taxonomy.n_leaves - (taxonomy.missing is not None)
+    places = taxonomy.positions
+    line = np.arange(leaves, dtype=np.float64) if places is None else np.asarray(places[:leaves])
+    spread = line[-1] - line[0]
+    last = np.minimum(hi, leaves) - 1
+    width = (line[last] - line[np.minimum(lo, leaves - 1)]) / spread if spread > 0 else np.zeros(len(lo))
+    may_be_missing = (hi > leaves) & (lo < leaves)
+    return np.where(may_be_missing, 1.0, width)

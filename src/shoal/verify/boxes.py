@@ -1,0 +1,295 @@
+"""Which classes cover a point: a k-d tree over the boxes that classes span in the space of codes.
+
+A box that straddles a cut goes to both sides, but only as long as the tree stays a small multiple of the
+boxes; after that a leaf keeps many boxes, which costs time and never truth.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from shoal.arrays import BoolArray, CodeArray, IntArray, KeyArray
+from shoal.verify.covers import Covers
+from shoal.verify.hashing import combine
+from shoal.verify.kernels import inlined, kernel
+
+NOBODY, SEVERAL = -1, -2
+_LEAF = 8
+_PIECE = 1 << 16
+Tree: TypeAlias = tuple[CodeArray, CodeArray, CodeArray, CodeArray]  # attribute, cut, first, second
+Boxes: TypeAlias = tuple[CodeArray, CodeArray, CodeArray, BoolArray]  # low, high and class of items; uneven
+Ragged: TypeAlias = tuple[CodeArray, IntArray, IntArray, CodeArray, CodeArray]  # labels and all their ranges
+
+
+@kernel
+def _grown(array: CodeArray, needed: int) -> CodeArray:
+    if needed <= array.shape[0]:
+        return array
+    larger = np.empty(max(needed, 2 * array.shape[0]), dtype=array.dtype)
+    larger[: array.shape[0]] = array
+    return larger
+
+
+@kernel
+def _best_cut(
+    items: CodeArray, low: CodeArray, high: CodeArray, bounds: CodeArray, begins: IntArray, ends: IntArray
+) -> tuple[int, int, int, int]:
+    """Return (attribute, cut, boxes left, boxes right) with the smaller larger side; attribute -1 = none."""
+    n = items.shape[0]
+    best = (-1, 0, n, n)
+    for a in range(low.shape[1]):
+        first, last = bounds[a, 1], bounds[a, 0]
+        for i in items:
+            first = min(first, max(low[i, a], bounds[a, 0]))
+            last = max(last, min(high[i, a], bounds[a, 1]))
+        if last - first < 2:
+            continue
+        begins[first : last + 1] = 0
+        ends[first : last + 1] = 0
+        for i in items:
+            begins[max(low[i, a], bounds[a, 0])] += 1
+            ends[min(high[i, a], bounds[a, 1])] += 1
+        left, right = begins[first], n - ends[first]
+        for cut in range(first + 1, last):
+            right -= ends[cut]
+            if (begins[cut] or ends[cut]) and max(left, right) < max(best[2], best[3]):
+                best = (a, cut, left, right)
+            left += begins[cut]
+    return best
+
+
+@kernel
+def _build(
+    low: CodeArray, high: CodeArray, sizes: IntArray
+) -> tuple[CodeArray, CodeArray, CodeArray, CodeArray, CodeArray]:
+    """Return (attribute, cut, first, second) of every node and the items of the leaves.
+
+    An inner node's first and second are its children; a leaf (attribute -1) has items first:second.
+    """
+    n, d = low.shape
+    attribute = np.empty(64, dtype=np.int32)
+    cuts = np.empty(64, dtype=np.int32)
+    first = np.empty(64, dtype=np.int32)
+    second = np.empty(64, dtype=np.int32)
+    kept = np.empty(max(64, n), dtype=np.int32)
+    n_nodes, n_kept, budget = 1, 0, 3 * n
+    pool = np.empty(2 * n + 64, dtype=np.int32)  # a stack of item lists, the topmost belongs to the next node
+    pool[:n] = np.arange(n, dtype=np.int32)
+    top = n
+    begins = np.zeros(sizes.max() + 2, dtype=np.int64)
+    ends = np.zeros(sizes.max() + 2, dtype=np.int64)
+    nodes = [0]
+    counts = [n]
+    bounds = np.empty((1, d, 2), dtype=np.int32)
+    bounds[0, :, 0] = 0
+    bounds[0, :, 1] = sizes
+    frames = [bounds[0]]
+    while len(nodes) > 0:
+        node, count, frame = nodes.pop(), counts.pop(), frames.pop()
+        items = pool[top - count : top].copy()
+        top -= count
+        a, cut, left, right = -1, 0, count, count
+        if count > _LEAF:
+            a, cut, left, right = _best_cut(items, low, high, frame, begins, ends)
+        twice = left + right - count
+        if a < 0 or twice > budget or max(left, right) > count - max(1, count // 16):
+            kept = _grown(kept, n_kept + count)
+            kept[n_kept : n_kept + count] = items
+            attribute[node], cuts[node], first[node], second[node] = -1, 0, n_kept, n_kept + count
+            n_kept += count
+            continue
+        budget -= max(0, twice)
+        attribute = _grown(attribute, n_nodes + 2)
+        cuts = _grown(cuts, n_nodes + 2)
+        first = _grown(first, n_nodes + 2)
+        second = _grown(second, n_nodes + 2)
+        attribute[node], cuts[node], first[node], second[node] = a, cut, n_nodes, n_nodes + 1
+        pool = _grown(pool, top + left + right)
+        for i in items:
+            if high[i, a] > cut:
+                pool[top] = i
+                top += 1
+        below = frame.copy()
+        above = frame.copy()
+        below[a, 1] = cut
+        above[a, 0] = cut
+        nodes.append(n_nodes + 1)
+        counts.append(right)
+        frames.append(above)
+        for i in items:
+            if low[i, a] < cut:
+                pool[top] = i
+                top += 1
+        nodes.append(n_nodes)
+        counts.append(left)
+        frames.append(below)
+        n_nodes += 2
+    return attribute[:n_nodes], cuts[:n_nodes], first[:n_nodes], second[:n_nodes], kept[:n_kept]
+
+
+@inlined
+def _leaf(tree: Tree, points: CodeArray, i: int) -> tuple[int, int]:
+    attribute, cuts, first, second = tree
+    node = 0
+    while attribute[node] >= 0:
+        node = first[node] if points[i, attribute[node]] < cuts[node] else second[node]
+    return first[node], second[node]
+
+
+@inlined
+def _covers(boxes: Boxes, ragged: Ragged, points: CodeArray, i: int, item: int) -> bool:
+    low, high, classes, uneven = boxes
+    labels, offsets, start, range_low, range_high = ragged
+    for a in range(low.shape[1]):
+        if not low[item, a] <= points[i, a] < high[item, a]:
+            return False
+    if not uneven[classes[item]]:
+        return True
+    for a in range(low.shape[1]):
+        label = offsets[a] + labels[classes[item], a]
+        inside = False
+        for r in range(start[label], start[label + 1]):
+            if range_low[r] <= points[i, a] < range_high[r]:
+                inside = True
+                break
+        if not inside:
+            return False
+    return True
+
+
+@kernel
+def _find(tree: Tree, boxes: Boxes, ragged: Ragged, points: CodeArray, out: IntArray) -> None:
+    for i in range(points.shape[0]):
+        begin, end = _leaf(tree, points, i)
+        found = NOBODY
+        for item in range(begin, end):
+            if _covers(boxes, ragged, points, i, item):
+                if found != NOBODY:
+                    found = SEVERAL
+                    break
+                found = boxes[2][item]
+        out[i] = found
+
+
+@kernel
+def _count(tree: Tree, boxes: Boxes, ragged: Ragged, points: CodeArray, totals: IntArray) -> int:
+    uncovered = 0
+    for i in range(points.shape[0]):
+        begin, end = _leaf(tree, points, i)
+        covered = False
+        for item in range(begin, end):
+            if _covers(boxes, ragged, points, i, item):
+                totals[boxes[2][item]] += 1
+                covered = True
+        if not covered:
+            uncovered += 1
+    return uncovered
+
+
+@kernel
+def _edges(
+    tree: Tree,
+    boxes: Boxes,
+    ragged: Ragged,
+    points: CodeArray,
+    contents: KeyArray,
+    key: KeyArray,
+    wanted: KeyArray,
+    demand: IntArray,
+    fill: bool,
+    start: IntArray,
+    out: CodeArray,
+) -> int:
+    """Fill start (and out, on the second call) with the wanted groups that each point may serve."""
+    n = 0
+    for i in range(points.shape[0]):
+        begin, end = _leaf(tree, points, i)
+        for item in range(begin, end):
+            if _covers(boxes, ragged, points, i, item):
+                group = combine(key, contents[i], np.uint64(boxes[2][item]))
+                place = np.searchsorted(wanted, group)
+                if place < wanted.shape[0] and wanted[place] == group and demand[place] > 0:
+                    if fill:
+                        out[n] = place
+                    n += 1
+        start[i + 1] = n
+    return n
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BoxTree:
+    """Finds the classes whose labels cover a point, in time that hardly grows with the number of classes."""
+
+    tree: Tree
+    boxes: Boxes
+    ragged: Ragged
+    n_classes: int
+
+    @classmethod
+    def of(cls, covers: Sequence[Covers], labels: CodeArray) -> BoxTree:
+        """Build from (n_classes, n_attributes) label numbers."""
+        n, d = labels.shape
+        low, high = np.empty((n, d), dtype=np.int32), np.empty((n, d), dtype=np.int32)
+        uneven = np.zeros(n, dtype=np.bool_)
+        offsets, starts = np.zeros(d, dtype=np.int64), []
+        n_labels = n_ranges = 0
+        for a, cover in enumerate(covers):
+            hull_low, hull_high, wider = cover.hulls()
+            low[:, a], high[:, a] = hull_low[labels[:, a]], hull_high[labels[:, a]]
+            uneven |= wider[labels[:, a]]
+            offsets[a] = n_labels
+            # The label of unknown texts has no ranges: its start is the next attribute's.
+            starts.append(cover.start + n_ranges)
+            n_labels += len(cover.labels) + 1
+            n_ranges += cover.low.shape[0]
+        sizes = np.array([cover.line.missing + 1 for cover in covers], dtype=np.int64)
+        attribute, cut, first, second, items = _build(low, high, sizes)
+        return cls(
+            tree=(attribute, cut, first, second),
+            boxes=(low[items], high[items], items, uneven),
+            ragged=(
+                labels,
+                offsets,
+                np.append(np.concatenate(starts), n_ranges),
+                np.concatenate([cover.low for cover in covers]),
+                np.concatenate([cover.high for cover in covers]),
+            ),
+            n_classes=n,
+        )
+
+    def find(self, points: CodeArray) -> IntArray:
+        """Return (n,) the only class that covers each point, or NOBODY, or SEVERAL."""
+        out = np.empty(points.shape[0], dtype=np.int64)
+
+        def piece(begin: int) -> None:
+            part = slice(begin, begin + _PIECE)
+            _find(self.tree, self.boxes, self.ragged, points[part], out[part])
+
+        begins = range(0, points.shape[0], _PIECE)
+        if len(begins) == 1:
+            piece(0)
+        else:
+            with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as threads:
+                list(threads.map(piece, begins))
+        return out
+
+    def count(self, points: CodeArray, totals: IntArray) -> int:
+        """Add each point to every class that covers it; return how many points no class covers."""
+        return int(_count(self.tree, self.boxes, self.ragged, points, totals))
+
+    def edges(
+        self, points: CodeArray, contents: KeyArray, key: KeyArray, wanted: KeyArray, demand: IntArray
+    ) -> tuple[IntArray, CodeArray]:
+        """Return, as (start, group), the places in *wanted* (sorted) that each point could fill."""
+        start = np.zeros(points.shape[0] + 1, dtype=np.int64)
+        arguments = (self.tree, self.boxes, self.ragged, points, contents, key, wanted, demand)
+        n = _edges(*arguments, False, start, np.empty(0, dtype=np.int32))
+        out = np.empty(n, dtype=np.int32)
+        _edges(*arguments, True, start, out)
+        return start, out

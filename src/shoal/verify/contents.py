@@ -1,0 +1,137 @@
+"""The exact content of rows as keyed hashes, equal for equal values however the two tables store them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from shoal.arrays import IntArray, KeyArray
+from shoal.verify.hashing import fold_values, fold_words, fresh_key, hash_texts
+from shoal.verify.reading import coded
+
+_MISSING = np.uint64(0x5348_4F41_4C4D_4953)
+_TEXT = pa.large_string()
+
+
+def common_type(published: pa.DataType, source: pa.DataType) -> pa.DataType:
+    """Return the type in which two columns are compared: numbers as numbers, times as times, else text.
+
+    >>> common_type(pa.string(), pa.float32()), common_type(pa.int8(), pa.int64())
+    (DataType(double), DataType(int64))
+    """
+    kinds = [_plain(kind) for kind in (published, source)]
+    others = [kind for kind in kinds if kind != _TEXT]
+    if len(set(others)) <= 1:
+        return others[0] if others else _TEXT
+    if all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in others):
+        return pa.float64()
+    if all(pa.types.is_temporal(kind) for kind in others):
+        return next(kind for kind in others if pa.types.is_timestamp(kind))
+    return _TEXT
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_integer(kind) and kind != pa.uint64():
+        return pa.int64()
+    if pa.types.is_floating(kind):
+        return pa.float64()
+    if pa.types.is_boolean(kind):
+        return pa.bool_()
+    if pa.types.is_date(kind):
+        return pa.date32()
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz)
+    return _TEXT
+
+
+class Contents:
+    """Hashes the values of some columns, row by row, under one random key.
+
+    Two rows hash alike if their values are equal; if they differ they do so with a chance of about 2**-64.
+    """
+
+    def __init__(self, columns: Sequence[str], kinds: Sequence[pa.DataType], missing: Sequence[str]) -> None:
+        self.key = fresh_key()
+        self._columns = tuple(zip(columns, kinds, strict=True))
+        self._missing = pa.array(list(missing), type=pa.string())
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are hashed."""
+        return tuple(name for name, _ in self._columns)
+
+    def hashes(self, batch: pa.RecordBatch) -> KeyArray:
+        """Return (n_rows,) hashes of the batch's rows."""
+        rows = np.zeros(batch.num_rows, dtype=np.uint64)
+        for name, kind in self._columns:
+            column = batch.column(name)
+            if _is_textual(column.type) or kind == _TEXT:
+                values, places = coded(column)
+                fold_words(self.key, rows, self._words(values, kind), places)
+            else:
+                fold_values(self.key, rows, _bits(column.cast(kind, safe=False)))
+        return rows
+
+    def with_box(self, hashes: KeyArray, box: IntArray) -> KeyArray:
+        """Return (n_rows,) hashes of content and box together; changes *hashes*."""
+        fold_values(self.key, hashes, box.astype(np.uint64))
+        return hashes
+
+    def _words(self, values: pa.Array, kind: pa.DataType) -> KeyArray:
+        """Return (n + 1,) a word for each value, the last for missing ones."""
+        if not _is_textual(values.type):
+            values = values.cast(pa.string())
+        missing = np.asarray(pc.is_in(values.cast(pa.string()), value_set=self._missing))
+        words = self._text_words(values.cast(_TEXT))
+        if kind != _TEXT:
+            for place, parsed in enumerate(_parsed(values, kind)):
+                if parsed is not None:
+                    words[place] = parsed
+        words[missing] = _MISSING
+        return np.append(words, _MISSING)
+
+    def _text_words(self, texts: pa.LargeStringArray) -> KeyArray:
+        _, offsets, data = texts.buffers()
+        ends = np.frombuffer(offsets, dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
+        held = (
+            np.frombuffer(data, dtype=np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
+        )
+        words: KeyArray = hash_texts(self.key, ends.copy(), held.copy())
+        return words
+
+
+def _is_textual(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _bits(column: pa.Array) -> KeyArray:
+    """Return (n,) the 64 bits of plain values; -0.0 is 0.0, NaN is missing."""
+    if pa.types.is_floating(column.type):
+        numbers = np.asarray(column.fill_null(0.0), dtype=np.float64) + 0.0
+        bits = numbers.view(np.uint64).copy()
+        bits[np.isnan(numbers)] = _MISSING
+    else:
+        if not pa.types.is_integer(column.type):
+            column = column.cast(pa.int32() if pa.types.is_date32(column.type) else pa.int64())
+        bits = np.asarray(column.fill_null(0)).astype(np.int64).view(np.uint64).copy()
+    if column.null_count:
+        bits[np.asarray(column.is_null())] = _MISSING
+    return bits
+
+
+def _parsed(texts: pa.Array, kind: pa.DataType) -> Sequence[np.uint64 | None]:
+    """Return the bits of texts read as *kind*; None for those that cannot be."""
+    try:
+        return list(_bits(texts.cast(pa.string()).cast(kind)))
+    except pa.ArrowInvalid:
+        if len(texts) == 1:
+            return [None]
+        half = len(texts) // 2
+        return [*_parsed(texts.slice(0, half), kind), *_parsed(texts.slice(half), kind)]

@@ -1,0 +1,190 @@
+"""Earth mover's distances between each class and the published table, as exact fractions.
+
+Li, Li and Venkatasubramanian, "t-Closeness", ICDE 2007. All return a numerator for each class and the
+factor by which class size times table size is to be multiplied to get the denominator.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from shoal.arrays import IntArray
+from shoal.verify.counting import Histograms
+from shoal.verify.exact import CannotCheckError
+from shoal.verify.kernels import kernel
+from shoal.verify.manifest import Attribute
+
+_WIDEST = 2**62
+
+
+def equal_distance(histograms: Histograms) -> tuple[IntArray, int]:
+    """Return half the sum of differences, in units of 1 / (2 n N)."""
+    whole, total, owner = histograms.whole, histograms.total, histograms.owner
+    _fits(2 * int(histograms.sizes.max()) * total)
+    sizes = histograms.sizes[owner]
+    share = whole[histograms.value]
+    gaps = np.abs(histograms.count * total - share * sizes) - share * sizes
+    # Values that a class lacks differ by their whole share, so all shares are counted first.
+    return np.add.reduceat(gaps, histograms.start[:-1]) + histograms.sizes * total, 2
+
+
+def ordered_distance(histograms: Histograms, attribute: Attribute) -> tuple[IntArray, int]:
+    """Return the work along the ranks of the values present, neighbours being 1 / (m - 1) apart."""
+    ranks = _ranks(histograms, attribute)
+    m = histograms.n_values
+    if m < 2:
+        return np.zeros(histograms.sizes.shape[0], dtype=np.int64), 1
+    _fits(m * int(histograms.sizes.max()) * histograms.total)
+    whole = np.empty(m, dtype=np.int64)
+    whole[ranks] = histograms.whole
+    found = _along_ranks(
+        histograms.start, ranks[histograms.value], histograms.count, histograms.sizes, whole, histograms.total
+    )
+    return found, m - 1
+
+
+def hierarchical_distance(histograms: Histograms, attribute: Attribute) -> tuple[IntArray, int]:
+    """Return the work over the taxonomy: leaves are height(lowest common ancestor) / height(root) apart."""
+    if attribute.taxonomy is None:
+        raise CannotCheckError(f"the manifest has no taxonomy for {attribute.name!r}")
+    parents, heights, leaves = _flatten(attribute.taxonomy)
+    if None not in leaves:
+        # Missing values are a category of their own, right under the root.
+        leaves[None] = len(parents)
+        parents.append(0)
+        heights.append(0)
+    texts = [None if value is None else str(value) for value in histograms.values]
+    if any(text not in leaves for text in texts):
+        raise CannotCheckError(f"values of {attribute.name!r} are not in its taxonomy")
+    nodes = np.array([leaves[text] for text in texts], dtype=np.int64)
+    tall = heights[0]
+    if tall == 0 or histograms.n_values < 2:
+        return np.zeros(histograms.sizes.shape[0], dtype=np.int64), 1
+    _fits(2 * tall * int(histograms.sizes.max()) * histograms.total)
+    whole = np.zeros(len(parents), dtype=np.int64)
+    whole[nodes] = histograms.whole
+    found = _over_tree(
+        histograms.start,
+        nodes[histograms.value],
+        histograms.count,
+        histograms.sizes,
+        whole,
+        histograms.total,
+        np.array(parents, dtype=np.int64),
+        np.array(heights, dtype=np.int64),
+    )
+    return found, tall
+
+
+def _fits(largest: int) -> None:
+    if largest >= _WIDEST:
+        raise CannotCheckError("the table is too large for the exact distance")
+
+
+def _ranks(histograms: Histograms, attribute: Attribute) -> IntArray:
+    """Return (n_values,) the rank of each value; missing values come last."""
+    order: dict[str, int] | None = None
+    if attribute.order is not None:
+        order = {value: place for place, value in enumerate(attribute.order)}
+    elif attribute.taxonomy is not None and attribute.kind in ("category", "prefix"):
+        leaves = _flatten(attribute.taxonomy)[2]
+        order = {str(leaf): place for place, leaf in enumerate(leaves)}
+
+    def key(value: Any) -> tuple[int, Any, str]:
+        if value is None:
+            return (1, 0, "")
+        text = str(value)
+        if attribute.kind == "number":
+            return (0, float(text), text)
+        if attribute.kind == "date" and order is None:
+            return (0, datetime.datetime.fromisoformat(text).date().toordinal(), text)
+        if order is None:
+            raise CannotCheckError(f"the manifest has no order for {attribute.name!r}")
+        return (0, order[text], text)
+
+    try:
+        keys = [key(value) for value in histograms.values]
+    except (KeyError, ValueError):
+        raise CannotCheckError(f"values of {attribute.name!r} have no place in its order") from None
+    ranks = np.empty(len(keys), dtype=np.int64)
+    ranks[sorted(range(len(keys)), key=keys.__getitem__)] = np.arange(len(keys))
+    return ranks
+
+
+def _flatten(taxonomy: Mapping[str, Any]) -> tuple[list[int], list[int], dict[str | None, int]]:
+    """Return parents and heights of the nodes, parents before children, and the leaves in tree order."""
+    parents: list[int] = []
+    leaves: dict[str | None, int] = {}
+    waiting: list[tuple[str, Mapping[str, Any], int]] = [
+        (label, tree, -1) for label, tree in taxonomy.items()
+    ]
+    while waiting:
+        label, children, parent = waiting.pop()
+        node = len(parents)
+        parents.append(parent)
+        if not children:
+            leaves[label] = node
+        waiting.extend((name, tree, node) for name, tree in reversed(list(children.items())))
+    heights = [0] * len(parents)
+    for node in range(len(parents) - 1, 0, -1):
+        heights[parents[node]] = max(heights[parents[node]], heights[node] + 1)
+    return parents, heights, leaves
+
+
+@kernel
+def _along_ranks(
+    start: IntArray, rank: IntArray, count: IntArray, sizes: IntArray, whole: IntArray, total: int
+) -> IntArray:
+    n, m = sizes.shape[0], whole.shape[0]
+    out = np.zeros(n, dtype=np.int64)
+    own = np.zeros(m, dtype=np.int64)
+    for c in range(n):
+        for e in range(start[c], start[c + 1]):
+            own[rank[e]] += count[e]
+        carried = 0
+        for r in range(m):
+            carried += own[r] * total - whole[r] * sizes[c]
+            out[c] += abs(carried)
+            own[r] = 0
+    return out
+
+
+@kernel
+def _over_tree(
+    start: IntArray,
+    node: IntArray,
+    count: IntArray,
+    sizes: IntArray,
+    whole: IntArray,
+    total: int,
+    parents: IntArray,
+    heights: IntArray,
+) -> IntArray:
+    n, m = sizes.shape[0], parents.shape[0]
+    out = np.zeros(n, dtype=np.int64)
+    own = np.zeros(m, dtype=np.int64)
+    extra = np.zeros(m, dtype=np.int64)
+    surplus = np.zeros(m, dtype=np.int64)
+    lack = np.zeros(m, dtype=np.int64)
+    for c in range(n):
+        for e in range(start[c], start[c + 1]):
+            own[node[e]] += count[e]
+        for v in range(m):
+            extra[v] = own[v] * total - whole[v] * sizes[c]
+            surplus[v] = 0
+            lack[v] = 0
+            own[v] = 0
+        for v in range(m - 1, -1, -1):
+            # What the children of v can settle among themselves travels as far as v.
+            extra[v] += surplus[v] - lack[v]
+            out[c] += heights[v] * min(surplus[v], lack[v])
+            if parents[v] >= 0:
+                if extra[v] > 0:
+                    surplus[parents[v]] += extra[v]
+                else:
+                    lack[parents[v]] -= extra[v]
+    return out

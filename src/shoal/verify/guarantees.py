@@ -1,0 +1,231 @@
+"""Each promise recomputed from the published rows, by formulas written for this purpose alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from shoal.arrays import BoolArray, FloatArray, IntArray
+from shoal.verify.counting import Counted, Histograms
+from shoal.verify.distances import equal_distance, hierarchical_distance, ordered_distance
+from shoal.verify.exact import CannotCheckError, at_most, entropies, entropy_at_least
+from shoal.verify.induced import induced
+from shoal.verify.manifest import Attribute, Manifest
+from shoal.verify.promises import Promise
+from shoal.verify.result import CheckedGuarantee
+
+_AGREES = 1e-9
+_ROUNDING = 1e-12
+Found = tuple[BoolArray, FloatArray]  # for each class: does it hold, and what does it reach
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Covered:
+    """How many rows of a population each class covers, and how many rows no class covers."""
+
+    totals: IntArray  # (n_classes,)
+    uncovered: int
+
+
+def _distinct(promise: Promise, histograms: Histograms) -> Found:
+    kinds = np.diff(histograms.start)
+    return kinds >= promise.whole("l"), kinds.astype(np.float64)
+
+
+def _simple(promise: Promise, histograms: Histograms) -> Found:
+    largest = np.maximum.reduceat(histograms.count, histograms.start[:-1])
+    return at_most(largest, histograms.sizes, 1 / promise.fraction("l")), histograms.sizes / largest
+
+
+def _entropy(promise: Promise, histograms: Histograms) -> Found:
+    return entropy_at_least(histograms, promise.fraction("l")), np.exp(entropies(histograms))
+
+
+def _recursive(promise: Promise, histograms: Histograms) -> Found:
+    l = promise.whole("l")
+    first, counts = histograms.start[:-1], _descending(histograms)
+    largest = counts[first]
+    rank = np.arange(counts.shape[0]) - first[histograms.owner]
+    tail = np.add.reduceat(np.where(rank >= l - 1, counts, 0), first)
+    some = tail > 0
+    reached = np.full(largest.shape[0], math.inf)
+    reached[some] = largest[some] / tail[some]
+    holds = np.full(largest.shape[0], l == 1, dtype=np.bool_)
+    if l > 1:
+        holds[some] = at_most(largest[some], tail[some], promise.fraction("c"), strict=True)
+    return holds, reached
+
+
+def _tau(promise: Promise, histograms: Histograms) -> Found:
+    l = promise.whole("l")
+    tau = promise.fraction("tau")
+    psi = promise.parameters["psi"]
+    limits = [tau + (1 - tau) * Fraction(k, l - 1) for k in range(l)]
+    if psi is not None:
+        limits = [Fraction(str(limit)) for limit in psi]
+        if limits[0] != tau:
+            raise CannotCheckError("psi does not begin with tau")
+    first, counts = histograms.start[:-1], _descending(histograms)
+    rank = np.arange(counts.shape[0]) - first[histograms.owner]
+    holds = np.ones(first.shape[0], dtype=np.bool_)
+    reached = np.zeros(first.shape[0], dtype=np.float64)
+    top = np.zeros(first.shape[0], dtype=np.int64)
+    for k in range(min(l - 1, int(rank.max()) + 1)):
+        # top: (n_classes,) records of the k + 1 most frequent values
+        top += np.add.reduceat(np.where(rank == k, counts, 0), first)
+        holds &= at_most(top, histograms.sizes, limits[k])
+        x = k / (l - 1)
+        reached = np.maximum(reached, (top / histograms.sizes - x) / (1 - x))
+    return holds, reached
+
+
+def _alpha(promise: Promise, histograms: Histograms) -> Found:
+    largest = np.maximum.reduceat(histograms.count, histograms.start[:-1])
+    holds = at_most(largest, histograms.sizes, promise.fraction("alpha"))
+    return holds & (histograms.sizes >= promise.whole("k")), largest / histograms.sizes
+
+
+def _beta(promise: Promise, histograms: Histograms) -> Found:
+    # (p - q) / q = (c N - n C) / (n C), for values with p > q
+    whole, total = histograms.whole[histograms.value], histograms.total
+    _fits(total * int(histograms.sizes.max()))
+    bottom = histograms.sizes[histograms.owner] * whole
+    top = np.maximum(histograms.count * total - bottom, 0)
+    gain = top / bottom
+    holds = at_most(top, bottom, promise.fraction("beta"))
+    if promise.parameters["enhanced"]:
+        limit = -np.log(whole / total)
+        holds &= (top == 0) | (gain <= limit * (1 - _ROUNDING))
+    first = histograms.start[:-1]
+    return np.logical_and.reduceat(holds, first), np.maximum.reduceat(gain, first)
+
+
+def _disclosure(promise: Promise, histograms: Histograms) -> Found:
+    whole, total = histograms.whole, histograms.total
+    _fits(total * int(histograms.sizes.max()))
+    top = histograms.count * total
+    bottom = histograms.sizes[histograms.owner] * whole[histograms.value]
+    change = np.abs(np.log(top / bottom))
+    change[top == bottom] = 0.0
+    reached = np.maximum.reduceat(change, histograms.start[:-1])
+    reached[np.diff(histograms.start) < histograms.n_values] = math.inf
+    return reached + _ROUNDING * (1 + reached) < float(promise.fraction("delta")), reached
+
+
+def _closeness(promise: Promise, histograms: Histograms, attribute: Attribute | None) -> Found:
+    distance = promise.parameters["distance"]
+    if distance == "equal":
+        top, factor = equal_distance(histograms)
+    elif attribute is None:
+        raise CannotCheckError("joint values have no order and no taxonomy")
+    elif distance == "ordered":
+        top, factor = ordered_distance(histograms, attribute)
+    else:
+        top, factor = hierarchical_distance(histograms, attribute)
+    bottom = histograms.sizes * histograms.total
+    return at_most(top, bottom, promise.fraction("t") * factor), top / bottom / factor
+
+
+_BY_VALUES: Mapping[str, Callable[[Promise, Histograms], Found]] = {
+    "distinct-l-diversity": _distinct,
+    "simple-l-diversity": _simple,
+    "entropy-l-diversity": _entropy,
+    "recursive-cl-diversity": _recursive,
+    "tau-l-diversity": _tau,
+    "alpha-k-anonymity": _alpha,
+    "beta-likeness": _beta,
+    "delta-disclosure": _disclosure,
+}
+_AT_LEAST = {
+    "k-anonymity",
+    "distinct-l-diversity",
+    "simple-l-diversity",
+    "entropy-l-diversity",
+    "k-map",
+}
+
+
+def _descending(histograms: Histograms) -> IntArray:
+    """Return the counts of each class, largest first."""
+    order = np.lexsort((-histograms.count, histograms.owner))
+    return histograms.count[order]
+
+
+def _fits(largest: int) -> None:
+    if largest >= 2**62:
+        raise CannotCheckError("the table is too large for the exact comparison")
+
+
+def _by_population(promise: Promise, counted: Counted, covered: Covered) -> Found:
+    if promise.model == "k-map":
+        return covered.totals >= promise.whole("k"), covered.totals.astype(np.float64)
+    low, high = promise.fraction("min"), promise.fraction("max")
+    some = covered.totals > 0
+    reached = np.full(counted.sizes.shape[0], math.inf)
+    reached[some] = counted.sizes[some] / covered.totals[some]
+    holds = some & (counted.sizes > 0)
+    holds[some] &= at_most(counted.sizes[some], covered.totals[some], high)
+    if low > 0:
+        holds[some] &= at_most(covered.totals[some], counted.sizes[some], 1 / low)
+        if covered.uncovered:
+            holds[:] = False
+    return holds, reached
+
+
+def _find(promise: Promise, manifest: Manifest, counted: Counted, covered: Covered | None) -> list[Found]:
+    if promise.model == "k-anonymity":
+        return [(counted.sizes >= promise.whole("k"), counted.sizes.astype(np.float64))]
+    if promise.model in ("k-map", "delta-presence"):
+        if covered is None:
+            raise CannotCheckError("its population table is not given; pass it to check this promise")
+        return [_by_population(promise, counted, covered)]
+    by_name = {attribute.name: attribute for attribute in manifest.attributes}
+    found = []
+    for subject in promise.subjects:
+        histograms = counted.histograms[subject]
+        generalized = any(by_name[name].boxed for name in subject)
+        if generalized or (promise.model == "tau-l-diversity" and promise.parameters["weights"]):
+            if promise.model != "tau-l-diversity" or len(subject) > 1:
+                raise CannotCheckError(
+                    "its sensitive values are generalized, and it is not defined for such values"
+                )
+            histograms = induced(histograms, by_name[subject[0]], promise.parameters["weights"])
+        if promise.model == "t-closeness":
+            found.append(_closeness(promise, histograms, by_name[subject[0]] if len(subject) == 1 else None))
+        else:
+            found.append(_BY_VALUES[promise.model](promise, histograms))
+    return found
+
+
+def check_promise(
+    promise: Promise, manifest: Manifest, counted: Counted, covered: Covered | None
+) -> CheckedGuarantee:
+    """Return the promise beside what the rows keep; in doubt it does not hold."""
+
+    def answer(achieved: float | None, ok: bool, detail: str) -> CheckedGuarantee:
+        return CheckedGuarantee(promise.model, promise.parameters, promise.claimed, achieved, ok, detail)
+
+    if promise.obstacle:
+        return answer(None, False, promise.obstacle)
+    if not counted.rows:
+        return answer(None, False, "an empty release keeps no promise")
+    try:
+        found = _find(promise, manifest, counted, covered)
+    except CannotCheckError as obstacle:
+        return answer(None, False, f"cannot check: {obstacle}")
+    failing = np.zeros(counted.sizes.shape[0], dtype=np.bool_)
+    for holds, _ in found:
+        failing |= ~holds
+    worst = min if promise.model in _AT_LEAST else max
+    achieved = worst(float(worst(reached)) for _, reached in found)
+    n_failing = int(failing.sum())
+    if n_failing:
+        return answer(achieved, False, f"{n_failing} of {failing.shape[0]} classes do not keep it")
+    claimed = promise.claimed
+    if claimed is None or not math.isclose(claimed, achieved, rel_tol=_AGREES, abs_tol=_AGREES):
+        return answer(achieved, False, "the manifest's 'achieved' is not what the rows reach")
+    return answer(achieved, True, f"all {failing.shape[0]} classes keep it")

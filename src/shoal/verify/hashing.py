@@ -1,0 +1,109 @@
+"""Keyed 64-bit hashes of values and rows (SipHash-1-3; Aumasson and Bernstein, INDOCRYPT 2012).
+
+The key is drawn from the operating system for every verification, so nobody can prepare a release whose rows
+collide. A collision can only make a false row look true, never a true row look false.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shoal.arrays import IntArray, KeyArray
+from shoal.verify.kernels import inlined, kernel
+
+Word: TypeAlias = np.uint64
+_C0 = np.uint64(0x736F6D6570736575)
+_C1 = np.uint64(0x646F72616E646F6D)
+_C2 = np.uint64(0x6C7967656E657261)
+_C3 = np.uint64(0x7465646279746573)
+_FINAL = np.uint64(0xFF)
+_13, _16, _17, _21, _32 = (np.uint64(bits) for bits in (13, 16, 17, 21, 32))
+_47, _48, _51, _43 = (np.uint64(bits) for bits in (47, 48, 51, 43))
+_EIGHT, _SHIFT_LENGTH = np.uint64(8), np.uint64(56)
+
+
+def fresh_key() -> KeyArray:
+    """Return (2,) words from the operating system's generator."""
+    return np.frombuffer(secrets.token_bytes(16), dtype=np.uint64).copy()
+
+
+@inlined
+def _round(v0: Word, v1: Word, v2: Word, v3: Word) -> tuple[Word, Word, Word, Word]:
+    v0 = v0 + v1
+    v1 = ((v1 << _13) | (v1 >> _51)) ^ v0
+    v0 = (v0 << _32) | (v0 >> _32)
+    v2 = v2 + v3
+    v3 = ((v3 << _16) | (v3 >> _48)) ^ v2
+    v0 = v0 + v3
+    v3 = ((v3 << _21) | (v3 >> _43)) ^ v0
+    v2 = v2 + v1
+    v1 = ((v1 << _17) | (v1 >> _47)) ^ v2
+    v2 = (v2 << _32) | (v2 >> _32)
+    return v0, v1, v2, v3
+
+
+@inlined
+def _finish(v0: Word, v1: Word, v2: Word, v3: Word) -> Word:
+    v2 = v2 ^ _FINAL
+    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+    return v0 ^ v1 ^ v2 ^ v3
+
+
+@inlined
+def combine(key: KeyArray, first: Word, second: Word) -> Word:
+    """Return the hash of two words."""
+    v0, v1, v2, v3 = _C0 ^ key[0], _C1 ^ key[1], _C2 ^ key[0], _C3 ^ key[1]
+    v3 = v3 ^ first
+    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+    v0 = v0 ^ first
+    v3 = v3 ^ second
+    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+    v0 = v0 ^ second
+    return _finish(v0, v1, v2, v3)
+
+
+@kernel
+def fold_words(key: KeyArray, rows: KeyArray, words: KeyArray, places: IntArray) -> None:
+    """Change rows[i] to the hash of itself and words[places[i]]."""
+    for i in range(rows.shape[0]):
+        rows[i] = combine(key, rows[i], words[places[i]])
+
+
+@kernel
+def fold_values(key: KeyArray, rows: KeyArray, words: KeyArray) -> None:
+    """Change rows[i] to the hash of itself and words[i]."""
+    for i in range(rows.shape[0]):
+        rows[i] = combine(key, rows[i], words[i])
+
+
+@kernel
+def hash_texts(key: KeyArray, offsets: IntArray, data: NDArray[np.uint8]) -> KeyArray:
+    """Return (n,) hashes of the byte strings data[offsets[i]:offsets[i + 1]]."""
+    n = offsets.shape[0] - 1
+    out = np.empty(n, dtype=np.uint64)
+    for i in range(n):
+        start, stop = offsets[i], offsets[i + 1]
+        v0, v1, v2, v3 = _C0 ^ key[0], _C1 ^ key[1], _C2 ^ key[0], _C3 ^ key[1]
+        word = np.uint64(0)
+        held = np.uint64(0)
+        for j in range(start, stop):
+            word = word | (np.uint64(data[j]) << (held * _EIGHT))
+            held = held + np.uint64(1)
+            if held == _EIGHT:
+                v3 = v3 ^ word
+                v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+                v0 = v0 ^ word
+                word = np.uint64(0)
+                held = np.uint64(0)
+        word = word | (np.uint64(stop - start) << _SHIFT_LENGTH)
+        v3 = v3 ^ word
+        v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+        v0 = v0 ^ word
+        out[i] = _finish(v0, v1, v2, v3)
+    return out

@@ -1,0 +1,246 @@
+"""The published rows, wherever they are: Parquet, CSV or memory, and what should not be among them."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from shoal.arrays import BoolArray, IntArray
+from shoal.errors import InputError
+from shoal.verify.manifest import DataFile
+from shoal.verify.result import Check
+
+FAULTS = (pa.ArrowException, OSError, ValueError, KeyError, TypeError, OverflowError, LookupError)
+_BATCH = 1 << 20
+_BLOCK = 16 << 20
+_ALLOWED = {"manifest.json", "README.md", "report.html"}
+_CODES = pa.dictionary(pa.int32(), pa.string())
+
+
+class PublishedRows(ABC):
+    """The rows of a release as Arrow batches."""
+
+    columns: tuple[str, ...]
+    schema: pa.Schema
+
+    @abstractmethod
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield these columns; text may come as dictionaries, a new one for every batch."""
+
+    def unused_entries(self) -> tuple[str, ...]:
+        """Return the columns, among those read so far, whose stored dictionaries hold entries of no row."""
+        return ()
+
+
+class MemoryRows(PublishedRows):
+    """A release that was never written."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+        self.schema = table.schema
+        self.columns = tuple(table.column_names)
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        yield from self._table.select(list(columns)).to_batches(max_chunksize=_BATCH)
+
+
+class CsvRows(PublishedRows):
+    """Rows of a CSV file, every value as text, an empty one as missing."""
+
+    def __init__(self, path: Path, data: DataFile, dictionary: Collection[str]) -> None:
+        self._path = path
+        self._data = data
+        self._dictionary = dictionary
+        with self._open(None) as reader:
+            self.columns = tuple(reader.schema.names)
+        self.schema = pa.schema([(name, pa.string()) for name in self.columns])
+
+    def _open(self, columns: Sequence[str] | None) -> pa_csv.CSVStreamingReader:
+        kinds = {name: _CODES if name in self._dictionary else pa.string() for name in columns or ()}
+        return pa_csv.open_csv(
+            self._path,
+            read_options=pa_csv.ReadOptions(encoding=self._data.encoding, block_size=_BLOCK),
+            parse_options=pa_csv.ParseOptions(
+                delimiter=self._data.delimiter,
+                quote_char=self._data.quote,
+                newlines_in_values=True,
+                ignore_empty_lines=False,
+            ),
+            convert_options=pa_csv.ConvertOptions(
+                column_types=kinds,
+                include_columns=list(columns or ()),
+                null_values=[""],
+                strings_can_be_null=True,
+            ),
+        )
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        with self._open(columns) as reader:
+            yield from reader
+
+
+class ParquetRows(PublishedRows):
+    """Rows of a Parquet file, text with the dictionaries that the file itself holds."""
+
+    def __init__(self, path: Path) -> None:
+        with pq.ParquetFile(path) as file:
+            self.schema = file.schema_arrow
+            self.columns = tuple(file.schema_arrow.names)
+        self._path = path
+        self._unused: dict[str, None] = {}
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        texts = [name for name in columns if _is_text(self.schema.field(name).type)]
+        with pq.ParquetFile(self._path, read_dictionary=texts, pre_buffer=True) as file:
+            for group in range(file.num_row_groups):
+                used: dict[str, tuple[pa.Array, BoolArray]] = {}
+                for batch in file.iter_batches(_BATCH, row_groups=[group], columns=list(columns)):
+                    for name in texts:
+                        self._watch(used, name, batch.column(name))
+                    yield batch
+                for name in texts:
+                    self._settle(used, name)
+
+    def _watch(self, used: dict[str, tuple[pa.Array, BoolArray]], name: str, column: pa.Array) -> None:
+        entries = column.dictionary
+        if name in used and not used[name][0].equals(entries):
+            self._settle(used, name)
+        if name not in used:
+            used[name] = (entries, np.zeros(len(entries), dtype=np.bool_))
+        used[name][1][np.asarray(column.indices.drop_null())] = True
+
+    def _settle(self, used: dict[str, tuple[pa.Array, BoolArray]], name: str) -> None:
+        if name in used and not bool(used.pop(name)[1].all()):
+            self._unused[name] = None
+
+    def unused_entries(self) -> tuple[str, ...]:
+        return tuple(self._unused)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def coded(column: pa.Array) -> tuple[pa.Array, IntArray]:
+    """Return the distinct values of a column and (n,) where each row's value is; missing = one past the last.
+
+    >>> values, places = coded(pa.array(["b", None, "b"]))
+    >>> values.to_pylist(), places.tolist()
+    (['b'], [0, 1, 0])
+    """
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    elif column.dictionary.null_count:
+        column = column.dictionary_decode().dictionary_encode()
+    values = column.dictionary
+    places = column.indices.fill_null(len(values)) if column.null_count else column.indices
+    return values, np.asarray(places).astype(np.int64)
+
+
+def public_folder(folder: Path) -> Path:
+    """Return the folder that holds the manifest: the one given, or ``public`` in it."""
+    for place in (folder / "public", folder):
+        if (place / "manifest.json").is_file():
+            return place
+    what = "has no manifest.json, nor has its folder public" if folder.is_dir() else "is not a folder"
+    raise InputError(f"{folder} {what}; give the folder that shoal anonymize wrote")
+
+
+def check_folder(public: Path, data: DataFile) -> Check:
+    """Nothing else lies beside the release."""
+    taxonomies = public / "taxonomies"
+    allowed = {public / name for name in (*_ALLOWED, data.name)}
+    extra = sum(
+        1
+        for path in public.rglob("*")
+        if path.is_symlink()
+        or (
+            path not in allowed
+            and path != taxonomies
+            and not (path.parent == taxonomies and path.suffix == ".csv")
+        )
+    )
+    detail = f"{extra} files lie in the public folder that do not belong there" if extra else "no other files"
+    return Check("folder", not extra, detail)
+
+
+def check_digest(path: Path, data: DataFile) -> Check:
+    """The data file is the one that the manifest was written for."""
+    with path.open("rb") as file:
+        same = hashlib.file_digest(file, "sha256").hexdigest() == data.sha256
+    detail = "the file has the declared SHA-256" if same else "the file's SHA-256 is not the declared one"
+    return Check("digest", same, detail)
+
+
+def check_hygiene(path: Path, data: DataFile) -> Check:
+    """The file carries the rows and nothing about where they came from."""
+    found = _parquet_leftovers(path) if data.format == "parquet" else _csv_leftovers(path)
+    detail = "the data file " + ", ".join(found) if found else "the data file holds rows only"
+    return Check("hygiene", not found, detail)
+
+
+def _parquet_leftovers(path: Path) -> list[str]:
+    found: dict[str, None] = {}
+    spans: list[tuple[int, int]] = []
+    with pq.ParquetFile(path) as file:
+        metadata = file.metadata
+        if metadata.metadata or any(
+            field.metadata and set(field.metadata) != {b"PARQUET:field_id"} for field in file.schema_arrow
+        ):
+            found["has key-value metadata"] = None
+        for group in range(metadata.num_row_groups):
+            for place in range(metadata.num_columns):
+                chunk = metadata.row_group(group).column(place)
+                if chunk.is_stats_set or getattr(chunk, "is_geo_stats_set", False):
+                    found["has column statistics"] = None
+                if chunk.has_column_index or chunk.has_offset_index:
+                    found["has a page index"] = None
+                if getattr(chunk, "bloom_filter_offset", None) is not None:
+                    found["has Bloom filters"] = None
+                if getattr(chunk, "metadata", None):
+                    found["has key-value metadata of columns"] = None
+                starts = (chunk.dictionary_page_offset, chunk.data_page_offset)
+                start = min(offset for offset in starts if offset is not None)
+                spans.append((start, start + chunk.total_compressed_size))
+        if sum(metadata.row_group(g).num_rows for g in range(metadata.num_row_groups)) != metadata.num_rows:
+            found["counts rows that are in no row group"] = None
+    end = 4
+    for start, stop in sorted(spans):
+        if start != end:
+            break
+        end = stop
+    with path.open("rb") as raw:
+        raw.seek(-8, 2)
+        footer = int.from_bytes(raw.read(4), "little")
+        size = raw.tell() + 4
+    if end != size - 8 - footer or len({start for start, _ in spans}) != len(spans):
+        found["has bytes that belong to no column"] = None
+    return list(found)
+
+
+def _csv_leftovers(path: Path) -> list[str]:
+    found: dict[str, None] = {}
+    with path.open("rb") as file:
+        first = True
+        while block := file.read(1 << 20):
+            if first and block.startswith((b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")):
+                found["begins with a byte order mark"] = None
+            if b"\0" in block:
+                found["holds NUL bytes"] = None
+            first = False
+    return list(found)
+
+
+def read_json(path: Path) -> str:
+    """Return the text of the manifest; a file that cannot be read or decoded is the caller's mistake."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path.name} cannot be read: {type(error).__name__}") from None

@@ -1,0 +1,71 @@
+"""What a verification found: named checks, and each promise with what the data really keep."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One question asked of a release, with its answer in a plain sentence that quotes no record."""
+
+    name: str
+    ok: bool
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedGuarantee:
+    """A promise of the manifest beside the value recomputed from the published rows."""
+
+    model: str
+    parameters: Mapping[str, Any]
+    claimed: float | None
+    achieved: float | None
+    ok: bool
+    detail: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it in the words of JSON; an infinite value, which JSON lacks, becomes null."""
+        finite = self.achieved if self.achieved is not None and math.isfinite(self.achieved) else None
+        return {
+            "model": self.model,
+            "parameters": dict(self.parameters),
+            "claimed": self.claimed,
+            "achieved": finite,
+            "ok": self.ok,
+            "detail": self.detail,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The answer: verified only if every check and every guarantee held."""
+
+    checks: tuple[Check, ...]
+    guarantees: tuple[CheckedGuarantee, ...]
+
+    @property
+    def verified(self) -> bool:
+        """Whether there is a promise, and nothing at all speaks against any of them."""
+        promises = bool(self.guarantees) and all(promise.ok for promise in self.guarantees)
+        return promises and all(check.ok for check in self.checks)
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """Return the sentences of all that failed, checks first."""
+        return tuple(
+            [f"{check.name}: {check.detail}" for check in self.checks if not check.ok]
+            + [f"{promise.model}: {promise.detail}" for promise in self.guarantees if not promise.ok]
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what ``shoal verify --json`` prints."""
+        return {
+            "verified": self.verified,
+            "guarantees": [promise.as_dict() for promise in self.guarantees],
+            "checks": [{"name": c.name, "ok": c.ok, "detail": c.detail} for c in self.checks],
+        }

@@ -1,0 +1,223 @@
+"""Counting keys and numbering combinations while rows stream by; memory is bounded by the distinct ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from shoal.arrays import CodeArray, IntArray, KeyArray
+from shoal.verify.kernels import kernel
+
+_FLUSH = 4_000_000
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
+_HALF = np.uint64(32)
+_ID_BOUND = 2**31
+_KEY_BOUND = 2**63
+
+
+@kernel
+def _merge(
+    keys: KeyArray, counts: IntArray, more: KeyArray, more_counts: IntArray
+) -> tuple[KeyArray, IntArray]:
+    out = np.empty(keys.shape[0] + more.shape[0], dtype=np.uint64)
+    totals = np.empty(out.shape[0], dtype=np.int64)
+    i = j = n = 0
+    while i < keys.shape[0] or j < more.shape[0]:
+        if j == more.shape[0] or (i < keys.shape[0] and keys[i] < more[j]):
+            out[n], totals[n] = keys[i], counts[i]
+            i += 1
+        elif i == keys.shape[0] or more[j] < keys[i]:
+            out[n], totals[n] = more[j], more_counts[j]
+            j += 1
+        else:
+            out[n], totals[n] = keys[i], counts[i] + more_counts[j]
+            i += 1
+            j += 1
+        n += 1
+    return out[:n].copy(), totals[:n].copy()
+
+
+@kernel
+def _runs(ordered: KeyArray) -> tuple[KeyArray, IntArray]:
+    n = 0
+    for i in range(ordered.shape[0]):
+        if i == 0 or ordered[i] != ordered[i - 1]:
+            n += 1
+    keys = np.empty(n, dtype=np.uint64)
+    counts = np.zeros(n, dtype=np.int64)
+    at = -1
+    for i in range(ordered.shape[0]):
+        if i == 0 or ordered[i] != ordered[i - 1]:
+            at += 1
+            keys[at] = ordered[i]
+        counts[at] += 1
+    return keys, counts
+
+
+class Tally:
+    """How often each 64-bit key was added.
+
+    >>> tally = Tally()
+    >>> tally.add(np.array([7, 3, 7], dtype=np.uint64))
+    >>> [part.tolist() for part in tally.result()]
+    [[3, 7], [1, 2]]
+    """
+
+    def __init__(self) -> None:
+        self._waiting: list[KeyArray] = []
+        self._held = 0
+        self._keys: KeyArray = np.empty(0, dtype=np.uint64)
+        self._counts: IntArray = np.empty(0, dtype=np.int64)
+
+    def add(self, keys: KeyArray) -> None:
+        """Count these keys; the array is kept until the next flush, so it must not be changed."""
+        self._waiting.append(keys)
+        self._held += keys.shape[0]
+        if self._held >= _FLUSH:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._held:
+            return
+        ordered = np.concatenate(self._waiting)
+        self._waiting, self._held = [], 0
+        ordered.sort()
+        self._keys, self._counts = _merge(self._keys, self._counts, *_runs(ordered))
+
+    def result(self) -> tuple[KeyArray, IntArray]:
+        """Return the distinct keys in ascending order and their counts."""
+        self._flush()
+        return self._keys, self._counts
+
+
+@kernel
+def _intern(
+    keys: KeyArray, begin: int, table_keys: KeyArray, table_ids: CodeArray, count: int, out: IntArray
+) -> tuple[int, int]:
+    """Number keys from *begin* on; stop before the table is more than 5/8 full. Returns (next, count)."""
+    mask = np.uint64(table_keys.shape[0] - 1)
+    room = table_keys.shape[0] // 8 * 5
+    one = np.uint64(1)
+    for i in range(begin, keys.shape[0]):
+        key = keys[i]
+        place = key * _SPREAD
+        place = (place ^ (place >> _HALF)) & mask
+        while True:
+            found = table_ids[place]
+            if found < 0:
+                if count >= room:
+                    return i, count
+                table_keys[place] = key
+                table_ids[place] = count
+                out[i] = count
+                count += 1
+                break
+            if table_keys[place] == key:
+                out[i] = found
+                break
+            place = (place + one) & mask
+    return keys.shape[0], count
+
+
+class Interner:
+    """Numbers 0, 1, 2, ... for 64-bit keys, in order of first appearance.
+
+    >>> interner = Interner()
+    >>> interner.ids(np.array([9, 4, 9], dtype=np.uint64)).tolist(), interner.keys().tolist()
+    ([0, 1, 0], [9, 4])
+    """
+
+    def __init__(self) -> None:
+        self._table_keys: KeyArray = np.zeros(1 << 12, dtype=np.uint64)
+        self._table_ids: CodeArray = np.full(1 << 12, -1, dtype=np.int32)
+        self.count = 0
+
+    def ids(self, keys: KeyArray) -> IntArray:
+        """Return the number of each key, giving new ones to keys not seen before."""
+        out = np.empty(keys.shape[0], dtype=np.int64)
+        done = 0
+        while True:
+            done, self.count = _intern(keys, done, self._table_keys, self._table_ids, self.count, out)
+            if done == keys.shape[0]:
+                return out
+            self._grow()
+
+    def _grow(self) -> None:
+        known = self.keys()
+        size = self._table_keys.shape[0] * 4
+        if size > _ID_BOUND:
+            raise OverflowError("more than a thousand million distinct combinations")
+        self._table_keys = np.zeros(size, dtype=np.uint64)
+        self._table_ids = np.full(size, -1, dtype=np.int32)
+        _intern(known, 0, self._table_keys, self._table_ids, 0, np.empty(known.shape[0], dtype=np.int64))
+
+    def keys(self) -> KeyArray:
+        """Return (count,) the key of each number."""
+        filled = self._table_ids >= 0
+        out = np.empty(self.count, dtype=np.uint64)
+        out[self._table_ids[filled]] = self._table_keys[filled]
+        return out
+
+
+@kernel
+def _extend(keys: KeyArray, radix: int, codes: IntArray) -> None:
+    factor = np.uint64(radix)
+    for i in range(keys.shape[0]):
+        keys[i] = keys[i] * factor + np.uint64(codes[i])
+
+
+class Combinations:
+    """Numbers for distinct tuples of codes of known ranges, however large the product of the ranges is.
+
+    Codes are joined to one mixed-radix key; where the next factor would leave 63 bits the key so far is
+    replaced by its number, so no two tuples are ever confused.
+
+    >>> combinations = Combinations([2, 3])
+    >>> combinations.ids([np.array([1, 0, 1]), np.array([2, 2, 2])]).tolist()
+    [0, 1, 0]
+    >>> combinations.tuples().tolist()
+    [[1, 2], [0, 2]]
+    """
+
+    def __init__(self, radices: Sequence[int]) -> None:
+        self._radices = tuple(max(1, radix) for radix in radices)
+        self._stages: list[tuple[list[int], Interner]] = []
+        members: list[int] = []
+        bound = 1
+        for place, radix in enumerate(self._radices):
+            if members and bound * radix >= _KEY_BOUND:
+                self._stages.append((members, Interner()))
+                members, bound = [], _ID_BOUND
+            members.append(place)
+            bound *= radix
+        self._stages.append((members, Interner()))
+
+    @property
+    def count(self) -> int:
+        """How many distinct tuples were seen."""
+        return self._stages[-1][1].count
+
+    def ids(self, columns: Sequence[IntArray], n_rows: int | None = None) -> IntArray:
+        """Return the number of each row's tuple."""
+        rows = columns[0].shape[0] if n_rows is None else n_rows
+        ids: IntArray = np.zeros(rows, dtype=np.int64)
+        for members, interner in self._stages:
+            keys = ids.astype(np.uint64)
+            for place in members:
+                _extend(keys, self._radices[place], columns[place])
+            ids = interner.ids(keys)
+        return ids
+
+    def tuples(self) -> CodeArray:
+        """Return (count, n_columns) the codes of each number."""
+        out = np.empty((self.count, len(self._radices)), dtype=np.int32)
+        previous: IntArray = np.arange(self.count, dtype=np.int64)
+        for members, interner in reversed(self._stages):
+            keys = interner.keys()[previous]
+            for place in reversed(members):
+                radix = np.uint64(self._radices[place])
+                out[:, place] = (keys % radix).astype(np.int32)
+                keys = keys // radix
+            previous = keys.astype(np.int64)
+        return out

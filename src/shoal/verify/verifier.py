@@ -1,0 +1,221 @@
+"""The whole verification: shape, files, labels, promises and, with a source, truth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from shoal.errors import InputError
+from shoal.progress import Progress, Silent
+from shoal.verify.boxes import BoxTree
+from shoal.verify.counting import Counted, count_rows
+from shoal.verify.covers import CoverError, Covers, read_covers
+from shoal.verify.guarantees import Covered, check_promise
+from shoal.verify.manifest import DataFile, Manifest, ManifestError, parse_json, read_manifest
+from shoal.verify.reading import (
+    FAULTS,
+    CsvRows,
+    MemoryRows,
+    ParquetRows,
+    PublishedRows,
+    check_digest,
+    check_folder,
+    check_hygiene,
+    public_folder,
+    read_json,
+)
+from shoal.verify.result import Check, CheckedGuarantee, Verification
+from shoal.verify.truth import PointReader, check_truth, contents_for
+
+if TYPE_CHECKING:
+    from shoal.sources import Source
+
+Populations = Mapping[str, "Source"]
+
+
+def verify_folder(
+    folder: Path,
+    *,
+    source: Source | None = None,
+    populations: Populations | None = None,
+    progress: Progress | None = None,
+) -> Verification:
+    """Check a written release, believing nothing but its bytes.
+
+    *folder* is what ``shoal anonymize`` wrote or the public folder in it. With the *source* truthfulness is
+    checked too. *populations* gives the tables that k-map and delta-presence name in their parameters.
+    """
+    public = public_folder(Path(folder))
+    text = read_json(public / "manifest.json")
+    try:
+        manifest = read_manifest(parse_json(text), with_file=True)
+    except ManifestError as fault:
+        return _refused(str(fault))
+    checks = [Check("manifest", True, "the manifest is well formed")]
+    data = manifest.data
+    assert data is not None  # noqa: S101 - read_manifest was asked for it
+    path = public / data.name
+    checks.append(check_folder(public, data))
+    try:
+        checks.append(check_digest(path, data))
+        checks.append(check_hygiene(path, data))
+        rows = _open(path, data, manifest)
+    except FAULTS as fault:
+        return Verification((*checks, _unreadable(fault)), _unchecked(manifest))
+    return _verify(rows, manifest, checks, source, populations, progress or Silent())
+
+
+def verify_table(
+    table: pa.Table,
+    manifest: Mapping[str, Any],
+    *,
+    source: Source | None = None,
+    populations: Populations | None = None,
+    progress: Progress | None = None,
+) -> Verification:
+    """Check a release that lives in memory: all checks but those of files."""
+    try:
+        read = read_manifest(manifest, with_file=False)
+    except ManifestError as fault:
+        return _refused(str(fault))
+    checks = [Check("manifest", True, "the manifest is well formed")]
+    return _verify(MemoryRows(table), read, checks, source, populations, progress or Silent())
+
+
+def _open(path: Path, data: DataFile, manifest: Manifest) -> PublishedRows:
+    if data.format == "parquet":
+        return ParquetRows(path)
+    coded = [attribute.name for attribute in manifest.attributes if attribute.role != "insensitive"]
+    return CsvRows(path, data, coded)
+
+
+def _verify(
+    rows: PublishedRows,
+    manifest: Manifest,
+    checks: list[Check],
+    source: Source | None,
+    populations: Populations | None,
+    progress: Progress,
+) -> Verification:
+    checks.append(_columns(rows, manifest))
+    if not checks[-1].ok:
+        return Verification(tuple(checks), _unchecked(manifest))
+    try:
+        covers = {a.name: read_covers(a) for a in manifest.attributes if a.boxed}
+    except CoverError as fault:
+        return Verification((*checks, Check("labels", False, str(fault))), _unchecked(manifest))
+    contents = None if source is None else contents_for(manifest, rows.schema, source)
+    subjects = {subject: None for promise in manifest.promises for subject in promise.subjects}
+    try:
+        counted = count_rows(rows, manifest, list(subjects), contents, progress)
+    except FAULTS as fault:
+        return Verification((*checks, _unreadable(fault)), _unchecked(manifest))
+    checks.append(_rows(counted, manifest))
+    unused = rows.unused_entries()
+    if unused:
+        detail = f"the dictionaries of {', '.join(unused)} hold values that no row has"
+        checks.append(Check("dictionaries", False, detail))
+    checks.append(_labels(counted))
+    quasi = [covers[attribute.name] for attribute in manifest.of_role("quasi")]
+    guarantees: list[CheckedGuarantee] = []
+    known: dict[str, Covered] = {}
+    for promise in manifest.promises:
+        name = promise.parameters.get("population")
+        covered = None
+        if (
+            isinstance(name, str)
+            and promise.obstacle is None
+            and populations
+            and name in populations
+            and counted.rows
+        ):
+            if name not in known:
+                checks.append(_same_population(name, manifest, populations[name]))
+                known[name] = _covered(populations[name], quasi, manifest, counted, progress)
+            covered = known[name]
+        guarantees.append(check_promise(promise, manifest, counted, covered))
+    if source is not None and contents is not None:
+        boxed = [covers[attribute.name] for attribute in manifest.attributes if attribute.boxed]
+        checks += check_truth(manifest, counted, boxed, contents, source, progress)
+    return Verification(tuple(checks), tuple(guarantees))
+
+
+def _columns(rows: PublishedRows, manifest: Manifest) -> Check:
+    declared = tuple(attribute.name for attribute in manifest.attributes)
+    if rows.columns == declared:
+        return Check("columns", True, "the columns are the declared ones")
+    extra = len(set(rows.columns) - set(declared))
+    absent = [name for name in declared if name not in rows.columns]
+    if extra:
+        detail = f"{extra} columns are not declared in the manifest"
+    elif absent:
+        detail = f"declared columns are absent: {', '.join(absent)}"
+    elif len(set(rows.columns)) != len(rows.columns):
+        detail = "a column occurs twice"
+    else:
+        detail = "the columns are not in the declared order"
+    return Check("columns", False, detail)
+
+
+def _rows(counted: Counted, manifest: Manifest) -> Check:
+    if not counted.rows:
+        return Check("rows", False, "the release is empty")
+    same = counted.rows == manifest.rows
+    detail = f"{counted.rows} rows" + ("" if same else f", the manifest says {manifest.rows}")
+    return Check("rows", same, detail)
+
+
+def _labels(counted: Counted) -> Check:
+    if counted.unknown:
+        return Check("labels", False, f"texts in {', '.join(counted.unknown)} are no labels of the manifest")
+    if counted.idle:
+        listed = ", ".join(f"{name} ({number})" for name, number in counted.idle.items())
+        return Check("labels", False, f"the manifest lists labels that no row has: {listed}")
+    return Check("labels", True, "every label is declared, and every declared label occurs")
+
+
+def _same_population(name: str, manifest: Manifest, population: Source) -> Check:
+    declared = manifest.populations.get(name)
+    if declared is None:
+        return Check("population", True, "the manifest does not say which file the population was")
+    same = population.digest() == declared
+    detail = "the population is the declared one" if same else "the population differs from the declared one"
+    return Check("population", same, detail)
+
+
+def _covered(
+    population: Source, covers: Sequence[Covers], manifest: Manifest, counted: Counted, progress: Progress
+) -> Covered:
+    names = [cover.attribute.name for cover in covers]
+    absent = [name for name in names if name not in population.schema.names]
+    if absent:
+        raise InputError(f"{population.name} lacks columns of the release: {', '.join(absent)}")
+    tree = BoxTree.of(covers, counted.labels)
+    reader = PointReader(covers, manifest.missing_tokens)
+    totals = np.zeros(counted.sizes.shape[0], dtype=np.int64)
+    uncovered = 0
+    with progress.step("reading the population", population.n_rows) as step:
+        for batch in population.batches(names, dictionary=names):
+            uncovered += tree.count(reader.points(batch), totals)
+            step.advance(batch.num_rows)
+    return Covered(totals, uncovered)
+
+
+def _refused(why: str) -> Verification:
+    return Verification((Check("manifest", False, why),), ())
+
+
+def _unreadable(fault: BaseException) -> Check:
+    # The text of such an error can quote the row it failed on, so only its kind is told.
+    return Check("file", False, f"the rows cannot be read ({type(fault).__name__})")
+
+
+def _unchecked(manifest: Manifest) -> tuple[CheckedGuarantee, ...]:
+    return tuple(
+        CheckedGuarantee(promise.model, promise.parameters, promise.claimed, None, False, "not checked")
+        for promise in manifest.promises
+    )

@@ -1,0 +1,73 @@
+"""Reading YAML (and so JSON) while remembering on which line each key stands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from shoal.errors import PolicyError
+
+Place = tuple[str | int, ...]
+
+
+class _Loader(yaml.SafeLoader):
+    """Safe loading that refuses a key given twice and leaves dates as text, as the policy wrote them."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def _lines(node: yaml.Node, place: Place, lines: dict[Place, int]) -> None:
+    lines[place] = node.start_mark.line + 1
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            inner = (*place, str(key.value))
+            if inner in lines:
+                line = key.start_mark.line + 1
+                raise PolicyError(f"line {line}: key {key.value!r} is given twice; the first is on line {lines[inner]}")
+            _lines(value, inner, lines)
+            lines[inner] = key.start_mark.line + 1
+    elif isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            _lines(value, (*place, index), lines)
+
+
+def load_with_lines(text: str, name: str) -> tuple[Any, dict[Place, int]]:
+    """Parse one YAML or JSON document; return it with the line of every key and item.
+
+    >>> load_with_lines("a: 1\\nb: [x, y]", "example")[1][("b", 1)]
+    2
+    """
+    try:
+        node = yaml.compose(text, Loader=_Loader)
+        if node is None:
+            return None, {}
+        lines: dict[Place, int] = {}
+        _lines(node, (), lines)
+        return yaml.load(text, Loader=_Loader), lines  # noqa: S506  a SafeLoader
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise PolicyError(f"{name}, line {line}: not valid YAML: {error.problem}") from None
+    except yaml.YAMLError:
+        raise PolicyError(f"{name}: not valid YAML: it holds characters that YAML does not allow") from None
+    except PolicyError as error:
+        raise PolicyError(f"{name}, {error}") from None
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a small file, or raise an error that names it."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise PolicyError(f"no such file: {path}") from None
+    except IsADirectoryError:
+        raise PolicyError(f"{path} is a folder, not a file") from None
+    except UnicodeDecodeError:
+        raise PolicyError(f"{path} is not UTF-8 text") from None
+    except OSError as error:
+        raise PolicyError(f"{path} cannot be read: {error.strerror}") from None

@@ -1,0 +1,33 @@
+"""Shared fixtures, and the rules that hold for the whole suite.
+
+``SHOAL_NO_SKIP=1`` turns every skip for a missing component into a failure: continuous integration sets it.
+The number of collected tests is guarded: a suite that silently loses files fails.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder with Adult, Nursery and their hierarchies."""
+    for folder in (os.environ.get("SHOAL_DATA"), ROOT.parent / "shared" / "data"):
+        if folder and Path(folder, "adult.csv.gz").is_file():
+            return Path(folder)
+    pytest.skip("Adult and Nursery are not here: set SHOAL_DATA to their folder")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):  # noqa: ANN001, ANN201
+    outcome = yield
+    report = outcome.get_result()
+    if os.environ.get("SHOAL_NO_SKIP") == "1" and report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome = "failed"
+        report.longrepr = f"skips are failures here: {reason}"

@@ -1,0 +1,204 @@
+"""Files that cannot be read: each is refused with the place at fault and without a value."""
+
+from __future__ import annotations
+
+import gzip
+import random
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from shoal.errors import InputError, UsageError
+from shoal.sources import SourceOptions, open_source
+
+SECRET = "Schmidt"
+
+
+def refusal(path, options=None, kind=InputError) -> str:
+    """Open and read everything; return the message."""
+    with pytest.raises(kind) as caught:
+        for _ in open_source(path, options).batches():
+            pass
+    message = str(caught.value)
+    assert caught.value.exit_code == 2
+    assert SECRET not in message
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+    return message
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write bytes to a file of that name."""
+
+    def _write(content, name="people.csv"):
+        path = tmp_path / name
+        path.write_bytes(content)
+        return path
+
+    return _write
+
+
+def test_missing_file(tmp_path):
+    assert "there is no file" in refusal(tmp_path / "nobody.csv")
+
+
+def test_unknown_ending(write):
+    assert "cannot tell what people.xlsx is" in refusal(write(b"PK", "people.xlsx"), kind=UsageError)
+
+
+@pytest.mark.parametrize("content", [b"", b"\n\n", b"\xef\xbb\xbf", gzip.compress(b"")])
+def test_empty_file(write, content):
+    assert refusal(write(content)) == "people.csv is empty"
+
+
+@pytest.mark.parametrize("content", [b"a,b\n", b"a,b", b"a,b\n\n\n", b"name\n"])
+def test_header_only(write, content):
+    assert refusal(write(content)) == "people.csv has a header but no rows"
+
+
+def test_header_and_endless_blank_lines(write):
+    assert refusal(write(b"a,b\n" + b"\n" * 2_000_000)) == "people.csv has no rows"
+
+
+@pytest.mark.parametrize(
+    ("bad", "received"),
+    [(b"Schmidt\n", "1 field "), (b"Schmidt,2,3\n", "3 fields"), (b"Schmidt,2,\n", "3 fields")],
+)
+def test_ragged_rows_are_named_by_line(write, bad, received):
+    message = refusal(write(b"a,b\n1,2\n" + bad + b"3,4\n"))
+    assert message.startswith("people.csv: line 3 has " + received)
+    assert "the table has 2" in message
+
+
+def test_ragged_row_after_fields_with_newlines_and_far_into_the_file(write):
+    content = b'a,b\n"x\ny",2\n' + b"1,2\n" * 3_000_000 + b"Schmidt,1,2\n"
+    assert "line 3000004 has 3 fields" in refusal(write(content))
+
+
+def test_ragged_row_in_a_column_nobody_asks_for(write):
+    source = open_source(write(b"a,b\n1,2\nSchmidt\n"))
+    with pytest.raises(InputError, match="line 3 has 1 field "):
+        list(source.batches(["a"]))
+
+
+@pytest.mark.parametrize("lines_before", [0, 10, 3_000_000])
+def test_nul_byte(write, lines_before):
+    message = refusal(write(b"a,b\n" + b"1,2\n" * lines_before + b"Schmidt,\0\n"))
+    assert f"NUL byte in line {lines_before + 2}:" in message
+
+
+@pytest.mark.parametrize("lines_before", [0, 10, 3_000_000])
+def test_wrong_encoding(write, lines_before):
+    start = b"a,b\n" + b"1,2\n" * lines_before
+    message = refusal(write(start + b"Schmidt,K\xf6ln\n"))
+    assert f"byte {len(start) + len(b'Schmidt,K')} (line {lines_before + 2})" in message
+    assert "is not utf-8" in message
+    assert "cp1252" in message
+
+
+def test_character_cut_off_at_the_end(write):
+    assert "byte 6 (line 2)" in refusal(write("a,b\n1,€".encode()[:-1]))
+
+
+def test_utf_16_is_recognised(write):
+    assert "utf-16" in refusal(write("a,b\n1,2\n".encode("utf-16")))
+
+
+def test_wrong_wide_encoding(write):
+    message = refusal(write(b"a,b\n1,2\n3"), SourceOptions(encoding="utf-16"))
+    assert "is not utf-16" in message
+
+
+def test_duplicate_and_missing_column_names(write):
+    assert "same name: 'age', 'sex'" in refusal(write(b"sex,age,sex,age,zip\n1,2,3,4,5\n"))
+    assert "column 1 has no name" in refusal(write(b",age\n0,2\n"))
+
+
+def test_gzip_that_breaks_off(write):
+    whole = gzip.compress(b"a,b\n" + b"".join(b"%d,Schmidt\n" % i for i in range(300_000)), mtime=0)
+    assert "not a whole gzip file" in refusal(write(whole[: len(whole) // 2], "people.csv.gz"))
+    assert "not a whole gzip file" in refusal(write(whole[:-4], "people.csv.gz"))
+
+
+def test_gzip_that_is_damaged(write):
+    noise = random.Random(1)
+    whole = bytearray(
+        gzip.compress(b"a,b\n" + b"".join(b"%d,2\n" % noise.randrange(10**9) for _ in range(300_000)))
+    )
+    whole[len(whole) // 2] ^= 0xFF
+    assert refusal(write(bytes(whole), "people.csv.gz")).startswith("people.csv.gz")
+
+
+def test_gzip_in_name_only(write):
+    assert "not a whole gzip file" in refusal(write(b"a,b\n1,2\n", "people.csv.gz"))
+
+
+@pytest.mark.parametrize("content", [b'a,b\n1,2\n"Schmidt,3\n4,5\n', b'a,b\n1,2\n3,"Schmidt\n4,5\n6,7'])
+def test_quote_that_never_closes(write, content):
+    assert "line 3 do not close" in refusal(write(content))
+
+
+def test_quote_that_never_closes_in_a_long_file(write):
+    content = b'a,b\n1,2\n3,"Schmidt\n' + b"4,5\n" * 6_000_000
+    assert "line 3 do not close" in refusal(write(content))
+
+
+def test_quote_that_never_closes_in_the_header(write):
+    assert "quotes of the first record do not close" in refusal(write(b'a,"b\n1,2\n'))
+
+
+def test_not_parquet(write):
+    assert "not a readable Parquet file" in refusal(write(b"a,b\n1,2\n", "people.parquet"))
+    assert refusal(write(b"", "people.parquet")) == "people.parquet is empty"
+
+
+def test_parquet_that_is_damaged(tmp_path):
+    path = tmp_path / "people.parquet"
+    pq.write_table(pa.table({"a": [SECRET] * 1000, "b": list(range(1000))}), path, compression="snappy")
+    whole = bytearray(path.read_bytes())
+    path.write_bytes(whole[:-100])
+    assert "not a readable Parquet file" in refusal(path)
+    whole[4:60] = b"\xff" * 56
+    path.write_bytes(whole)
+    assert "not a readable Parquet file" in refusal(path)
+
+
+def test_parquet_without_rows(tmp_path):
+    path = tmp_path / "people.parquet"
+    pq.write_table(pa.table({"a": pa.array([], pa.string())}), path)
+    assert refusal(path) == "people.parquet has no rows"
+
+
+def test_folder_without_parquet(tmp_path):
+    assert "has no .parquet files" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"a": ["x"], "b": ["y"]}, {"a": ["x"]}, {"a": ["x"], "b": [1], "c": [2]}],
+    ids=["type", "less", "more"],
+)
+def test_folder_of_different_tables(tmp_path, other):
+    pq.write_table(pa.table({"a": ["x"], "b": [1]}), tmp_path / "one.parquet")
+    pq.write_table(pa.table(other), tmp_path / "two.parquet")
+    message = refusal(tmp_path)
+    assert "one.parquet and two.parquet differ in columns " + ("'c'" if "c" in other else "'b'") in message
+
+
+def test_folder_where_a_file_belongs(tmp_path):
+    (tmp_path / "people.csv").mkdir()
+    assert "has no .parquet files" in refusal(tmp_path / "people.csv")
+
+
+def test_file_that_vanishes_between_opening_and_reading(tmp_path):
+    for path, content in ((tmp_path / "a.csv", b"a,b\n1,2\n"), (tmp_path / "b.parquet", None)):
+        if content is None:
+            pq.write_table(pa.table({"a": ["x"]}), path)
+        else:
+            path.write_bytes(content)
+        source = open_source(path)
+        path.unlink()
+        with pytest.raises(InputError, match=path.name):
+            list(source.batches())

@@ -1,0 +1,80 @@
+"""Whatever the texts and numbers are, they survive being written and read."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shoal.sources import CsvStyle, SourceOptions, open_source, open_writer
+from shoal.sources.delimited import open_delimited
+
+TEXT = st.text(
+    st.one_of(
+        st.sampled_from(list("\"',;|\t\n\r aß€\U0001f600\ufeff")),
+        st.characters(exclude_categories=["Cs"], exclude_characters="\0"),
+    ),
+    max_size=8,
+)
+CELL = st.one_of(st.none(), TEXT.filter(bool))
+
+
+def write(folder: str, ending: str, rows: pa.RecordBatch, style: CsvStyle, cut: int) -> Path:
+    path = Path(folder, f"out.{ending}")
+    with open_writer(path, rows.schema, "parquet" if ending == "parquet" else "csv", style) as writer:
+        for start in range(0, rows.num_rows, cut):
+            writer.write(rows.slice(start, cut))
+    return path
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    records=st.lists(st.tuples(CELL, CELL), min_size=1, max_size=20),
+    delimiter=st.sampled_from([",", ";", "\t", "|"]),
+    quote=st.sampled_from(['"', "'"]),
+    ending=st.sampled_from(["csv", "csv.gz", "parquet"]),
+    cut=st.integers(1, 25),
+    block=st.integers(100, 400),
+    coded=st.booleans(),
+)
+def test_texts_survive(records, delimiter, quote, ending, cut, block, coded):
+    columns = [pa.array(values, pa.string()) for values in zip(*records, strict=True)]
+    if coded:
+        columns = [column.dictionary_encode() for column in columns]
+    rows = pa.RecordBatch.from_arrays(columns, names=["a", "b, 'c\""])
+    options = SourceOptions(delimiter=delimiter, quote=quote)
+    with tempfile.TemporaryDirectory() as folder:
+        path = write(folder, ending, rows, CsvStyle(delimiter=delimiter, quote=quote), cut)
+        source = open_source(path, options) if ending == "parquet" else open_delimited(path, options, block)
+        back = [
+            tuple(row.values()) for batch in source.batches(dictionary=["a"]) for row in batch.to_pylist()
+        ]
+    assert back == records
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    numbers=st.lists(st.one_of(st.none(), st.floats(allow_nan=False)), min_size=1, max_size=30),
+    ending=st.sampled_from(["csv", "parquet"]),
+)
+def test_floats_survive_to_the_last_bit(numbers, ending):
+    rows = pa.record_batch({"x": pa.array(numbers, pa.float64()), "y": ["-"] * len(numbers)})
+    with tempfile.TemporaryDirectory() as folder:
+        path = write(folder, ending, rows, CsvStyle(), 7)
+        back = [row["x"] for batch in open_source(path).batches() for row in batch.to_pylist()]
+    bits = [None if x is None else np.float64(x).tobytes() for x in numbers]
+    assert [None if x is None else np.float64(x).tobytes() for x in back] == bits
+
+
+@settings(max_examples=25, deadline=None)
+@given(values=st.lists(CELL, min_size=1, max_size=12))
+def test_a_single_column_keeps_its_gaps(values):
+    rows = pa.record_batch({"only": pa.array(values, pa.string())})
+    with tempfile.TemporaryDirectory() as folder:
+        path = write(folder, "csv", rows, CsvStyle(), 5)
+        source = open_source(path, SourceOptions(delimiter=","))
+        assert [row["only"] for batch in source.batches() for row in batch.to_pylist()] == values
