@@ -24,7 +24,7 @@ def shared_data() -> Path:
 
 
 @pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item, call):  # noqa: ANN001, ANN201
+def pytest_runtest_makereport(item, call):
     outcome = yield
     report = outcome.get_result()
     if os.environ.get("SHOAL_NO_SKIP") == "1" and report.skipped and not hasattr(report, "wasxfail"):

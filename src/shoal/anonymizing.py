@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from shoal.encoding import Encoding, check_columns, encode
 from shoal.engines.local import CountedCells, LocalEngine
-from shoal.errors import UnreachableError, UsageError, VerificationError
+from shoal.errors import UnreachableError, VerificationError
 from shoal.guarantees import achieved
 from shoal.manifest import build_manifest
 from shoal.plan import Plan
@@ -139,7 +139,10 @@ class _Run:
             write_text(staging.unverified / "README.md", public_readme(manifest))
             with self._timed("verify"):
                 verification = verify_folder(
-                    staging.unverified, source=self.source, populations=self.populations, progress=self.progress
+                    staging.unverified,
+                    source=self.source,
+                    populations=self.populations,
+                    progress=self.progress,
                 )
             _refuse_unverified(verification)
             evidence = build_evidence(self.policy, self.source, rewriter, verification, self.seed, self.seconds)
@@ -187,7 +190,8 @@ def _same_format(data: object) -> Format:
 def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Decode dictionaries, so that no entry survives that no row uses."""
     arrays = [
-        column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column for column in batch.columns
+        column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+        for column in batch.columns
     ]
     return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
 

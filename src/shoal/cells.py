@@ -90,7 +90,8 @@ class Run:
         width = layout.bits[column]
         narrow = np.uint8 if width <= 8 else np.uint16 if width <= 16 else np.uint32
         mask = np.uint64((1 << width) - 1)
-        return ((self.keys[layout.word[column]] >> np.uint64(layout.shift[column])) & mask).astype(narrow)
+        shifted = self.keys[layout.word[column]] >> np.uint64(layout.shift[column])
+        return np.asarray(shifted & mask, dtype=narrow)
 
     def find(self, keys: KeyArray) -> IntArray:
         """Return (n_rows,) the place of each row's key in this run, -1 where it is not among them."""

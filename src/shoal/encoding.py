@@ -8,15 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from shoal.arrays import AnyIntArray, CodeArray, IntArray
+from shoal.arrays import AnyIntArray, BoolArray, CodeArray, IntArray
 from shoal.cells import Cells
 from shoal.engines.local import CountedCells
-from shoal.errors import InputError, PolicyError, ShoalError, UnreachableError
+from shoal.errors import InputError, PolicyError, ShoalError, did_you_mean
 from shoal.models.base import PopulationModel, PrivacyModel, ValueModel
 from shoal.policy import Policy
 from shoal.problem import Attribute, Problem, Requirement
 from shoal.sources import Source
 from shoal.taxonomies.builders.default import default_builder
+from shoal.taxonomies.builders.flat import FlatTaxonomy
 from shoal.taxonomies.completeness import uncovered
 from shoal.taxonomies.tree import Taxonomy
 
@@ -36,8 +37,6 @@ class Encoding:
 
 def check_columns(policy: Policy, source: Source) -> None:
     """Raise unless policy and source name the same columns."""
-    from shoal.errors import did_you_mean
-
     columns = source.schema.names
     absent = [name for name in policy.attributes if name not in columns]
     undeclared = [name for name in columns if name not in policy.attributes]
@@ -51,9 +50,7 @@ def check_columns(policy: Policy, source: Source) -> None:
         )
 
 
-def encode(
-    counted: CountedCells, policy: Policy, populations: Mapping[str, CountedCells] | None = None
-) -> Encoding:
+def encode(counted: CountedCells, policy: Policy, populations: Mapping[str, CountedCells] | None = None) -> Encoding:
     """Build taxonomies from what was counted and the policy, and bind the models to the cells."""
     populations = populations or {}
     n_quasi = len(policy.names("quasi"))
@@ -100,7 +97,7 @@ def encode(
     return Encoding(problem, kept, n_dropped)
 
 
-def _used_values(counted: CountedCells, column: int, codes: AnyIntArray) -> tuple[pa.Array, np.ndarray]:  # type: ignore[type-arg]
+def _used_values(counted: CountedCells, column: int, codes: AnyIntArray) -> tuple[pa.Array, BoolArray]:
     used = np.bincount(codes, minlength=counted.dictionaries[column].size) > 0
     return counted.dictionaries[column].values.filter(pa.array(used[1:])), used
 
@@ -121,7 +118,7 @@ def _taxonomy(
     others: list[pa.Array],
     counts: IntArray,
     codes: AnyIntArray,
-    used: np.ndarray,  # type: ignore[type-arg]
+    used: BoolArray,
 ) -> Taxonomy:
     builder = policy.attributes[name].taxonomy
     every = values
@@ -129,7 +126,8 @@ def _taxonomy(
         every = pa.concat_arrays([values, *(other.cast(values.type) for other in others)]).unique()
     try:
         if builder is None:
-            builder = default_builder(values.type, values)
+            sensitive = policy.attributes[name].role == "sensitive"
+            builder = FlatTaxonomy() if sensitive else default_builder(values.type, values)
         taxonomy = builder.build(every)
     except ShoalError as error:
         raise type(error)(f"column {name!r}: {error}") from None
@@ -141,7 +139,7 @@ def _taxonomy(
     return taxonomy
 
 
-def _leaves(taxonomy: Taxonomy, values: pa.Array, used: np.ndarray) -> CodeArray:  # type: ignore[type-arg]
+def _leaves(taxonomy: Taxonomy, values: pa.Array, used: BoolArray) -> AnyIntArray:
     """Return (n_codes,) the leaf of each dictionary code; missing is code 0."""
     leaf = np.zeros(len(used), dtype=np.int32)
     leaf[0] = 0 if taxonomy.missing is None else taxonomy.missing
@@ -149,7 +147,7 @@ def _leaves(taxonomy: Taxonomy, values: pa.Array, used: np.ndarray) -> CodeArray
         found = taxonomy.encode(values)
         leaf[1:] = np.where(used[1:], found, 0)
     narrow = np.uint8 if taxonomy.n_leaves <= 1 << 8 else np.uint16 if taxonomy.n_leaves <= 1 << 16 else np.int32
-    return leaf.astype(narrow)  # type: ignore[return-value]
+    return leaf.astype(narrow)
 
 
 def _with_populations(
@@ -200,6 +198,9 @@ def _bound(
         codes, n_values = joint_codes([cells.codes[n_quasi + place[name]] for name in model.attributes])
         return [Requirement(model, number, codes, n_values)]
     names = model.attributes or tuple(place)
+    for name in names:
+        if getattr(model, "distance", None) == "hierarchical" and not sensitive[place[name]].taxonomy.declared:
+            raise PolicyError(f"{model.name}: distance 'hierarchical' needs a declared taxonomy of {name!r}")
     return [
         Requirement(
             model.for_attribute(name),

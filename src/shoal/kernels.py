@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from shoal.compiled import compiled
 
 Ints = NDArray[np.int64]
 Keys = NDArray[np.uint64]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def add_codes(key: Keys, indices: NDArray[np.int32], table: Keys) -> None:
     """OR into each row's key the already shifted code of its dictionary index."""
     for row in range(len(key)):
         key[row] |= table[indices[row]]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def count_sorted(keys: Keys) -> tuple[Keys, Ints]:
     """Return the distinct keys of a sorted array and how often each occurs."""
     distinct = 1 if len(keys) else 0
@@ -36,7 +37,7 @@ def count_sorted(keys: Keys) -> tuple[Keys, Ints]:
     return out, counts
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def merge_runs(keys_a: Keys, counts_a: Ints, keys_b: Keys, counts_b: Ints) -> tuple[Keys, Ints]:
     """Return the union of two ascending runs of distinct keys, counts added."""
     keys = np.empty(len(keys_a) + len(keys_b), dtype=np.uint64)
@@ -65,7 +66,7 @@ def merge_runs(keys_a: Keys, counts_a: Ints, keys_b: Keys, counts_b: Ints) -> tu
     return keys[:n].copy(), counts[:n].copy()
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def find_sorted(run: Keys, keys: Keys, order: Ints) -> Ints:
     """Return for each key its place in the ascending run, or -1; *order* sorts the keys."""
     found = np.empty(len(keys), dtype=np.int64)
@@ -87,7 +88,7 @@ def find_sorted(run: Keys, keys: Keys, order: Ints) -> Ints:
     return found
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def find_grouped(keys: Keys, order: Ints, n_run: int) -> Ints:
     """Like find_sorted for keys of several words: columns below *n_run* are the run, the others the rows."""
     found = np.empty(keys.shape[1] - n_run, dtype=np.int64)
@@ -106,9 +107,14 @@ def find_grouped(keys: Keys, order: Ints, n_run: int) -> Ints:
     return found
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def draw_targets(
-    cells: Ints, first: Ints, target: NDArray[np.int32], remaining: Ints, left: Ints, chance: NDArray[np.float64]
+    cells: Ints,
+    first: Ints,
+    target: NDArray[np.int32],
+    remaining: Ints,
+    left: Ints,
+    chance: NDArray[np.float64],
 ) -> NDArray[np.int32]:
     """Deal rows to the targets of their cells, each of the cell's arrangements being equally likely.
 
@@ -131,7 +137,7 @@ def draw_targets(
     return out
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def grouped(group: NDArray[np.int32], n_groups: int) -> tuple[Ints, Ints]:
     """Return where each group starts in an order of all items by group, and that order."""
     first = np.zeros(n_groups + 1, dtype=np.int64)
@@ -147,7 +153,7 @@ def grouped(group: NDArray[np.int32], n_groups: int) -> tuple[Ints, Ints]:
     return first, order
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def tally_classes(first: Ints, values: NDArray[np.int32], records: Ints, counts: Ints) -> None:
     """Add up the records of each value in consecutive classes, whose items are ``first[c]:first[c + 1]``."""
     for row in range(len(first) - 1):

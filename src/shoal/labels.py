@@ -50,5 +50,6 @@ class PublishedColumn:
         return {
             "role": "quasi",
             "kind": self.attribute.taxonomy.scale.kind,
+            **self.attribute.taxonomy.scale.reading(),
             "labels": dict(zip(self.labels.to_pylist(), self.covers, strict=True)),
         }

@@ -73,7 +73,8 @@ def _attributes(policy: Policy, source: Source, rewriter: Rewriter, names: Seque
 
 def _sensitive(policy: Policy, attribute: Attribute, encoding: Encoding, plan: Plan) -> dict[str, Any]:
     """Say of a sensitive attribute what its models need: the order of its values, or its tree."""
-    entry: dict[str, Any] = {"role": "sensitive", "kind": attribute.taxonomy.scale.kind}
+    scale = attribute.taxonomy.scale
+    entry: dict[str, Any] = {"role": "sensitive", "kind": scale.kind, **scale.reading()}
     distances = {
         getattr(model, "distance", None)
         for model in policy.privacy

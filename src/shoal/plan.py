@@ -129,6 +129,26 @@ class Plan:
         return np.bincount(target[kept], weights=records[kept], minlength=self.n_classes).astype(np.int64)
 
     @classmethod
+    def of_cells(
+        cls,
+        lo: CodeArray,
+        hi: CodeArray,
+        class_of: CodeArray,
+        counts: IntArray,
+        population: Mapping[str, IntArray] | None = None,
+    ) -> Plan:
+        """Build from the class of each cell; classes that publish the same ranges are one class."""
+        first, same = _same_ranges(lo, hi)
+        class_of = np.append(same, np.int32(WITHHELD))[class_of]  # class -1 stays -1
+        return cls(
+            lo=lo[first],
+            hi=hi[first],
+            assignment=Assignment.whole_cells(class_of),
+            n_withheld=int(counts[class_of == WITHHELD].sum()),
+            population={name: people[first] for name, people in (population or {}).items()},
+        )
+
+    @classmethod
     def of_pieces(
         cls,
         lo: CodeArray,

@@ -46,7 +46,10 @@ class TableOptions(BaseModel):
         description="category: a missing value is a value of its own; drop: records with one are left out",
     )
     max_withheld: float = Field(
-        default=0.0, ge=0, lt=1, description="largest share of records that may be withheld for a better table"
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="largest share of records that may be withheld for a better table",
     )
 
 
@@ -114,9 +117,7 @@ class _Reader:
         for key in document:
             if key not in self.KEYS:
                 self._note((str(key),), f"unknown key {str(key)!r}{did_you_mean(str(key), self.KEYS)}")
-        table = self._valid(
-            TableOptions, {k: document[k] for k in ("missing", "max_withheld") if k in document}, ()
-        )
+        table = self._valid(TableOptions, {k: document[k] for k in ("missing", "max_withheld") if k in document}, ())
         source = self._valid(SourceOptions, document.get("source") or {}, ("source",))
         attributes = self._attributes(document.get("attributes"))
         privacy = self._privacy(document.get("privacy"), attributes)
@@ -194,9 +195,7 @@ class _Reader:
                 models.append(valid)
         return models
 
-    def _check_attribute(
-        self, model: PrivacyModel, attributes: Mapping[str, AttributePolicy], place: Place
-    ) -> None:
+    def _check_attribute(self, model: PrivacyModel, attributes: Mapping[str, AttributePolicy], place: Place) -> None:
         sensitive = [name for name, attribute in attributes.items() if attribute.role == "sensitive"]
         if model.sees != "values":
             return

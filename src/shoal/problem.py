@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shoal.arrays import CodeArray, IntArray
+from shoal.arrays import AnyIntArray, CodeArray, IntArray
 from shoal.cells import Cells
 from shoal.models.base import PrivacyModel, Whole
 from shoal.taxonomies.tree import Taxonomy
@@ -61,7 +61,7 @@ class Problem:
     max_withheld: int = 0
 
     @property
-    def quasi_codes(self) -> tuple[np.ndarray, ...]:  # type: ignore[type-arg]
+    def quasi_codes(self) -> tuple[AnyIntArray, ...]:
         """The code columns of the quasi attributes."""
         return self.cells.codes[: len(self.quasi)]
 

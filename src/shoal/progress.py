@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
 
@@ -17,14 +17,8 @@ class Step(Protocol):
 class Progress(Protocol):
     """Something that shows steps; methods and engines call nothing else."""
 
-    def step(self, title: str, total: int | None = None, unit: str = "rows") -> _StepContext:
+    def step(self, title: str, total: int | None = None, unit: str = "rows") -> AbstractContextManager[Step]:
         """Open a step as a context manager."""
-
-
-class _StepContext(Protocol):
-    def __enter__(self) -> Step: ...
-
-    def __exit__(self, *exc: object) -> None: ...
 
 
 class _Nothing:
@@ -40,6 +34,6 @@ class Silent:
     """
 
     @contextmanager
-    def step(self, title: str, total: int | None = None, unit: str = "rows") -> Iterator[Step]:
+    def step(self, title: str, total: int | None = None, unit: str = "rows") -> Iterator[Step]:  # noqa: ARG002
         """Open a step that nobody sees."""
         yield _Nothing()

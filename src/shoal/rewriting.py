@@ -45,7 +45,12 @@ class Rewriter:
         return [name for name in source.schema.names if self.policy.attributes[name].role != "identifier"]
 
     def rows(
-        self, engine: LocalEngine, source: Source, rng: np.random.Generator, folder: Path | None, progress: Progress
+        self,
+        engine: LocalEngine,
+        source: Source,
+        rng: np.random.Generator,
+        folder: Path | None,
+        progress: Progress,
     ) -> Iterator[pa.RecordBatch]:
         """Yield the published rows, about a million at a time."""
         problem = self.encoding.problem

@@ -124,9 +124,7 @@ def test_gzip_that_breaks_off(write):
 
 def test_gzip_that_is_damaged(write):
     noise = random.Random(1)
-    whole = bytearray(
-        gzip.compress(b"a,b\n" + b"".join(b"%d,2\n" % noise.randrange(10**9) for _ in range(300_000)))
-    )
+    whole = bytearray(gzip.compress(b"a,b\n" + b"".join(b"%d,2\n" % noise.randrange(10**9) for _ in range(300_000))))
     whole[len(whole) // 2] ^= 0xFF
     assert refusal(write(bytes(whole), "people.csv.gz")).startswith("people.csv.gz")
 

@@ -92,7 +92,7 @@ class Release:
     manifest: dict[str, Any] = field(default_factory=release_manifest)
     parquet: dict[str, Any] = field(default_factory=lambda: dict(CLEAN))
     source: pa.Table = field(default_factory=source_table)
-    after: Callable[[Path], None] = lambda _: None  # noqa: E731
+    after: Callable[[Path], None] = lambda _: None
     sign: bool = True
 
     def set(self, column: str, row: int, value: object) -> None:
@@ -286,7 +286,8 @@ def test_empty_release(release, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("place", "parameter", "value"), [(0, "k", 5), (1, "l", 4), (2, "l", 2.0000001), (3, "t", 0.1249999999999)]
+    ("place", "parameter", "value"),
+    [(0, "k", 5), (1, "l", 4), (2, "l", 2.0000001), (3, "t", 0.1249999999999)],
 )
 def test_promise_stronger_than_the_data(release, tmp_path, place, parameter, value):
     promise = release.manifest["guarantees"][place]
@@ -533,9 +534,7 @@ def test_page_index(parquet, tmp_path):
 def test_unused_dictionary_entries(parquet, tmp_path):
     illness = parquet.table["illness"].combine_chunks().dictionary_encode()
     entries = pa.concat_arrays([illness.dictionary, pa.array(["Ann Smith"])])
-    parquet.table = parquet.table.set_column(
-        3, "illness", pa.DictionaryArray.from_arrays(illness.indices, entries)
-    )
+    parquet.table = parquet.table.set_column(3, "illness", pa.DictionaryArray.from_arrays(illness.indices, entries))
     assert b"Ann Smith" in parquet.write(tmp_path).joinpath("public", "data.parquet").read_bytes()
     assert failed(verify_folder(tmp_path)) == {"dictionaries"}
 
@@ -570,7 +569,7 @@ def _spoil_csv(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
         (lambda raw: b"\xef\xbb\xbf" + raw, "hygiene"),
         (lambda raw: raw.replace(b"ulcer", b"ul\0er", 1), "hygiene"),
         (lambda raw: raw + b"a,b\n", "file"),
-        (lambda raw: raw + b"\n", "file"),
+        (lambda raw: raw + b"\n", "rows"),
         (lambda raw: raw + b"# P1 P2\n", "file"),
         (lambda raw: b"# P1 P2\n" + raw, "file"),
         (lambda raw: raw.replace(b"ulcer", b"ul\xffer", 1), "file"),

@@ -49,9 +49,7 @@ def test_unequal_counts_can_tie_exactly() -> None:
     assert EntropyLDiversity(l=4).holds(classes, Whole.of([900] * 5)).tolist() == [True, True, False]
 
 
-@pytest.mark.parametrize(
-    ("salaries", "distance"), [(LOW_SALARIES, Fraction(3, 8)), (SPREAD_SALARIES, Fraction(1, 6))]
-)
+@pytest.mark.parametrize(("salaries", "distance"), [(LOW_SALARIES, Fraction(3, 8)), (SPREAD_SALARIES, Fraction(1, 6))])
 def test_salary_classes_of_the_t_closeness_paper(salaries: list[int], distance: Fraction) -> None:
     ground = Ordered.of(SALARIES.counts)
     moved = work(ground, np.array([salaries]), np.array([3]), SALARIES.counts, SALARIES.size)

@@ -66,9 +66,7 @@ def test_facts_without_exception(seed: int) -> None:
     assert births.sum() > 0
     assert women[births].all()
     assert ((drawn.age[births] >= 15) & (drawn.age[births] <= 49)).all()
-    assert not women[
-        drawn.are("diagnosis", "Prostate cancer", "Enlarged prostate", "Testicular cancer")
-    ].any()
+    assert not women[drawn.are("diagnosis", "Prostate cancer", "Enlarged prostate", "Testicular cancer")].any()
     newborn = drawn.are("diagnosis", "Healthy newborn", "Premature newborn", "Newborn jaundice")
     assert newborn.sum() > 0
     assert (drawn.age[newborn] == 0).all()

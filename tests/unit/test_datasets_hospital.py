@@ -115,9 +115,7 @@ def test_bad_arguments_are_refused_before_the_first_batch(arguments: dict, messa
 class TestFiles:
     def test_parquet(self, tmp_path: Path) -> None:
         path = write_stays(tmp_path / "stays.parquet", 3_000, seed=4)
-        assert (
-            pa.parquet.read_table(path).to_pylist() == pa.Table.from_batches(stays(3_000, seed=4)).to_pylist()
-        )
+        assert pa.parquet.read_table(path).to_pylist() == pa.Table.from_batches(stays(3_000, seed=4)).to_pylist()
         columns = pa.parquet.ParquetFile(path).metadata.row_group(0)
         coded = {columns.column(i).path_in_schema for i in range(9) if columns.column(i).has_dictionary_page}
         assert {"sex", "postcode", "occupation", "insurance", "diagnosis", "age", "admitted"} == coded

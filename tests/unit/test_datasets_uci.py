@@ -157,12 +157,8 @@ class TestDownload:
         with pytest.raises(ValueError, match="not a web address"):
             origins.fetch((tmp_path / "file").as_uri())
 
-    @pytest.mark.parametrize(
-        "spoiled", [gzip.compress(NORMALISED + b"x"), gzip.compress(NORMALISED)[:-9], b"text"]
-    )
-    def test_a_spoiled_cache_is_removed_and_filled_again(
-        self, offer: Offer, cache: Path, spoiled: bytes
-    ) -> None:
+    @pytest.mark.parametrize("spoiled", [gzip.compress(NORMALISED + b"x"), gzip.compress(NORMALISED)[:-9], b"text"])
+    def test_a_spoiled_cache_is_removed_and_filled_again(self, offer: Offer, cache: Path, spoiled: bytes) -> None:
         offer()
         cache.mkdir(parents=True)
         (cache / "adult.csv.gz").write_bytes(spoiled)
@@ -187,9 +183,7 @@ class TestDownload:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         """The repository's own files, rebuilt byte by byte (their MD5 proves it), pass with real digests."""
-        rows = (
-            gzip.decompress((shared_data / "adult.csv.gz").read_bytes()).replace(b",", b", ").splitlines()[1:]
-        )
+        rows = gzip.decompress((shared_data / "adult.csv.gz").read_bytes()).replace(b",", b", ").splitlines()[1:]
         files["/adult/adult.data"] = b"\n".join([*rows[:32_561], b"", b""])
         files["/adult/adult.test"] = b"\n".join(
             [b"|1x3 Cross validator", *(row + b"." for row in rows[32_561:]), b"", b""]
@@ -216,9 +210,7 @@ class TestFolders:
         assert adult_hierarchy("sex") == (shared_data / "hierarchies" / "adult" / "sex.csv").absolute()
         assert nothing_left(cache)
 
-    def test_a_folder_without_the_file_is_an_error_and_not_a_download(
-        self, tmp_path: Path, offer: Offer
-    ) -> None:
+    def test_a_folder_without_the_file_is_an_error_and_not_a_download(self, tmp_path: Path, offer: Offer) -> None:
         offer()
         with pytest.raises(InputError, match=r"cannot read .*adult\.csv\.gz: No such file"):
             adult(tmp_path)

@@ -62,9 +62,7 @@ def make(kind: str, folder: Path) -> object:
     match kind:
         case "csv" | "csv.gz":
             path = folder / f"people.{kind}"
-            with (
-                pa.CompressedOutputStream(str(path), "gzip") if kind == "csv.gz" else path.open("wb") as sink
-            ):
+            with pa.CompressedOutputStream(str(path), "gzip") if kind == "csv.gz" else path.open("wb") as sink:
                 pyarrow.csv.write_csv(content, sink)
             return path
         case "parquet":
@@ -82,9 +80,7 @@ def make(kind: str, folder: Path) -> object:
         case "batch":
             return content.to_batches()[0]
         case "dictionary":
-            return content.set_column(
-                1, "sex", content["sex"].cast(pa.dictionary(pa.uint8(), pa.large_string()))
-            )
+            return content.set_column(1, "sex", content["sex"].cast(pa.dictionary(pa.uint8(), pa.large_string())))
         case "pandas":
             return content.to_pandas().set_index(pandas.Index(range(N_ROWS, 2 * N_ROWS), name="row"))
         case "categories":
@@ -105,9 +101,7 @@ def data(request: pytest.FixtureRequest, tmp_path: Path) -> object:
 
 
 def read(source, columns=None, dictionary=()) -> list[dict[str, object]]:
-    return pa.Table.from_batches(
-        [_undecoded(b) for b in source.batches(columns, dictionary=dictionary)]
-    ).to_pylist()
+    return pa.Table.from_batches([_undecoded(b) for b in source.batches(columns, dictionary=dictionary)]).to_pylist()
 
 
 def _undecoded(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -117,10 +111,7 @@ def _undecoded(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def as_texts(records: list[dict[str, object]]) -> list[dict[str, str | None]]:
     """CSV holds text only, and pandas turns integers with gaps into floats."""
-    return [
-        {k: v if v is None or isinstance(v, str) else str(int(v)) for k, v in record.items()}
-        for record in records
-    ]
+    return [{k: v if v is None or isinstance(v, str) else str(int(v)) for k, v in record.items()} for record in records]
 
 
 def test_all_rows_come_in_order_and_again(data):
@@ -144,9 +135,7 @@ def test_text_is_coded_where_asked(data):
         entries = batch.column("sex").dictionary
         assert sorted(entries.to_pylist()) == ["F", "M"]
         assert batch.column("sex").to_pylist().count(None) == batch.column("sex").null_count
-        expected = (
-            CODES if source.schema.field("age").type == pa.string() else source.schema.field("age").type
-        )
+        expected = CODES if source.schema.field("age").type == pa.string() else source.schema.field("age").type
         assert batch.schema.field("age").type == expected
     coded = read(source, ["sex"], dictionary=["sex"])
     assert coded == [{"sex": row["sex"]} for row in rows()]
@@ -290,9 +279,7 @@ def test_columns_that_are_not_flat_are_refused_only_when_read():
         source.batches()
 
 
-@pytest.mark.parametrize(
-    "values", [["a", 1], [1, "a"], [True, 2], [1, 2.5, True], [{"a": 1}, "x"], [object(), 3]]
-)
+@pytest.mark.parametrize("values", [["a", 1], [1, "a"], [True, 2], [1, 2.5, True], [{"a": 1}, "x"], [object(), 3]])
 def test_mixed_column_of_pandas_is_named_without_values(values):
     frame = pandas.DataFrame({"ok": range(len(values)), "odd": pandas.Series(values, dtype=object)})
     with pytest.raises(InputError, match="column 'odd' of the pandas DataFrame mixes types") as caught:

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from shoal.errors import InputError
 from shoal.sources import SourceOptions, open_source
+from shoal.sources.delimited import open_delimited
 
 
 def read(path, **options):
@@ -71,6 +72,14 @@ def test_quotes_delimiters_and_newlines_inside_fields(write):
     assert read(path) == [{'a "b"': 'x,\n"y"', "c\nd": "z"}]
 
 
+@pytest.mark.parametrize("size", [64, 100, 1000])
+def test_line_ends_inside_fields_at_the_borders_of_blocks(write, size):
+    path = write("a,b\n" + "".join(f'"{i}\n,\nx",{i}\n' for i in range(500)))
+    source = open_delimited(path, SourceOptions(), block_bytes=size)
+    rows = [row for batch in source.batches() for row in batch.to_pylist()]
+    assert rows == [{"a": f"{i}\n,\nx", "b": str(i)} for i in range(500)]
+
+
 def test_other_quote_and_none(write):
     assert read(write("a;b\n'1;2';3\n"), quote="'") == [{"a": "1;2", "b": "3"}]
     assert read(write('a;b\n"1;2\n'), quote="") == [{"a": '"1', "b": "2"}]
@@ -98,9 +107,7 @@ def test_names_take_the_place_of_the_header(write):
         open_source(write("a,b\n1,2\n"), SourceOptions(names=["x"]))
 
 
-@pytest.mark.parametrize(
-    "encoding", ["utf-8", "utf-16", "utf-16-le", "utf-32", "cp1252", "latin-1", "shift_jis"]
-)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-16-le", "utf-32", "cp1252", "latin-1", "shift_jis"])
 def test_encodings(write, encoding):
     town = "東京" if encoding == "shift_jis" else "Köln"
     text = "town,n\n" + f"{town},1\n" * 70_000

@@ -95,7 +95,13 @@ def test_yaml_that_is_no_tree_is_refused(text: str, message: str) -> None:
 
 
 def test_json() -> None:
-    assert from_json_text('{"any": {"x": ["a", "b"], "c": {}}}', name="t").labels == ("a", "b", "c", "x", "any")
+    assert from_json_text('{"any": {"x": ["a", "b"], "c": {}}}', name="t").labels == (
+        "a",
+        "b",
+        "c",
+        "x",
+        "any",
+    )
     with pytest.raises(TaxonomyError, match="one label"):
         from_json_text('{"any": {"x": ["a"], "x": ["b"]}}', name="t")
     with pytest.raises(TaxonomyError, match="line 1: this is no JSON"):

@@ -23,15 +23,11 @@ FORMATS = ("csv", "csv.gz", "parquet")
 
 def spare(codes: list[int | None]) -> pa.DictionaryArray:
     """A coded column with entries that no row uses."""
-    return pa.DictionaryArray.from_arrays(
-        pa.array(codes, pa.int32()), ["zebra", "UNUSED-VALUE", "ant", "HIDDEN-VALUE"]
-    )
+    return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), ["zebra", "UNUSED-VALUE", "ant", "HIDDEN-VALUE"])
 
 
 def batch() -> pa.RecordBatch:
-    return pa.record_batch(
-        {"animal": spare([0, 2, None, 2]), "cost": [0.1, None, 3.0, 1e300], "n": [1, 2, 3, None]}
-    )
+    return pa.record_batch({"animal": spare([0, 2, None, 2]), "cost": [0.1, None, 3.0, 1e300], "n": [1, 2, 3, None]})
 
 
 @pytest.fixture(params=FORMATS)
@@ -79,9 +75,7 @@ def test_csv_as_it_is_written(tmp_path):
 
 def test_csv_quotes_only_where_needed(tmp_path):
     path = tmp_path / "out.csv"
-    rows = pa.record_batch(
-        {"a,b": ["x", "y;z", 'q"r', "", None, "l\nm", "l\rm"], "c": spare([0, 2, 2, 2, 2, 2, None])}
-    )
+    rows = pa.record_batch({"a,b": ["x", "y;z", 'q"r', "", None, "l\nm", "l\rm"], "c": spare([0, 2, 2, 2, 2, 2, None])})
     with opened(path, rows.schema) as writer:
         writer.write(rows)
     expected = '"a,b",c\nx,zebra\ny;z,ant\n"q""r",ant\n"",ant\n,ant\n"l\nm",ant\n"l\rm",\n'
@@ -126,9 +120,7 @@ def test_unused_entries_and_metadata_do_not_survive(tmp_path, ending):
 def test_values_under_missing_places_do_not_survive(tmp_path, ending):
     values = pa.array(["SECRET-NAME", "open"])
     masked = pa.Array.from_buffers(pa.string(), 2, [pa.py_buffer(b"\x02"), *values.buffers()[1:]])
-    codes = pa.Array.from_buffers(
-        pa.int32(), 2, [pa.py_buffer(b"\x02"), pa.array([1, 0], pa.int32()).buffers()[1]]
-    )
+    codes = pa.Array.from_buffers(pa.int32(), 2, [pa.py_buffer(b"\x02"), pa.array([1, 0], pa.int32()).buffers()[1]])
     coded = pa.DictionaryArray.from_arrays(codes, ["open", "SECRET-CODE"])
     path = tmp_path / f"out.{ending}"
     rows = pa.record_batch({"a": masked, "b": coded})

@@ -50,9 +50,7 @@ def test_texts_survive(records, delimiter, quote, ending, cut, block, coded):
     with tempfile.TemporaryDirectory() as folder:
         path = write(folder, ending, rows, CsvStyle(delimiter=delimiter, quote=quote), cut)
         source = open_source(path, options) if ending == "parquet" else open_delimited(path, options, block)
-        back = [
-            tuple(row.values()) for batch in source.batches(dictionary=["a"]) for row in batch.to_pylist()
-        ]
+        back = [tuple(row.values()) for batch in source.batches(dictionary=["a"]) for row in batch.to_pylist()]
     assert back == records
 
 

@@ -1,0 +1,37 @@
+"""The command ``shoal``: one file a command; heavy packages load only in the command that needs them."""
+
+from __future__ import annotations
+
+import typer
+
+from shoal.cli import anonymize, audit, demo, init, policy, verify
+from shoal.cli.console import show_version
+
+app = typer.Typer(
+    name="shoal",
+    help="Publish tables about people so that nobody in them can be picked out, and prove it.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", callback=show_version, is_eager=True, help="Show the version."),
+) -> None:
+    """Publish tables about people so that nobody in them can be picked out, and prove it."""
+
+
+app.command("demo")(demo.demo)
+app.command("init")(init.init)
+app.command("audit")(audit.audit)
+app.command("anonymize")(anonymize.anonymize)
+app.command("verify")(verify.verify)
+app.add_typer(policy.app, name="policy")
+
+
+def main() -> None:
+    """Run the command line."""
+    app()

@@ -43,9 +43,7 @@ SCHEMA = pa.schema(
 )
 
 
-def stays(
-    n: int, *, seed: int | None = None, batch: int = 500_000, missing: float = 0.01
-) -> Iterator[pa.RecordBatch]:
+def stays(n: int, *, seed: int | None = None, batch: int = 500_000, missing: float = 0.01) -> Iterator[pa.RecordBatch]:
     """Yield *n* stays, one a patient, in batches of *batch* rows; memory is bounded by one batch.
 
     The same seed gives the same rows for every batch size, and fewer rows are the beginning of more. Without

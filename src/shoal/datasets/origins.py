@@ -88,8 +88,7 @@ class Origin:
             received = hashlib.md5(part, usedforsecurity=False).hexdigest()
             if source.md5 is not None and received != source.md5:
                 raise InputError(
-                    f"{source.address} is not what it was: its MD5 is {received}, expected {source.md5}; "
-                    f"{self._remedy}"
+                    f"{source.address} is not what it was: its MD5 is {received}, expected {source.md5}; {self._remedy}"
                 )
             parts.append(part)
         text = self._checked(self.normalise(parts), "its publisher")

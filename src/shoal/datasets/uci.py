@@ -82,9 +82,7 @@ NURSERY = Origin(
 )
 
 
-def adult(
-    folder: Folder | None = None, *, complete: bool = True, columns: Sequence[str] | None = None
-) -> pa.Table:
+def adult(folder: Folder | None = None, *, complete: bool = True, columns: Sequence[str] | None = None) -> pa.Table:
     """Return Adult: 48,842 people of the census of 1994, of which 45,222 have no missing value.
 
     *complete* keeps the latter only, judged by all 15 columns; otherwise missing values are null. *columns*

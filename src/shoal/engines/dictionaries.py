@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shoal.arrays import CodeArray, KeyArray
+from shoal.arrays import CodeArray, IntArray, KeyArray
 from shoal.errors import InputError
 
 MISSING_CODE = 0
@@ -66,6 +66,6 @@ class GrowingDictionary:
             raise InputError(f"column {column!r} changed while it was being read; nothing was published")
         return np.append(known + 1, MISSING_CODE).astype(np.uint64)
 
-    def _find(self, values: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    def _find(self, values: pa.Array) -> IntArray:
         places = pc.index_in(values, value_set=self.values)
-        return pc.fill_null(places, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+        return np.asarray(pc.fill_null(places, -1).to_numpy(zero_copy_only=False), dtype=np.int64)

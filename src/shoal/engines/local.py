@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +25,8 @@ from shoal.errors import InputError
 from shoal.progress import Progress
 from shoal.sources import Source
 
+T = TypeVar("T")
+R = TypeVar("R")
 Factored = list[tuple[CodeArray, pa.Array]]
 
 
@@ -65,8 +68,7 @@ class LocalEngine:
             batches = source.batches(columns, dictionary=columns)
             for factors in _ahead(pool, batches, _factor, self._threads + 1):
                 tables = [
-                    dictionary.codes(values)
-                    for dictionary, (_, values) in zip(dictionaries, factors, strict=True)
+                    dictionary.codes(values) for dictionary, (_, values) in zip(dictionaries, factors, strict=True)
                 ]
                 sizes = [dictionary.size for dictionary in dictionaries]
                 if not layout.holds(sizes):
@@ -94,9 +96,7 @@ class LocalEngine:
             factors = [factored(batch.column(name)) for name in counted.columns]
             tables = [
                 dictionary.lookup(values, name)
-                for dictionary, (_, values), name in zip(
-                    counted.dictionaries, factors, counted.columns, strict=True
-                )
+                for dictionary, (_, values), name in zip(counted.dictionaries, factors, counted.columns, strict=True)
             ]
             cells = counted.run.find(_packed(factors, tables, counted.layout))
             if len(cells) and cells.min() < 0:
@@ -130,9 +130,9 @@ def _drain(waiting: deque[Future[Run]], stack: RunStack, keep: int) -> None:
         stack.push(waiting.popleft().result())
 
 
-def _ahead(pool, items, work, depth):  # type: ignore[no-untyped-def]
+def _ahead(pool: ThreadPoolExecutor, items: Iterable[T], work: Callable[[T], R], depth: int) -> Iterator[R]:
     """Yield ``work(item)`` in order while up to *depth* later ones are under way."""
-    waiting: deque[Future[object]] = deque()
+    waiting: deque[Future[R]] = deque()
     for item in items:
         waiting.append(pool.submit(work, item))
         if len(waiting) > depth:

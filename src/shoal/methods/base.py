@@ -21,7 +21,7 @@ class Method(BaseModel, ABC):
     name: ClassVar[str]
     title: ClassVar[str]  # a plain sentence for people
 
-    def refuses(self, problem: Problem) -> str | None:
+    def refuses(self, problem: Problem) -> str | None:  # noqa: ARG002
         """Say why this method cannot serve the problem; None if it can."""
         return None
 

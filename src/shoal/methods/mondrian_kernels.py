@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from shoal.compiled import compiled
 
 Codes = NDArray[Any]
 Ints = NDArray[np.int64]
@@ -19,7 +20,7 @@ Small = NDArray[np.int32]
 Floats = NDArray[np.float64]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def extents(codes: Codes, weights: Ints, starts: Ints, stops: Ints, low: Small, high: Small, sizes: Ints) -> None:
     """Fill in, node by node, the lowest and highest code of each attribute and the records and population."""
     d = codes.shape[1]
@@ -38,7 +39,7 @@ def extents(codes: Codes, weights: Ints, starts: Ints, stops: Ints, low: Small, 
                     high[node, j] = max(high[node, j], code)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def median_cuts(
     codes: Codes, weights: Ints, starts: Ints, stops: Ints, low: Small, high: Small, sizes: Ints,
     place: Floats, smallest: int, relaxed: bool, attribute: Small, cut: Small, extra: Ints,
@@ -96,7 +97,7 @@ def median_cuts(
                 proposals += 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def best_cuts(
     codes: Codes, weights: Ints, starts: Ints, stops: Ints, low: Small, high: Small, sizes: Ints,
     place: Floats, smallest: int, attribute: Small, cut: Small,
@@ -113,7 +114,6 @@ def best_cuts(
         largest = max(largest, stops[node] - starts[node])
     bucket_of = np.empty(largest, dtype=np.int64)
     tally = np.empty(largest + 1, dtype=np.int64)
-    value = np.empty(largest + 1, dtype=np.int32)
     lowest = np.empty((largest + 1, d), dtype=np.int32)
     highest = np.empty((largest + 1, d), dtype=np.int32)
     left_cost = np.empty(largest + 1)
@@ -130,7 +130,7 @@ def best_cuts(
             score[j] = np.inf
             if high[node, j] <= low[node, j]:
                 continue
-            buckets = _bucketed(codes, weights, start, stop, j, low[node, j], high[node, j], bucket_of, value)
+            buckets = _bucketed(codes, start, stop, j, low[node, j], high[node, j], bucket_of)
             _bucket_extents(codes, weights, start, stop, buckets, bucket_of, tally, lowest, highest)
             run_low[:] = 2147483647
             run_high[:] = -1
@@ -156,7 +156,7 @@ def best_cuts(
                 if tally[b] == 0 or right < smallest or left < smallest:
                     continue
                 cost = left_cost[b - 1] + right * _width(place, run_low, run_high)
-                before = value[b] - 1
+                before = run_low[j] - 1
                 if cost < score[j]:
                     score[j] = cost
                     score_cut[j] = before
@@ -178,32 +178,23 @@ def best_cuts(
                 proposals += 1
 
 
-@njit(cache=True, nogil=True)
-def _bucketed(
-    codes: Codes, weights: Ints, start: int, stop: int, j: int, low: int, high: int, bucket_of: Ints, value: Small
-) -> int:
-    """Give every item of a node the number of its bucket on attribute j; *value* is each bucket's code."""
-    n = stop - start
-    if high - low < n:
-        for item in range(start, stop):
-            bucket_of[item - start] = min(max(np.int64(codes[item, j]) - low, 0), high - low)
-        for b in range(high - low + 1):
-            value[b] = low + b
-        return high - low + 1
-    order = np.argsort(codes[start:stop, j])
-    bucket = -1
-    last = -1
-    for position in order:
-        code = np.int32(codes[start + position, j])
-        if weights[start + position, 0] > 0 and code != last:
-            bucket += 1
-            value[bucket] = code
-            last = code
-        bucket_of[position] = max(bucket, 0)
-    return bucket + 1
+@compiled
+def _bucketed(codes: Codes, start: int, stop: int, j: int, low: int, high: int, bucket_of: Ints) -> int:
+    """Give every item of a node the number of its bucket on attribute j, in the order of codes.
+
+    A bucket is one code, or, where there are more codes than items, a stretch of codes as long as to make as many
+    buckets as items.
+    """
+    span, n = high - low + 1, stop - start
+    scale = 1.0 if span <= n else n / span
+    last = min(span, n) - 1
+    for item in range(start, stop):
+        bucket = int((int(codes[item, j]) - low) * scale)
+        bucket_of[item - start] = min(max(bucket, 0), last)
+    return last + 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _bucket_extents(
     codes: Codes, weights: Ints, start: int, stop: int, buckets: int, bucket_of: Ints, tally: Ints, lowest: Small,
     highest: Small,
@@ -221,7 +212,7 @@ def _bucket_extents(
                 highest[b, i] = max(highest[b, i], code)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _width(place: Floats, low: Small, high: Small) -> float:
     width = 0.0
     for i in range(len(low)):
@@ -229,7 +220,7 @@ def _width(place: Floats, low: Small, high: Small) -> float:
     return width
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def shed_cuts(
     codes: Codes, weights: Ints, starts: Ints, stops: Ints, low: Small, high: Small, sizes: Ints,
     place: Floats, most: int, lost: float, attribute: Small, cut: Small, sheds: Small, gain: Floats,
@@ -246,7 +237,6 @@ def shed_cuts(
         largest = max(largest, stops[node] - starts[node])
     bucket_of = np.empty(largest, dtype=np.int64)
     tally = np.empty(largest + 1, dtype=np.int64)
-    value = np.empty(largest + 1, dtype=np.int32)
     lowest = np.empty((largest + 1, d), dtype=np.int32)
     highest = np.empty((largest + 1, d), dtype=np.int32)
     best = np.empty(2 * d)
@@ -258,9 +248,7 @@ def shed_cuts(
         for j in range(d):
             if high[node, j] <= low[node, j]:
                 continue
-            buckets = _bucketed(
-                codes, weights, starts[node], stops[node], j, low[node, j], high[node, j], bucket_of, value
-            )
+            buckets = _bucketed(codes, starts[node], stops[node], j, low[node, j], high[node, j], bucket_of)
             _bucket_extents(codes, weights, starts[node], stops[node], buckets, bucket_of, tally, lowest, highest)
             for side in range(2):
                 first, last, step = (buckets - 1, 0, -1) if side == 0 else (0, buckets - 1, 1)
@@ -279,7 +267,7 @@ def shed_cuts(
                     ratio = (before - kept * _width(place, run_low, run_high) - shed * lost) / shed
                     if ratio > best[2 * j + side]:
                         best[2 * j + side] = ratio
-                        best_cut[2 * j + side] = value[b] - 1 if side == 0 else value[b]
+                        best_cut[2 * j + side] = run_low[j] - 1 if side == 0 else run_high[j]
         proposals = 0
         for choice in np.argsort(-best, kind="mergesort"):
             if best[choice] > 0.0:
@@ -290,7 +278,7 @@ def shed_cuts(
                 proposals += 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def choose_sides(
     codes: Codes, weights: Ints, starts: Ints, stops: Ints, attribute: Small, cut: Small, extra: Ints,
     side: NDArray[np.uint8],
@@ -312,7 +300,7 @@ def choose_sides(
                 side[item] = 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def tally_sides(
     weights: Ints, values: Small, column: int, starts: Ints, stops: Ints, side: NDArray[np.uint8], sizes: Ints,
     counts: Ints,
@@ -327,7 +315,7 @@ def tally_sides(
                 counts[row, values[item, column]] += weights[item, 0]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def partition(
     codes: Codes, weights: Ints, values: Small, cells: Small, side: NDArray[np.uint8], starts: Ints, stops: Ints,
     middles: Ints,

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -62,6 +63,10 @@ class Extents:
     low: CodeArray  # (n, d)
     high: CodeArray  # (n, d) inclusive
     sizes: IntArray  # (n, w) records, then populations
+
+    def take(self, which: AnyIntArray | BoolArray) -> Extents:
+        """Return those of some boxes."""
+        return Extents(self.low[which], self.high[which], self.sizes[which])
 
 
 class MondrianTree:
@@ -118,7 +123,7 @@ class MondrianTree:
             if not len(boxes):
                 self._open = boxes
                 break
-            within = Extents(within.low[large], within.high[large], within.sizes[large])
+            within = within.take(large)
             attribute, cut, extra = self._propose(boxes, within)
             choice = self._first_that_holds(boxes, attribute, cut, extra)
             uncut = choice < 0
@@ -156,7 +161,10 @@ class MondrianTree:
             rest[taken] = False
             self._closed = [boxes.take(rest)]
             halves = self._split(
-                boxes.take(taken), attribute[taken, picked], cut[taken, picked], np.zeros(len(taken), dtype=np.int64)
+                boxes.take(taken),
+                attribute[taken, picked],
+                cut[taken, picked],
+                np.zeros(len(taken), dtype=np.int64),
             )
             # _split lists all left sides, then all right sides
             goes = np.concatenate([sheds[taken, picked] == 0, sheds[taken, picked] == 1])
@@ -196,9 +204,13 @@ class MondrianTree:
             for r in self._problem.requirements
             if r.population is not None
         }
-        return Plan.of_pieces(
-            lo, hi, self._problem.cells.n_cells, self._cells[real], classes[real], self._weights[real, 0], population
-        )
+        n_cells = self._problem.cells.n_cells
+        if self._relaxed:
+            pieces = (self._cells[real], classes[real], self._weights[real, 0])
+            return Plan.of_pieces(lo, hi, n_cells, *pieces, population)
+        class_of = np.full(n_cells, WITHHELD, dtype=np.int32)
+        class_of[self._cells[real]] = classes[real]
+        return Plan.of_cells(lo, hi, class_of, self._problem.cells.counts, population)
 
     def explain_if_whole(self) -> None:
         """Refuse a table that became one single class because a model compares classes with the whole.
@@ -268,31 +280,31 @@ class MondrianTree:
         attribute = np.full(shape, -1, dtype=np.int32)
         cut = np.zeros(shape, dtype=np.int32)
         extra = np.zeros(shape, dtype=np.int64)
-        lengths = boxes.stops - boxes.starts
-        small = (lengths <= self._search_below) & (not self._relaxed)
-        for which, exhaustive in ((np.flatnonzero(small), True), (np.flatnonzero(~small), False)):
-            if not len(which):
-                continue
-            some = boxes.take(which)
-            low, high, sizes = within.low[which], within.high[which], within.sizes[which]
-            some_attribute, some_cut = attribute[which], cut[which]
-            some_extra = extra[which]
+        small = (boxes.stops - boxes.starts <= self._search_below) & (not self._relaxed)
+        for which in (np.flatnonzero(small), np.flatnonzero(~small)):
+            if len(which):
+                exhaustive = bool(small[which[0]])
+                found = self._proposed(boxes.take(which), within.take(which), exhaustive)
+                attribute[which], cut[which], extra[which] = found
+        return attribute, cut, extra
 
-            def work(
-                part: slice, some=some, low=low, high=high, sizes=sizes, a=some_attribute, c=some_cut, e=some_extra,
-                exhaustive=exhaustive,
-            ) -> None:  # type: ignore[no-untyped-def]  # fmt: skip
-                common = (
-                    self._codes, self._weights, some.starts[part], some.stops[part], low[part], high[part],
-                    sizes[part], self._place, self._smallest,
-                )  # fmt: skip
-                if exhaustive:
-                    kernels.best_cuts(*common, a[part], c[part])
-                else:
-                    kernels.median_cuts(*common, self._relaxed, a[part], c[part], e[part])
+    def _proposed(self, boxes: Boxes, within: Extents, exhaustive: bool) -> tuple[CodeArray, CodeArray, IntArray]:
+        shape = (len(boxes), 2 * self._codes.shape[1])
+        attribute = np.full(shape, -1, dtype=np.int32)
+        cut = np.zeros(shape, dtype=np.int32)
+        extra = np.zeros(shape, dtype=np.int64)
 
-            self._in_chunks(some, work)
-            attribute[which], cut[which], extra[which] = some_attribute, some_cut, some_extra
+        def work(part: slice) -> None:
+            common = (
+                self._codes, self._weights, boxes.starts[part], boxes.stops[part], within.low[part],
+                within.high[part], within.sizes[part], self._place, self._smallest,
+            )  # fmt: skip
+            if exhaustive:
+                kernels.best_cuts(*common, attribute[part], cut[part])
+            else:
+                kernels.median_cuts(*common, self._relaxed, attribute[part], cut[part], extra[part])
+
+        self._in_chunks(boxes, work)
         return attribute, cut, extra
 
     def _propose_shedding(
@@ -314,11 +326,9 @@ class MondrianTree:
         self._in_chunks(boxes, work)
         return attribute, cut, sheds, gain
 
-    def _first_that_holds(
-        self, boxes: Boxes, attribute: CodeArray, cut: CodeArray, extra: IntArray
-    ) -> CodeArray:
+    def _first_that_holds(self, boxes: Boxes, attribute: CodeArray, cut: CodeArray, extra: IntArray) -> CodeArray:
         """Return (n,) the first proposal of each box of which both sides meet all requirements, or -1."""
-        return self._first(boxes, attribute, cut, extra, lambda sides, _: sides.all(axis=1))
+        return self._first(boxes, attribute, cut, extra, lambda sides, _: sides[:, 0] & sides[:, 1])
 
     def _first_worth_keeping(
         self, boxes: Boxes, attribute: CodeArray, cut: CodeArray, sheds: CodeArray
@@ -328,7 +338,7 @@ class MondrianTree:
 
         def stays(sides: BoolArray, tried: tuple[IntArray, int]) -> BoolArray:
             which, proposal = tried
-            return sides[np.arange(len(sides)), 1 - sheds[which, proposal]]
+            return np.asarray(sides[np.arange(len(sides)), 1 - sheds[which, proposal]], dtype=np.bool_)
 
         choice = self._first(boxes, attribute, cut, nothing, stays)
         records = np.zeros(len(boxes), dtype=np.int64)
@@ -394,9 +404,7 @@ class MondrianTree:
         column = _place_of(seen, self._value_columns)
         sizes = np.zeros((rows, self._weights.shape[1]), dtype=np.int64)
         counts = np.zeros((rows, 0 if seen is None or requirement is None else requirement.n_values), dtype=np.int64)
-        kernels.tally_sides(
-            self._weights, self._values, column, boxes.starts, boxes.stops, self._side, sizes, counts
-        )
+        kernels.tally_sides(self._weights, self._values, column, boxes.starts, boxes.stops, self._side, sizes, counts)
         population = None if requirement is None else requirement.population
         return ClassHistograms(
             sizes=sizes[:, 0],
@@ -461,7 +469,7 @@ class MondrianTree:
         edges = np.unique(np.concatenate([[0], marks, [len(boxes)]]))
         if most is not None:
             edges = np.unique(np.concatenate([edges, np.arange(0, len(boxes), most)]))
-        parts = [slice(int(a), int(b)) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        parts = [slice(int(a), int(b)) for a, b in pairwise(edges)]
         if len(parts) == 1:
             work(parts[0])
         else:

@@ -68,7 +68,7 @@ class PrivacyModel(BaseModel, ABC):
     title: ClassVar[str]  # a plain sentence for people: what every class of a release then has
     sees: ClassVar[Sees]
     achieved_is: ClassVar[Literal["at least", "at most"]]  # which way ``achieved`` is good
-    relative_to_whole: ClassVar[bool] = False  # whether classes are compared with the table, which then always holds
+    relative_to_whole: ClassVar[bool] = False  # compares classes with the table, which itself holds
 
     @property
     def subject(self) -> str:
@@ -77,7 +77,7 @@ class PrivacyModel(BaseModel, ABC):
 
     @property
     def attributes(self) -> tuple[str, ...]:
-        """The sensitive attributes that the model names: several for their joint distribution, none for each."""
+        """The sensitive attributes that the model names: several mean their joint values, none means each."""
         return ()
 
     @property

@@ -42,9 +42,7 @@ class BetaLikeness(ValueModel):
         surely = (1.0 + np.log(whole.size / np.maximum(whole_counts, 1))) * (1.0 - RATIO_ERROR)
         verdict = classes.sizes > 0
         for rows in row_blocks(counts):
-            inside, outside = products(
-                counts[rows], classes.sizes[rows, np.newaxis], whole_counts, whole.size
-            )
+            inside, outside = products(counts[rows], classes.sizes[rows, np.newaxis], whole_counts, whole.size)
             fits = at_most(inside, limit, outside)
             if self.enhanced:
                 fits &= (inside <= outside) | (inside.astype(float) <= outside.astype(float) * surely)
@@ -53,8 +51,6 @@ class BetaLikeness(ValueModel):
 
     def achieved(self, classes: ClassHistograms, whole: Whole) -> FloatArray:
         """Return (n_classes,) the largest (p - q) / q, 0 where no share grows, enhanced or not."""
-        inside, outside = most_frequent(
-            self.values_of(classes), classes.sizes, self.values_of(whole), whole.size
-        )
+        inside, outside = most_frequent(self.values_of(classes), classes.sizes, self.values_of(whole), whole.size)
         gained = quotient(inside - outside, outside, if_zero=math.inf)
         return np.where(classes.sizes > 0, np.maximum(gained, 0.0), math.inf)

@@ -75,6 +75,4 @@ class DeltaPresence(PopulationModel):
         if share > self.max:
             offer = f"ask for at least {rounded_up(share, 4)}"
             return f"{self.subject}: max = {number(self.max)} but {found}; {offer}"
-        return (
-            f"{self.subject}: min = {number(self.min)} but {found}; ask for at most {rounded_down(share, 4)}"
-        )
+        return f"{self.subject}: min = {number(self.min)} but {found}; ask for at most {rounded_down(share, 4)}"

@@ -33,9 +33,7 @@ class EntropyLDiversity(ValueModel):
     title = "the sensitive values of every class are as uncertain as l equally frequent ones"
     achieved_is = "at least"
 
-    l: float = Field(
-        ge=1, allow_inf_nan=False, description="exp(entropy) of a class's values is at least this"
-    )
+    l: float = Field(ge=1, allow_inf_nan=False, description="exp(entropy) of a class's values is at least this")
 
     @property
     def smallest_class(self) -> int:

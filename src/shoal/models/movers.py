@@ -113,9 +113,7 @@ def node_heights(taxonomy: Taxonomy) -> IntArray:
     return height
 
 
-def work(
-    ground: Ground, counts: IntArray, sizes: IntArray, whole_counts: IntArray, whole_size: int
-) -> NDArray[Any]:
+def work(ground: Ground, counts: IntArray, sizes: IntArray, whole_counts: IntArray, whole_size: int) -> NDArray[Any]:
     """Return (n_classes,) ``unit`` n N times the distance of each class to the whole table, exactly.
 
     >>> work(Equal(), np.array([[2, 0]]), np.array([2]), np.array([2, 2]), 4)

@@ -67,9 +67,7 @@ def most_frequent(counts: IntArray, sizes: IntArray, whole_counts: IntArray, who
     return _at(place, counts, sizes, whole_counts, whole_size)
 
 
-def _at(
-    place: IntArray, counts: IntArray, sizes: IntArray, whole_counts: IntArray, whole_size: int
-) -> Products:
+def _at(place: IntArray, counts: IntArray, sizes: IntArray, whole_counts: IntArray, whole_size: int) -> Products:
     if not len(whole_counts):
         nothing = np.zeros(len(sizes), dtype=np.int64)
         return Products(nothing, nothing)

@@ -25,9 +25,7 @@ class SimpleLDiversity(ValueModel):
     title = "no sensitive value has more than 1/l of a class"
     achieved_is = "at least"
 
-    l: float = Field(
-        ge=1, allow_inf_nan=False, description="the most frequent value has at most 1/l of a class"
-    )
+    l: float = Field(ge=1, allow_inf_nan=False, description="the most frequent value has at most 1/l of a class")
 
     @property
     def smallest_class(self) -> int:

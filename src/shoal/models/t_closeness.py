@@ -43,9 +43,7 @@ class TCloseness(ValueModel):
     @model_validator(mode="after")
     def _joint_values_have_no_order(self) -> Self:
         if self.distance != "equal" and isinstance(self.attribute, tuple) and len(self.attribute) > 1:
-            raise ValueError(
-                f"distance '{self.distance}' is for one attribute; for several together use 'equal'"
-            )
+            raise ValueError(f"distance '{self.distance}' is for one attribute; for several together use 'equal'")
         return self
 
     def holds(self, classes: ClassHistograms, whole: Whole) -> BoolArray:

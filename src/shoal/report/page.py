@@ -26,9 +26,7 @@ def internal_report(manifest: Mapping[str, Any], evidence: Mapping[str, Any]) ->
     source = evidence["source"]
     body = [
         "<h1>Release report <small>(internal: do not publish)</small></h1>",
-        f"<p>{manifest['rows']:,} of {source['rows']:,} records of <code>{escape(source['name'])}</code> were published "
-        f"with the method <code>{escape(manifest['method'])}</code>; {manifest['withheld']:,} were withheld and "
-        f"{manifest['missing']['dropped']:,} dropped for missing values.</p>",
+        _summary(manifest, source),
         "<h2>Guarantees</h2>",
         _table(
             "Promised, and recomputed by the verifier from the written file",
@@ -91,6 +89,14 @@ def internal_report(manifest: Mapping[str, Any], evidence: Mapping[str, Any]) ->
     )
 
 
+def _summary(manifest: Mapping[str, Any], source: Mapping[str, Any]) -> str:
+    return (
+        f"<p>{manifest['rows']:,} of {source['rows']:,} records of <code>{escape(source['name'])}</code> were "
+        f"published with the method <code>{escape(manifest['method'])}</code>; {manifest['withheld']:,} were "
+        f"withheld and {manifest['missing']['dropped']:,} dropped for missing values.</p>"
+    )
+
+
 def _class_sizes(before: list[dict[str, int]], after: list[dict[str, int]]) -> Iterable[tuple[str, ...]]:
     for place in range(max(len(before), len(after))):
         low, high = 2**place, 2 ** (place + 1) - 1
@@ -118,8 +124,9 @@ def _table(caption: str, head: tuple[str, ...], rows: Iterable[tuple[str, ...]])
     def cell(tag: str, text: str) -> str:
         numeric = text[:1].isdigit() and tag == "td"
         content = text if isinstance(text, _Html) else escape(text)
-        return f'<{tag}{" class=number" if numeric else ""}>{content}</{tag}>'
+        return f"<{tag}{' class=number' if numeric else ''}>{content}</{tag}>"
 
     header = "".join(f'<th scope="col">{escape(text)}</th>' for text in head)
     lines = "\n".join("<tr>" + "".join(cell("td", text) for text in row) + "</tr>" for row in rows)
-    return f"<table><caption>{escape(caption)}</caption><thead><tr>{header}</tr></thead><tbody>\n{lines}\n</tbody></table>"
+    body = f"<thead><tr>{header}</tr></thead><tbody>\n{lines}\n</tbody>"
+    return f"<table><caption>{escape(caption)}</caption>{body}</table>"

@@ -17,9 +17,7 @@ def public_readme(manifest: Mapping[str, Any]) -> str:
     lines = [
         "# About these data",
         "",
-        f"{manifest['rows']:,} records, published with shoal {manifest['shoal_version']} "
-        f"(method `{manifest['method']}`). Each row is one record of the original table. Values of the "
-        "generalized columns stand for a range or a set that contains the original value. Rows are in random order.",
+        _summary(manifest),
         "",
         "## What is promised",
         "",
@@ -42,6 +40,14 @@ def public_readme(manifest: Mapping[str, Any]) -> str:
         if entry["role"] == "quasi":
             lines += ["", f"### {_cell(name)}", "", *_labels(entry)]
     return "\n".join(lines) + "\n"
+
+
+def _summary(manifest: Mapping[str, Any]) -> str:
+    return (
+        f"{manifest['rows']:,} records, published with shoal {manifest['shoal_version']} "
+        f"(method `{manifest['method']}`). Each row is one record of the original table. Values of the generalized "
+        "columns stand for a range or a set that contains the original value. Rows are in random order."
+    )
 
 
 def _promises(manifest: Mapping[str, Any]) -> list[str]:

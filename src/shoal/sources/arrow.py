@@ -58,9 +58,7 @@ class _Digest:
         self.closed = True
 
 
-def open_arrow(
-    table: pa.Table, options: SourceOptions, name: str, batch_rows: int = BATCH_ROWS
-) -> ArrowSource:
+def open_arrow(table: pa.Table, options: SourceOptions, name: str, batch_rows: int = BATCH_ROWS) -> ArrowSource:
     """Open a table in memory."""
     check_names(table.column_names, name)
     if table.num_rows == 0:

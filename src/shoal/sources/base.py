@@ -55,10 +55,7 @@ class Source(ABC):
             if batch.num_rows == 0:
                 continue
             some = True
-            arrays = [
-                normal_column(batch.column(name), coded=name in coded, missing=self.missing)
-                for name in columns
-            ]
+            arrays = [normal_column(batch.column(name), coded=name in coded, missing=self.missing) for name in columns]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
         if not some:
             raise InputError(f"{self.name} has no rows")

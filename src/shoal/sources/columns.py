@@ -134,9 +134,7 @@ def plain(table: pa.Table) -> pa.Table:
     """Return the rows in normal types, without dictionaries and without metadata."""
     schema = normal_schema(table.schema)
     columns = [
-        pa.chunked_array(
-            [normal_column(chunk, coded=False, missing=()) for chunk in column.chunks], type=field.type
-        )
+        pa.chunked_array([normal_column(chunk, coded=False, missing=()) for chunk in column.chunks], type=field.type)
         for field, column in zip(schema, table.columns, strict=True)
     ]
     return pa.table(columns, schema=schema)

@@ -94,9 +94,7 @@ class DelimitedSource(Source):
         if ragged:
             raise InputError(self._ragged_message(f"a line before line {last + 1}", *ragged[0]))
         if last > 1:
-            raise InputError(
-                f"{self.name}: a record is longer than {self.block_bytes} bytes; is a quote not closed?"
-            )
+            raise InputError(f"{self.name}: a record is longer than {self.block_bytes} bytes; is a quote not closed?")
 
     def _check_quotes(self) -> None:
         deque(records(self.path, self.dialect, strict=True), maxlen=0)
@@ -196,7 +194,5 @@ def _first_record(sample: str, dialect: Dialect, name: str) -> tuple[list[str], 
     try:
         fields = next(fields for fields in reader if fields)
     except csv.Error:
-        raise InputError(
-            f"{name}: the quotes of the first record do not close; mend it, or set `quote`"
-        ) from None
+        raise InputError(f"{name}: the quotes of the first record do not close; mend it, or set `quote`") from None
     return fields, sample[text.tell() :]

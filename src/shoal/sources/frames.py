@@ -87,11 +87,7 @@ def _to_pandas(table: pa.Table) -> object:
     nullable = {
         getattr(pa, kind)(): getattr(pandas, f"{dtype}Dtype")()
         for kind, dtype in (
-            *(
-                (f"{sign}int{bits}", f"{sign.upper()}Int{bits}")
-                for sign in ("", "u")
-                for bits in (8, 16, 32, 64)
-            ),
+            *((f"{sign}int{bits}", f"{sign.upper()}Int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)),
             ("bool_", "Boolean"),
         )
     }

@@ -48,9 +48,7 @@ def _open_path(path: Path, options: SourceOptions) -> Source:
     if not path.exists():
         raise InputError(f"there is no file {path}")
     suffixes = [suffix.lower() for suffix in path.suffixes]
-    kind = (
-        suffixes[-2] if suffixes[-1:] == [".gz"] and len(suffixes) > 1 else suffixes[-1] if suffixes else ""
-    )
+    kind = suffixes[-2] if suffixes[-1:] == [".gz"] and len(suffixes) > 1 else suffixes[-1] if suffixes else ""
     try:
         if path.is_dir() or kind in _PARQUET:
             return open_parquet(path, options)

@@ -30,9 +30,7 @@ class SourceOptions(BaseModel):
         description="character between fields; without it, found among comma, semicolon, tab and |",
     )
     quote: str = Field(default='"', description="character around quoted fields; empty: there is no quoting")
-    encoding: str = Field(
-        default="utf-8", description="character encoding; a UTF-8 byte order mark is dropped"
-    )
+    encoding: str = Field(default="utf-8", description="character encoding; a UTF-8 byte order mark is dropped")
     header: bool = Field(default=True, description="whether the first record holds the column names")
     names: list[str] | None = Field(
         default=None,
@@ -86,9 +84,7 @@ class CsvStyle(BaseModel):
     def _never_in_a_number(cls, character: str) -> str:
         _check_character("delimiter or quote", character)
         if character.isalnum() or character in _IN_NUMBERS_AND_DATES:
-            raise ValueError(
-                f"{character!r} occurs in numbers and dates, so it cannot separate or quote fields"
-            )
+            raise ValueError(f"{character!r} occurs in numbers and dates, so it cannot separate or quote fields")
         return character
 
     @model_validator(mode="after")

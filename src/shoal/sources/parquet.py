@@ -30,9 +30,7 @@ class ParquetSource(Source):
             try:
                 # Buffering ahead keeps all row groups asked for in memory at once: not wanted here.
                 with pq.ParquetFile(path, read_dictionary=sorted(coded), pre_buffer=False) as file:
-                    yield from file.iter_batches(
-                        batch_size=self.batch_rows, columns=columns, use_threads=True
-                    )
+                    yield from file.iter_batches(batch_size=self.batch_rows, columns=columns, use_threads=True)
             except (pa.ArrowException, OSError):
                 raise InputError(_damaged(path)) from None
 
@@ -41,9 +39,7 @@ class ParquetSource(Source):
         digests = [_digest(path) for path in self.paths]
         if len(self.paths) == 1 and self.paths[0].name == self.name:
             return digests[0]
-        listing = "".join(
-            f"{digest}  {path.name}\n" for digest, path in zip(digests, self.paths, strict=True)
-        )
+        listing = "".join(f"{digest}  {path.name}\n" for digest, path in zip(digests, self.paths, strict=True))
         return hashlib.sha256(listing.encode()).hexdigest()
 
 

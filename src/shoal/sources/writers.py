@@ -47,9 +47,7 @@ class TableWriter(ABC):
         """Append the rows of *batch*, whose columns are those of the schema in the same order."""
         if batch.schema.names != self._columns:
             self.discard()
-            raise UsageError(
-                f"{self.path.name} has columns {self._columns}, a batch has {batch.schema.names}"
-            )
+            raise UsageError(f"{self.path.name} has columns {self._columns}, a batch has {batch.schema.names}")
         if batch.num_rows == 0:
             return
         try:
@@ -148,9 +146,7 @@ class ParquetWriter(TableWriter):
             [
                 pa.field(
                     field.name,
-                    CODES
-                    if pt.is_dictionary(field.type) and is_text(field.type)
-                    else normal_type(field.type),
+                    CODES if pt.is_dictionary(field.type) and is_text(field.type) else normal_type(field.type),
                 )
                 for field in schema
             ]
@@ -196,14 +192,10 @@ def open_writer(path: Path, schema: pa.Schema, format: Format, csv: CsvStyle | N
 
 def _cannot_write(path: Path, error: OSError) -> UsageError:
     if isinstance(error, FileExistsError):
-        return UsageError(
-            f"{path.name} exists already; shoal never overwrites: remove it or choose another place"
-        )
+        return UsageError(f"{path.name} exists already; shoal never overwrites: remove it or choose another place")
     if error.errno in _NO_SPACE:
         return UsageError(f"no space left on the disk while writing {path.name}; nothing was published")
-    return UsageError(
-        f"cannot write {path.name}: {error.strerror or 'input or output error'}; nothing was published"
-    )
+    return UsageError(f"cannot write {path.name}: {error.strerror or 'input or output error'}; nothing was published")
 
 
 class _Sink:

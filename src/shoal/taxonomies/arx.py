@@ -44,9 +44,7 @@ def from_arx_text(text: str, *, name: str) -> Taxonomy:
     place: dict[str, int] = {}  # leaf -> line
     for line in lines:
         if place.setdefault(line.leaf, line.number) != line.number:
-            raise TaxonomyError(
-                f"{name}: the leaf {line.leaf!r} is on lines {place[line.leaf]} and {line.number}"
-            )
+            raise TaxonomyError(f"{name}: the leaf {line.leaf!r} is on lines {place[line.leaf]} and {line.number}")
     first_line: dict[Key, int] = {}
     above: dict[Key, Key | None] = {}
     kinds: dict[Ancestors, _Line] = {}  # the first line of each kind
@@ -56,27 +54,19 @@ def from_arx_text(text: str, *, name: str) -> Taxonomy:
         for key, parent in zip(line.above, [*line.above[1:], None], strict=True):
             number = first_line.setdefault(key, line.number)
             if above.setdefault(key, parent) != parent:
-                raise TaxonomyError(
-                    _two_places(lines, key, (above[key], number), (parent, line.number), name)
-                )
+                raise TaxonomyError(_two_places(lines, key, (above[key], number), (parent, line.number), name))
     for label, _ in above:
         if label in place:
             cycle = _cycle_member(lines)
-            wrong = (
-                f"{label!r} is a value (line {place[label]}) and a group of other values; rename the group"
-            )
+            wrong = f"{label!r} is a value (line {place[label]}) and a group of other values; rename the group"
             raise TaxonomyError(f"{name}: {wrong}" if cycle is None else _cycle(cycle, name))
     return _numbered(lines, above, first_line, name)
 
 
-def _numbered(
-    lines: list[_Line], above: dict[Key, Key | None], first_line: dict[Key, int], name: str
-) -> Taxonomy:
+def _numbered(lines: list[_Line], above: dict[Key, Key | None], first_line: dict[Key, int], name: str) -> Taxonomy:
     """Number groups and leaves by the first line they are on, so that children keep the file's order."""
     groups = {key: node for node, key in enumerate(above)}
-    order = sorted(
-        [(first_line[key], 1, *key) for key in groups] + [(line.number, 0, line.leaf, -1) for line in lines]
-    )
+    order = sorted([(first_line[key], 1, *key) for key in groups] + [(line.number, 0, line.leaf, -1) for line in lines])
     number = {(label, run): node for node, (_, _, label, run) in enumerate(order)}
     parent_of_leaf = {line.leaf: line.above[0] for line in lines}
     parents = []
@@ -136,10 +126,7 @@ def _merged(lines: list[_Line]) -> list[_Line]:
     filling = {key for key in count if key[1] and count[key] < count[key[0], 0]}
     if not filling:
         return lines
-    return [
-        _Line(line.number, line.leaf, tuple(key for key in line.above if key not in filling))
-        for line in lines
-    ]
+    return [_Line(line.number, line.leaf, tuple(key for key in line.above if key not in filling)) for line in lines]
 
 
 def _two_places(

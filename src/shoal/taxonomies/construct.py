@@ -34,7 +34,7 @@ def from_levels(
 ) -> Taxonomy:
     """Build a tree of which every level is known, finest first; each level's nodes must nest in the next."""
     own = np.arange(len(leaves), dtype=np.int64)
-    rows = [Level(own, own + 1, leaves), *levels]
+    rows = [Level(own, own + 1, leaves), *(level for level in levels if len(level.lo))]
     first = np.cumsum([0, *(len(row.lo) for row in rows)])
     top = int(first[-1])
     parents = [np.full(len(row.lo), top, dtype=np.int64) for row in rows]
@@ -91,9 +91,7 @@ def from_parents(
             children[parent].append(node)
     order, depth = _walk(children, roots)
     if len(order) < len(labels):
-        raise TaxonomyError(
-            f"{name} has a cycle: {named(_in_cycle(parents, set(order)))} is its own ancestor"
-        )
+        raise TaxonomyError(f"{name} has a cycle: {named(_in_cycle(parents, set(order)))} is its own ancestor")
     if len(labels) < 2:
         raise TaxonomyError(f"{name} has no value below its root")
 
@@ -190,17 +188,11 @@ def _check_labels(
         if not children[node] and not children[other]:
             raise TaxonomyError(f"{name} has the leaf {named(other)} twice: again as {named(node)}")
         if not children[node] or not children[other]:
-            raise TaxonomyError(
-                f"{name}: {labels[node]!r} is a value and a group of other values; rename the group"
-            )
+            raise TaxonomyError(f"{name}: {labels[node]!r} is a value and a group of other values; rename the group")
         if parents[other] >= 0 and parents[node] >= 0 and parents[other] != parents[node]:
             above = f"{named(parents[other])} and {named(parents[node])}"
-            raise TaxonomyError(
-                f"{name}: {labels[node]!r} has two parents, {above}; give each group one place"
-            )
-        raise TaxonomyError(
-            f"{name}: {named(other)} and {named(node)} are different groups with one label; rename one"
-        )
+            raise TaxonomyError(f"{name}: {labels[node]!r} has two parents, {above}; give each group one place")
+        raise TaxonomyError(f"{name}: {named(other)} and {named(node)} are different groups with one label; rename one")
 
 
 def _codes(parts: Sequence[IntArray | list[int]]) -> CodeArray:

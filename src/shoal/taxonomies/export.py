@@ -32,9 +32,7 @@ def to_nested_yaml(taxonomy: Taxonomy, path: Path) -> None:
     """Write the tree as nested mappings, groups of leaves as lists."""
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     with path.open("w", encoding="utf-8") as file:
-        yaml.dump(
-            _tree(taxonomy, lists=True), file, Dumper=dumper, sort_keys=False, allow_unicode=True, width=110
-        )
+        yaml.dump(_tree(taxonomy, lists=True), file, Dumper=dumper, sort_keys=False, allow_unicode=True, width=110)
 
 
 def nested(taxonomy: Taxonomy) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -42,25 +42,31 @@ class Categories(Scale):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prefixes(Scale):
-    """Texts of one length whose tails are masked: a range reads as its nodes and covers their prefixes."""
+    """Texts of one length whose tails are masked: a node covers its prefix, any other range the texts in between."""
 
     kind: ClassVar[Kind] = "prefix"
     leaves: pa.Array  # (n_leaves,) texts of that length, none with the mask character
     length: int
     character: str
 
-    def label(self, taxonomy: Taxonomy, lo: int, hi: int) -> str:
-        """Return ``{4710*, 47110}`` for the fewest nodes that make up the range."""
-        return tiled_label(taxonomy, lo, hi)
+    def label(self, taxonomy: Taxonomy, lo: int, hi: int) -> str:  # noqa: ARG002
+        """Return ``[47102, 47110]``: the first and the last text."""
+        return f"[{self.leaves[lo].as_py()}, {self.leaves[hi - 1].as_py()}]"
 
     def cover(self, taxonomy: Taxonomy, lo: int, hi: int) -> Cover:
-        """List the prefixes that the masks leave."""
-        nodes = taxonomy.tiles(lo, hi)
-        return {"prefixes": [taxonomy.labels[node].rstrip(self.character) for node in nodes]}
+        """Give the prefix that a node's mask leaves, or the two ends."""
+        node = taxonomy.node_of(lo, hi)
+        if node < 0:
+            return {"from": self.leaves[lo].as_py(), "through": self.leaves[hi - 1].as_py()}
+        return {"prefixes": [taxonomy.labels[node].rstrip(self.character)]}
 
     def locate(self, values: pa.Array) -> CodeArray:
         """Find each text among the leaves, whole numbers after padding with zeros."""
         return index_in(fixed_length(values, self.length), self.leaves)
+
+    def reading(self) -> dict[str, Any]:
+        """Whole numbers are padded with zeros to this length."""
+        return {"length": self.length}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,9 +112,9 @@ class Numbers(Scale):
         last = self.stops - 1 if self.whole else self.stops
         places = (self.starts.astype(np.float64) + last.astype(np.float64)) / 2.0
         if self.open_low:
-            places[0] = places[1] - (places[2] - places[1] if len(places) > 3 else 1.0)
+            places[0] = places[1] - float(self.stops[1] - self.starts[1])
         if self.open_high:
-            places[-1] = places[-2] + (places[-2] - places[-3] if len(places) > 3 else 1.0)
+            places[-1] = places[-2] + float(self.stops[-2] - self.starts[-2])
         return places
 
     def _bounds(self, taxonomy: Taxonomy, lo: int, hi: int) -> tuple[Number | None, Number | None]:
@@ -157,6 +163,10 @@ class Dates(Scale):
         """Return days since 1970."""
         return np.arange(self.first, self.first + self.n_days, dtype=np.float64)
 
+    def reading(self) -> dict[str, Any]:
+        """Text that is not ISO is read by this format."""
+        return {} if self.format is None else {"format": self.format}
+
     def _bounds(self, taxonomy: Taxonomy, lo: int, hi: int) -> tuple[int | None, int | None]:
         no_node = taxonomy.node_of(lo, hi) < 0
         open_low = self.derived_low and lo == 0 and no_node
@@ -172,7 +182,7 @@ def index_in(values: pa.Array, leaves: pa.Array) -> CodeArray:
 
 def fixed_length(values: pa.Array, length: int) -> pa.Array:
     """Return texts as they are and whole numbers padded with zeros; null where there is no such text."""
-    if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
+    if not pa.types.is_integer(values.type):
         as_text = texts(values)
     else:
         numbers, valid = whole_numbers(values)

@@ -35,6 +35,7 @@ class Scale(ABC):
     - ``{"any": true}``: every value, missing or not (the root);
     - ``{"values": [...]}``: these source values, as text;
     - ``{"prefixes": [...]}``: every text that starts with one of these;
+    - ``{"from": "47102", "through": "47110"}``: every text from the one to the other, in the order of characters;
     - ``{"from": a, "below": b}``: numbers or ISO dates in [a, b); a null end is open;
     - any of them with ``"missing": true``: missing values as well;
     - ``{"missing": true}`` alone: missing values only.
@@ -57,6 +58,10 @@ class Scale(ABC):
     def positions(self) -> FloatArray | None:
         """Return the places of the leaves on the line of numbers, or None if they have no distance."""
         return None
+
+    def reading(self) -> dict[str, Any]:
+        """Return what one must know to read source values besides their covers: ``length``, ``format``."""
+        return {}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

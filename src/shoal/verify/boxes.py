@@ -248,7 +248,7 @@ class BoxTree:
             starts.append(cover.start + n_ranges)
             n_labels += len(cover.labels) + 1
             n_ranges += cover.low.shape[0]
-        sizes = np.array([cover.line.missing + 1 for cover in covers], dtype=np.int64)
+        sizes = np.array([cover.width for cover in covers], dtype=np.int64)
         attribute, cut, first, second, items = _build(low, high, sizes)
         return cls(
             tree=(attribute, cut, first, second),

@@ -98,9 +98,7 @@ class Contents:
     def _text_words(self, texts: pa.LargeStringArray) -> KeyArray:
         _, offsets, data = texts.buffers()
         ends = np.frombuffer(offsets, dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
-        held = (
-            np.frombuffer(data, dtype=np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
-        )
+        held = np.frombuffer(data, dtype=np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
         words: KeyArray = hash_texts(self.key, ends.copy(), held.copy())
         return words
 

@@ -58,9 +58,7 @@ class Counted:
     histograms: dict[tuple[str, ...], Histograms]
     unknown: tuple[str, ...]  # attributes with texts that are no labels
     idle: dict[str, int]  # attribute -> labels that no row has
-    boxed_labels: (
-        CodeArray  # (n_boxes, n_boxed) distinct labels of quasi and generalized sensitive attributes
-    )
+    boxed_labels: CodeArray  # (n_boxes, n_boxed) distinct labels of quasi and generalized sensitive attributes
     contents: tuple[KeyArray, IntArray] | None  # distinct hashes of (content, box) and their counts
 
 
@@ -120,10 +118,7 @@ def count_rows(
     with progress.step("reading the release", manifest.rows) as step:
         for batch in rows.batches(_needed(rows, manifest, contents)):
             n_rows += batch.num_rows
-            labels = {
-                attribute.name: readers[attribute.name].read(batch.column(attribute.name))
-                for attribute in boxed
-            }
+            labels = {attribute.name: readers[attribute.name].read(batch.column(attribute.name)) for attribute in boxed}
             owner = classes.ids([labels[attribute.name] for attribute in quasi], batch.num_rows)
             box = owner if one_numbering else boxes.ids([labels[a.name] for a in boxed], batch.num_rows)
             sizes = _add(sizes, np.bincount(owner, minlength=classes.count))
@@ -152,11 +147,7 @@ def count_rows(
             for subject, tally in tallies.items()
         },
         unknown=tuple(name for name, reader in readers.items() if reader.used[-1]),
-        idle={
-            name: int((~reader.used[:-1]).sum())
-            for name, reader in readers.items()
-            if not reader.used[:-1].all()
-        },
+        idle={name: int((~reader.used[:-1]).sum()) for name, reader in readers.items() if not reader.used[:-1].all()},
         boxed_labels=class_labels if one_numbering else boxes.tuples(),
         contents=tally_contents.result() if contents is not None else None,
     )

@@ -1,8 +1,8 @@
 """What a published label stands for, as ranges of codes on a line, and where source values lie on it.
 
 The line of an attribute is cut at every place where some label begins or ends. Between two neighbouring cuts
-all values are covered by the same labels, so a value is known by the number of its stretch. The last two
-stretches are those of values that no label names and of missing values.
+all values are covered by the same labels, so a value is known by the number of its stretch. Two more
+stretches follow: of values that have no place on the line, and of missing values.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shoal.arrays import BoolArray, CodeArray, FloatArray, IntArray
+from shoal.verify.kernels import kernel
 from shoal.verify.manifest import Attribute
 
 _NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
@@ -35,39 +36,29 @@ class CoverError(Exception):
 
 
 class Line(ABC):
-    """Where values and labels of one attribute lie; ``stretches`` of values, others, missing ones."""
+    """Where values and labels of one attribute lie; ``stretches`` of values, then others, then missing ones."""
 
     stretches: int
 
     @abstractmethod
     def ranges(self, cover: Cover) -> list[Stretch]:
-        """Return the code ranges of a cover, its flags set aside."""
+        """Return the stretches of a cover, its flags set aside."""
 
     @abstractmethod
     def places(self, values: pa.Array) -> IntArray:
         """Return (n,) the stretch of each value, ``stretches`` for values off the line; nulls never come."""
 
     @property
-    def missing(self) -> int:
-        """The code of missing values."""
-        return self.stretches + 1
+    def width(self) -> int:
+        """The number of codes, those of other and of missing values included."""
+        return self.stretches + 2
 
     def all_ranges(self, cover: Cover) -> list[Stretch]:
-        """Return the disjoint ascending code ranges of a cover, flags included."""
+        """Return the stretches of a cover, flags included."""
         if cover.get("any"):
-            return [(0, self.stretches + 2)]
-        found = sorted(self.ranges(cover))
-        if cover.get("missing"):
-            found.append((self.missing, self.missing + 1))
-        joined: list[Stretch] = []
-        for low, high in found:
-            if low >= high:
-                continue
-            if joined and low <= joined[-1][1]:
-                joined[-1] = (joined[-1][0], max(high, joined[-1][1]))
-            else:
-                joined.append((low, high))
-        return joined
+            return [(0, self.width)]
+        found = self.ranges(cover)
+        return [*found, (self.width - 1, self.width)] if cover.get("missing") else found
 
 
 class NumberLine(Line):
@@ -153,25 +144,32 @@ class TextLine(Line):
 
     def __init__(self, attribute: Attribute, covers: Sequence[Cover]) -> None:
         self._attribute = attribute
-        edges = {edge for cover in covers for interval in self._intervals(cover) for edge in interval}
-        self._edges = sorted(edges)
-        self._table = np.array(self._edges, dtype=object)
+        values = {text for cover in covers for text in cover.get("values", ())}
+        prefixes = {text for cover in covers for text in cover.get("prefixes", ())}
+        if "" in prefixes:
+            raise CoverError(f"a cover of {attribute.name!r} has an empty prefix")
+        between = {(cover["from"], cover["through"]) for cover in covers if "through" in cover}
+        if any(first > last for first, last in between):
+            raise CoverError(f"a cover of {attribute.name!r} is an empty range")
+        points = {text: (text.encode(), text.encode() + b"\0") for text in values}
+        bands = {(first, last): (first.encode(), last.encode() + b"\0") for first, last in between}
+        # UTF-8 has no byte 0xff, so the last byte can always be raised.
+        starts = {text: text.encode() for text in prefixes}
+        spans = {text: (raw, raw[:-1] + bytes([raw[-1] + 1])) for text, raw in starts.items()}
+        edges = sorted({edge for span in (*points.values(), *spans.values(), *bands.values()) for edge in span})
+        place = {edge: number + 1 for number, edge in enumerate(edges)}
+        self._points = {text: (place[low], place[high]) for text, (low, high) in points.items()}
+        self._spans = {text: (place[low], place[high]) for text, (low, high) in spans.items()}
+        self._bands = {ends: (place[low], place[high]) for ends, (low, high) in bands.items()}
+        self._table = np.empty(len(edges), dtype=object)
+        self._table[:] = edges
         self.stretches = len(edges) + 1
 
-    def _intervals(self, cover: Cover) -> list[tuple[bytes, bytes]]:
-        found = [(text.encode(), text.encode() + b"\0") for text in cover.get("values", ())]
-        for prefix in cover.get("prefixes", ()):
-            start = prefix.encode()
-            if not start:
-                raise CoverError(f"a cover of {self._attribute.name!r} has an empty prefix")
-            # UTF-8 has no byte 0xff, so the last byte can always be raised.
-            found.append((start, start[:-1] + bytes([start[-1] + 1])))
-        return found
-
     def ranges(self, cover: Cover) -> list[Stretch]:
-        found = self._intervals(cover)
-        codes = [np.searchsorted(self._table, np.array(list(ends), dtype=object)) + 1 for ends in found]
-        return [(int(low), int(high)) for low, high in codes]
+        if "through" in cover:
+            return [self._bands[cover["from"], cover["through"]]]
+        values, prefixes = cover.get("values", ()), cover.get("prefixes", ())
+        return [*(self._points[text] for text in values), *(self._spans[text] for text in prefixes)]
 
     def places(self, values: pa.Array) -> IntArray:
         texts = _texts(values)
@@ -234,14 +232,28 @@ def _texts(values: pa.Array) -> list[str]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Covers:
-    """The labels of one attribute as code ranges; label i covers ranges ``start[i]:start[i + 1]``."""
+    """The labels of one attribute as code ranges; label i covers ranges ``start[i]:start[i + 1]``.
+
+    Stretches that no label but "any" covers share the code of other values, so that neighbours stay neighbours.
+    """
 
     attribute: Attribute
-    line: Line
     labels: tuple[str, ...]
     start: IntArray  # (n_labels + 1,)
     low: CodeArray  # (n_ranges,)
     high: CodeArray  # (n_ranges,)
+    width: int  # codes are below this; the last one stands for missing values
+    line: Line
+    codes: CodeArray  # (line.width,) the code of each stretch
+
+    @property
+    def missing(self) -> int:
+        """The code of missing values."""
+        return self.width - 1
+
+    def places(self, values: pa.Array) -> CodeArray:
+        """Return (n,) the code of each value; nulls are not among them."""
+        return self.codes[self.line.places(values)]
 
     def hulls(self) -> tuple[CodeArray, CodeArray, BoolArray]:
         """Return the smallest range around each label, and whether it is wider than the label itself.
@@ -260,9 +272,9 @@ class Covers:
 def read_covers(attribute: Attribute) -> Covers:
     """Return the labels of an attribute as ranges, or raise CoverError if one has no meaning."""
     labels = attribute.labels or {}
-    for cover in labels.values():
-        _well_formed(attribute, cover)
     covers = list(labels.values())
+    for cover in covers:
+        _well_formed(attribute, cover)
     line: Line
     if attribute.kind in ("number", "date"):
         line = NumberLine(attribute, covers)
@@ -271,22 +283,45 @@ def read_covers(attribute: Attribute) -> Covers:
     else:
         line = ValueLine(covers)
     ranges = [line.all_ranges(cover) for cover in covers]
-    flat = [piece for pieces in ranges for piece in pieces]
-    return Covers(
-        attribute=attribute,
-        line=line,
-        labels=tuple(labels),
-        start=np.cumsum([0, *map(len, ranges)], dtype=np.int64),
-        low=np.array([low for low, _ in flat], dtype=np.int32),
-        high=np.array([high for _, high in flat], dtype=np.int32),
-    )
+    flat = np.array(list(chain.from_iterable(ranges)), dtype=np.int64).reshape(-1, 2)
+    owner = np.repeat(np.arange(len(ranges)), list(map(len, ranges)))
+    named = flat[flat[:, 1] - flat[:, 0] < line.width]
+    steps = np.bincount(named[:, 0], minlength=line.width + 1) - np.bincount(named[:, 1], minlength=line.width + 1)
+    covered = np.cumsum(steps)[: line.stretches] > 0
+    codes = np.zeros(line.width, dtype=np.int32)
+    codes[: line.stretches] = np.cumsum(covered) - covered
+    n_covered = int(covered.sum())
+    codes[: line.stretches][~covered] = n_covered
+    codes[line.stretches :] = (n_covered, n_covered + 1)
+    # below: (line.width + 1,) how many codes lie before each stretch
+    below = np.append(np.cumsum(covered) - covered, (n_covered, n_covered + 1, n_covered + 2))
+    order = np.lexsort((flat[:, 0], owner))
+    start, low, high = _joined(len(ranges), owner[order], below[flat[order, 0]], below[flat[order, 1]])
+    return Covers(attribute, tuple(labels), start, low, high, n_covered + 2, line, codes)
+
+
+@kernel
+def _joined(n: int, owner: IntArray, low: IntArray, high: IntArray) -> tuple[IntArray, CodeArray, CodeArray]:
+    """Join ranges of one owner that touch; owners ascend, and so do the ranges of each."""
+    start = np.zeros(n + 1, dtype=np.int64)
+    new_low = np.empty(low.shape[0], dtype=np.int32)
+    new_high = np.empty(low.shape[0], dtype=np.int32)
+    count = 0
+    for i in range(low.shape[0]):
+        if i > 0 and owner[i] == owner[i - 1] and low[i] <= new_high[count - 1]:
+            new_high[count - 1] = max(new_high[count - 1], high[i])
+            continue
+        new_low[count], new_high[count] = low[i], high[i]
+        count += 1
+        start[owner[i] + 1] += 1
+    return np.cumsum(start), new_low[:count].copy(), new_high[:count].copy()
 
 
 def _well_formed(attribute: Attribute, cover: Cover) -> None:
     allowed = {
         "number": ({"from", "below"}, {"values"}),
         "date": ({"from", "below"}, {"values"}),
-        "prefix": ({"prefixes"}, {"values"}, {"prefixes", "values"}),
+        "prefix": ({"prefixes"}, {"values"}, {"prefixes", "values"}, {"from", "through"}),
         "category": ({"values"},),
     }[attribute.kind]
     what = f"a cover of {attribute.name!r}"
@@ -299,6 +334,8 @@ def _well_formed(attribute: Attribute, cover: Cover) -> None:
         return
     if rest not in allowed and not (not rest and "missing" in cover):
         raise CoverError(f"{what} is not written as covers of kind {attribute.kind!r} are")
+    if "through" in cover and not all(isinstance(cover[end], str) for end in ("from", "through")):
+        raise CoverError(f"{what} has ends that are not text")
     for key in ("values", "prefixes"):
         listed = cover.get(key, [""])
         if not isinstance(listed, list | tuple) or not listed or not all(isinstance(v, str) for v in listed):

@@ -119,9 +119,7 @@ def _flatten(taxonomy: Mapping[str, Any]) -> tuple[list[int], list[int], dict[st
     """Return parents and heights of the nodes, parents before children, and the leaves in tree order."""
     parents: list[int] = []
     leaves: dict[str | None, int] = {}
-    waiting: list[tuple[str, Mapping[str, Any], int]] = [
-        (label, tree, -1) for label, tree in taxonomy.items()
-    ]
+    waiting: list[tuple[str, Mapping[str, Any], int]] = [(label, tree, -1) for label, tree in taxonomy.items()]
     while waiting:
         label, children, parent = waiting.pop()
         node = len(parents)

@@ -19,9 +19,7 @@ class CannotCheckError(Exception):
     """A promise that this verifier is not able to confirm; it is not believed then."""
 
 
-def at_most(
-    numerator: IntArray, denominator: IntArray, limit: Fraction, *, strict: bool = False
-) -> BoolArray:
+def at_most(numerator: IntArray, denominator: IntArray, limit: Fraction, *, strict: bool = False) -> BoolArray:
     """Return whether numerator / denominator <= limit (strict: <), exactly; denominators are positive.
 
     >>> at_most(np.array([1, 2]), np.array([3, 3]), Fraction(1, 3)).tolist()
@@ -32,9 +30,7 @@ def at_most(
     holds: BoolArray = ratio <= bound
     near = np.flatnonzero(np.abs(ratio - bound) <= _CLEAR * max(abs(bound), 1.0))
     if near.size:
-        pairs, back = np.unique(
-            np.stack([numerator[near], denominator[near]], axis=1), axis=0, return_inverse=True
-        )
+        pairs, back = np.unique(np.stack([numerator[near], denominator[near]], axis=1), axis=0, return_inverse=True)
         settled = np.fromiter(
             (_below(int(top), int(bottom), limit, strict) for top, bottom in pairs), np.bool_, pairs.shape[0]
         )

@@ -190,9 +190,7 @@ def _find(promise: Promise, manifest: Manifest, counted: Counted, covered: Cover
         generalized = any(by_name[name].boxed for name in subject)
         if generalized or (promise.model == "tau-l-diversity" and promise.parameters["weights"]):
             if promise.model != "tau-l-diversity" or len(subject) > 1:
-                raise CannotCheckError(
-                    "its sensitive values are generalized, and it is not defined for such values"
-                )
+                raise CannotCheckError("its sensitive values are generalized, and it is not defined for such values")
             histograms = induced(histograms, by_name[subject[0]], promise.parameters["weights"])
         if promise.model == "t-closeness":
             found.append(_closeness(promise, histograms, by_name[subject[0]] if len(subject) == 1 else None))
@@ -201,9 +199,7 @@ def _find(promise: Promise, manifest: Manifest, counted: Counted, covered: Cover
     return found
 
 
-def check_promise(
-    promise: Promise, manifest: Manifest, counted: Counted, covered: Covered | None
-) -> CheckedGuarantee:
+def check_promise(promise: Promise, manifest: Manifest, counted: Counted, covered: Covered | None) -> CheckedGuarantee:
     """Return the promise beside what the rows keep; in doubt it does not hold."""
 
     def answer(achieved: float | None, ok: bool, detail: str) -> CheckedGuarantee:

@@ -54,9 +54,7 @@ def induced(histograms: Histograms, attribute: Attribute, weights: Mapping[str, 
     )
 
 
-def _shares(
-    value: object, attribute: Attribute, weights: Mapping[str, float] | None
-) -> dict[str | None, Fraction]:
+def _shares(value: object, attribute: Attribute, weights: Mapping[str, float] | None) -> dict[str | None, Fraction]:
     """Return how one record with this published value spreads over base values."""
     if value is None:
         return {_MISSING: Fraction(1)}

@@ -225,9 +225,7 @@ def _data(raw: object) -> DataFile:
     name = _text(entry["file"], "data.file")
     found = _FILE_NAME.fullmatch(name)
     if found is None or entry["format"] != found.group(1):
-        raise ManifestError(
-            "data.file and data.format are neither data.csv and csv nor data.parquet and parquet"
-        )
+        raise ManifestError("data.file and data.format are neither data.csv and csv nor data.parquet and parquet")
     digest = _text(entry["sha256"], "data.sha256")
     if not re.fullmatch(r"[0-9a-f]{64}", digest):
         raise ManifestError("data.sha256 is not 64 hexadecimal digits")

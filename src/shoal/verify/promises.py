@@ -106,9 +106,7 @@ _OTHER_MODELS: dict[str, dict[str, tuple[Rule, Any]]] = {
 }
 
 
-def read_promise(
-    model: str, parameters: Mapping[str, Any], claimed: float | None, sensitive: Sequence[str]
-) -> Promise:
+def read_promise(model: str, parameters: Mapping[str, Any], claimed: float | None, sensitive: Sequence[str]) -> Promise:
     """Return the promise with defaults filled in; whatever makes it uncheckable is its obstacle."""
     rules = _VALUE_MODELS.get(model) or _OTHER_MODELS.get(model)
 

@@ -161,11 +161,7 @@ def check_folder(public: Path, data: DataFile) -> Check:
         1
         for path in public.rglob("*")
         if path.is_symlink()
-        or (
-            path not in allowed
-            and path != taxonomies
-            and not (path.parent == taxonomies and path.suffix == ".csv")
-        )
+        or (path not in allowed and path != taxonomies and not (path.parent == taxonomies and path.suffix == ".csv"))
     )
     detail = f"{extra} files lie in the public folder that do not belong there" if extra else "no other files"
     return Check("folder", not extra, detail)

@@ -17,9 +17,7 @@ _KEY_BOUND = 2**63
 
 
 @kernel
-def _merge(
-    keys: KeyArray, counts: IntArray, more: KeyArray, more_counts: IntArray
-) -> tuple[KeyArray, IntArray]:
+def _merge(keys: KeyArray, counts: IntArray, more: KeyArray, more_counts: IntArray) -> tuple[KeyArray, IntArray]:
     out = np.empty(keys.shape[0] + more.shape[0], dtype=np.uint64)
     totals = np.empty(out.shape[0], dtype=np.int64)
     i = j = n = 0

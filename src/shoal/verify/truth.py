@@ -55,9 +55,9 @@ class PointReader:
         out = np.empty((batch.num_rows, len(self._covers)), dtype=np.int32)
         for a, cover in enumerate(self._covers):
             values, places = coded(batch.column(cover.attribute.name))
-            codes = np.append(cover.line.places(values), cover.line.missing)
-            codes[:-1][self._is_missing(values)] = cover.line.missing
-            out[:, a] = codes.astype(np.int32)[places]
+            codes = np.append(cover.places(values), np.int32(cover.missing))
+            codes[:-1][self._is_missing(values)] = cover.missing
+            out[:, a] = codes[places]
         return out
 
     def _is_missing(self, values: pa.Array) -> BoolArray:

@@ -126,13 +126,7 @@ def _verify(
     for promise in manifest.promises:
         name = promise.parameters.get("population")
         covered = None
-        if (
-            isinstance(name, str)
-            and promise.obstacle is None
-            and populations
-            and name in populations
-            and counted.rows
-        ):
+        if isinstance(name, str) and promise.obstacle is None and populations and name in populations and counted.rows:
             if name not in known:
                 checks.append(_same_population(name, manifest, populations[name]))
                 known[name] = _covered(populations[name], quasi, manifest, counted, progress)

@@ -55,9 +55,7 @@ class TaxonomyBuilder(BaseModel, ABC):
         return {cls.shorthand: data} if cls.shorthand_is_mapping and not known.issuperset(data) else data
 
     @classmethod
-    def __get_pydantic_json_schema__(
-        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         """Describe the builder by its title, and allow the shorthand."""
         full = handler(schema)
         spelled_out = handler.resolve_ref_schema(full)

@@ -56,9 +56,7 @@ class DatesTaxonomy(TaxonomyBuilder):
         n_days = _count(first, last)
         dates = np.arange(first, last + 1, dtype=np.int64).astype("datetime64[D]")
         month = dates.astype("datetime64[M]").astype(np.int64)  # (n_days,) months since 1970
-        levels = [
-            _level(month // MONTHS[span], span) for span in sorted(set(self.levels), key=MONTHS.__getitem__)
-        ]
+        levels = [_level(month // MONTHS[span], span) for span in sorted(set(self.levels), key=MONTHS.__getitem__)]
         scale = Dates(first, n_days, self.min is None, self.max is None, self.format)
         declared = self.min is not None and self.max is not None
         return from_levels(np.datetime_as_string(dates).tolist(), levels, scale, declared=declared)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from shoal.errors import TaxonomyError
 from shoal.taxonomies.builders.base import TaxonomyBuilder
 from shoal.taxonomies.builders.dates import DatesTaxonomy
 from shoal.taxonomies.builders.flat import FlatTaxonomy
 from shoal.taxonomies.builders.numbers import NumbersTaxonomy
-from shoal.taxonomies.parse import whole_numbers
+from shoal.taxonomies.parse import days, is_text, whole_numbers
+
+_PLAIN_NUMBER = "^(0|-?[1-9][0-9]{0,17})$"
 
 
 def default_builder(arrow_type: pa.DataType, values: pa.Array) -> TaxonomyBuilder:
-    """Choose by the column's type: dates, whole numbers, or values without distance.
+    """Choose by the column's type, or for text by what it holds: dates, whole numbers, or values without distance.
+
+    Text counts as whole numbers if none has a leading zero, so that codes such as ``01067`` stay texts.
 
     A decimal column whose *values* are all whole, as data frames make of whole numbers with gaps, counts as
     whole; any other needs declared intervals, since a cut between decimals would publish one of them.
@@ -32,4 +37,9 @@ def default_builder(arrow_type: pa.DataType, values: pa.Array) -> TaxonomyBuilde
         if whole.all():
             return NumbersTaxonomy()
         raise TaxonomyError("column is decimal: declare taxonomy: {intervals: {min, max, widths}}")
+    if is_text(arrow_type) and len(present := values.drop_null()):
+        if pc.all(pc.match_substring_regex(present, _PLAIN_NUMBER)).as_py():
+            return NumbersTaxonomy()
+        if days(present)[1].all():
+            return DatesTaxonomy()
     return FlatTaxonomy()

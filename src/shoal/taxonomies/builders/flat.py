@@ -14,7 +14,7 @@ from shoal.errors import TaxonomyError
 from shoal.taxonomies.builders.base import TaxonomyBuilder
 from shoal.taxonomies.construct import from_levels
 from shoal.taxonomies.nested import plain_text
-from shoal.taxonomies.parse import texts, whole_numbers
+from shoal.taxonomies.parse import decimal_numbers, texts
 from shoal.taxonomies.scales import Categories
 from shoal.taxonomies.tree import Taxonomy
 
@@ -40,9 +40,7 @@ class FlatTaxonomy(TaxonomyBuilder):
         if values is None:
             return None
         if not values:
-            raise TaxonomyError(
-                "flat taxonomy: the list of values is empty; leave it out to take those of the data"
-            )
+            raise TaxonomyError("flat taxonomy: the list of values is empty; leave it out to take those of the data")
         seen: set[str] = set()
         for text in map(plain_text, values):
             if text in seen:
@@ -51,24 +49,20 @@ class FlatTaxonomy(TaxonomyBuilder):
         return values
 
     def build(self, values: pa.Array) -> Taxonomy:
-        """Take the declared values, or sort the data's: as numbers if all are whole numbers, else as text."""
+        """Take the declared values, or sort the data's: as numbers if all are numbers, else as text."""
         if self.values is not None:
             leaves = pa.array([plain_text(value) for value in self.values], pa.string())
         else:
             leaves = _sorted(pc.drop_null(pc.unique(texts(values))))
-        return from_levels(
-            _shown(leaves.to_pylist()), [], Categories(leaves), declared=self.values is not None
-        )
+        return from_levels(_shown(leaves.to_pylist()), [], Categories(leaves), declared=self.values is not None)
 
 
 def _sorted(values: pa.Array) -> pa.Array:
     if not len(values):
-        raise TaxonomyError(
-            "the column has no values to make a taxonomy of: all are missing; drop the column"
-        )
-    numbers, whole = whole_numbers(values)
+        raise TaxonomyError("the column has no values to make a taxonomy of: all are missing; drop the column")
+    numbers, numeric = decimal_numbers(values)
     by_text = pc.sort_indices(values).to_numpy()
-    order = by_text[np.argsort(numbers[by_text], kind="stable")] if whole.all() else by_text
+    order = by_text[np.argsort(numbers[by_text], kind="stable")] if numeric.all() else by_text
     return values.take(pa.array(order))
 
 

@@ -38,9 +38,7 @@ class IntervalsTaxonomy(TaxonomyBuilder):
     title: ClassVar[str] = "numbers in intervals of declared widths"
 
     min: int | float = Field(description="the smallest number of the domain", allow_inf_nan=False)
-    max: int | float = Field(
-        description="the largest number of the domain; it belongs to it", allow_inf_nan=False
-    )
+    max: int | float = Field(description="the largest number of the domain; it belongs to it", allow_inf_nan=False)
     widths: tuple[int | float, ...] = Field(
         default=(), description="widths of the intervals, each a multiple of the one before"
     )
@@ -69,10 +67,7 @@ class IntervalsTaxonomy(TaxonomyBuilder):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if any(
-            not (0 < width < math.inf)
-            for width in (*self.widths, *([] if self.step is None else [self.step]))
-        ):
+        if any(not (0 < width < math.inf) for width in (*self.widths, *([] if self.step is None else [self.step]))):
             raise TaxonomyError("intervals: every width, and the step, must be above 0")
         if max(abs(self.min), abs(self.max), abs(self.origin or 0), *self.widths, self.step or 0) > _FARTHEST:
             raise TaxonomyError(f"intervals: numbers must be within {_FARTHEST:,} of 0")
@@ -118,9 +113,7 @@ class IntervalsTaxonomy(TaxonomyBuilder):
             if len(lo) == 1 and (not (low or high) or (levels and len(levels[-1].lo) == 1)):
                 continue
             lo, hi = lo[hi - lo > 1], hi[hi - lo > 1]
-            levels.append(
-                Level(lo + low, hi + low, self._labels(starts[lo], stops[hi - 1], inclusive[hi - 1]))
-            )
+            levels.append(Level(lo + low, hi + low, self._labels(starts[lo], stops[hi - 1], inclusive[hi - 1])))
         leaves = self._labels(starts, stops, inclusive)
         if low:
             leaves.insert(0, f"< {number_text(self.min)}")

@@ -31,9 +31,7 @@ class MaskTaxonomy(TaxonomyBuilder):
     keep: tuple[int, ...] | None = Field(
         default=None, description="numbers of leading characters that levels keep; every number by default"
     )
-    character: str = Field(
-        default="*", min_length=1, max_length=1, description="what a masked character becomes"
-    )
+    character: str = Field(default="*", min_length=1, max_length=1, description="what a masked character becomes")
     alphabet: Literal["digits"] | None = Field(
         default=None, description="digits: values have digits only, and up to length 6 all of them may occur"
     )

@@ -31,9 +31,7 @@ class NumbersTaxonomy(TaxonomyBuilder):
         numbers, whole = whole_numbers(values)
         points = np.unique(numbers[whole])
         if not points.size:
-            raise TaxonomyError(
-                "the column has no whole number to make a taxonomy of; declare another taxonomy"
-            )
+            raise TaxonomyError("the column has no whole number to make a taxonomy of; declare another taxonomy")
         leaves = pa.array(points).cast(pa.string()).to_pylist()
         scale = Numbers(points, points + 1, np.ones(len(points), dtype=bool), derived=True)
         return from_levels(leaves, [], scale, declared=False)

@@ -1,0 +1,89 @@
+"""``shoal anonymize``: plan, apply, verify, publish."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from shoal.cli.console import answer, out, reporting
+
+if TYPE_CHECKING:
+    from shoal.release import Release
+
+
+class Format(StrEnum):
+    """Formats of the published file."""
+
+    csv = "csv"
+    parquet = "parquet"
+
+
+def anonymize(
+    data: Annotated[Path, typer.Argument(help="The table: CSV (also .gz), Parquet, or a folder of Parquet files.")],
+    policy: Annotated[Path, typer.Option("--policy", "-p", help="What to protect and how: YAML or JSON.")],
+    folder: Annotated[Path, typer.Option("--out", "-o", help="New folder for the release.")],
+    format_: Annotated[
+        Format | None,
+        typer.Option("--format", help="Format of the published file; as the source without it."),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="Make the run repeatable. Whoever knows the seed knows the shuffle.", min=0),
+    ] = None,
+    json_output: Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")] = False,
+) -> None:
+    """Publish a table by a policy: plan, apply, verify, and only then put it in place."""
+    with reporting(json_output):
+        from shoal.anonymizing import anonymize as run
+        from shoal.cli.bars import bars
+
+        with bars() as progress:
+            release = run(
+                data,
+                policy,
+                out=folder,
+                format=None if format_ is None else format_.value,
+                seed=seed,
+                progress=progress,
+            )
+        if json_output:
+            answer(
+                {
+                    "verified": True,
+                    "out": str(folder),
+                    **release.manifest,
+                    "seconds": release.evidence["seconds"],
+                }
+            )
+        else:
+            show(release)
+
+
+def show(release: Release) -> None:
+    """Say in plain words what was published."""
+    from rich.table import Table
+
+    manifest, evidence = release.manifest, release.evidence
+    console = out()
+    withheld = f", {manifest['withheld']:,} withheld" if manifest["withheld"] else ""
+    dropped = f", {manifest['missing']['dropped']:,} dropped" if manifest["missing"]["dropped"] else ""
+    console.print(
+        f"[bold]Verified and published[/]: {manifest['rows']:,} rows in {evidence['risk_after']['classes']:,} "
+        f"classes{withheld}{dropped}  ->  {release.data_file}"
+    )
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for head in ("guarantee", "asked", "achieved"):
+        table.add_column(head)
+    for entry in manifest["guarantees"]:
+        asked = ", ".join(f"{key} = {value}" for key, value in entry["parameters"].items())
+        table.add_row(entry["model"], asked, f"{entry['achieved']:.6g}")
+    console.print(table)
+    before, after = evidence["risk_before"], evidence["risk_after"]
+    console.print(
+        f"Unique people: {before['unique_records']:,} before, {after['unique_records']:,} after. "
+        f"Information kept: {manifest['utility']['um']:.1%}."
+    )
+    console.print(f"Keep {release.folder}/internal to yourself; {release.folder}/public may leave the house.")

@@ -1,0 +1,75 @@
+"""Progress bars for people: one line a step, on standard error, only if that is a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from numba.core import event
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as RichProgress
+
+from shoal.cli.console import err
+from shoal.progress import Progress, Silent, Step
+
+
+class _RichStep:
+    def __init__(self, bars: RichProgress, task: object) -> None:
+        self._bars, self._task = bars, task
+
+    def advance(self, amount: int) -> None:
+        self._bars.advance(self._task, amount)  # type: ignore[arg-type]
+
+
+class _Compiling(event.Listener):  # type: ignore[misc]  # numba has no types
+    """Says that kernels are being compiled, which happens on the first start only."""
+
+    def __init__(self, bars: RichProgress) -> None:
+        self._bars = bars
+        self._said = False
+
+    def on_start(self, _: object) -> None:
+        if not self._said:
+            self._said = True
+            self._bars.console.print("compiling (first start only) ...", style="dim")
+
+    def on_end(self, _: object) -> None:
+        pass
+
+
+class Bars:
+    """Shows a bar for each step."""
+
+    def __init__(self, bars: RichProgress) -> None:
+        self._bars = bars
+
+    @contextmanager
+    def step(self, title: str, total: int | None = None, unit: str = "rows") -> Iterator[Step]:
+        """Show one step until it is done."""
+        task = self._bars.add_task(title, total=total, unit=unit)
+        yield _RichStep(self._bars, task)
+        done = self._bars.tasks[task].completed
+        self._bars.update(task, total=done, completed=done)
+
+
+@contextmanager
+def bars() -> Iterator[Progress]:
+    """Give a progress that shows bars on a terminal and nothing elsewhere."""
+    console = err()
+    if not console.is_terminal:
+        yield Silent()
+        return
+    columns = (
+        TextColumn("{task.description:<12}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[unit]}"),
+        TimeElapsedColumn(),
+    )
+    with RichProgress(*columns, console=console, transient=True) as shown:
+        listener = _Compiling(shown)
+        event.register("numba:compile", listener)
+        try:
+            yield Bars(shown)
+        finally:
+            event.unregister("numba:compile", listener)

@@ -1,0 +1,103 @@
+"""``shoal verify``: check written files; the exit code is the answer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from shoal.cli.console import answer, out, reporting
+
+if TYPE_CHECKING:
+    from shoal.sources import SourceOptions
+    from shoal.verify import Verification
+
+REJECTED = 4
+
+
+def verify(
+    folder: Annotated[Path, typer.Argument(help="The release: its folder, or the folder public in it.")],
+    source: Annotated[
+        Path | None, typer.Option(help="The original table: also check that every published row is true.")
+    ] = None,
+    population: Annotated[
+        Path | None,
+        typer.Option(help="The population table that k-map or delta-presence was promised against."),
+    ] = None,
+    policy: Annotated[
+        Path | None,
+        typer.Option("--policy", "-p", help="Policy that says how to read the source (delimiter, ...)."),
+    ] = None,
+    json_output: Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")] = False,
+) -> None:
+    """Recompute every guarantee from the written files, with code of its own. Exit code 4: do not publish."""
+    with reporting(json_output):
+        from shoal.cli.bars import bars
+        from shoal.sources import open_source
+        from shoal.verify import verify_folder
+
+        manifest = _manifest(folder)
+        options = _reading_options(manifest, policy)
+        original = None if source is None else open_source(source, options)
+        populations = {}
+        if population is not None:
+            populations = dict.fromkeys(manifest.get("populations", ()), open_source(population, options))
+        with bars() as progress:
+            verification = verify_folder(folder, source=original, populations=populations, progress=progress)
+        if json_output:
+            answer(verification.as_dict())
+        else:
+            show(verification, with_source=source is not None)
+    if not verification.verified:
+        raise typer.Exit(REJECTED)
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    """Return what can be read of the manifest; the verifier itself is the one to complain."""
+    for place in (folder / "manifest.json", folder / "public" / "manifest.json"):
+        try:
+            found = json.loads(place.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        if isinstance(found, dict):
+            return found
+    return {}
+
+
+def _reading_options(manifest: dict[str, Any], policy: Path | None) -> SourceOptions:
+    """Read the source as the policy says, or with the texts for missing that the manifest names."""
+    from shoal.policy import Policy
+    from shoal.sources import SourceOptions
+
+    if policy is not None:
+        return Policy.load(policy).source
+    try:
+        return SourceOptions(missing=manifest["missing"]["tokens"])
+    except (ValueError, KeyError, TypeError):
+        return SourceOptions()
+
+
+def show(verification: Verification, *, with_source: bool) -> None:
+    """List every guarantee and check with its verdict."""
+    from rich.table import Table
+
+    console = out()
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for head in ("", "checked", "found"):
+        table.add_column(head)
+    for promise in verification.guarantees:
+        table.add_row(_mark(promise.ok), promise.model, promise.detail)
+    for check in verification.checks:
+        table.add_row(_mark(check.ok), check.name, check.detail)
+    console.print(table)
+    if verification.verified:
+        scope = "" if with_source else " (without --source, whether the rows are true was not checked)"
+        console.print(f"[bold green]Verified[/]{scope}.")
+    else:
+        console.print("[bold red]Not verified[/]: do not publish.")
+
+
+def _mark(ok: bool) -> str:
+    return "[green]yes[/]" if ok else "[red]no[/]"
