@@ -87,5 +87,5 @@ def test_figure_1_zipcodes() -> None:
     zipcodes = MaskTaxonomy(length=5, keep=(4,)).build(codes)
     assert zipcodes.label(0, 2) == "1000*"
     assert zipcodes.label(2, 4) == "1001*"
-    assert zipcodes.label(1, 3) == "{10005, 10011}"
+    assert zipcodes.label(1, 3) == "[10005, 10011]"
     assert zipcodes.encode(codes).tolist() == [0, 1, 2, 3]

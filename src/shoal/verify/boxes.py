@@ -21,9 +21,9 @@ from shoal.verify.kernels import inlined, kernel
 
 NOBODY, SEVERAL = -1, -2
 _LEAF = 8
+_TWICE = 4
 _PIECE = 1 << 16
-Tree: TypeAlias = tuple[CodeArray, CodeArray, CodeArray, CodeArray]  # attribute, cut, first, second
-Boxes: TypeAlias = tuple[CodeArray, CodeArray, CodeArray, BoolArray]  # low, high and class of items; uneven
+Boxes: TypeAlias = tuple[CodeArray, CodeArray, BoolArray]  # edges and class of each item; is a class uneven
 Ragged: TypeAlias = tuple[CodeArray, IntArray, IntArray, CodeArray, CodeArray]  # labels and all their ranges
 
 
@@ -40,9 +40,13 @@ def _grown(array: CodeArray, needed: int) -> CodeArray:
 def _best_cut(
     items: CodeArray, low: CodeArray, high: CodeArray, bounds: CodeArray, begins: IntArray, ends: IntArray
 ) -> tuple[int, int, int, int]:
-    """Return (attribute, cut, boxes left, boxes right) with the smaller larger side; attribute -1 = none."""
+    """Return (attribute, cut, boxes left, boxes right); attribute -1 = none.
+
+    Even halves are good, boxes on both sides are bad: classes made by cutting have a cut without any.
+    """
     n = items.shape[0]
     best = (-1, 0, n, n)
+    least = n
     for a in range(low.shape[1]):
         first, last = bounds[a, 1], bounds[a, 0]
         for i in items:
@@ -58,25 +62,22 @@ def _best_cut(
         left, right = begins[first], n - ends[first]
         for cut in range(first + 1, last):
             right -= ends[cut]
-            if (begins[cut] or ends[cut]) and max(left, right) < max(best[2], best[3]):
+            cost = max(left, right) + _TWICE * (left + right - n)
+            if cost < least and max(left, right) < n:
+                least = cost
                 best = (a, cut, left, right)
             left += begins[cut]
     return best
 
 
 @kernel
-def _build(
-    low: CodeArray, high: CodeArray, sizes: IntArray
-) -> tuple[CodeArray, CodeArray, CodeArray, CodeArray, CodeArray]:
-    """Return (attribute, cut, first, second) of every node and the items of the leaves.
+def _build(low: CodeArray, high: CodeArray, sizes: IntArray) -> tuple[CodeArray, CodeArray]:
+    """Return (n_nodes, 4) attribute, cut, first and second of every node, and the items of the leaves.
 
     An inner node's first and second are its children; a leaf (attribute -1) has items first:second.
     """
     n, d = low.shape
-    attribute = np.empty(64, dtype=np.int32)
-    cuts = np.empty(64, dtype=np.int32)
-    first = np.empty(64, dtype=np.int32)
-    second = np.empty(64, dtype=np.int32)
+    tree = np.empty((64, 4), dtype=np.int32)
     kept = np.empty(max(64, n), dtype=np.int32)
     n_nodes, n_kept, budget = 1, 0, 3 * n
     pool = np.empty(2 * n + 64, dtype=np.int32)  # a stack of item lists, the topmost belongs to the next node
@@ -86,10 +87,10 @@ def _build(
     ends = np.zeros(sizes.max() + 2, dtype=np.int64)
     nodes = [0]
     counts = [n]
-    bounds = np.empty((1, d, 2), dtype=np.int32)
-    bounds[0, :, 0] = 0
-    bounds[0, :, 1] = sizes
-    frames = [bounds[0]]
+    bounds = np.empty((d, 2), dtype=np.int32)
+    bounds[:, 0] = 0
+    bounds[:, 1] = sizes
+    frames = [bounds]
     while len(nodes) > 0:
         node, count, frame = nodes.pop(), counts.pop(), frames.pop()
         items = pool[top - count : top].copy()
@@ -101,15 +102,15 @@ def _build(
         if a < 0 or twice > budget or max(left, right) > count - max(1, count // 16):
             kept = _grown(kept, n_kept + count)
             kept[n_kept : n_kept + count] = items
-            attribute[node], cuts[node], first[node], second[node] = -1, 0, n_kept, n_kept + count
+            tree[node, 0], tree[node, 1], tree[node, 2], tree[node, 3] = -1, 0, n_kept, n_kept + count
             n_kept += count
             continue
         budget -= max(0, twice)
-        attribute = _grown(attribute, n_nodes + 2)
-        cuts = _grown(cuts, n_nodes + 2)
-        first = _grown(first, n_nodes + 2)
-        second = _grown(second, n_nodes + 2)
-        attribute[node], cuts[node], first[node], second[node] = a, cut, n_nodes, n_nodes + 1
+        if n_nodes + 2 > tree.shape[0]:
+            larger = np.empty((2 * tree.shape[0], 4), dtype=np.int32)
+            larger[:n_nodes] = tree[:n_nodes]
+            tree = larger
+        tree[node, 0], tree[node, 1], tree[node, 2], tree[node, 3] = a, cut, n_nodes, n_nodes + 1
         pool = _grown(pool, top + left + right)
         for i in items:
             if high[i, a] > cut:
@@ -130,28 +131,27 @@ def _build(
         counts.append(left)
         frames.append(below)
         n_nodes += 2
-    return attribute[:n_nodes], cuts[:n_nodes], first[:n_nodes], second[:n_nodes], kept[:n_kept]
+    return tree[:n_nodes].copy(), kept[:n_kept].copy()
 
 
 @inlined
-def _leaf(tree: Tree, points: CodeArray, i: int) -> tuple[int, int]:
-    attribute, cuts, first, second = tree
+def _leaf(tree: CodeArray, points: CodeArray, i: int) -> tuple[int, int]:
     node = 0
-    while attribute[node] >= 0:
-        node = first[node] if points[i, attribute[node]] < cuts[node] else second[node]
-    return first[node], second[node]
+    while tree[node, 0] >= 0:
+        node = tree[node, 2] if points[i, tree[node, 0]] < tree[node, 1] else tree[node, 3]
+    return tree[node, 2], tree[node, 3]
 
 
 @inlined
 def _covers(boxes: Boxes, ragged: Ragged, points: CodeArray, i: int, item: int) -> bool:
-    low, high, classes, uneven = boxes
+    edges, classes, uneven = boxes
     labels, offsets, start, range_low, range_high = ragged
-    for a in range(low.shape[1]):
-        if not low[item, a] <= points[i, a] < high[item, a]:
+    for a in range(points.shape[1]):
+        if not edges[item, 2 * a] <= points[i, a] < edges[item, 2 * a + 1]:
             return False
     if not uneven[classes[item]]:
         return True
-    for a in range(low.shape[1]):
+    for a in range(points.shape[1]):
         label = offsets[a] + labels[classes[item], a]
         inside = False
         for r in range(start[label], start[label + 1]):
@@ -164,7 +164,7 @@ def _covers(boxes: Boxes, ragged: Ragged, points: CodeArray, i: int, item: int) 
 
 
 @kernel
-def _find(tree: Tree, boxes: Boxes, ragged: Ragged, points: CodeArray, out: IntArray) -> None:
+def _find(tree: CodeArray, boxes: Boxes, ragged: Ragged, points: CodeArray, out: IntArray) -> None:
     for i in range(points.shape[0]):
         begin, end = _leaf(tree, points, i)
         found = NOBODY
@@ -173,19 +173,19 @@ def _find(tree: Tree, boxes: Boxes, ragged: Ragged, points: CodeArray, out: IntA
                 if found != NOBODY:
                     found = SEVERAL
                     break
-                found = boxes[2][item]
+                found = boxes[1][item]
         out[i] = found
 
 
 @kernel
-def _count(tree: Tree, boxes: Boxes, ragged: Ragged, points: CodeArray, totals: IntArray) -> int:
+def _count(tree: CodeArray, boxes: Boxes, ragged: Ragged, points: CodeArray, totals: IntArray) -> int:
     uncovered = 0
     for i in range(points.shape[0]):
         begin, end = _leaf(tree, points, i)
         covered = False
         for item in range(begin, end):
             if _covers(boxes, ragged, points, i, item):
-                totals[boxes[2][item]] += 1
+                totals[boxes[1][item]] += 1
                 covered = True
         if not covered:
             uncovered += 1
@@ -194,7 +194,7 @@ def _count(tree: Tree, boxes: Boxes, ragged: Ragged, points: CodeArray, totals: 
 
 @kernel
 def _edges(
-    tree: Tree,
+    tree: CodeArray,
     boxes: Boxes,
     ragged: Ragged,
     points: CodeArray,
@@ -212,7 +212,7 @@ def _edges(
         begin, end = _leaf(tree, points, i)
         for item in range(begin, end):
             if _covers(boxes, ragged, points, i, item):
-                group = combine(key, contents[i], np.uint64(boxes[2][item]))
+                group = combine(key, contents[i], np.uint64(boxes[1][item]))
                 place = np.searchsorted(wanted, group)
                 if place < wanted.shape[0] and wanted[place] == group and demand[place] > 0:
                     if fill:
@@ -226,7 +226,7 @@ def _edges(
 class BoxTree:
     """Finds the classes whose labels cover a point, in time that hardly grows with the number of classes."""
 
-    tree: Tree
+    tree: CodeArray
     boxes: Boxes
     ragged: Ragged
     n_classes: int
@@ -249,10 +249,10 @@ class BoxTree:
             n_labels += len(cover.labels) + 1
             n_ranges += cover.low.shape[0]
         sizes = np.array([cover.width for cover in covers], dtype=np.int64)
-        attribute, cut, first, second, items = _build(low, high, sizes)
+        tree, items = _build(low, high, sizes)
         return cls(
-            tree=(attribute, cut, first, second),
-            boxes=(low[items], high[items], items, uneven),
+            tree=tree,
+            boxes=(np.stack([low[items], high[items]], axis=2).reshape(-1, 2 * d), items, uneven),
             ragged=(
                 labels,
                 offsets,

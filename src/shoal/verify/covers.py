@@ -36,7 +36,7 @@ class CoverError(Exception):
 
 
 class Line(ABC):
-    """Where values and labels of one attribute lie; ``stretches`` of values, then others, then missing ones."""
+    """Where values and labels of one attribute lie; ``stretches`` of values, others, missing ones."""
 
     stretches: int
 
@@ -234,7 +234,8 @@ def _texts(values: pa.Array) -> list[str]:
 class Covers:
     """The labels of one attribute as code ranges; label i covers ranges ``start[i]:start[i + 1]``.
 
-    Stretches that no label but "any" covers share the code of other values, so that neighbours stay neighbours.
+    Stretches that no label but "any" covers share the code of other values: labels that differ only by such
+    a gap are neighbours.
     """
 
     attribute: Attribute
@@ -286,8 +287,8 @@ def read_covers(attribute: Attribute) -> Covers:
     flat = np.array(list(chain.from_iterable(ranges)), dtype=np.int64).reshape(-1, 2)
     owner = np.repeat(np.arange(len(ranges)), list(map(len, ranges)))
     named = flat[flat[:, 1] - flat[:, 0] < line.width]
-    steps = np.bincount(named[:, 0], minlength=line.width + 1) - np.bincount(named[:, 1], minlength=line.width + 1)
-    covered = np.cumsum(steps)[: line.stretches] > 0
+    begins, ends = (np.bincount(named[:, side], minlength=line.width + 1) for side in (0, 1))
+    covered = np.cumsum(begins - ends)[: line.stretches] > 0
     codes = np.zeros(line.width, dtype=np.int32)
     codes[: line.stretches] = np.cumsum(covered) - covered
     n_covered = int(covered.sum())

@@ -10,8 +10,9 @@ from shoal.taxonomies.builders.base import TaxonomyBuilder
 from shoal.taxonomies.builders.dates import DatesTaxonomy
 from shoal.taxonomies.builders.flat import FlatTaxonomy
 from shoal.taxonomies.builders.numbers import NumbersTaxonomy
-from shoal.taxonomies.parse import days, is_text, whole_numbers
+from shoal.taxonomies.parse import days, decimal_numbers, is_text, whole_numbers
 
+_DECIMAL = "column is decimal: declare taxonomy: {intervals: {min, max, widths}}"
 _PLAIN_NUMBER = "^(0|-?[1-9][0-9]{0,17})$"
 
 
@@ -27,7 +28,7 @@ def default_builder(arrow_type: pa.DataType, values: pa.Array) -> TaxonomyBuilde
     'numbers'
     """
     if pa.types.is_dictionary(arrow_type):
-        arrow_type = arrow_type.value_type
+        arrow_type, values = arrow_type.value_type, values.cast(arrow_type.value_type)
     if pa.types.is_integer(arrow_type):
         return NumbersTaxonomy()
     if pa.types.is_date(arrow_type) or pa.types.is_timestamp(arrow_type):
@@ -36,10 +37,12 @@ def default_builder(arrow_type: pa.DataType, values: pa.Array) -> TaxonomyBuilde
         _, whole = whole_numbers(values.drop_null())
         if whole.all():
             return NumbersTaxonomy()
-        raise TaxonomyError("column is decimal: declare taxonomy: {intervals: {min, max, widths}}")
+        raise TaxonomyError(_DECIMAL)
     if is_text(arrow_type) and len(present := values.drop_null()):
         if pc.all(pc.match_substring_regex(present, _PLAIN_NUMBER)).as_py():
             return NumbersTaxonomy()
         if days(present)[1].all():
             return DatesTaxonomy()
+        if pc.any(pc.match_substring(present, ".")).as_py() and decimal_numbers(present)[1].all():
+            raise TaxonomyError(_DECIMAL)
     return FlatTaxonomy()

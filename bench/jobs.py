@@ -1,0 +1,97 @@
+"""What is measured: one function a line of the table."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import statistics
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from bench.measuring import REPEATS, Measured, process, shoal_command, timed
+
+Job = Callable[[Path], Iterator[Measured]]
+
+
+def start(_: Path) -> Iterator[Measured]:
+    """``shoal --help`` beside the bare import of its command-line library."""
+    bare = [process([sys.executable, "-c", "import typer"]).seconds for _ in range(4 * REPEATS)]
+    ours = [process([shoal_command(), "--help"]).seconds for _ in range(4 * REPEATS)]
+    ratio = statistics.median(ours) / statistics.median(bare)
+    yield Measured("`shoal --help`", ours, "2.5x `import typer`", ratio <= 2.5, detail={"ratio": ratio, "bare": bare})
+
+
+def adult(folder: Path) -> Iterator[Measured]:
+    """Adult, six quasi attributes, k = 10 and entropy 4, Mondrian."""
+    from shoal import anonymize
+    from shoal.datasets import adult as load
+    from shoal.datasets import adult_policy
+
+    policy = adult_policy(privacy=[{"k-anonymity": {"k": 10}}, {"entropy-l-diversity": {"l": 4}}])
+    table = load(columns=list(policy["attributes"]))
+    source, written = folder / "adult.csv", folder / "adult.json"
+    table.to_pandas().to_csv(source, index=False)
+    written.write_text(json.dumps(policy))
+    name = "Adult, k = 10 and entropy 4"
+    runs = [_command(source, written, folder / "out") for _ in range(REPEATS + 1)][1:]
+    seconds = [run.seconds for run in runs]
+    peak = max(run.peak_mib for run in runs)
+    yield Measured(f"{name}: whole command", seconds, "2 s", statistics.median(seconds) <= 2, peak)
+    inside = timed(lambda: anonymize(table, policy))
+    yield Measured(f"{name}: in process, verified", inside, "0.2 s", statistics.median(inside) <= 0.2)
+
+
+def peer(folder: Path) -> Iterator[Measured]:
+    """The same table by anonypy's strict Mondrian (k = 10 only), reading and all checks aside."""
+    python = Path(".venv-peers/bin/python")
+    if not python.exists():
+        return
+    source = folder / "adult.csv"
+    script = Path(__file__).with_name("peer_anonypy.py")
+    seconds = [process([python, script, source]).seconds for _ in range(3)]
+    yield Measured("Adult, k = 10 by anonypy 0.2.1 (peer)", seconds, "-", True)
+
+
+def stays(folder: Path) -> Iterator[Measured]:
+    """Generated hospital stays, six quasi attributes and one sensitive, at one and at ten million rows."""
+    from shoal.datasets import hospital_policy, write_stays
+    from shoal.engines.local import LocalEngine
+    from shoal.policy import Policy
+    from shoal.progress import Silent
+    from shoal.sources import open_source
+
+    policy = folder / "stays.json"
+    policy.write_text(json.dumps(hospital_policy()))
+    loaded = Policy.load(policy)
+    columns = (*loaded.names("quasi"), *loaded.names("sensitive"))
+    whole: dict[int, list[float]] = {}
+    for million in (1, 10):
+        path = folder / f"stays{million}.parquet"
+        write_stays(path, million * 1_000_000, seed=million)
+        source = open_source(path)
+        count = timed(lambda source=source: LocalEngine().count(source, columns, Silent()))
+        limit, within = ("2.5 s", statistics.median(count) <= 2.5) if million == 10 else ("-", True)
+        yield Measured(f"{million} million stays, Parquet: count", count, limit, within)
+        runs = [_command(path, policy, folder / "out") for _ in range(REPEATS)]
+        whole[million] = [run.seconds for run in runs]
+        peak = max(run.peak_mib for run in runs)
+        limit, within = "-", True
+        if million == 10:
+            limit, within = "25 s, 2 GiB", statistics.median(whole[10]) <= 25 and peak <= 2048
+        yield Measured(f"{million} million stays: whole command, verified", whole[million], limit, within, peak)
+    growth = [float(ratio) for ratio in np.array(whole[10]) / statistics.median(whole[1])]
+    within = statistics.median(growth) <= 11
+    yield Measured("growth from 1 to 10 million rows (a ratio, not seconds)", growth, "11x", within)
+
+
+JOBS: dict[str, Job] = {"start": start, "adult": adult, "peer": peer, "stays": stays}
+
+
+def _command(source: Path, policy: Path, out: Path) -> object:
+    shutil.rmtree(out, ignore_errors=True)
+    finished = process([shoal_command(), "anonymize", source, "-p", policy, "-o", out])
+    shutil.rmtree(out)
+    return finished

@@ -1,0 +1,102 @@
+"""Running a job several times and telling what it took."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+REPEATS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Seconds of every run, peak memory of the largest, and what was asked for."""
+
+    job: str
+    seconds: list[float]
+    limit: str
+    within: bool
+    peak_mib: float | None = None
+    detail: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def median(self) -> float:
+        """The median of all runs."""
+        return statistics.median(self.seconds)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        return {**asdict(self), "median": self.median, "least": min(self.seconds), "most": max(self.seconds)}
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A process that ended."""
+
+    seconds: float
+    peak_mib: float
+
+
+def timed(work: Callable[[], object], repeats: int = REPEATS) -> list[float]:
+    """Return the seconds of each run of a function, after one run that does not count."""
+    work()
+    return [_seconds(work) for _ in range(repeats)]
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def process(command: Sequence[str | Path]) -> Finished:
+    """Run a command to its end; time and peak memory are those of this process alone."""
+    began = time.perf_counter()
+    child = subprocess.Popen([str(part) for part in command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    assert child.stderr is not None
+    complaint = child.stderr.read()
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    seconds = time.perf_counter() - began
+    if child.returncode:
+        raise RuntimeError(f"{command[0]} ended with {child.returncode}: {complaint.decode()[-2000:]}")
+    return Finished(seconds, usage.ru_maxrss / 1024)
+
+
+def machine() -> dict[str, Any]:
+    """Say where and with what this was measured."""
+    cpu = next(
+        (line.split(":")[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")),
+        platform.processor(),
+    )
+    memory = next((line.split()[1] for line in _lines("/proc/meminfo") if line.startswith("MemTotal")), "0")
+    packages = ("numpy", "numba", "pyarrow", "pydantic", "typer", "rich")
+    return {
+        "cpu": cpu,
+        "cores": os.cpu_count(),
+        "memory_gib": round(int(memory) / 2**20, 1),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "packages": {name: version(name) for name in packages},
+    }
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text().splitlines()
+    except OSError:
+        return []
+
+
+def shoal_command() -> Path:
+    """Return the installed command of this environment."""
+    return Path(sys.executable).with_name("shoal")

@@ -1,0 +1,47 @@
+"""The page docs/benchmarks.md, written from the newest results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+HEAD = """# Benchmarks
+
+Measured by `make bench` on the machine named below: medians of {repeats} runs with the least and the most, whole
+commands as processes of their own, peak memory as the system reports it for that process. The demo data are generated with
+fixed seeds; Adult is read from a local folder. Every release counted here was verified with its source before it was
+put in place, and that time is included. Timings never decide a test.
+
+{machine}
+
+| job | median | least to most | peak memory | at most | met |
+|---|---|---|---|---|---|
+{rows}
+
+{notes}"""
+
+
+def page(results: dict[str, Any], notes: str) -> str:
+    """Return the page as Markdown."""
+    where = results["machine"]
+    packages = ", ".join(f"{name} {version}" for name, version in where["packages"].items())
+    machine = (
+        f"{where['cpu']}, {where['cores']} cores, {where['memory_gib']} GiB, {where['system']}, "
+        f"Python {where['python']}, {packages}; {results['date']}."
+    )
+    return HEAD.format(
+        repeats=results["repeats"], machine=machine, rows="\n".join(_row(job) for job in results["jobs"]), notes=notes
+    )
+
+
+def _row(job: dict[str, Any]) -> str:
+    ratio = job["detail"].get("ratio")
+    unit = "x" if "ratio, not seconds" in job["job"] else " s"
+    median = f"{_short(job['median'])}{unit}" + (f" ({ratio:.2f}x)" if ratio else "")
+    peak = "-" if job["peak_mib"] is None else f"{job['peak_mib']:,.0f} MiB"
+    met = "-" if job["limit"] == "-" else "yes" if job["within"] else "**no**"
+    spread = f"{_short(job['least'])} to {_short(job['most'])}"
+    return f"| {job['job']} | {median} | {spread} | {peak} | {job['limit']} | {met} |"
+
+
+def _short(value: float) -> str:
+    return f"{value:.3f}" if value < 1 else f"{value:.2f}"

@@ -1,0 +1,102 @@
+"""The audit: a table and a policy in, the risk of publishing the table as it is out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from shoal.anonymizing import open_populations
+from shoal.audit.columns import column_risks, missing_values
+from shoal.audit.raw import RawTable, read_raw
+from shoal.audit.requirements import sensitive_risks, verdicts
+from shoal.audit.result import Audit
+from shoal.audit.risks import PopulationRisk, population_risk, search_risk
+from shoal.audit.singling import fastest_order, minimal_sets, set_risks
+from shoal.encoding import check_columns
+from shoal.engines.local import LocalEngine
+from shoal.errors import UsageError
+from shoal.policy import Policy
+from shoal.progress import Progress, Silent
+from shoal.report.evidence import size_histogram
+from shoal.sources import Source, open_source
+
+
+def audit(
+    data: object,
+    policy: str | Path | Mapping[str, Any] | Policy,
+    *,
+    population: object | None = None,
+    largest_set: int = 3,
+    threshold: float = 0.05,
+    progress: Progress | None = None,
+) -> Audit:
+    """Measure what anybody could learn from the table if it were published as it is, identifiers left out.
+
+    *population* is a table of all people among whom somebody may search, with the quasi columns; those that the
+    policy's models name are used as well. All sets of up to *largest_set* quasi attributes are looked at, and the
+    smallest ones that make more than *threshold* of the records unique are named.
+
+    >>> import pyarrow as pa
+    >>> people = pa.table({"age": [34, 34, 51], "sex": ["F", "F", "M"], "illness": ["flu", "flu", "gout"]})
+    >>> roles = {"age": {"role": "quasi"}, "sex": {"role": "quasi"}, "illness": {"role": "sensitive"}}
+    >>> found = audit(people, {"attributes": roles, "privacy": [{"k-anonymity": {"k": 2}}]})
+    >>> found.headline
+    '1 of 3 people (33.3%) are unique on age, sex.'
+    >>> found.models[0].holds, found.sensitive[0].certain_records
+    (False, 3)
+    """
+    if largest_set < 1:
+        raise UsageError(f"sets have at least one attribute; received a largest set of {largest_set}")
+    if not 0 <= threshold < 1:
+        raise UsageError(f"the threshold is a share of records, from 0 to below 1; received {threshold}")
+    progress = progress or Silent()
+    loaded = Policy.load(policy)
+    source = open_source(data, loaded.source)
+    check_columns(loaded, source)
+    populations = open_populations(loaded)
+    if population is not None:
+        other = open_source(population, loaded.source)
+        populations[other.name if other.name not in populations else f"{other.name} (given)"] = other
+    raw = read_raw(source, loaded, populations, LocalEngine(), progress)
+    return _assembled(raw, source, loaded, min(largest_set, raw.n_quasi), threshold, progress)
+
+
+def _assembled(
+    raw: RawTable, source: Source, policy: Policy, largest_set: int, threshold: float, progress: Progress
+) -> Audit:
+    sizes, quasi = raw.sizes, raw.quasi_columns()
+    sets = set_risks(quasi, sizes, largest_set, progress)
+    prosecutor = search_risk(sizes, sizes)
+    return Audit(
+        source=source.name,
+        rows=raw.counted.n_rows,
+        records=raw.n_records,
+        missing=policy.missing,
+        missing_values=missing_values(raw),
+        quasi=policy.names("quasi"),
+        classes=raw.n_classes,
+        smallest_class=int(sizes.min()),
+        unique_records=int((sizes == 1).sum()),
+        class_sizes=tuple(size_histogram(sizes)),
+        prosecutor=prosecutor,
+        marketer=prosecutor.mean,  # classes / records
+        populations=_population_risks(raw),
+        models=verdicts(raw, len(policy.privacy)),
+        sensitive=sensitive_risks(raw),
+        sets=sets,
+        threshold=threshold,
+        minimal_sets=minimal_sets(sets, threshold),
+        fastest_order=fastest_order(quasi, sizes, progress),
+        columns=column_risks(raw, policy, progress),
+    )
+
+
+def _population_risks(raw: RawTable) -> tuple[PopulationRisk, ...]:
+    risks: dict[str, PopulationRisk] = {}
+    for requirement in raw.encoding.problem.requirements:
+        name = requirement.population_name
+        if requirement.population is not None and name not in risks:
+            candidates, _ = raw.people(requirement)
+            risks[name] = population_risk(name, int(requirement.population.sum()), raw.sizes, candidates)
+    return tuple(risks.values())
