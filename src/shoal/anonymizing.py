@@ -103,7 +103,7 @@ class _Run:
     def _plan(self) -> tuple[CountedCells, Encoding, Plan]:
         quasi, sensitive = self.policy.names("quasi"), self.policy.names("sensitive")
         with self._timed("count"):
-            counted = self.engine.count(self.source, (*quasi, *sensitive), self.progress)
+            counted = self.engine.count(self.source, (*sensitive, *quasi), self.progress)
             people = {path: self.engine.count(other, quasi, self.progress) for path, other in self.populations.items()}
         with self._timed("plan"):
             encoding = encode(counted, self.policy, people)

@@ -59,8 +59,9 @@ def encode(counted: CountedCells, policy: Policy, populations: Mapping[str, Coun
     columns: list[AnyIntArray] = []
     keep = np.ones(len(counted.run.counts), dtype=np.bool_)
     for j, name in enumerate(names):
-        codes = counted.codes(j)
-        values, used = _used_values(counted, j, codes)
+        column = counted.columns.index(name)
+        codes = counted.codes(column)
+        values, used = _used_values(counted, column, codes)
         if not len(values):
             raise InputError(f"column {name!r} has no values: every record is missing one")
         has_missing = bool(used[0])
@@ -71,7 +72,7 @@ def encode(counted: CountedCells, policy: Policy, populations: Mapping[str, Coun
         taxonomy = _taxonomy(policy, name, values, others, counted.run.counts, codes, used)
         if has_missing or any(_has_missing(people, name) for people in populations.values()):
             taxonomy = taxonomy.with_missing()
-        leaf = _leaves(taxonomy, counted.dictionaries[j].values, used)
+        leaf = _leaves(taxonomy, counted.dictionaries[column].values, used)
         attributes.append(Attribute(name, taxonomy, policy.attributes[name].weight))
         columns.append(leaf[codes] if j < n_quasi else leaf[codes].astype(np.int32))
     kept = None if keep.all() else np.flatnonzero(keep)

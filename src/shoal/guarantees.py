@@ -61,7 +61,7 @@ def _blocks(
     population = plan.population_of(requirement)
     for start in range(0, plan.n_classes, step):
         edges = first[start : start + step + 1]
-        sizes = np.add.reduceat(records, edges[:-1])
+        sizes = np.add.reduceat(records[: edges[-1]], edges[:-1])
         counts = None
         if values is not None:
             counts = np.zeros((len(sizes), requirement.n_values), dtype=np.int64)

@@ -119,7 +119,8 @@ def draw_targets(
     """Deal rows to the targets of their cells, each of the cell's arrangements being equally likely.
 
     The quotas of cell c are ``target[first[c]:first[c + 1]]`` with ``remaining`` records each and ``left[c]``
-    in all; a row takes one of the remaining places at random, by its own number in [0, 1).
+    in all; a row takes one of the remaining places at random, by its own number in [0, 1). Where a cell has more
+    rows than places, ``left`` ends below zero.
     """
     out = np.empty(len(cells), dtype=np.int32)
     for row in range(len(cells)):
@@ -128,7 +129,7 @@ def draw_targets(
         choice = start
         if stop - start > 1:
             place = int(chance[row] * left[cell])
-            while place >= remaining[choice]:
+            while choice < stop - 1 and place >= remaining[choice]:
                 place -= remaining[choice]
                 choice += 1
         remaining[choice] -= 1

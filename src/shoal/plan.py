@@ -9,6 +9,7 @@ import numpy as np
 
 from shoal import kernels
 from shoal.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
+from shoal.errors import InputError
 from shoal.problem import Requirement
 
 WITHHELD = -1
@@ -100,6 +101,8 @@ class Dealer:
             classes[rows] = kernels.draw_targets(
                 split, self._assignment.first, self._assignment.target, self._remaining, self._left, chance
             )
+            if self._left.min() < 0:
+                raise InputError("the source changed while it was being read; nothing was published")
         return classes
 
 

@@ -82,7 +82,7 @@ def _assembled(
         prosecutor=prosecutor,
         marketer=prosecutor.mean,  # classes / records
         populations=_population_risks(raw),
-        models=verdicts(raw, len(policy.privacy)),
+        models=verdicts(raw, policy.privacy),
         sensitive=sensitive_risks(raw),
         sets=sets,
         threshold=threshold,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,17 +80,13 @@ def finite(number: float) -> float | None:
     return number if np.isfinite(number) else None
 
 
-def verdicts(raw: RawTable, n_models: int) -> tuple[ModelVerdict, ...]:
-    """Judge the first *n_models* models of the policy that the table was read by.
-
-    A model that holds for several attributes is judged by the worst of them.
-    """
-    found: dict[int, tuple[ModelVerdict, ...]] = {}
+def verdicts(raw: RawTable, models: Sequence[PrivacyModel]) -> tuple[ModelVerdict, ...]:
+    """Judge the policy's models; one that holds for several attributes is judged by the worst of them."""
+    found: list[list[ModelVerdict]] = [[] for _ in models]
     for requirement in raw.encoding.problem.requirements:
-        if requirement.number < n_models:
-            earlier = found.get(requirement.number, ())
-            found[requirement.number] = (*earlier, _verdict(raw, requirement))
-    return tuple(_together(found[number]) for number in range(n_models))
+        if requirement.number < len(models):
+            found[requirement.number].append(_verdict(raw, requirement))
+    return tuple(_together(model, parts) for model, parts in zip(models, found, strict=True))
 
 
 def _verdict(raw: RawTable, requirement: Requirement) -> ModelVerdict:
@@ -113,12 +110,10 @@ def _each_class(raw: RawTable, people: IntArray | None) -> Alike:
     return Alike(ClassHistograms(raw.sizes, population=people), np.ones(raw.n_classes, dtype=np.int64))
 
 
-def _together(parts: tuple[ModelVerdict, ...]) -> ModelVerdict:
-    if len(parts) == 1:
-        return parts[0]
-    worst = min if parts[0].model.achieved_is == "at least" else max
+def _together(model: PrivacyModel, parts: Sequence[ModelVerdict]) -> ModelVerdict:
+    worst = min if model.achieved_is == "at least" else max
     return ModelVerdict(
-        model=parts[0].model.model_copy(update={"attribute": None}),
+        model=model,
         holds=all(part.holds for part in parts),
         achieved=worst(part.achieved for part in parts),
         records_missed=max(part.records_missed for part in parts),

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sys
+
 import typer
 
 from shoal.cli import anonymize, audit, demo, init, policy, verify
@@ -33,5 +37,17 @@ app.add_typer(policy.app, name="policy")
 
 
 def main() -> None:
-    """Run the command line."""
-    app()
+    """Run the command line.
+
+    A command that stops early may leave a thread that still reads ahead in the source. Python's own way out would
+    abort when that thread calls back, and the exit code would be lost; nothing needs that way, so it is not taken.
+    """
+    try:
+        app()
+    except SystemExit as stop:
+        if not stop.code:
+            raise
+        with contextlib.suppress(OSError):  # nobody reads the answer any more
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(stop.code if isinstance(stop.code, int) else 1)

@@ -64,6 +64,7 @@ def anonymize(
 
 def show(release: Release) -> None:
     """Say in plain words what was published."""
+    from rich.markup import escape
     from rich.table import Table
 
     manifest, evidence = release.manifest, release.evidence
@@ -72,18 +73,20 @@ def show(release: Release) -> None:
     dropped = f", {manifest['missing']['dropped']:,} dropped" if manifest["missing"]["dropped"] else ""
     console.print(
         f"[bold]Verified and published[/]: {manifest['rows']:,} rows in {evidence['risk_after']['classes']:,} "
-        f"classes{withheld}{dropped}  ->  {release.data_file}"
+        f"classes{withheld}{dropped}  ->  {escape(str(release.data_file))}",
+        soft_wrap=True,
     )
     table = Table(box=None, padding=(0, 2, 0, 0))
     for head in ("guarantee", "asked", "achieved"):
         table.add_column(head)
     for entry in manifest["guarantees"]:
         asked = ", ".join(f"{key} = {value}" for key, value in entry["parameters"].items())
-        table.add_row(entry["model"], asked, f"{entry['achieved']:.6g}")
+        table.add_row(entry["model"], escape(asked), f"{entry['achieved']:.6g}")
     console.print(table)
     before, after = evidence["risk_before"], evidence["risk_after"]
     console.print(
         f"Unique people: {before['unique_records']:,} before, {after['unique_records']:,} after. "
         f"Information kept: {manifest['utility']['um']:.1%}."
     )
-    console.print(f"Keep {release.folder}/internal to yourself; {release.folder}/public may leave the house.")
+    folder = escape(str(release.folder))
+    console.print(f"Keep {folder}/internal to yourself; {folder}/public may leave the house.", soft_wrap=True)

@@ -1,7 +1,204 @@
-"""``shoal audit``."""
+"""``shoal audit``: the risk of publishing a table as it is."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-def audit() -> None:
-    """Placeholder until its part is in place."""
+import typer
+
+from shoal.cli.console import answer, out, reporting
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from shoal.audit import Audit, SearchRisk, SetRisk
+
+MOST_SETS = 10  # of each kind in the terminal; --json has all
+
+
+def audit(
+    data: Annotated[Path, typer.Argument(help="The table: CSV (also .gz), Parquet, or a folder of Parquet files.")],
+    policy: Annotated[Path, typer.Option("--policy", "-p", help="Roles of the columns and what to protect.")],
+    population: Annotated[
+        Path | None, typer.Option(help="A table of all people among whom somebody may search, with the quasi columns.")
+    ] = None,
+    largest_set: Annotated[
+        int, typer.Option("--sets", help="Look at all sets of up to so many attributes.", min=1)
+    ] = 3,
+    threshold: Annotated[
+        float, typer.Option(help="Name the smallest sets that make more than this share of records unique.")
+    ] = 0.05,
+    json_output: Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")] = False,
+) -> None:
+    """Say how easily people could be found if the table were published as it is. Nothing is written."""
+    with reporting(json_output):
+        from shoal.audit import audit as run
+        from shoal.cli.bars import bars
+
+        with bars() as progress:
+            found = run(
+                data, policy, population=population, largest_set=largest_set, threshold=threshold, progress=progress
+            )
+        if json_output:
+            answer(found.as_dict())
+        else:
+            show(found, out())
+
+
+def show(found: Audit, console: Console) -> None:
+    """Tell a steward what the audit found, the most important first."""
+    from rich.markup import escape
+
+    console.print(f"[bold]{escape(found.headline)}[/]", soft_wrap=True)
+    console.print(
+        f"Somebody who knows these of a person in the table finds the right record with a chance of "
+        f"{found.prosecutor.mean:.1%} on average, {found.prosecutor.highest:.1%} at worst.",
+        soft_wrap=True,
+    )
+    for warning in found.warnings:
+        console.print(f"[yellow]Warning:[/] {escape(warning)}.", soft_wrap=True)
+    _show_searchers(found, console)
+    _show_classes(found, console)
+    _show_models(found, console)
+    _show_sensitive(found, console)
+    _show_sets(found, console)
+    _show_columns(found, console)
+
+
+def _show_searchers(found: Audit, console: Console) -> None:
+    def row(who: str, risk: SearchRisk) -> tuple[str, ...]:
+        return (who, f"{risk.highest:.1%}", f"{risk.mean:.1%}", *(f"{share:.1%}" for _, share in risk.share_above))
+
+    rows = [row("prosecutor (knows that the person is in the table)", found.prosecutor)]
+    for risk in found.populations:
+        rows.append(row(f"journalist (searches {risk.people:,} people of {risk.population})", risk.journalist))
+        rows.append((f"marketer (expects to match, against {risk.population})", "", f"{risk.marketer:.1%}"))
+    if not found.populations:
+        rows.append(row("journalist (no population given: at most the prosecutor's)", found.prosecutor))
+    rows.append(("marketer (expects to match, of all records)", "", f"{found.marketer:.1%}"))
+    above = (f"records above {threshold:.0%}" for threshold, _ in found.prosecutor.share_above)
+    _table(console, "Who finds a record, and how surely", ("searcher", "highest", "mean", *above), rows)
+    for risk in found.populations:
+        if risk.records_not_covered:
+            console.print(
+                f"{risk.records_not_covered:,} records are not covered by {risk.population}: it does not hold "
+                "everybody of the table."
+            )
+
+
+def _show_classes(found: Audit, console: Console) -> None:
+    rows = [
+        (_range(entry["from"], entry["to"]), f"{entry['classes']:,}", f"{entry['records']:,}")
+        for entry in found.class_sizes
+        if entry["classes"]
+    ]
+    title = f"{found.classes:,} classes of records with the same quasi values; k = {found.smallest_class}"
+    _table(console, title, ("records of a class", "classes", "records"), rows)
+
+
+def _show_models(found: Audit, console: Console) -> None:
+    rows = []
+    for verdict in found.models:
+        parameters = verdict.model.model_dump(mode="json", exclude_none=True)
+        asked = ", ".join(f"{key} = {value}" for key, value in parameters.items())
+        mark = "yes" if verdict.holds else "no"
+        rows.append((verdict.model.name, asked, mark, f"{verdict.achieved:.4g}", f"{verdict.records_missed:,}"))
+    heads = ("model", "asked", "holds", "achieved", "records in classes that miss it")
+    _table(console, "What the policy asks for, before any protection", heads, rows)
+
+
+def _show_sensitive(found: Audit, console: Console) -> None:
+    rows = [
+        (
+            risk.attribute,
+            f"{risk.certain_records:,} ({risk.certain_records / found.records:.1%})",
+            str(risk.distinct_l),
+            f"{risk.simple_l:.3g}",
+            f"{risk.entropy_l:.3g}",
+            f"{risk.recursive_c_l2:.3g} / {risk.recursive_c_l3:.3g}",
+            f"{risk.t_equal:.3g}" + ("" if risk.t_ordered is None else f" / {risk.t_ordered:.3g}"),
+        )
+        for risk in found.sensitive
+    ]
+    heads = (
+        "attribute",
+        "records whose class gives it away",
+        "distinct l",
+        "simple l",
+        "entropy l",
+        "recursive c (l = 2 / 3)",
+        "t (equal / ordered)",
+    )
+    _table(console, "What classes tell of sensitive attributes", heads, rows)
+
+
+def _show_sets(found: Audit, console: Console) -> None:
+    heads = ("attributes", "unique records", "share", "combinations", "records each")
+    alone = [risk for risk in found.sets if len(risk.attributes) == 1]
+    largest = max(len(risk.attributes) for risk in found.sets)
+    _table(console, "Each attribute alone", heads, map(_set_row, alone))
+    if largest > 1:
+        worst = [risk for risk in found.sets if len(risk.attributes) > 1][:MOST_SETS]
+        title = f"Sets of up to {largest} attributes that single out most, of {len(found.sets):,} sets"
+        _table(console, title, heads, map(_set_row, worst))
+    title = f"Smallest sets that make more than {found.threshold:.1%} of the records unique"
+    if found.minimal_sets:
+        _table(console, title, heads, map(_set_row, found.minimal_sets[:MOST_SETS]))
+        if len(found.minimal_sets) > MOST_SETS:
+            console.print(f"and {len(found.minimal_sets) - MOST_SETS:,} more (--json lists all)")
+    else:
+        console.print(f"\n{title}: none of up to {largest} attributes.")
+    steps = [(f"+ {risk.attributes[-1]}", *_set_row(risk)[1:]) for risk in found.fastest_order]
+    _table(console, "The fastest way to single people out", heads, steps)
+
+
+def _show_columns(found: Audit, console: Console) -> None:
+    rows = [
+        (
+            column.column,
+            column.role,
+            f"{column.values:,}",
+            f"{column.unique_records:,} ({column.unique_share:.1%})",
+            f"{column.unique_with_quasi:,}",
+        )
+        for column in found.columns
+    ]
+    heads = ("column", "role", "values", "unique alone", "unique with the quasi attributes")
+    _table(console, "Columns that are no quasi attributes", heads, rows)
+    gaps = [(gap.column, f"{gap.records:,}", f"{gap.share:.1%}") for gap in found.missing_values]
+    means = "a value of its own" if found.missing == "category" else "dropped if quasi or sensitive"
+    _table(console, f"Missing values ({means})", ("column", "records", "share"), gaps)
+    if found.records < found.rows:
+        console.print(f"{found.rows - found.records:,} of {found.rows:,} records are left out for missing values.")
+
+
+def _set_row(risk: SetRisk) -> tuple[str, ...]:
+    return (
+        ", ".join(risk.attributes),
+        f"{risk.unique_records:,}",
+        f"{risk.unique_share:.1%}",
+        f"{risk.combinations:,}",
+        f"{risk.mean_class:,.1f}",
+    )
+
+
+def _range(low: int, high: int) -> str:
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def _table(console: Console, title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    listed = list(rows)
+    if not listed:
+        return
+    console.print(f"\n[bold]{escape(title)}[/]")
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for number, head in enumerate(heads):
+        table.add_column(head, justify="right" if listed[0][number][:1].isdigit() and number else "left")
+    for row in listed:
+        table.add_row(*map(escape, row))
+    console.print(table)

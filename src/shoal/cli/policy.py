@@ -13,9 +13,11 @@ app = typer.Typer(help="Look at policies.", no_args_is_help=True, rich_markup_mo
 
 
 @app.command()
-def schema() -> None:
+def schema(
+    json_output: Annotated[bool, typer.Option("--json", help="As without: the schema is one JSON object.")] = False,
+) -> None:
     """Print the JSON Schema of policies."""
-    with reporting(json_output=False):
+    with reporting(json_output):
         from shoal.policy import policy_schema
 
         answer(policy_schema())

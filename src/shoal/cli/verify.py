@@ -81,6 +81,7 @@ def _reading_options(manifest: dict[str, Any], policy: Path | None) -> SourceOpt
 
 def show(verification: Verification, *, with_source: bool) -> None:
     """List every guarantee and check with its verdict."""
+    from rich.markup import escape
     from rich.table import Table
 
     console = out()
@@ -88,9 +89,9 @@ def show(verification: Verification, *, with_source: bool) -> None:
     for head in ("", "checked", "found"):
         table.add_column(head)
     for promise in verification.guarantees:
-        table.add_row(_mark(promise.ok), promise.model, promise.detail)
+        table.add_row(_mark(promise.ok), promise.model, escape(promise.detail))
     for check in verification.checks:
-        table.add_row(_mark(check.ok), check.name, check.detail)
+        table.add_row(_mark(check.ok), check.name, escape(check.detail))
     console.print(table)
     if verification.verified:
         scope = "" if with_source else " (without --source, whether the rows are true was not checked)"

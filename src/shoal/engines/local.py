@@ -32,7 +32,10 @@ Factored = list[tuple[CodeArray, pa.Array]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountedCells:
-    """What one pass over a source found: dictionaries, and the cells in terms of their codes."""
+    """What one pass over a source found: dictionaries, and the cells in terms of their codes.
+
+    Cells ascend by their last column first, so that those which share the last columns are neighbours.
+    """
 
     columns: tuple[str, ...]
     dictionaries: tuple[GrowingDictionary, ...]
@@ -43,6 +46,17 @@ class CountedCells:
     def codes(self, column: int) -> AnyIntArray:
         """Return (n_cells,) the dictionary codes of one column; 0 is missing."""
         return self.run.column(self.layout, column)
+
+    def class_sizes(self, columns: Sequence[str]) -> IntArray:
+        """Return the records of each distinct combination of *columns*, which must be the last ones counted."""
+        if set(columns) != set(self.columns[-len(columns) :]):
+            raise ValueError("only the last columns counted are in order")
+        new = np.zeros(len(self.run.counts), dtype=np.bool_)
+        new[0] = True
+        for name in columns:
+            codes = self.codes(self.columns.index(name))
+            new[1:] |= codes[1:] != codes[:-1]
+        return np.add.reduceat(self.run.counts, np.flatnonzero(new))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

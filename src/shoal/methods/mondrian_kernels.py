@@ -135,27 +135,29 @@ def best_cuts(
             run_low[:] = 2147483647
             run_high[:] = -1
             left = 0
+            width = 0.0
             for b in range(buckets - 1):
                 if tally[b] > 0:
                     left += tally[b]
-                    for i in range(d):
-                        run_low[i] = min(run_low[i], lowest[b, i])
-                        run_high[i] = max(run_high[i], highest[b, i])
-                left_cost[b] = left * _width(place, run_low, run_high) if left > 0 else 0.0
+                    if _absorb(run_low, run_high, lowest, highest, b):
+                        width = _width(place, run_low, run_high)
+                left_cost[b] = left * width
             run_low[:] = 2147483647
             run_high[:] = -1
             right = 0
             nearest = total * 2
             for b in range(buckets - 1, 0, -1):
-                if tally[b] > 0:
-                    right += tally[b]
-                    for i in range(d):
-                        run_low[i] = min(run_low[i], lowest[b, i])
-                        run_high[i] = max(run_high[i], highest[b, i])
-                left = total - right
-                if tally[b] == 0 or right < smallest or left < smallest:
+                if tally[b] == 0:
                     continue
-                cost = left_cost[b - 1] + right * _width(place, run_low, run_high)
+                right += tally[b]
+                left = total - right
+                if left < smallest:
+                    break
+                if _absorb(run_low, run_high, lowest, highest, b):
+                    width = _width(place, run_low, run_high)
+                if right < smallest:
+                    continue
+                cost = left_cost[b - 1] + right * width
                 before = run_low[j] - 1
                 if cost < score[j]:
                     score[j] = cost
@@ -208,8 +210,24 @@ def _bucket_extents(
             tally[b] += weights[item, 0]
             for i in range(codes.shape[1]):
                 code = np.int32(codes[item, i])
-                lowest[b, i] = min(lowest[b, i], code)
-                highest[b, i] = max(highest[b, i], code)
+                if code < lowest[b, i]:
+                    lowest[b, i] = code
+                if code > highest[b, i]:
+                    highest[b, i] = code
+
+
+@compiled
+def _absorb(run_low: Small, run_high: Small, lowest: Small, highest: Small, b: int) -> bool:
+    """Widen running extents by those of a bucket; return whether they changed."""
+    changed = False
+    for i in range(len(run_low)):
+        if lowest[b, i] < run_low[i]:
+            run_low[i] = lowest[b, i]
+            changed = True
+        if highest[b, i] > run_high[i]:
+            run_high[i] = highest[b, i]
+            changed = True
+    return changed
 
 
 @compiled
@@ -256,11 +274,9 @@ def shed_cuts(
                 run_high = np.full(d, -1, dtype=np.int32)
                 kept = 0
                 for b in range(first, last, step):
-                    kept += tally[b]
                     if tally[b] > 0:
-                        for i in range(d):
-                            run_low[i] = min(run_low[i], lowest[b, i])
-                            run_high[i] = max(run_high[i], highest[b, i])
+                        kept += tally[b]
+                        _absorb(run_low, run_high, lowest, highest, b)
                     shed = sizes[node, 0] - kept
                     if kept == 0 or shed == 0 or shed > most:
                         continue

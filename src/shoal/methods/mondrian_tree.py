@@ -28,6 +28,8 @@ _HISTOGRAM_ENTRIES = 1 << 21  # of one block of boxes
 _ITEMS_PER_CHUNK = 1 << 17
 _MOST_NAMED = 12  # categories in one label
 
+Tally = tuple[IntArray, IntArray]  # (2n, w) records and people; (2n, n_values) records of each value
+
 
 @dataclass(slots=True, eq=False)
 class Boxes:
@@ -85,6 +87,7 @@ class MondrianTree:
         for j, column in enumerate(problem.quasi_codes):
             self._codes[:, j] = column[self._cells]
         self._value_columns = _distinct_columns(problem, "values")
+        self._value_widths = [_width_of(column, problem) for column in self._value_columns]
         self._population_columns = _distinct_columns(problem, "population")
         self._values = np.empty((len(counts), len(self._value_columns)), dtype=np.int32)
         for s, column in enumerate(self._value_columns):
@@ -231,9 +234,10 @@ class MondrianTree:
         blocking = set(relative)
         for choice in cuts:
             self._mark(boxes, attribute[:, choice], cut[:, choice], extra[:, choice])
+            tallies: dict[int, Tally] = {}
             for i in relative:
                 requirement, whole = self._problem.requirements[i], self._wholes[i]
-                sides = self._tally(boxes, requirement)
+                sides = self._histograms(boxes, requirement, tallies)
                 reachable[i] = min(reachable[i], requirement.model.worst(sides, whole))
                 if requirement.model.holds(sides, whole).all():
                     blocking.discard(i)
@@ -347,7 +351,7 @@ class MondrianTree:
             if len(which):
                 some = boxes.take(which)
                 self._mark(some, attribute[which, proposal], cut[which, proposal], nothing[which, proposal])
-                sizes = self._tally(some, None).sizes.reshape(-1, 2)
+                sizes = self._tally(some, 0)[0][:, 0].reshape(-1, 2)
                 records[which] = sizes[np.arange(len(which)), sheds[which, proposal]]
         return choice, records
 
@@ -390,33 +394,40 @@ class MondrianTree:
 
         def work(part: slice) -> None:
             some = boxes.take(np.arange(part.start, part.stop))
+            tallies: dict[int, Tally] = {}
             for requirement, whole in zip(self._problem.requirements, self._wholes, strict=True):
-                sides = requirement.model.holds(self._tally(some, requirement), whole)
-                holds[part] &= sides.reshape(-1, 2)
+                sides = self._histograms(some, requirement, tallies)
+                holds[part] &= requirement.model.holds(sides, whole).reshape(-1, 2)
 
         self._in_chunks(boxes, work, per_block)
         return holds
 
-    def _tally(self, boxes: Boxes, requirement: Requirement | None) -> ClassHistograms:
-        """Return the histograms of both sides of each marked box: rows 2n and 2n + 1."""
-        rows = 2 * len(boxes)
-        seen = None if requirement is None else requirement.values
-        column = _place_of(seen, self._value_columns)
-        sizes = np.zeros((rows, self._weights.shape[1]), dtype=np.int64)
-        counts = np.zeros((rows, 0 if seen is None or requirement is None else requirement.n_values), dtype=np.int64)
+    def _histograms(self, boxes: Boxes, requirement: Requirement, tallies: dict[int, Tally]) -> ClassHistograms:
+        """Return what a requirement sees of both sides of each marked box; *tallies* keeps what is counted already.
+
+        A requirement that sees no values takes the sizes of whatever column is, or must be, counted anyway.
+        """
+        column = 0 if requirement.values is None else _place_of(requirement.values, self._value_columns)
+        if column not in tallies:
+            tallies[column] = self._tally(boxes, column)
+        sizes, counts = tallies[column]
+        people = None
+        if requirement.population is not None:
+            people = sizes[:, 1 + _place_of(requirement.population, self._population_columns)]
+        return ClassHistograms(sizes[:, 0], None if requirement.values is None else counts, people)
+
+    def _tally(self, boxes: Boxes, column: int) -> Tally:
+        """Count both sides of each marked box, rows 2n and 2n + 1: records and people, and values of one column."""
+        n_values = self._value_widths[column] if self._value_widths else 0
+        sizes = np.zeros((2 * len(boxes), self._weights.shape[1]), dtype=np.int64)
+        counts = np.zeros((2 * len(boxes), n_values), dtype=np.int64)
         kernels.tally_sides(self._weights, self._values, column, boxes.starts, boxes.stops, self._side, sizes, counts)
-        population = None if requirement is None else requirement.population
-        return ClassHistograms(
-            sizes=sizes[:, 0],
-            counts=None if seen is None else counts,
-            population=None if population is None else sizes[:, 1 + _place_of(population, self._population_columns)],
-        )
+        return sizes, counts
 
     def _split(self, boxes: Boxes, attribute: CodeArray, cut: CodeArray, extra: IntArray) -> Boxes:
-        """Carry out one cut in each box; return all left sides, then all right sides."""
+        """Carry out one cut in each box, by whose marks it was accepted; return all left, then all right sides."""
         if not len(boxes):
             return boxes
-        self._mark(boxes, attribute, cut, extra)
         middles = np.empty(len(boxes), dtype=np.int64)
 
         def work(part: slice) -> None:
@@ -514,8 +525,12 @@ def _distinct_columns(problem: Problem, what: str) -> list[AnyIntArray]:
     return columns
 
 
-def _place_of(column: AnyIntArray | None, columns: list[AnyIntArray]) -> int:
-    return next((i for i, other in enumerate(columns) if other is column), 0)
+def _place_of(column: AnyIntArray, columns: list[AnyIntArray]) -> int:
+    return next(i for i, other in enumerate(columns) if other is column)
+
+
+def _width_of(column: AnyIntArray, problem: Problem) -> int:
+    return next(r.n_values for r in problem.requirements if r.values is column)
 
 
 def _places(quasi: tuple[Attribute, ...]) -> FloatArray:

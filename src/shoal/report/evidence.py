@@ -6,12 +6,8 @@ import platform
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 import shoal
 from shoal.arrays import IntArray
-from shoal.cells import Cells
-from shoal.encoding import joint_codes
 from shoal.policy import Policy
 from shoal.rewriting import Rewriter
 from shoal.sources import Source
@@ -36,19 +32,12 @@ def build_evidence(
         "policy": dict(policy.document),
         "seed": seed,
         "randomness": "operating system" if seed is None else "the given seed: repeatable, so keep it secret",
-        "risk_before": class_risks(quasi_class_sizes(problem.cells, len(problem.quasi))),
+        "risk_before": class_risks(rewriter.counted.class_sizes(policy.names("quasi"))),
         "risk_after": class_risks(after),
         "withheld": rewriter.plan.n_withheld,
         "verification": verification.as_dict(),
         "seconds": dict(seconds),
     }
-
-
-def quasi_class_sizes(cells: Cells, n_quasi: int) -> IntArray:
-    """Return the number of records of every distinct combination of quasi values as they are."""
-    real = cells.counts > 0
-    codes, n_classes = joint_codes([column[real] for column in cells.codes[:n_quasi]])
-    return np.bincount(codes, weights=cells.counts[real], minlength=n_classes).astype(np.int64)
 
 
 def class_risks(sizes: IntArray) -> dict[str, Any]:
@@ -73,6 +62,7 @@ def class_risks(sizes: IntArray) -> dict[str, Any]:
 def size_histogram(sizes: IntArray) -> list[dict[str, int]]:
     """Return classes and records by class size, in ranges that double.
 
+    >>> import numpy as np
     >>> size_histogram(np.array([1, 1, 3, 9]))[1]
     {'from': 2, 'to': 3, 'classes': 1, 'records': 3}
     """

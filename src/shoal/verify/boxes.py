@@ -22,6 +22,7 @@ from shoal.verify.kernels import inlined, kernel
 NOBODY, SEVERAL = -1, -2
 _LEAF = 8
 _TWICE = 4
+_LEVELS = 10
 _PIECE = 1 << 16
 Boxes: TypeAlias = tuple[CodeArray, CodeArray, BoolArray]  # edges and class of each item; is a class uneven
 Ragged: TypeAlias = tuple[CodeArray, IntArray, IntArray, CodeArray, CodeArray]  # labels and all their ranges
@@ -134,25 +135,54 @@ def _build(low: CodeArray, high: CodeArray, sizes: IntArray) -> tuple[CodeArray,
     return tree[:n_nodes].copy(), kept[:n_kept].copy()
 
 
+@kernel
+def _descend(tree: CodeArray, points: CodeArray) -> tuple[CodeArray, IntArray]:
+    """Return the node that each point reaches after a few levels, and an order that visits node by node.
+
+    Points in that order meet the same parts of the tree and the same boxes while these are still in the cache.
+    """
+    n = points.shape[0]
+    reached = np.empty(n, dtype=np.int32)
+    ends = np.zeros(tree.shape[0] + 1, dtype=np.int64)
+    for i in range(n):
+        node = 0
+        for _ in range(_LEVELS):
+            if tree[node, 0] < 0:
+                break
+            node = tree[node, 2] if points[i, tree[node, 0]] < tree[node, 1] else tree[node, 3]
+        reached[i] = node
+        ends[node + 1] += 1
+    for node in range(tree.shape[0]):
+        ends[node + 1] += ends[node]
+    order = np.empty(n, dtype=np.int64)
+    for i in range(n):
+        order[ends[reached[i]]] = i
+        ends[reached[i]] += 1
+    return reached, order
+
+
 @inlined
-def _leaf(tree: CodeArray, points: CodeArray, i: int) -> tuple[int, int]:
-    node = 0
+def _leaf(tree: CodeArray, node: int, points: CodeArray, i: int) -> tuple[int, int]:
     while tree[node, 0] >= 0:
         node = tree[node, 2] if points[i, tree[node, 0]] < tree[node, 1] else tree[node, 3]
     return tree[node, 2], tree[node, 3]
 
 
 @inlined
-def _covers(boxes: Boxes, ragged: Ragged, points: CodeArray, i: int, item: int) -> bool:
-    edges, classes, uneven = boxes
+def _in_hull(edges: CodeArray, points: CodeArray, i: int, item: int) -> bool:
+    inside = True
+    for a in range(points.shape[1]):
+        if points[i, a] < edges[item, 2 * a] or points[i, a] >= edges[item, 2 * a + 1]:
+            inside = False
+            break
+    return inside
+
+
+@kernel
+def _in_ranges(ragged: Ragged, points: CodeArray, i: int, owner: int) -> bool:
     labels, offsets, start, range_low, range_high = ragged
     for a in range(points.shape[1]):
-        if not edges[item, 2 * a] <= points[i, a] < edges[item, 2 * a + 1]:
-            return False
-    if not uneven[classes[item]]:
-        return True
-    for a in range(points.shape[1]):
-        label = offsets[a] + labels[classes[item], a]
+        label = offsets[a] + labels[owner, a]
         inside = False
         for r in range(start[label], start[label + 1]):
             if range_low[r] <= points[i, a] < range_high[r]:
@@ -165,27 +195,35 @@ def _covers(boxes: Boxes, ragged: Ragged, points: CodeArray, i: int, item: int) 
 
 @kernel
 def _find(tree: CodeArray, boxes: Boxes, ragged: Ragged, points: CodeArray, out: IntArray) -> None:
-    for i in range(points.shape[0]):
-        begin, end = _leaf(tree, points, i)
+    edges, classes, uneven = boxes
+    reached, order = _descend(tree, points)
+    for i in order:
+        begin, end = _leaf(tree, reached[i], points, i)
         found = NOBODY
         for item in range(begin, end):
-            if _covers(boxes, ragged, points, i, item):
+            if _in_hull(edges, points, i, item) and (
+                not uneven[classes[item]] or _in_ranges(ragged, points, i, classes[item])
+            ):
                 if found != NOBODY:
                     found = SEVERAL
                     break
-                found = boxes[1][item]
+                found = classes[item]
         out[i] = found
 
 
 @kernel
 def _count(tree: CodeArray, boxes: Boxes, ragged: Ragged, points: CodeArray, totals: IntArray) -> int:
     uncovered = 0
-    for i in range(points.shape[0]):
-        begin, end = _leaf(tree, points, i)
+    edges, classes, uneven = boxes
+    reached, order = _descend(tree, points)
+    for i in order:
+        begin, end = _leaf(tree, reached[i], points, i)
         covered = False
         for item in range(begin, end):
-            if _covers(boxes, ragged, points, i, item):
-                totals[boxes[1][item]] += 1
+            if _in_hull(edges, points, i, item) and (
+                not uneven[classes[item]] or _in_ranges(ragged, points, i, classes[item])
+            ):
+                totals[classes[item]] += 1
                 covered = True
         if not covered:
             uncovered += 1
@@ -208,11 +246,14 @@ def _edges(
 ) -> int:
     """Fill start (and out, on the second call) with the wanted groups that each point may serve."""
     n = 0
+    edges, classes, uneven = boxes
     for i in range(points.shape[0]):
-        begin, end = _leaf(tree, points, i)
+        begin, end = _leaf(tree, 0, points, i)
         for item in range(begin, end):
-            if _covers(boxes, ragged, points, i, item):
-                group = combine(key, contents[i], np.uint64(boxes[1][item]))
+            if _in_hull(edges, points, i, item) and (
+                not uneven[classes[item]] or _in_ranges(ragged, points, i, classes[item])
+            ):
+                group = combine(key, contents[i], np.uint64(classes[item]))
                 place = np.searchsorted(wanted, group)
                 if place < wanted.shape[0] and wanted[place] == group and demand[place] > 0:
                     if fill:
@@ -266,17 +307,14 @@ class BoxTree:
     def find(self, points: CodeArray) -> IntArray:
         """Return (n,) the only class that covers each point, or NOBODY, or SEVERAL."""
         out = np.empty(points.shape[0], dtype=np.int64)
+        workers = min(8, os.cpu_count() or 1, 1 + points.shape[0] // _PIECE)
 
-        def piece(begin: int) -> None:
-            part = slice(begin, begin + _PIECE)
+        def piece(worker: int) -> None:
+            part = slice(worker * points.shape[0] // workers, (worker + 1) * points.shape[0] // workers)
             _find(self.tree, self.boxes, self.ragged, points[part], out[part])
 
-        begins = range(0, points.shape[0], _PIECE)
-        if len(begins) == 1:
-            piece(0)
-        else:
-            with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as threads:
-                list(threads.map(piece, begins))
+        with ThreadPoolExecutor(workers) as threads:
+            list(threads.map(piece, range(workers)))
         return out
 
     def count(self, points: CodeArray, totals: IntArray) -> int:

@@ -72,6 +72,7 @@ class NumberLine(Line):
                 edges.update((low, high))
         self._edges: FloatArray = np.array(sorted(edges), dtype=np.float64)
         self.stretches = len(edges) + 1
+        self._place = {edge: place + 1 for place, edge in enumerate(self._edges.tolist())}
 
     def _edge(self, raw: object, end: float) -> float:
         if raw is None:
@@ -100,11 +101,7 @@ class NumberLine(Line):
         return [(low, high)]
 
     def ranges(self, cover: Cover) -> list[Stretch]:
-        found = np.array(self._intervals(cover), dtype=np.float64).reshape(-1, 2)
-        codes = np.searchsorted(self._edges, found, side="left") + 1
-        codes[found == -math.inf] = 0
-        codes[found == math.inf] = self.stretches
-        return [(int(low), int(high)) for low, high in codes]
+        return [(self._place[low], self._place[high]) for low, high in self._intervals(cover)]
 
     def places(self, values: pa.Array) -> IntArray:
         numbers = self._numbers(values)

@@ -18,10 +18,16 @@ _KEY_BOUND = 2**63
 
 @kernel
 def _merge(keys: KeyArray, counts: IntArray, more: KeyArray, more_counts: IntArray) -> tuple[KeyArray, IntArray]:
-    out = np.empty(keys.shape[0] + more.shape[0], dtype=np.uint64)
+    i = shared = 0
+    for key in more:
+        while i < keys.shape[0] and keys[i] < key:
+            i += 1
+        if i < keys.shape[0] and keys[i] == key:
+            shared += 1
+    out = np.empty(keys.shape[0] + more.shape[0] - shared, dtype=np.uint64)
     totals = np.empty(out.shape[0], dtype=np.int64)
-    i = j = n = 0
-    while i < keys.shape[0] or j < more.shape[0]:
+    i = j = 0
+    for n in range(out.shape[0]):
         if j == more.shape[0] or (i < keys.shape[0] and keys[i] < more[j]):
             out[n], totals[n] = keys[i], counts[i]
             i += 1
@@ -32,8 +38,7 @@ def _merge(keys: KeyArray, counts: IntArray, more: KeyArray, more_counts: IntArr
             out[n], totals[n] = keys[i], counts[i] + more_counts[j]
             i += 1
             j += 1
-        n += 1
-    return out[:n].copy(), totals[:n].copy()
+    return out, totals
 
 
 @kernel

@@ -1,0 +1,198 @@
+"""Drafting a policy from a table: roles by evidence, taxonomies by kind, open questions as comments."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from shoal.drafting.domains import TaxonomyGuess, quasi_taxonomy, sensitive_taxonomy
+from shoal.drafting.profiling import MOST_DISTINCT, ColumnProfile, profiled
+from shoal.drafting.requirements import ModelGuess, diversity, k_anonymity
+from shoal.drafting.roles import RoleGuess, guess, how_many
+from shoal.drafting.writing import comment, flow, questions, scalar
+from shoal.policy import Role
+from shoal.progress import Progress, Silent
+from shoal.sources import SourceOptions, open_source
+
+NO_TAXONOMY = TaxonomyGuess(None)
+
+
+@dataclass(frozen=True, slots=True)
+class DraftColumn:
+    """What the draft says of one column, and why."""
+
+    name: str
+    role: Role
+    reason: str
+    taxonomy: dict[str, Any] | None
+    questions: tuple[str, ...]
+
+    @property
+    def entry(self) -> dict[str, Any]:
+        """The policy's entry."""
+        return {"role": self.role} if self.taxonomy is None else {"role": self.role, "taxonomy": self.taxonomy}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return {"name": self.name, **self.entry, "reason": self.reason, "questions": list(self.questions)}
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A policy to begin with: ``text`` is YAML with comments, ``policy`` the same as a mapping.
+
+    It loads, and runs on the table it was drafted from, whenever a quasi attribute was found.
+    """
+
+    source: str
+    rows: int
+    columns: tuple[DraftColumn, ...]
+    questions: tuple[str, ...]  # about the table as a whole
+    policy: dict[str, Any]
+    text: str
+
+    def names(self, role: Role) -> tuple[str, ...]:
+        """Return the columns of one role."""
+        return tuple(column.name for column in self.columns if column.role == role)
+
+    @property
+    def n_questions(self) -> int:
+        """Questions left open, about columns and the table."""
+        return len(self.questions) + sum(len(column.questions) for column in self.columns)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything as JSON can hold it."""
+        return {
+            "source": self.source,
+            "rows": self.rows,
+            "policy": self.policy,
+            "columns": [column.as_dict() for column in self.columns],
+            "questions": list(self.questions),
+            "text": self.text,
+        }
+
+
+def draft_policy(data: object, *, options: SourceOptions | None = None, progress: Progress | None = None) -> Draft:
+    """Read a table once and draft a policy for it; names and counts of it appear in the draft, values never do.
+
+    >>> import pyarrow as pa
+    >>> people = pa.table({"sex": ["F", "M"] * 10, "age": list(range(30, 50)), "illness": ["flu", "gout"] * 10})
+    >>> draft = draft_policy(people)
+    >>> draft.names("quasi"), draft.names("sensitive")
+    (('sex', 'age'), ('illness',))
+    """
+    chosen = options or SourceOptions()
+    source = open_source(data, chosen)
+    profiles = profiled(source, progress or Silent())
+    drafted = [_column(profile) for profile in profiles]
+    columns = tuple(column for column, _ in drafted)
+    sensitive = [
+        (profile, taxonomy)
+        for profile, (column, taxonomy) in zip(profiles, drafted, strict=True)
+        if column.role == "sensitive"
+    ]
+    models = [k_anonymity(profiles[0].n_rows), *(diversity(profile, taxonomy) for profile, taxonomy in sensitive)]
+    markers = sorted({marker for profile in profiles for marker in profile.markers})
+    reading = chosen.model_dump(exclude_defaults=True)
+    if markers:
+        reading["missing"] = list(dict.fromkeys([*chosen.missing, *markers]))
+    policy: dict[str, Any] = {
+        "attributes": {column.name: column.entry for column in columns},
+        "privacy": [dict(model.model) for model in models if model.model is not None],
+        "method": {"mondrian": {}},
+        "missing": "category",
+        "max_withheld": 0,
+    }
+    if reading:
+        policy["source"] = reading
+    asked = _table_questions(columns, profiles, bool(markers))
+    text = _text(source.name, profiles, columns, models, policy, asked)
+    every = (*asked, *(question for model in models for question in model.questions))
+    return Draft(source.name, profiles[0].n_rows, columns, every, policy, text)
+
+
+def _column(profile: ColumnProfile) -> tuple[DraftColumn, TaxonomyGuess]:
+    role = guess(profile)
+    taxonomy: TaxonomyGuess | None = NO_TAXONOMY
+    if role.role == "quasi":
+        taxonomy = quasi_taxonomy(profile)
+    elif role.role == "sensitive":
+        taxonomy = sensitive_taxonomy(profile)
+    if taxonomy is None:
+        role, taxonomy = _without_taxonomy(profile, role), NO_TAXONOMY
+    reason = f"{role.reason}; {taxonomy.reason}" if taxonomy.reason else role.reason
+    tree = None if taxonomy.taxonomy is None else dict(taxonomy.taxonomy)
+    return DraftColumn(profile.name, role.role, reason, tree, (*role.questions, *taxonomy.questions)), taxonomy
+
+
+def _without_taxonomy(profile: ColumnProfile, role: RoleGuess) -> RoleGuess:
+    question = (
+        f"which taxonomy fits it? It looks {role.role}, but none could be made for {how_many(profile)}; it is left "
+        "out now."
+    )
+    return RoleGuess("identifier", role.reason, (question,))
+
+
+def _table_questions(
+    columns: tuple[DraftColumn, ...], profiles: tuple[ColumnProfile, ...], has_markers: bool
+) -> tuple[str, ...]:
+    roles = Counter(column.role for column in columns)
+    asked = []
+    if not roles["quasi"]:
+        asked.append(
+            "which columns could others know of a person? None was found, and a policy needs at least one quasi."
+        )
+    if not roles["sensitive"]:
+        asked.append(
+            "which columns must stay secret? None was found; k-anonymity alone does not hide what a class shares."
+        )
+    if roles["quasi"] > 1:
+        asked.append(
+            "which quasi attributes matter most to the users of the data? Put them first, or give them a weight."
+        )
+    if has_markers:
+        asked.append("do the texts under source: missing really mean that a value is missing, in every column?")
+    if any(profile.n_missing for profile in profiles):
+        asked.append("may records with missing values be left out? Then say missing: drop.")
+    return tuple(asked)
+
+
+def _text(
+    source: str,
+    profiles: tuple[ColumnProfile, ...],
+    columns: tuple[DraftColumn, ...],
+    models: list[ModelGuess],
+    policy: dict[str, Any],
+    asked: tuple[str, ...],
+) -> str:
+    lines = [
+        *comment(f"Draft policy for {scalar(source)}: {profiles[0].n_rows:,} records, {len(columns)} columns.", ""),
+        *comment(
+            "A guess from names and counts. Check every role, answer the questions, then run shoal audit and shoal "
+            f"anonymize. Values were counted exactly up to {MOST_DISTINCT:,} a column.",
+            "",
+        ),
+        *questions(asked, ""),
+        "",
+        "attributes:",
+    ]
+    for column, profile in zip(columns, profiles, strict=True):
+        missing = f"; {profile.n_missing:,} missing" if profile.n_missing else ""
+        lines += comment(f"{column.role}: {column.reason}{missing}", "  ")
+        lines += questions(column.questions, "  ")
+        lines.append(f"  {scalar(column.name)}: {flow(column.entry)}")
+    lines += ["", "privacy:"]
+    for model in models:
+        lines += comment(model.reason, "  ")
+        lines += questions(model.questions, "  ")
+        if model.model is not None:
+            lines.append(f"  - {_entry(model.model)}")
+    lines.append("")
+    lines += [f"{key}: {flow(policy[key])}" for key in ("method", "missing", "max_withheld", "source") if key in policy]
+    return "\n".join(lines) + "\n"
+
+
+def _entry(model: Any) -> str:
+    ((name, parameters),) = model.items()
+    return f"{name}: {flow(parameters)}"

@@ -1,0 +1,217 @@
+"""The command's contract: layout of the output, exit codes, ``--json``, ``--help``, ``--version``."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import stat
+
+import pytest
+import typer.main
+
+import shoal as package
+from shoal.cli import app
+
+COLUMNS = ("patient", "age", "sex", "town", "disease", "note")
+
+
+def leaf_commands() -> list[tuple[str, ...]]:
+    """Every command that does something, as the words one types."""
+
+    def walk(command, words):
+        below = getattr(command, "commands", None)
+        if below is None:
+            return [words]
+        return [leaf for name, child in below.items() for leaf in walk(child, (*words, name))]
+
+    return walk(typer.main.get_command(app), ())
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory, patients):
+    path = tmp_path_factory.mktemp("source") / "patients.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([COLUMNS, *patients])
+    return path
+
+
+@pytest.fixture(scope="module")
+def published(shoal, source, policy, tmp_path_factory):
+    """What the command answered, and the folder it wrote."""
+    out = tmp_path_factory.mktemp("released") / "out"
+    return shoal("anonymize", source, "-p", policy, "-o", out), out
+
+
+def test_version(shoal):
+    done = shoal("--version")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"shoal {package.__version__}\n", "")
+
+
+def test_without_arguments_the_commands_are_listed(shoal):
+    done = shoal()
+    said = done.stdout + done.stderr
+    assert done.returncode in (0, 2)
+    assert all(f"  {words[0]} " in said for words in leaf_commands())
+
+
+def test_help_of_every_command_names_its_json_switch(shoal):
+    commands = leaf_commands()
+    assert {words[0] for words in commands} >= {"demo", "init", "audit", "anonymize", "verify", "policy"}
+    for words in commands:
+        done = shoal(*words, "--help")
+        assert (done.returncode, done.stderr) == (0, ""), words
+        assert "Usage: shoal " + " ".join(words) in done.stdout
+        assert "--json" in done.stdout, words
+
+
+def test_unknown_command_and_unknown_option_are_usage_errors(shoal, source, policy):
+    for words in (("anonymise",), ("anonymize", source, "-p", policy), ("anonymize", source, "--polcy", policy)):
+        done = shoal(*words)
+        assert done.returncode == 2
+        assert "Error: " in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_layout_of_the_output(published):
+    done, out = published
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"->  {out}/public/data.csv\n" in done.stdout
+    files = {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()}
+    assert files == {
+        "public/data.csv",
+        "public/manifest.json",
+        "public/README.md",
+        "internal/evidence.json",
+        "internal/report.html",
+    }
+    assert [path.name for path in out.parent.iterdir()] == ["out"], "the staging folder is gone"
+    assert stat.S_IMODE((out / "internal").stat().st_mode) == 0o700
+    assert stat.S_IMODE((out / "public").stat().st_mode) == 0o755
+
+
+def test_manifest_says_what_is_promised(published, patients):
+    manifest = json.loads((published[1] / "public" / "manifest.json").read_text(encoding="utf-8"))
+    assert manifest["shoal_version"] == package.__version__
+    assert manifest["method"] == "mondrian"
+    assert (manifest["rows"], manifest["withheld"]) == (len(patients), 0)
+    assert manifest["parts"] == [list(COLUMNS[1:])]
+    assert list(manifest["attributes"]) == list(COLUMNS[1:])
+    assert 0 <= manifest["utility"]["um"] <= 1
+    k, distinct = manifest["guarantees"]
+    assert (k["model"], k["parameters"]) == ("k-anonymity", {"k": 4})
+    assert k["achieved"] >= 4
+    assert (distinct["model"], distinct["parameters"]["l"]) == ("distinct-l-diversity", 2)
+    assert distinct["achieved"] >= 2
+
+
+def test_nothing_internal_is_public(published):
+    """Neither the seed, nor the source's digest or name, nor risks before publishing leave the house."""
+    out = published[1]
+    evidence = json.loads((out / "internal" / "evidence.json").read_text(encoding="utf-8"))
+    public = "".join(path.read_text(encoding="utf-8") for path in (out / "public").iterdir())
+    assert "risk_before" in evidence
+    assert "risk_before" not in public
+    assert "patients.csv" in json.dumps(evidence)
+    assert "patients.csv" not in public
+    assert "Zaphod" not in public
+    assert "Zaphod" not in json.dumps(evidence) + (out / "internal" / "report.html").read_text(encoding="utf-8")
+
+
+def test_the_data_dictionary_describes_every_column(published):
+    readme = (published[1] / "public" / "README.md").read_text(encoding="utf-8")
+    assert "k-anonymity" in readme
+    for column in COLUMNS[1:]:
+        assert f"| {column} |" in readme
+    assert "patient |" not in readme
+
+
+def test_anonymize_answers_with_one_object(shoal, source, policy, tmp_path):
+    done = shoal("anonymize", source, "-p", policy, "-o", tmp_path / "out", "--seed", 5, "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    answer = json.loads(done.stdout)
+    manifest = json.loads((tmp_path / "out" / "public" / "manifest.json").read_text(encoding="utf-8"))
+    assert answer["verified"] is True
+    assert answer["out"] == str(tmp_path / "out")
+    assert {key: answer[key] for key in manifest} == manifest
+
+
+def test_verify_accepts_what_was_published(shoal, published, source):
+    out = published[1]
+    for folder in (out, out / "public"):
+        done = shoal("verify", folder, "--source", source, "--json")
+        assert (done.returncode, done.stderr) == (0, "")
+        answer = json.loads(done.stdout)
+        assert answer["verified"] is True
+        assert [entry["model"] for entry in answer["guarantees"]] == ["k-anonymity", "distinct-l-diversity"]
+    done = shoal("verify", out)
+    assert done.returncode == 0
+    assert "Verified" in done.stdout
+
+
+@pytest.mark.parametrize("spoil", ["digest", "row", "source"])
+def test_verify_rejects_with_exit_code_four(shoal, published, source, tmp_path, spoil):
+    out = tmp_path / "out"
+    shutil.copytree(published[1], out)
+    data = out / "public" / "data.csv"
+    arguments = ["verify", out]
+    if spoil == "digest":
+        data.write_bytes(data.read_bytes() + b"\n")
+    elif spoil == "row":
+        data.write_text("".join(data.read_text(encoding="utf-8").splitlines(keepends=True)[:-1]), encoding="utf-8")
+    else:
+        other = tmp_path / "other.csv"
+        other.write_text(source.read_text(encoding="utf-8").replace(",M,", ",F,"), encoding="utf-8")
+        arguments += ["--source", other]
+    done = shoal(*arguments, "--json")
+    answer = json.loads(done.stdout)
+    assert (done.returncode, answer["verified"]) == (4, False)
+    done = shoal(*arguments)
+    assert done.returncode == 4
+    assert "Not verified" in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_verify_of_no_release_is_bad_input(shoal, tmp_path):
+    (tmp_path / "empty").mkdir()
+    for folder in (tmp_path / "empty", tmp_path / "nowhere"):
+        done = shoal("verify", folder)
+        assert done.returncode == 2
+        assert done.stderr.startswith("shoal: ")
+        assert folder.name in done.stderr
+        assert "Traceback" not in done.stderr
+        done = shoal("verify", folder, "--json")
+        assert (done.returncode, done.stderr) == (2, "")
+        assert json.loads(done.stdout)["exit_code"] == 2
+
+
+def test_verify_with_a_source_that_is_not_there(shoal, published, tmp_path):
+    done = shoal("verify", published[1], "--source", tmp_path / "nobody.csv")
+    assert done.returncode == 2
+    assert "there is no file" in done.stderr
+
+
+def test_errors_are_objects_too(shoal, source, policy, tmp_path):
+    strict = tmp_path / "strict.yaml"
+    strict.write_text(policy.read_text(encoding="utf-8").replace("k: 4", "k: 121"), encoding="utf-8")
+    done = shoal("anonymize", source, "-p", strict, "-o", tmp_path / "out", "--json")
+    assert (done.returncode, done.stderr) == (3, "")
+    answer = json.loads(done.stdout)
+    assert answer["exit_code"] == 3
+    assert "k = 121" in answer["error"]
+    assert not (tmp_path / "out").exists()
+
+
+def test_policy_schema_and_check(shoal, policy):
+    for words in (("policy", "schema"), ("policy", "schema", "--json")):
+        done = shoal(*words)
+        assert (done.returncode, done.stderr) == (0, "")
+        schema = json.loads(done.stdout)
+        assert schema["$schema"].startswith("https://json-schema.org/")
+        assert set(schema["required"]) == {"attributes", "privacy"}
+        models = {name for entry in schema["properties"]["privacy"]["items"]["oneOf"] for name in entry["properties"]}
+        assert models >= {"k-anonymity", "entropy-l-diversity", "t-closeness", "tau-l-diversity", "delta-presence"}
+    done = shoal("policy", "check", policy, "--json")
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["attributes"]["patient"] == "identifier"
+    assert "1 identifier, 3 quasi, 1 sensitive, 1 insensitive" in shoal("policy", "check", policy).stdout

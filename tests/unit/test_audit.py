@@ -1,0 +1,192 @@
+"""What an audit says, and what it must not say."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+
+from shoal.audit import audit
+from shoal.audit.partition import CodedColumn, Partition
+from shoal.audit.singling import set_risks
+from shoal.datasets import hospital_policy, stays
+from shoal.errors import InputError, PolicyError, UsageError
+from shoal.progress import Silent
+
+PEOPLE = pa.table(
+    {
+        "age": [34, 34, 51, 51, 60],
+        "town": ["Zuerich", "Zuerich", "Basel", "Basel", "Olten"],
+        "illness": ["flu", "gout", "flu", "flu", "angina"],
+        "bill": [10.25, 20.5, 30.75, 40.0, 50.5],
+    }
+)
+POLICY = {
+    "attributes": {
+        "age": {"role": "quasi"},
+        "town": {"role": "quasi"},
+        "illness": {"role": "sensitive"},
+        "bill": {"role": "insensitive"},
+    },
+    "privacy": [{"k-anonymity": {"k": 2}}, {"entropy-l-diversity": {"l": 1.5}}],
+}
+
+
+def with_(**changes):
+    return {**POLICY, **changes}
+
+
+def test_headline_and_figures():
+    found = audit(PEOPLE, POLICY)
+    assert found.headline == "1 of 5 people (20.0%) are unique on age, town."
+    assert (found.classes, found.smallest_class) == (3, 1)
+    assert found.prosecutor.share_above == ((0.05, 1.0), (0.2, 1.0), (0.33, 1.0))
+    assert [verdict.holds for verdict in found.models] == [False, False]
+    assert [verdict.records_missed for verdict in found.models] == [1, 3]
+    assert found.sensitive[0].t_ordered is None
+    assert [risk.attributes for risk in found.minimal_sets] == [("age",), ("town",)]
+
+
+def test_a_column_published_as_it_is_that_singles_out_is_named():
+    found = audit(PEOPLE, POLICY)
+    secret, carried = found.warnings
+    assert "'illness' alone makes 2 records (40.0%) unique" in secret
+    assert "'bill' alone makes 5 records (100.0%) unique, and it would be published as it is" in carried
+
+
+def test_an_insensitive_column_that_only_together_singles_out_is_named():
+    shade = ["light", "dark"] * 50
+    table = pa.table({"group": [str(i // 2) for i in range(100)], "shade": shade})
+    roles = {"group": {"role": "quasi"}, "shade": {"role": "insensitive"}}
+    found = audit(table, {"attributes": roles, "privacy": [{"k-anonymity": {"k": 2}}]})
+    assert found.unique_records == 0
+    assert found.columns[0].newly_unique_share == 1.0
+    assert "makes 100.0% of the 100 records unique" in found.warnings[0]
+
+
+def test_no_value_of_a_record_is_in_the_answer():
+    table = pa.table(
+        {
+            "age": ["secret-age-1", "secret-age-2", "secret-age-2"],
+            "town": ["secret-town-1", "secret-town-2", "secret-town-3"],
+            "illness": ["secret-illness-1", "secret-illness-2", "secret-illness-2"],
+            "bill": ["secret-bill-1", "secret-bill-2", None],
+        }
+    )
+    answer = json.dumps(audit(table, POLICY, population=table).as_dict(), allow_nan=False)
+    assert "secret" not in answer
+    assert "town" in answer
+
+
+def test_raw_values_count_not_leaves():
+    """Two bills in one finest interval are still told apart when the table is published as it is."""
+    bills = {"role": "quasi", "taxonomy": {"intervals": {"min": 0.0, "max": 100.0, "widths": [50.0]}}}
+    roles = {"bill": bills, "town": {"role": "insensitive"}, "age": {"role": "insensitive"}}
+    attributes = {**roles, "illness": {"role": "sensitive"}}
+    found = audit(PEOPLE, {"attributes": attributes, "privacy": [{"k-anonymity": {"k": 2}}]})
+    assert found.unique_records == 5
+
+
+def test_numbers_under_a_flat_taxonomy_have_an_order():
+    table = PEOPLE.set_column(2, "illness", pa.array([1, 2, 3, 3, 9]))
+    assert audit(table, POLICY).sensitive[0].t_ordered == pytest.approx(1.4 / 3)
+
+
+def test_several_sensitive_attributes_are_judged_by_the_worst():
+    attributes = {**POLICY["attributes"], "bill": {"role": "sensitive"}}
+    found = audit(PEOPLE, with_(attributes=attributes, privacy=[{"distinct-l-diversity": {"l": 2}}]))
+    assert [risk.distinct_l for risk in found.sensitive] == [1, 1]
+    assert found.models[0].achieved == 1
+    assert found.models[0].records_missed == 3
+    assert found.models[0].as_dict()["parameters"] == {"l": 2}
+
+
+def test_population_of_the_policy(tmp_path):
+    (tmp_path / "people.csv").write_text(
+        "age,town\n34,Zuerich\n34,Zuerich\n34,Zuerich\n51,Basel\n51,Basel\n60,Olten\n70,Bern\n"
+    )
+    (tmp_path / "table.csv").write_text("age,town\n34,Zuerich\n60,Olten\n")
+    (tmp_path / "policy.yaml").write_text(
+        "attributes: {age: {role: quasi}, town: {role: quasi}}\n"
+        "privacy:\n"
+        "  - k-map: {k: 2, population: people.csv}\n"
+        "  - delta-presence: {min: 0.1, max: 1, population: people.csv}\n"
+        "  - delta-presence: {min: 0, max: 1, population: people.csv}\n"
+    )
+    found = audit(tmp_path / "table.csv", tmp_path / "policy.yaml")
+    assert [risk.population for risk in found.populations] == ["people.csv"]
+    assert found.populations[0].journalist.highest == 1
+    assert found.populations[0].population_unique_records == 1
+    # people whom no class covers are surely absent, so that a lower bound does not hold
+    assert [verdict.holds for verdict in found.models] == [False, False, True]
+    assert found.models[0].achieved == 1
+
+
+def test_a_population_that_lacks_people_of_the_table():
+    population = pa.table({"age": [34, 51], "town": ["Zuerich", "Basel"]})
+    (risk,) = audit(PEOPLE, POLICY, population=population).populations
+    assert risk.records_not_covered == 5
+    assert risk.journalist.highest == 1
+    assert risk.journalist.mean == pytest.approx(3 / 5)
+
+
+def test_without_a_population_the_prosecutor_is_the_bound():
+    answer = audit(PEOPLE, POLICY).as_dict()
+    assert answer["journalist"] == {"upper_bound": answer["prosecutor"]}
+
+
+def test_many_attributes_without_a_cap():
+    columns = {f"q{i}": [str(row * (i + 3) % 7) for row in range(60)] for i in range(24)}
+    roles = {name: {"role": "quasi"} for name in columns}
+    found = audit(pa.table(columns), {"attributes": roles, "privacy": [{"k-anonymity": {"k": 2}}]})
+    assert len(found.sets) == 24 + 276 + 2024
+    assert len(found.fastest_order) == 24
+
+
+def test_hospital_stays_stream_in_batches():
+    table = pa.Table.from_batches(list(stays(3000, seed=4, batch=700)))
+    found = audit(table, hospital_policy())
+    assert found.records == 3000
+    assert [column.column for column in found.columns] == ["diagnosis", "cost"]
+    assert any("'cost' alone" in warning for warning in found.warnings)
+    assert [gap.column for gap in found.missing_values] == ["occupation"]
+
+
+def test_progress_tells_all_sets():
+    class Counting(Silent):
+        def step(self, title, total=None, unit="rows"):
+            self.title, self.total = title, total
+            return super().step(title, total, unit)
+
+    progress = Counting()
+    columns = [CodedColumn("a", pa.array([0, 1], pa.int32()).to_numpy(), 2)]
+    set_risks(columns, pa.array([1, 2]).to_numpy(), 1, progress)
+    assert (progress.title, progress.total) == ("singling out", 1)
+
+
+def test_partition_settles_lone_cells():
+    records = pa.array([1, 4, 1, 1]).to_numpy()
+    first = CodedColumn("a", pa.array([0, 1, 2, 2], pa.int32()).to_numpy(), 3)
+    second = CodedColumn("b", pa.array([0, 0, 0, 1], pa.int32()).to_numpy(), 2)
+    by_first = Partition.whole(records).split(first)
+    assert (by_first.n_classes, by_first.n_unique, by_first.order.tolist()) == (3, 1, [2, 3])
+    assert by_first.count(second) == (4, 3)
+    both = by_first.split(second)
+    assert (both.n_classes, both.n_unique, len(both.order)) == (4, 3, 0)
+    assert both.count(first) == (4, 3)
+
+
+@pytest.mark.parametrize(("option", "value"), [("largest_set", 0), ("threshold", 1.0), ("threshold", -0.1)])
+def test_options_out_of_range(option, value):
+    with pytest.raises(UsageError, match=f"received .*{value}"):
+        audit(PEOPLE, POLICY, **{option: value})
+
+
+def test_bad_input():
+    with pytest.raises(PolicyError, match="does not declare: bill"):
+        audit(PEOPLE, with_(attributes={k: v for k, v in POLICY["attributes"].items() if k != "bill"}))
+    with pytest.raises(InputError, match="no rows"):
+        audit(PEOPLE.slice(0, 0), POLICY)
+    with pytest.raises(InputError, match="column 'town' is not in"):
+        audit(PEOPLE, POLICY, population=PEOPLE.select(["age"]))

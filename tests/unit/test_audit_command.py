@@ -1,0 +1,114 @@
+"""``shoal audit`` and ``shoal init`` as typed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from shoal.cli import app
+from shoal.datasets import write_stays
+
+RUNNER = CliRunner()
+
+
+@pytest.fixture
+def stay_file(tmp_path):
+    return write_stays(tmp_path / "stays.csv", 2000, seed=3)
+
+
+@pytest.fixture
+def policy_file(tmp_path, stay_file):
+    path = tmp_path / "policy.yaml"
+    result = RUNNER.invoke(app, ["init", str(stay_file), "-o", str(path)])
+    assert result.exit_code == 0, result.output
+    assert result.stdout == ""
+    assert "questions are open" in result.stderr
+    assert "shoal audit" in result.stderr
+    return path
+
+
+def test_init_prints_the_policy_alone(stay_file):
+    result = RUNNER.invoke(app, ["init", str(stay_file)])
+    assert result.exit_code == 0
+    assert result.stdout.startswith("# Draft policy for stays.csv: 2,000 records, 9 columns.\n")
+    assert "questions are open" in result.stderr
+
+
+def test_init_never_overwrites(stay_file, policy_file):
+    before = policy_file.read_text()
+    result = RUNNER.invoke(app, ["init", str(stay_file), "-o", str(policy_file)])
+    assert result.exit_code == 2
+    assert "exists already" in result.stderr
+    assert policy_file.read_text() == before
+
+
+def test_init_says_where_it_cannot_write(stay_file, tmp_path):
+    result = RUNNER.invoke(app, ["init", str(stay_file), "-o", str(tmp_path / "nowhere" / "p.yaml")])
+    assert result.exit_code == 2
+    assert "cannot write" in result.stderr
+
+
+def test_init_answers_in_json(stay_file):
+    result = RUNNER.invoke(app, ["init", str(stay_file), "--json"])
+    answer = json.loads(result.stdout)
+    assert answer["policy"]["attributes"]["patient"] == {"role": "identifier"}
+    assert [column["name"] for column in answer["columns"]] == list(answer["policy"]["attributes"])
+    assert answer["out"] is None
+
+
+def test_init_of_another_dialect(tmp_path):
+    path = tmp_path / "people.csv"
+    path.write_bytes("age~sex\n30~männlich\n31~weiblich\n".encode("cp1252"))
+    result = RUNNER.invoke(app, ["init", str(path), "--delimiter", "~", "--encoding", "cp1252"])
+    assert result.exit_code == 0, result.stderr
+    assert 'source: {delimiter: "~", encoding: cp1252}' in result.stdout
+    wrong = RUNNER.invoke(app, ["init", str(path), "--delimiter", "~~"])
+    assert wrong.exit_code == 2
+    assert "--delimiter" in wrong.stderr
+
+
+def test_audit_begins_with_a_plain_sentence(stay_file, policy_file):
+    result = RUNNER.invoke(app, ["audit", str(stay_file), "-p", str(policy_file)])
+    assert result.exit_code == 0, result.output
+    first, second = result.stdout.splitlines()[:2]
+    assert first.endswith("are unique on age, sex, postcode, admitted, occupation, insurance.")
+    assert first.split()[1:4] == ["of", "2,000", "people"]
+    assert "on average" in second
+    assert "Warning: column 'cost'" in result.stdout
+    for title in ("Who finds a record", "k = 1", "The fastest way", "Missing values (a value of its own)"):
+        assert title in result.stdout
+
+
+def test_audit_in_json_with_a_population(stay_file, policy_file):
+    arguments = ["audit", str(stay_file), "-p", str(policy_file), "--population", str(stay_file), "--sets", "2"]
+    result = RUNNER.invoke(app, [*arguments, "--json"])
+    answer = json.loads(result.stdout)
+    assert answer["journalist"]["stays.csv"]["people"] == 2000
+    assert answer["journalist"]["stays.csv"]["journalist"] == answer["prosecutor"]
+    assert len(answer["sets"]) == 6 + 15
+    shown = RUNNER.invoke(app, arguments).stdout
+    assert "journalist (searches 2,000 people of stays.csv)" in shown
+
+
+def test_columns_with_markup_in_their_names(tmp_path):
+    table, policy = tmp_path / "people.csv", tmp_path / "policy.yaml"
+    table.write_text("[red]age,[/]sex\n30,F\n31,M\n31,F\n")
+    policy.write_text(
+        'attributes: {"[red]age": {role: quasi}, "[/]sex": {role: quasi}}\nprivacy: [{k-anonymity: {k: 2}}]\n'
+    )
+    result = RUNNER.invoke(app, ["audit", str(table), "-p", str(policy)])
+    assert result.exit_code == 0, result.output
+    assert "unique on [red]age, [/]sex." in result.stdout
+    drafted = RUNNER.invoke(app, ["init", str(table)])
+    assert drafted.exit_code == 0
+    assert "[red]age, [/]sex" in drafted.stderr
+
+
+@pytest.mark.parametrize("command", ["audit", "init"])
+def test_errors_name_the_file_and_exit_with_2(command, tmp_path, policy_file):
+    more = ["-p", str(policy_file)] if command == "audit" else []
+    result = RUNNER.invoke(app, [command, str(tmp_path / "none.csv"), *more, "--json"])
+    assert result.exit_code == 2
+    assert "none.csv" in json.loads(result.stdout)["error"]

@@ -1,0 +1,268 @@
+"""Drafted policies: they load, they run, and they tell no values."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from fractions import Fraction
+
+import pyarrow as pa
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shoal.anonymizing import anonymize
+from shoal.datasets import adult, nursery, stays
+from shoal.drafting import draft_policy
+from shoal.drafting.domains import nested_widths, round_domain
+from shoal.drafting.profiling import MOST_DISTINCT
+from shoal.drafting.writing import flow, scalar
+from shoal.errors import InputError
+from shoal.policy import Policy
+from shoal.sources import SourceOptions
+
+
+def roles_of(draft):
+    return {column.name: column.role for column in draft.columns}
+
+
+def runs(data, draft, tmp_path):
+    """Load the written draft and anonymize with it: the release has come through the verifier."""
+    path = tmp_path / "policy.yaml"
+    path.write_text(draft.text, encoding="utf-8")
+    loaded = Policy.load(path)
+    assert dict(loaded.document) == draft.policy
+    return anonymize(data, path, seed=1)
+
+
+def test_adult(shared_data, tmp_path):
+    draft = draft_policy(shared_data / "adult.csv.gz")
+    roles = roles_of(draft)
+    assert roles["age"] == roles["sex"] == roles["native-country"] == roles["occupation"] == "quasi"
+    assert roles["salary-class"] == "sensitive"
+    assert roles["fnlwgt"] == "insensitive"
+    assert draft.policy["source"] == {"missing": ["", "?"]}
+    assert draft.policy["privacy"][0] == {"k-anonymity": {"k": 10}}
+    release = runs(shared_data / "adult.csv.gz", draft, tmp_path)
+    assert release.manifest["rows"] == 48_842
+
+
+def test_adult_without_missing_values(shared_data, tmp_path):
+    table = adult(shared_data)
+    draft = draft_policy(table)
+    assert "source" not in draft.policy
+    assert runs(table, draft, tmp_path).manifest["rows"] == 45_222
+
+
+def test_nursery(shared_data, tmp_path):
+    table = nursery(shared_data)
+    draft = draft_policy(table)
+    assert draft.names("sensitive") == ("health",)
+    assert len(draft.names("quasi")) == 8
+    assert runs(table, draft, tmp_path).manifest["rows"] == 12_960
+
+
+def test_hospital(tmp_path):
+    table = pa.Table.from_batches(list(stays(5000, seed=2)))
+    draft = draft_policy(table)
+    assert roles_of(draft) == {
+        "patient": "identifier",
+        "age": "quasi",
+        "sex": "quasi",
+        "postcode": "quasi",
+        "admitted": "quasi",
+        "occupation": "quasi",
+        "insurance": "quasi",
+        "diagnosis": "sensitive",
+        "cost": "insensitive",
+    }
+    attributes = draft.policy["attributes"]
+    assert attributes["postcode"]["taxonomy"] == {"mask": {"length": 5}}
+    assert attributes["age"]["taxonomy"]["intervals"]["max"] == 119
+    assert attributes["admitted"]["taxonomy"]["dates"]["min"] == "2020-01-01"
+    assert draft.policy["privacy"] == [
+        {"k-anonymity": {"k": 5}},
+        {"entropy-l-diversity": {"l": 3, "attribute": "diagnosis"}},
+    ]
+    release = runs(table, draft, tmp_path)
+    assert "patient" not in release.data.column_names
+
+
+@pytest.mark.parametrize(
+    ("columns", "roles"),
+    [
+        ({"age": [30, 31, 32]}, {"age": "quasi"}),
+        ({"age": [30.0, None, 32.0], "sex": ["F", "M", None]}, {"age": "quasi", "sex": "quasi"}),
+        ({"age": ["030", "031", "032"] * 4, "x": ["a"] * 12}, {"age": "quasi", "x": "quasi"}),
+        ({"flag": [True, False] * 4, "income": [1.5, 2.5] * 4}, {"flag": "quasi", "income": "sensitive"}),
+        ({"sex": ["F", "M"] * 5, "disease": ["flu"] * 10}, {"sex": "quasi", "disease": "sensitive"}),
+        ({"sex": ["F", "M"] * 5, "nothing": [None] * 10}, {"sex": "quasi", "nothing": "identifier"}),
+        ({"height": [1.71, 1.82, 1.93, math.inf], "sex": list("FMFM")}, {"height": "quasi", "sex": "quasi"}),
+        ({"year": [1987, 2001, 1999, 2023], "zip": [501, 10001, 94105, 60601]}, {"year": "quasi", "zip": "quasi"}),
+        ({"temperature": [-12, -3, 25, 31] * 3, "no": [1, 2, 3, 4] * 3}, {"temperature": "quasi", "no": "identifier"}),
+        ({"e-mail": ["a@b.c", "d@e.f"] * 9, "sex": ["F", "M"] * 9}, {"e-mail": "identifier", "sex": "quasi"}),
+        ({"born": ["31.12.1999", "01.02.2003"] * 9}, {"born": "quasi"}),
+        ({"seen": [datetime.datetime(2024, 3, 5, 12), datetime.datetime(2023, 1, 1)] * 5}, {"seen": "quasi"}),
+        ({"at": [datetime.time(12), datetime.time(8, 30)] * 5}, {"at": "quasi"}),
+        ({"on": ["a", "b"] * 5, "1": ["c", "d"] * 5, 'q"\n\x7f: #é😀': ["e", "f"] * 5}, None),
+        ({"big": [2**60, 2**60 + 1, 7] * 4, "age": [200, -1, 3] * 4}, {"big": "quasi", "age": "quasi"}),
+        ({"sex": ["F", "M", "NA", "?"] * 3, "dose": ["1", "2", "N/A", "3"] * 3}, {"sex": "quasi", "dose": "quasi"}),
+    ],
+)
+def test_small_odd_tables_run(columns, roles, tmp_path):
+    table = pa.table(columns)
+    draft = draft_policy(table)
+    if roles is not None:
+        assert roles_of(draft) == roles
+    assert runs(table, draft, tmp_path).manifest["rows"] == table.num_rows
+
+
+def test_identifiers_by_name_and_evidence():
+    n = 40
+    table = pa.table(
+        {
+            "patient_id": [str(i) for i in range(n)],
+            "hospital_name": ["North", "South"] * (n // 2),
+            "surname": ["Meier", "Rossi"] * (n // 2),
+            "token": [f"t{i}" for i in range(n)],
+            "person": [i // 2 for i in range(n)],
+            "patient age": list(range(n)),
+            "remark": [f"this is a rather long remark about case {i % 3}, with words" for i in range(n)],
+        }
+    )
+    draft = draft_policy(table)
+    assert roles_of(draft) == {
+        "patient_id": "identifier",
+        "hospital_name": "quasi",
+        "surname": "identifier",
+        "token": "identifier",
+        "person": "identifier",
+        "patient age": "quasi",
+        "remark": "identifier",
+    }
+    person = next(column for column in draft.columns if column.name == "person")
+    assert "several records belong to one person" in person.questions[0]
+
+
+def test_no_quasi_attribute_is_still_yaml():
+    draft = draft_policy(pa.table({"email": ["a", "b"], "salary": [1, 2]}))
+    assert yaml.safe_load(draft.text) == draft.policy
+    assert any("at least one quasi" in question for question in draft.questions)
+    assert "QUESTION: which columns could others know" in draft.text
+
+
+def test_no_sensitive_attribute_is_a_question():
+    draft = draft_policy(pa.table({"sex": ["F", "M"] * 5}))
+    assert any("must stay secret" in question for question in draft.questions)
+    assert draft.policy["privacy"] == [{"k-anonymity": {"k": 5}}]
+
+
+def test_a_diversity_that_is_reachable():
+    def asked(values):
+        table = pa.table({"sex": ["F", "M"] * 30, "disease": values})
+        return draft_policy(table).policy["privacy"][1:]
+
+    assert asked([str(i % 6) for i in range(60)]) == [{"entropy-l-diversity": {"l": 3, "attribute": "disease"}}]
+    assert asked([str(i % 4) for i in range(60)]) == [{"entropy-l-diversity": {"l": 2, "attribute": "disease"}}]
+    assert asked(["flu"] * 55 + ["gout"] * 5) == [{"distinct-l-diversity": {"l": 2, "attribute": "disease"}}]
+    assert asked(["flu"] * 60) == []
+
+
+def test_continuous_sensitive_numbers_are_taken_in_intervals(tmp_path):
+    salaries = [1000.25 + i * 1.5 for i in range(3000)]
+    table = pa.table({"sex": ["F", "M", "F"] * 1000, "salary": salaries})
+    draft = draft_policy(table)
+    assert draft.policy["attributes"]["salary"]["taxonomy"]["intervals"]["min"] == 0.0
+    assert runs(table, draft, tmp_path).manifest["rows"] == 3000
+
+
+def test_more_values_than_are_counted(tmp_path):
+    n = MOST_DISTINCT + 5000
+    table = pa.table(
+        {
+            "sex": ["F", "M"] * (n // 2),
+            "code": [f"c{i:06d}" for i in range(n)],
+            "cost": [i / 4 for i in range(n)],
+            "income": [float(i % 101_000) + 0.5 for i in range(n)],
+        }
+    )
+    draft = draft_policy(table)
+    assert roles_of(draft) == {"sex": "quasi", "code": "identifier", "cost": "insensitive", "income": "sensitive"}
+    assert "more than 100,000 values" in draft.text
+    assert runs(table, draft, tmp_path).manifest["rows"] == n
+
+
+def test_no_value_is_told():
+    table = pa.table(
+        {
+            "secret-free-name": [f"secret-{i}" for i in range(30)],
+            "town": [f"secret-town-{i % 20}" for i in range(30)],
+            "age": [17 + 3 * (i % 25) for i in range(30)],
+            "diagnosis": [f"secret-illness-{i % 3}" for i in range(30)],
+            "income": [1234.5 + i for i in range(30)],
+        }
+    )
+    text = draft_policy(table).text.replace("secret-free-name", "")
+    assert "secret" not in text
+    for value in ("17", "89", "1234", "1263"):
+        assert value not in text
+
+
+def test_the_smallest_and_largest_numbers_are_not_told():
+    table = pa.table({"dose": [137 + i for i in range(40)], "level": [0.0137 + i / 1000 for i in range(40)]})
+    intervals = draft_policy(table, options=SourceOptions()).policy["attributes"]["dose"]["taxonomy"]["intervals"]
+    assert (intervals["min"], intervals["max"], intervals["open"]) == (100, 199, "both")
+
+
+def test_many_texts_ask_for_a_taxonomy():
+    table = pa.table({"town": [f"town {i % 30}" for i in range(300)]})
+    (column,) = draft_policy(table).columns
+    assert column.taxonomy == {"flat": {}}
+    assert any("belong together" in question for question in column.questions)
+
+
+def test_ambiguous_dates_are_a_question():
+    table = pa.table({"visit": ["01/02/2024", "03/04/2024"] * 3})
+    (column,) = draft_policy(table).columns
+    assert column.taxonomy["dates"]["format"] == "%d/%m/%Y"
+    assert any("format" in question for question in column.questions)
+
+
+def test_empty_table():
+    with pytest.raises(InputError, match="no rows"):
+        draft_policy(pa.table({"age": pa.array([], pa.int64())}))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.floats(-1e9, 1e9), st.floats(0, 1e9), st.booleans())
+def test_domains_are_round_and_hold_the_data(lowest, span, whole):
+    if whole:
+        lowest, span = float(round(lowest)), float(round(span))
+    low, high = round_domain(lowest, lowest + span, whole=whole)
+    assert low <= Fraction(lowest)
+    assert Fraction(lowest + span) < high if whole else Fraction(lowest + span) <= high
+    widths = nested_widths(high - low)
+    assert all((wide / narrow).denominator == 1 for narrow, wide in zip(widths, widths[1:], strict=False))
+    assert all(((high - low) / width).denominator == 1 for width in widths)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.recursive(
+        st.one_of(
+            st.text(), st.integers(-(10**12), 10**12), st.floats(allow_nan=False, allow_infinity=False), st.booleans()
+        ),
+        lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(), inner, max_size=3)),
+        max_leaves=6,
+    )
+)
+def test_what_is_written_reads_back(value):
+    assert yaml.safe_load(flow(value)) == value
+
+
+@pytest.mark.parametrize(
+    "text", ["yes", "No", "null", "~", "1e5", "0x1f", "2024-01-01", "a b", "", "-", "*", "% a", "é"]
+)
+def test_texts_stay_texts(text):
+    assert yaml.safe_load(scalar(text)) == text

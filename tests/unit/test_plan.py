@@ -1,0 +1,189 @@
+"""Plans: assignments, their move to counted cells, dealing by quotas, and what plans promise."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from shoal import guarantees
+from shoal.cells import Cells
+from shoal.errors import InputError, UnreachableError
+from shoal.guarantees import achieved
+from shoal.models.k_anonymity import KAnonymity
+from shoal.models.simple_l_diversity import SimpleLDiversity
+from shoal.plan import SPLIT, WITHHELD, Assignment, Dealer, Plan
+from shoal.policy import Policy
+from shoal.problem import Attribute, Problem, Requirement
+from shoal.taxonomies.nested import from_nested
+
+
+def triples(assignment: Assignment, counts: np.ndarray) -> Counter[tuple[int, int]]:
+    records: Counter[tuple[int, int]] = Counter()
+    for cell, target, amount in zip(*assignment.pieces(counts), strict=True):
+        records[int(cell), int(target)] += int(amount)
+    return records
+
+
+def test_pieces_of_a_cell_that_share_a_class_are_one() -> None:
+    plan = Assignment.of_pieces(2, np.array([1, 0, 1, 1]), np.array([3, 2, 3, 4]), np.array([2, 9, 1, 5]))
+    assert plan.class_of.tolist() == [2, SPLIT]
+    assert plan.split_cells.tolist() == [1]
+    assert plan.target.tolist() == [3, 4]
+    assert plan.quota.tolist() == [3, 5]
+    assert plan.first.tolist() == [0, 2]
+
+
+def test_a_cell_that_is_partly_withheld_is_split() -> None:
+    plan = Assignment.of_pieces(1, np.array([0, 0]), np.array([0, WITHHELD]), np.array([4, 1]))
+    assert plan.class_of.tolist() == [SPLIT]
+    assert sorted(zip(plan.target.tolist(), plan.quota.tolist(), strict=True)) == [(WITHHELD, 1), (0, 4)]
+
+
+def test_a_cell_without_pieces_is_withheld() -> None:
+    plan = Assignment.of_pieces(3, np.array([0, 2]), np.array([0, 0]), np.array([4, 1]))
+    assert plan.class_of.tolist() == [0, WITHHELD, 0]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_pieces_come_back_as_they_were_given(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    cells, classes = rng.integers(8, size=40), rng.integers(-1, 5, size=40)
+    amounts = rng.integers(1, 6, size=40)
+    counts = np.bincount(cells, weights=amounts, minlength=8).astype(np.int64)
+    expected: Counter[tuple[int, int]] = Counter()
+    for cell, target, amount in zip(cells.tolist(), classes.tolist(), amounts.tolist(), strict=True):
+        expected[cell, target] += amount
+    assert triples(Assignment.of_pieces(8, cells, classes, amounts), counts) == expected
+
+
+def test_relocated_puts_cells_back_among_those_that_were_dropped() -> None:
+    plan = Assignment.of_pieces(3, np.array([0, 1, 1, 2]), np.array([0, 0, 1, 1]), np.array([5, 2, 1, 4]))
+    moved = plan.relocated(6, np.array([1, 3, 4]))
+    assert moved.class_of.tolist() == [WITHHELD, 0, WITHHELD, SPLIT, 1, WITHHELD]
+    assert moved.split_cells.tolist() == [3]
+    assert moved.quota.tolist() == [2, 1]
+
+
+def test_relocated_leaves_out_the_cells_of_a_population() -> None:
+    plan = Assignment.whole_cells(np.array([0, 1, WITHHELD, WITHHELD], dtype=np.int32))
+    assert plan.relocated(2, None).class_of.tolist() == [0, 1]
+    assert plan.relocated(3, np.array([0, 2])).class_of.tolist() == [0, WITHHELD, 1]
+
+
+def dealt(assignment: Assignment, cells: np.ndarray, batch: int, seed: int) -> np.ndarray:
+    dealer = Dealer(assignment, np.random.default_rng(seed))
+    return np.concatenate([dealer.deal(cells[start : start + batch]) for start in range(0, len(cells), batch)])
+
+
+@pytest.mark.parametrize("batch", [1, 3, 10, 1000])
+@pytest.mark.parametrize("seed", range(4))
+def test_quotas_are_met_exactly_however_rows_come(batch: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    cells, classes = rng.integers(6, size=30), rng.integers(-1, 4, size=30)
+    amounts = rng.integers(1, 9, size=30)
+    counts = np.bincount(cells, weights=amounts, minlength=6).astype(np.int64)
+    assignment = Assignment.of_pieces(6, cells, classes, amounts)
+    rows = rng.permutation(np.repeat(np.arange(6), counts))
+    before = assignment.quota.copy()
+    targets = dealt(assignment, rows, batch, seed)
+    expected = {pair: amount for pair, amount in triples(assignment, counts).items() if amount}
+    assert Counter(zip(rows.tolist(), targets.tolist(), strict=True)) == expected
+    assert np.array_equal(assignment.quota, before)
+
+
+def test_whole_cells_need_no_chance() -> None:
+    assignment = Assignment.whole_cells(np.array([2, WITHHELD, 0], dtype=np.int32))
+    assert dealt(assignment, np.array([0, 1, 2, 0]), 2, seed=0).tolist() == [2, WITHHELD, 0, 2]
+
+
+def test_more_rows_than_quotas_mean_that_the_source_has_changed() -> None:
+    pieces = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]), np.array([1, 1, 1, 1])
+    assignment = Assignment.of_pieces(2, *pieces)
+    dealer = Dealer(assignment, np.random.default_rng(0))
+    with pytest.raises(InputError, match="changed while it was being read"):
+        dealer.deal(np.array([0, 0, 0, 1]))
+
+
+def test_classes_that_publish_the_same_are_one_class() -> None:
+    lo = np.array([[0, 0], [1, 0], [0, 0]], dtype=np.int32)
+    hi = np.array([[1, 2], [2, 2], [1, 2]], dtype=np.int32)
+    counts = np.array([3, 4, 5, 6])
+    class_of = np.array([0, 1, 2, WITHHELD], dtype=np.int32)
+    plan = Plan.of_cells(lo, hi, class_of, counts, {"people": np.array([7, 8, 7])})
+    assert plan.n_classes == 2
+    assert plan.sizes(counts).tolist() == [8, 4]
+    assert plan.n_withheld == 6
+    assert plan.population["people"].tolist() == [7, 8]
+    pieces = Plan.of_pieces(lo, hi, 4, np.arange(4), class_of, counts)
+    assert pieces.sizes(counts).tolist() == [8, 4]
+    assert pieces.n_withheld == 6
+
+
+def test_ranges_too_many_for_one_number_are_still_told_apart() -> None:
+    rng = np.random.default_rng(2)
+    lo = rng.integers(1 << 30, size=(200, 6)).astype(np.int32)
+    lo = np.concatenate([lo, lo])
+    plan = Plan.of_cells(lo, lo + 1, np.arange(400, dtype=np.int32), np.ones(400, dtype=np.int64))
+    assert plan.n_classes == 200
+    assert np.array_equal(plan.lo[plan.assignment.class_of], lo)
+
+
+def small_problem(n_classes: int, seed: int) -> tuple[Problem, Plan, np.ndarray]:
+    """Classes of one quasi value each, with two sensitive values."""
+    rng = np.random.default_rng(seed)
+    table = rng.integers(2, 9, size=(n_classes, 2))
+    quasi = from_nested({"*": [f"q{i:03}" for i in range(n_classes)]})
+    sensitive = from_nested({"*": ["a", "b"]})
+    codes = np.repeat(np.arange(n_classes, dtype=np.int32), 2)
+    values = np.tile(np.array([0, 1], dtype=np.int32), n_classes)
+    cells = Cells((codes, values), table.reshape(-1))
+    requirements = (
+        Requirement(KAnonymity(k=2), 0),
+        Requirement(SimpleLDiversity(l=1), 1, values, 2, sensitive),
+    )
+    problem = Problem((Attribute("q", quasi),), (Attribute("s", sensitive),), cells, requirements)
+    lo = np.arange(n_classes, dtype=np.int32)[:, np.newaxis]
+    return problem, Plan.of_cells(lo, lo + 1, codes, cells.counts), table
+
+
+POLICY = Policy.load(
+    {
+        "attributes": {"q": {"role": "quasi"}, "s": {"role": "sensitive"}},
+        "privacy": [{"k-anonymity": {"k": 2}}, {"simple-l-diversity": {"l": 1}}],
+    }
+)
+
+
+@pytest.mark.parametrize("entries", [1, 2, 5, 6, 1 << 22])
+def test_what_is_achieved_does_not_depend_on_blocks(monkeypatch: pytest.MonkeyPatch, entries: int) -> None:
+    monkeypatch.setattr(guarantees, "_HISTOGRAM_ENTRIES", entries)
+    for seed in range(5):
+        problem, plan, table = small_problem(7, seed)
+        size, diversity = achieved(problem, plan, POLICY)
+        assert size.achieved == table.sum(axis=1).min()
+        assert diversity.achieved == pytest.approx((table.sum(axis=1) / table.max(axis=1)).min(), abs=1e-12)
+
+
+def test_a_plan_that_misses_a_requirement_is_refused() -> None:
+    problem, plan, table = small_problem(4, 0)
+    strong = Problem(
+        problem.quasi,
+        problem.sensitive,
+        problem.cells,
+        (Requirement(KAnonymity(k=int(table.sum(axis=1).max())), 0), *problem.requirements[1:]),
+    )
+    with pytest.raises(UnreachableError, match="k-anonymity"):
+        achieved(strong, plan, POLICY)
+
+
+def test_withheld_records_do_not_count_towards_what_is_achieved() -> None:
+    problem, plan, table = small_problem(4, 3)
+    class_of = plan.assignment.class_of.copy()
+    class_of[0] = WITHHELD  # the first value of the first class
+    fewer = Plan.of_cells(plan.lo, plan.hi, class_of, problem.cells.counts)
+    table[0, 0] = 0
+    size, diversity = achieved(problem, fewer, POLICY)
+    assert size.achieved == table.sum(axis=1).min()
+    assert diversity.achieved == 1
