@@ -141,6 +141,7 @@ class _Reader:
             self._note(place, "must list the columns, e.g. {age: {role: quasi}}")
             return {}
         attributes = {}
+        before = len(self._problems)
         for name, options in given.items():
             here = (*place, str(name))
             if not isinstance(options, Mapping):
@@ -155,7 +156,7 @@ class _Reader:
                 if valid.role in ("identifier", "insensitive") and builder is not None:
                     self._note(here, f"an attribute of role {valid.role} has no use for a taxonomy")
                 attributes[str(name)] = AttributePolicy(valid.role, builder, valid.weight, valid.description)
-        if attributes and not self._problems and not any(a.role == "quasi" for a in attributes.values()):
+        if len(self._problems) == before and not any(a.role == "quasi" for a in attributes.values()):
             self._note(place, "no attribute has the role quasi: without one there is nothing to protect people by")
         return attributes
 

@@ -118,8 +118,23 @@ def refuse_existing(destination: Path) -> None:
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a small file as JSON, seen onto the disk."""
-    write_text(path, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    """Write a file as JSON, seen onto the disk: a line for each entry of the two upper levels.
+
+    A manifest can list a hundred thousand labels, for which indenting everything would take seconds.
+    """
+    entries = (f'"{key}": {_object(value)}' for key, value in content.items())
+    write_text(path, "{\n" + ",\n".join(entries) + "\n}\n")
+
+
+def _object(value: Any) -> str:
+    if not isinstance(value, Mapping) or not value:
+        return _compact(value)
+    entries = (f"  {_compact(str(key))}: {_compact(inner)}" for key, inner in value.items())
+    return "{\n" + ",\n".join(entries) + "\n}"
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -13,7 +13,7 @@ Place = tuple[str | int, ...]
 
 
 class _Loader(yaml.SafeLoader):
-    """Safe loading that refuses a key given twice and leaves dates as text, as the policy wrote them."""
+    """Safe loading that leaves dates as text, as the policy wrote them."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -23,9 +23,15 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def _lines(node: yaml.Node, place: Place, lines: dict[Place, int]) -> None:
+    """Note the line of every key and item; refuse a key given twice; read keys as the text they are written as.
+
+    Without that a column ``no`` would become False, and ``010`` the number 8.
+    """
     lines[place] = node.start_mark.line + 1
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+                key.tag = "tag:yaml.org,2002:str"
             inner = (*place, str(key.value))
             if inner in lines:
                 line = key.start_mark.line + 1
@@ -44,17 +50,21 @@ def load_with_lines(text: str, name: str) -> tuple[Any, dict[Place, int]]:
     2
     """
     try:
-        node = yaml.compose(text, Loader=_Loader)
+        # Outside of texts, where JSON allows no tab, tabs are blanks to JSON but not to YAML.
+        loader = _Loader(text.replace("\t", " ") if name.endswith(".json") else text)
+        node = loader.get_single_node()
         if node is None:
             return None, {}
         lines: dict[Place, int] = {}
         _lines(node, (), lines)
-        return yaml.load(text, Loader=_Loader), lines  # noqa: S506  a SafeLoader
+        return loader.construct_document(node), lines
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise PolicyError(f"{name}, line {line}: not valid YAML: {error.problem}") from None
     except yaml.YAMLError:
         raise PolicyError(f"{name}: not valid YAML: it holds characters that YAML does not allow") from None
+    except RecursionError:
+        raise PolicyError(f"{name}: not a valid policy: it contains itself, or is nested too deeply") from None
     except PolicyError as error:
         raise PolicyError(f"{name}, {error}") from None
 

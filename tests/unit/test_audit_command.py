@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from shoal.cli import app
 from shoal.datasets import write_stays
 
-RUNNER = CliRunner()
+RUNNER = CliRunner(env={"COLUMNS": "200"})
 
 
 @pytest.fixture

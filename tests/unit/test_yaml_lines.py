@@ -38,6 +38,17 @@ def test_dates_stay_texts() -> None:
     assert load_with_lines("min: 2024-01-31", "p.yaml")[0] == {"min": "2024-01-31"}
 
 
+def test_keys_are_read_as_they_are_written() -> None:
+    document, lines = load_with_lines("no: 1\n010: 2\n1e3: 3\n2024-01-31: 4\n", "p.yaml")
+    assert document == {"no": 1, "010": 2, "1e3": 3, "2024-01-31": 4}
+    assert lines[("no",)] == 1
+
+
+def test_merge_keys_still_merge() -> None:
+    document, _ = load_with_lines("a: &x {role: quasi}\nb:\n  <<: *x\n  weight: 2\n", "p.yaml")
+    assert document["b"] == {"role": "quasi", "weight": 2}
+
+
 def test_nothing_is_nothing() -> None:
     assert load_with_lines("# only a comment\n", "p.yaml") == (None, {})
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pydantic import ValidationError
 
 from shoal.drafting.profiling import ColumnProfile
-from shoal.drafting.roles import AGE, MANY_NUMBERS, POSTAL, how_many, words
+from shoal.drafting.roles import AGE, POSTAL, how_many, words
 from shoal.errors import ShoalError
 from shoal.registry import find
 from shoal.taxonomies.builders.base import TaxonomyBuilder
@@ -48,11 +48,8 @@ def quasi_taxonomy(column: ColumnProfile) -> TaxonomyGuess | None:
 
 
 def sensitive_taxonomy(column: ColumnProfile) -> TaxonomyGuess | None:
-    """Leave sensitive values as they are, but for continuous numbers: near ones shall not count as different."""
-    if column.kind in ("whole", "decimal") and not (column.exact and column.n_distinct <= MANY_NUMBERS):
-        guess = _intervals(column)
-        return guess if guess is not None and guess.taxonomy is not None and fits(column, guess.taxonomy) else None
-    return TaxonomyGuess(None) if column.exact else None
+    """Leave sensitive values as they are, for so they are published; None if they are too many to compare."""
+    return TaxonomyGuess(None) if column.exact and column.n_distinct <= MOST_CATEGORIES else None
 
 
 def fits(column: ColumnProfile, taxonomy: Mapping[str, Any]) -> bool:

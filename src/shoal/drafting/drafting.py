@@ -85,14 +85,9 @@ def draft_policy(data: object, *, options: SourceOptions | None = None, progress
     chosen = options or SourceOptions()
     source = open_source(data, chosen)
     profiles = profiled(source, progress or Silent())
-    drafted = [_column(profile) for profile in profiles]
-    columns = tuple(column for column, _ in drafted)
-    sensitive = [
-        (profile, taxonomy)
-        for profile, (column, taxonomy) in zip(profiles, drafted, strict=True)
-        if column.role == "sensitive"
-    ]
-    models = [k_anonymity(profiles[0].n_rows), *(diversity(profile, taxonomy) for profile, taxonomy in sensitive)]
+    columns = tuple(map(_column, profiles))
+    secret = [profile for profile, column in zip(profiles, columns, strict=True) if column.role == "sensitive"]
+    models = [k_anonymity(profiles[0].n_rows), *map(diversity, secret)]
     markers = sorted({marker for profile in profiles for marker in profile.markers})
     reading = chosen.model_dump(exclude_defaults=True)
     if markers:
@@ -112,7 +107,7 @@ def draft_policy(data: object, *, options: SourceOptions | None = None, progress
     return Draft(source.name, profiles[0].n_rows, columns, every, policy, text)
 
 
-def _column(profile: ColumnProfile) -> tuple[DraftColumn, TaxonomyGuess]:
+def _column(profile: ColumnProfile) -> DraftColumn:
     role = guess(profile)
     taxonomy: TaxonomyGuess | None = NO_TAXONOMY
     if role.role == "quasi":
@@ -123,7 +118,7 @@ def _column(profile: ColumnProfile) -> tuple[DraftColumn, TaxonomyGuess]:
         role, taxonomy = _without_taxonomy(profile, role), NO_TAXONOMY
     reason = f"{role.reason}; {taxonomy.reason}" if taxonomy.reason else role.reason
     tree = None if taxonomy.taxonomy is None else dict(taxonomy.taxonomy)
-    return DraftColumn(profile.name, role.role, reason, tree, (*role.questions, *taxonomy.questions)), taxonomy
+    return DraftColumn(profile.name, role.role, reason, tree, (*role.questions, *taxonomy.questions))
 
 
 def _without_taxonomy(profile: ColumnProfile, role: RoleGuess) -> RoleGuess:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from shoal.drafting.profiling import ColumnProfile
+from shoal.drafting.profiling import MOST_DISTINCT, ColumnProfile
 from shoal.policy import Role
 
 NEARLY_UNIQUE = 0.9  # distinct values over records
@@ -70,7 +70,7 @@ def guess(column: ColumnProfile) -> RoleGuess:
 
 def how_many(column: ColumnProfile) -> str:
     """Say how many values a column has."""
-    count = f"{column.n_distinct:,}" if column.exact else f"more than {column.n_distinct:,}"
+    count = f"{column.n_distinct:,}" if column.exact else f"more than {MOST_DISTINCT:,}"
     return f"{count} {'value' if column.exact and column.n_distinct == 1 else 'values'}"
 
 

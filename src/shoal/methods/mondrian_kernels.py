@@ -42,49 +42,25 @@ def extents(codes: Codes, weights: Ints, starts: Ints, stops: Ints, low: Small, 
 @compiled
 def median_cuts(
     codes: Codes, weights: Ints, starts: Ints, stops: Ints, low: Small, high: Small, sizes: Ints,
-    place: Floats, smallest: int, relaxed: bool, attribute: Small, cut: Small, extra: Ints,
+    place: Floats, smallest: int, attribute: Small, cut: Small,
 ) -> None:  # fmt: skip
     """Propose for each node one cut per attribute, the most even one, widest attribute first.
-
-    A relaxed cut halves the node exactly: records at the median code go to both sides.
 
     A cut c sends codes <= c to the left. Cuts that leave less than *smallest* records on a side are not
     proposed; unused proposals have attribute -1.
     """
-    d = codes.shape[1]
-    width = np.empty(d)
-    span = 1
-    for node in range(len(starts)):
-        for j in range(d):
-            span = max(span, high[node, j] - low[node, j] + 1)
-    tally = np.empty(span, dtype=np.int64)
+    tally = np.empty(_widest(low, high), dtype=np.int64)
     for node in range(len(starts)):
         attribute[node, :] = -1
-        for j in range(d):
-            width[j] = place[j, high[node, j]] - place[j, low[node, j]]
         proposals = 0
-        for j in np.argsort(-width, kind="mergesort"):
+        for j in _widest_first(place, low[node], high[node]):
             if high[node, j] <= low[node, j]:
                 continue
             base = low[node, j]
-            tally[: high[node, j] - base + 1] = 0
-            for item in range(starts[node], stops[node]):
-                if weights[item, 0] > 0:
-                    tally[codes[item, j] - base] += weights[item, 0]
+            _tally_codes(codes, weights, starts[node], stops[node], j, base, high[node, j], tally)
             best = -1
             nearest = sizes[node, 0] * 2
             left = 0
-            if relaxed:
-                half = sizes[node, 0] // 2
-                bucket = 0
-                while left + tally[bucket] <= half:
-                    left += tally[bucket]
-                    bucket += 1
-                attribute[node, proposals] = j
-                cut[node, proposals] = base + bucket - 1
-                extra[node, proposals] = half - left
-                proposals += 1
-                continue
             for bucket in range(1, high[node, j] - base + 1):
                 left += tally[bucket - 1]
                 right = sizes[node, 0] - left
@@ -95,6 +71,60 @@ def median_cuts(
                 attribute[node, proposals] = j
                 cut[node, proposals] = base + best
                 proposals += 1
+
+
+@compiled
+def relaxed_cuts(
+    codes: Codes, weights: Ints, starts: Ints, stops: Ints, low: Small, high: Small, sizes: Ints,
+    place: Floats, attribute: Small, cut: Small, extra: Ints,
+) -> None:  # fmt: skip
+    """Propose for each node one cut per attribute that halves it, widest attribute first.
+
+    Records at the median code go to both sides: *extra* of them, of the code after *cut*, to the left.
+    """
+    tally = np.empty(_widest(low, high), dtype=np.int64)
+    for node in range(len(starts)):
+        attribute[node, :] = -1
+        proposals = 0
+        for j in _widest_first(place, low[node], high[node]):
+            if high[node, j] <= low[node, j]:
+                continue
+            base = low[node, j]
+            _tally_codes(codes, weights, starts[node], stops[node], j, base, high[node, j], tally)
+            left = 0
+            bucket = 0
+            while left + tally[bucket] <= sizes[node, 0] // 2:
+                left += tally[bucket]
+                bucket += 1
+            attribute[node, proposals] = j
+            cut[node, proposals] = base + bucket - 1
+            extra[node, proposals] = sizes[node, 0] // 2 - left
+            proposals += 1
+
+
+@compiled
+def _widest(low: Small, high: Small) -> int:
+    widest = 1
+    for node in range(low.shape[0]):
+        for j in range(low.shape[1]):
+            widest = max(widest, high[node, j] - low[node, j] + 1)
+    return widest
+
+
+@compiled
+def _widest_first(place: Floats, low: Small, high: Small) -> Ints:
+    width = np.empty(len(low))
+    for j in range(len(low)):
+        width[j] = place[j, high[j]] - place[j, low[j]]
+    return np.argsort(-width, kind="mergesort")
+
+
+@compiled
+def _tally_codes(codes: Codes, weights: Ints, start: int, stop: int, j: int, low: int, high: int, tally: Ints) -> None:
+    tally[: high - low + 1] = 0
+    for item in range(start, stop):
+        if weights[item, 0] > 0:
+            tally[codes[item, j] - low] += weights[item, 0]
 
 
 @compiled

@@ -280,33 +280,48 @@ class MondrianTree:
         return within
 
     def _propose(self, boxes: Boxes, within: Extents) -> tuple[CodeArray, CodeArray, IntArray]:
-        shape = (len(boxes), 2 * self._codes.shape[1])
+        """Return (n, 3d) the cuts to try, best first; -1 is none. Relaxed cuts come after all strict ones."""
+        d = self._codes.shape[1]
+        shape = (len(boxes), 3 * d if self._relaxed else 2 * d)
         attribute = np.full(shape, -1, dtype=np.int32)
         cut = np.zeros(shape, dtype=np.int32)
         extra = np.zeros(shape, dtype=np.int64)
-        small = (boxes.stops - boxes.starts <= self._search_below) & (not self._relaxed)
-        for which in (np.flatnonzero(small), np.flatnonzero(~small)):
+        small = boxes.stops - boxes.starts <= self._search_below
+        for which, kernel in (
+            (np.flatnonzero(small), kernels.best_cuts),
+            (np.flatnonzero(~small), kernels.median_cuts),
+        ):
             if len(which):
-                exhaustive = bool(small[which[0]])
-                found = self._proposed(boxes.take(which), within.take(which), exhaustive)
-                attribute[which], cut[which], extra[which] = found
+                strict = self._proposed(kernel, boxes.take(which), within.take(which))
+                attribute[which, : 2 * d], cut[which, : 2 * d] = strict
+        if self._relaxed:
+            halves = self._halved(boxes, within)
+            attribute[:, 2 * d :], cut[:, 2 * d :], extra[:, 2 * d :] = halves
         return attribute, cut, extra
 
-    def _proposed(self, boxes: Boxes, within: Extents, exhaustive: bool) -> tuple[CodeArray, CodeArray, IntArray]:
-        shape = (len(boxes), 2 * self._codes.shape[1])
-        attribute = np.full(shape, -1, dtype=np.int32)
-        cut = np.zeros(shape, dtype=np.int32)
-        extra = np.zeros(shape, dtype=np.int64)
+    def _proposed(self, kernel: Callable[..., None], boxes: Boxes, within: Extents) -> tuple[CodeArray, CodeArray]:
+        attribute = np.full((len(boxes), 2 * self._codes.shape[1]), -1, dtype=np.int32)
+        cut = np.zeros_like(attribute)
 
         def work(part: slice) -> None:
-            common = (
+            kernel(
                 self._codes, self._weights, boxes.starts[part], boxes.stops[part], within.low[part],
-                within.high[part], within.sizes[part], self._place, self._smallest,
+                within.high[part], within.sizes[part], self._place, self._smallest, attribute[part], cut[part],
             )  # fmt: skip
-            if exhaustive:
-                kernels.best_cuts(*common, attribute[part], cut[part])
-            else:
-                kernels.median_cuts(*common, self._relaxed, attribute[part], cut[part], extra[part])
+
+        self._in_chunks(boxes, work)
+        return attribute, cut
+
+    def _halved(self, boxes: Boxes, within: Extents) -> tuple[CodeArray, CodeArray, IntArray]:
+        attribute = np.full((len(boxes), self._codes.shape[1]), -1, dtype=np.int32)
+        cut = np.zeros_like(attribute)
+        extra = np.zeros(attribute.shape, dtype=np.int64)
+
+        def work(part: slice) -> None:
+            kernels.relaxed_cuts(
+                self._codes, self._weights, boxes.starts[part], boxes.stops[part], within.low[part],
+                within.high[part], within.sizes[part], self._place, attribute[part], cut[part], extra[part],
+            )  # fmt: skip
 
         self._in_chunks(boxes, work)
         return attribute, cut, extra
@@ -366,13 +381,14 @@ class MondrianTree:
         choice = np.full(len(boxes), -1, dtype=np.int32)
         pending = np.arange(len(boxes))
         for proposal in range(attribute.shape[1]):
-            pending = pending[(choice[pending] < 0) & (attribute[pending, proposal] >= 0)]
-            if not len(pending):
-                break
-            some = boxes.take(pending)
-            self._mark(some, attribute[pending, proposal], cut[pending, proposal], extra[pending, proposal])
-            accepted = accepts(self._sides_hold(some), (pending, proposal))
-            choice[pending[accepted]] = proposal
+            pending = pending[choice[pending] < 0]
+            tried = pending[attribute[pending, proposal] >= 0]
+            if not len(tried):
+                continue
+            some = boxes.take(tried)
+            self._mark(some, attribute[tried, proposal], cut[tried, proposal], extra[tried, proposal])
+            accepted = accepts(self._sides_hold(some), (tried, proposal))
+            choice[tried[accepted]] = proposal
         return choice
 
     def _mark(self, boxes: Boxes, attribute: CodeArray, cut: CodeArray, extra: IntArray) -> None:
