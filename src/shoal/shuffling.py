@@ -7,6 +7,7 @@ make every order of all rows equally likely.
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,7 +38,7 @@ class Shuffler:
         if self._n_heaps == 1:
             self._in_memory.append(batch)
             return
-        try:
+        with _told():
             if not self._writers:
                 for _ in range(self._n_heaps):
                     file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115  closed in __exit__
@@ -49,8 +50,6 @@ class Shuffler:
             sorted_rows = batch.take(pa.array(order))
             for number, writer in enumerate(self._writers):
                 writer.write_batch(sorted_rows.slice(edges[number], edges[number + 1] - edges[number]))
-        except OSError as error:
-            raise UsageError(f"cannot keep rows in a temporary file: {error.strerror}; nothing was published") from None
 
     def heaps(self) -> Iterator[pa.Table]:
         """Yield all rows, each heap in random order."""
@@ -58,14 +57,16 @@ class Shuffler:
             rows, self._in_memory = pa.Table.from_batches(self._in_memory), []
             yield self._shuffled(rows)
             return
-        for writer in self._writers:
-            writer.close()
+        with _told():
+            for writer in self._writers:
+                writer.close()
         for file in self._files:
-            file.flush()
-            file.seek(0)
-            with pa.ipc.open_stream(file) as reader:
-                rows = reader.read_all()
-            file.close()
+            with _told():
+                file.flush()
+                file.seek(0)
+                with pa.ipc.open_stream(file) as reader:
+                    rows = reader.read_all()
+                file.close()
             if rows.num_rows:
                 yield self._shuffled(rows)
 
@@ -74,7 +75,18 @@ class Shuffler:
 
     def __exit__(self, *exc: object) -> None:
         for file in self._files:
-            file.close()
+            with contextlib.suppress(OSError):  # what did not fit on the disk does not fit now; the file goes anyway
+                file.close()
 
     def _shuffled(self, rows: pa.Table) -> pa.Table:
         return rows.combine_chunks().take(pa.array(self._rng.permutation(rows.num_rows)))
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """Turn a failure of the temporary files into a message."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or "input or output error"
+        raise UsageError(f"cannot keep rows in a temporary file: {reason}; nothing was published") from None

@@ -445,7 +445,9 @@ def test_populations_are_found_from_the_policys_folder(tmp_path: Path, populatio
     assert set(release.manifest["populations"]) == {"people.csv"}
 
 
-@pytest.mark.xfail(reason="proposals to withhold depend on what is left of the budget, and one failed promise undoes all")
+@pytest.mark.xfail(
+    reason="proposals to withhold depend on what is left of the budget, and one failed promise undoes all"
+)
 @pytest.mark.parametrize(
     ("seed", "model", "variant"),
     [

@@ -70,7 +70,8 @@ def names_from_the_policy(folder, patients):
 
 
 def one_parquet(folder, patients):
-    pq.write_table(table_of(patients), folder / "patients.parquet")
+    table = table_of(patients).replace_schema_metadata({"author": "Zaphod-4711"})
+    pq.write_table(table, folder / "patients.parquet")
     return "patients.parquet", "", "parquet"
 
 
@@ -104,8 +105,14 @@ def test_format(shoal, tmp_path, patients, policy, write):
     published = read_release(tmp_path / "out")
     check_rows(published, patients)
     assert b"Zaphod" not in b"".join(path.read_bytes() for path in public.iterdir())
-    done = shoal("verify", "out", "--source", name, "-p", own, "--json", cwd=tmp_path)
-    assert (done.returncode, json.loads(done.stdout)["verified"]) == (0, True)
+    if extra or kind == "parquet":  # anonymize itself has verified; here the verifier must read the source anew
+        done = shoal("verify", "out", "--source", name, "-p", own, "--json", cwd=tmp_path)
+        assert (done.returncode, json.loads(done.stdout)["verified"]) == (0, True)
+    if kind == "parquet":
+        metadata = pq.ParquetFile(public / "data.parquet").metadata
+        assert metadata.metadata is None
+        groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+        assert not any(group.column(j).is_stats_set for group in groups for j in range(group.num_columns))
     # Of the 120! orders, all about equally likely, one is that of the source: a false alarm in 10^198 runs.
     assert [row["note"] for row in published] != [row[-1] for row in patients]
     # The first row stays first in 1 of 120 runs, the first four keep their places in 1 of 197 million.
@@ -113,13 +120,11 @@ def test_format(shoal, tmp_path, patients, policy, write):
 
 
 def test_other_format_on_demand(shoal, tmp_path, patients, policy):
-    one_csv(tmp_path, patients)
     one_parquet(tmp_path, patients)
-    for name, kind in (("patients.csv", "parquet"), ("patients.parquet", "csv")):
-        done = shoal("anonymize", name, "-p", policy, "-o", kind, "--format", kind, cwd=tmp_path)
-        assert (done.returncode, done.stderr) == (0, "")
-        assert (tmp_path / kind / "public" / f"data.{kind}").is_file()
-        check_rows(read_release(tmp_path / kind), patients)
+    done = shoal("anonymize", "patients.parquet", "-p", policy, "-o", "out", "--format", "csv", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "out" / "public" / "data.csv").is_file()
+    check_rows(read_release(tmp_path / "out"), patients)
 
 
 def test_seed_repeats_a_run_and_stays_inside(shoal, tmp_path, patients, policy):
@@ -133,17 +138,6 @@ def test_seed_repeats_a_run_and_stays_inside(shoal, tmp_path, patients, policy):
     assert "20190611" in (tmp_path / "a" / "internal" / "evidence.json").read_text(encoding="utf-8")
     public = b"".join(path.read_bytes() for path in (tmp_path / "a" / "public").iterdir())
     assert b"20190611" not in public
-
-
-def test_parquet_carries_no_metadata_statistics_or_unused_entries(shoal, tmp_path, patients, policy):
-    table = table_of(patients).replace_schema_metadata({"author": "Zaphod-4711"})
-    pq.write_table(table, tmp_path / "patients.parquet")
-    done = shoal("anonymize", "patients.parquet", "-p", policy, "-o", "out", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    file = pq.ParquetFile(tmp_path / "out" / "public" / "data.parquet")
-    assert file.metadata.metadata is None
-    groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
-    assert not any(group.column(j).is_stats_set for group in groups for j in range(group.num_columns))
 
 
 def test_numbers_dates_and_missing_values_keep_their_kind(shoal, tmp_path):
@@ -195,5 +189,3 @@ def test_dropped_and_withheld_records_are_counted(shoal, tmp_path, patients, pol
     published = read_release(tmp_path / "out")
     assert len(published) == answer["rows"] == 115 - answer["withheld"]
     assert not {row["note"] for row in published} & {row[-1] for row in gaps[:5]}
-    done = shoal("verify", "out", "--source", "patients.csv", cwd=tmp_path)
-    assert done.returncode == 0

@@ -75,9 +75,7 @@ def test_cells_are_dealt_independently() -> None:
 
 
 @pytest.mark.parametrize("per_heap", [1 << 20, 3, 2, 1])
-def test_every_order_of_rows_is_equally_likely(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, per_heap: int
-) -> None:
+def test_every_order_of_rows_is_equally_likely(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, per_heap: int) -> None:
     monkeypatch.setattr(shuffling, "ROWS_PER_HEAP", per_heap)
     rng = np.random.default_rng(29)
     batches = pa.table({"row": range(4)}).to_batches(max_chunksize=3)

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.audit import audit
+from shoal.audit import audit, classes, measuring
 from shoal.audit.partition import CodedColumn, Partition
 from shoal.audit.singling import set_risks
 from shoal.datasets import hospital_policy, stays
 from shoal.errors import InputError, PolicyError, UsageError
+from shoal.models.alpha_k_anonymity import AlphaKAnonymity
+from shoal.models.base import ClassHistograms, PrivacyModel, ValueModel, Whole
+from shoal.models.distinct_l_diversity import DistinctLDiversity
+from shoal.models.entropy_l_diversity import EntropyLDiversity
+from shoal.models.recursive_cl_diversity import RecursiveCLDiversity
+from shoal.models.simple_l_diversity import SimpleLDiversity
+from shoal.models.tau_l_diversity import TauLDiversity
 from shoal.progress import Silent
+from shoal.registry import discover
 
 PEOPLE = pa.table(
     {
@@ -190,3 +199,49 @@ def test_bad_input():
         audit(PEOPLE.slice(0, 0), POLICY)
     with pytest.raises(InputError, match="column 'town' is not in"):
         audit(PEOPLE, POLICY, population=PEOPLE.select(["age"]))
+
+
+UNRELATED_TO_THE_WHOLE = (
+    AlphaKAnonymity(alpha=0.5, k=3),
+    DistinctLDiversity(l=2),
+    EntropyLDiversity(l=2),
+    RecursiveCLDiversity(c=2, l=2),
+    SimpleLDiversity(l=2),
+    TauLDiversity(tau=0.5, l=3),
+)
+
+
+def test_every_value_model_that_sees_ranks_only_is_known():
+    """The audit renames values by frequency for these; a new one must be added to the test below."""
+    kinds = discover("shoal.models", PrivacyModel).values()
+    ranked = {kind for kind in kinds if issubclass(kind, ValueModel) and not kind.relative_to_whole}
+    assert ranked == {type(model) for model in UNRELATED_TO_THE_WHOLE}
+
+
+@pytest.mark.parametrize("model", UNRELATED_TO_THE_WHOLE, ids=lambda model: model.name)
+def test_names_of_values_do_not_matter_to_models_that_do_not_look_at_the_whole(model):
+    rng = np.random.default_rng(3)
+    counts = rng.integers(0, 4, size=(50, 5)) + np.eye(5, dtype=np.int64)[rng.integers(0, 5, 50)]
+    shuffled = rng.permuted(counts, axis=1)
+    before, after = (ClassHistograms.of(table) for table in (counts, shuffled))
+    wholes = (Whole.of(counts.sum(axis=0)), Whole.of(shuffled.sum(axis=0)))
+    assert model.holds(before, wholes[0]).tolist() == model.holds(after, wholes[1]).tolist()
+    assert model.achieved(before, wholes[0]) == pytest.approx(model.achieved(after, wholes[1]))
+
+
+def test_blocks_change_nothing(monkeypatch):
+    rng = np.random.default_rng(8)
+    table = pa.table(
+        {
+            "age": rng.integers(0, 30, 400),
+            "town": [f"t{i}" for i in rng.integers(0, 3, 400)],
+            "illness": rng.integers(0, 9, 400),
+            "bill": rng.integers(0, 50, 400),
+        }
+    )
+    models = [{"t-closeness": {"t": 0.2, "distance": "ordered"}}, {"entropy-l-diversity": {"l": 3}}]
+    whole = audit(table, with_(privacy=models))
+    monkeypatch.setattr(classes, "_HISTOGRAM_ENTRIES", 20)
+    monkeypatch.setattr(measuring, "_BLOCK_ENTRIES", 20)
+    assert audit(table, with_(privacy=models)).as_dict() == whole.as_dict()
+    assert whole.models[0].achieved == pytest.approx(whole.sensitive[0].t_ordered)

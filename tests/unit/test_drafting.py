@@ -267,3 +267,37 @@ def test_what_is_written_reads_back(value):
 )
 def test_texts_stay_texts(text):
     assert yaml.safe_load(scalar(text)) == text
+
+
+COLUMN = st.one_of(
+    st.integers(-(2**40), 2**40),
+    st.integers(0, 30),
+    st.floats(allow_nan=True, width=32),
+    st.floats(-100, 100).map(lambda number: round(number, 2)),
+    st.booleans(),
+    st.dates(datetime.date(1890, 1, 1), datetime.date(2090, 12, 31)),
+    st.dates(datetime.date(1990, 1, 1), datetime.date(2020, 12, 31)).map(lambda day: f"{day:%d/%m/%Y}"),
+    st.integers(0, 99_999).map(lambda number: f"{number:05d}"),
+    st.sampled_from(["a", "b", "c", "?", "NA", "", " ", "*", "missing", "1", "01"]),
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=5),
+)
+NAMES = ("age", "zip", "note", "salary", "when", "id", "level")
+
+
+@st.composite
+def tables(draw):
+    n_rows = draw(st.integers(1, 25))
+    columns = {}
+    for name in draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=4, unique=True)):
+        kind = draw(st.sampled_from(COLUMN.original_strategies))
+        values = draw(st.lists(st.one_of(st.none(), kind), min_size=n_rows, max_size=n_rows))
+        columns[name] = values
+    return pa.table({"sex": (["F", "M"] * n_rows)[:n_rows], **columns})
+
+
+@settings(max_examples=60, deadline=None)
+@given(tables())
+def test_whatever_the_table_the_draft_runs(table):
+    draft = draft_policy(table)
+    assert yaml.safe_load(draft.text) == draft.policy
+    assert anonymize(table, draft.policy, seed=1).manifest["rows"] == table.num_rows

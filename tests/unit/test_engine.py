@@ -81,9 +81,7 @@ def test_locate_gives_every_row_its_cell(columns: list[str]) -> None:
     located = list(LocalEngine().locate(source, counted, ["number"], Silent()))
     found = [cells[cell] for batch in located for cell in batch.cells.tolist()]
     assert found == list(zip(*(table.column(name).to_pylist() for name in columns), strict=True))
-    assert [v for batch in located for v in batch.batch.column("number").to_pylist()] == table[
-        "number"
-    ].to_pylist()
+    assert [v for batch in located for v in batch.batch.column("number").to_pylist()] == table["number"].to_pylist()
 
 
 def test_keys_of_more_than_one_word() -> None:

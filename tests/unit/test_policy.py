@@ -170,7 +170,9 @@ def test_lines_of_a_file_are_named(tmp_path: Path) -> None:
     path = tmp_path / "hospital.yaml"
     path.write_text(WRITTEN)
     said = message(path).splitlines()
-    assert said[0].startswith("hospital.yaml, line 6, attributes.sex.wieght: unknown key 'wieght'; did you mean 'weight'?")
+    assert said[0].startswith(
+        "hospital.yaml, line 6, attributes.sex.wieght: unknown key 'wieght'; did you mean 'weight'?"
+    )
     assert said[1].startswith("hospital.yaml, line 11, privacy[1].distinct-l-diversity.l: must be a whole number")
 
 

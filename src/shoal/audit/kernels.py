@@ -101,3 +101,25 @@ def tally(which: Ints, first: Ints, values: Codes, records: Ints, counts: NDArra
     for row in range(len(which)):
         for item in range(first[which[row]], first[which[row] + 1]):
             counts[row, values[item]] += records[item]
+
+
+@compiled
+def count_ranks(first: Ints, values: Codes, records: Ints) -> tuple[Ints, Ints]:
+    """Return the counts of the values of each class, the most frequent first, and where each class starts in them.
+
+    The items of class c are ``first[c]:first[c + 1]``, ascending by value.
+    """
+    counts = np.empty(len(values), dtype=np.int64)
+    starts = np.zeros(len(first), dtype=np.int64)
+    used = 0
+    for row in range(len(first) - 1):
+        begin = used
+        for item in range(first[row], first[row + 1]):
+            if item > first[row] and values[item] == values[item - 1]:
+                counts[used - 1] += records[item]
+            else:
+                counts[used] = records[item]
+                used += 1
+        counts[begin:used] = -np.sort(-counts[begin:used])
+        starts[row + 1] = used
+    return starts, counts[:used].copy()

@@ -1,24 +1,22 @@
-"""What privacy models say of the table as it is, however many classes it has."""
+"""What privacy models say of all classes of a table together."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 
-from shoal import kernels as sorting
-from shoal.arrays import BoolArray, CodeArray, IntArray
-from shoal.audit import kernels
-from shoal.audit.raw import RawTable
-from shoal.models.base import ClassHistograms, PrivacyModel, Whole
+from shoal.arrays import FloatArray, IntArray
+from shoal.audit.classes import Alike, ValueClasses
+from shoal.models.base import PrivacyModel, Whole
+from shoal.models.t_closeness import TCloseness
 
-_HISTOGRAM_ENTRIES = 1 << 22
-_LARGEST_KEY = 1 << 64
+_BLOCK_ENTRIES = 1 << 22
+_ROUNDING = 1e-9  # bounds are exact but for rounding
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Measured:
     """One model: the strongest main parameter that all classes meet, and the records of classes that miss it."""
 
@@ -26,71 +24,47 @@ class Measured:
     n_missed: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Alike:
-    """Some classes, each standing for all classes with the same distribution: models cannot tell them apart."""
-
-    classes: ClassHistograms
-    times: IntArray  # (n_classes,) classes that each stands for
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ValueClasses:
-    """The sensitive values of every class, ascending."""
-
-    first: IntArray  # (n_classes + 1,)
-    values: CodeArray  # (n_cells,)
-    records: IntArray  # (n_cells,)
-    n_values: int
-
-    @classmethod
-    def of(cls, raw: RawTable, values: CodeArray, n_values: int) -> Self:
-        """Sort the cells by class and value, by counting."""
-        _, by_value = sorting.grouped(values, n_values)
-        first, by_class = sorting.grouped(raw.class_of[by_value], raw.n_classes)
-        order = by_value[by_class]
-        return cls(first, values[order], raw.records[order], n_values)
-
-    def distinct_classes(self) -> tuple[IntArray, IntArray]:
-        """Return one of each kind of classes, and how many of the kind there are.
-
-        Small classes are told apart exactly; of the large ones, which are few, each is a kind of its own.
-        """
-        base, most = self.n_values + 1, 1
-        while base ** (most + 1) <= _LARGEST_KEY:
-            most += 1
-        keys = kernels.small_class_keys(self.first, self.values, self.records, base, most)
-        small, large = np.flatnonzero(keys), np.flatnonzero(keys == 0)
-        _, example, times = np.unique(keys[small], return_index=True, return_counts=True)
-        return np.concatenate([small[example], large]), np.concatenate([times, np.ones(len(large), dtype=np.int64)])
-
-    def histograms(self) -> Iterator[Alike]:
-        """Yield the distributions of some classes at a time, so that memory stays bounded."""
-        which, times = self.distinct_classes()
-        step = max(_HISTOGRAM_ENTRIES // self.n_values, 1)
-        for start in range(0, len(which), step):
-            chosen = which[start : start + step]
-            counts = np.zeros((len(chosen), self.n_values), dtype=np.int64)
-            kernels.tally(chosen, self.first, self.values, self.records, counts)
-            yield Alike(ClassHistograms(counts.sum(axis=1), counts), times[start : start + step])
-
-    def whole(self) -> IntArray:
-        """Return (n_values,) the records of each value."""
-        return np.bincount(self.values, weights=self.records, minlength=self.n_values).astype(np.int64)
-
-
-def measure(models: Sequence[PrivacyModel], whole: Whole, histograms: Iterator[Alike]) -> tuple[Measured, ...]:
-    """Return what each model says of all classes together."""
-    worst: list[float | None] = [None] * len(models)
+def measure(models: Sequence[PrivacyModel], whole: Whole, classes: Iterable[Alike]) -> tuple[Measured, ...]:
+    """Return what each model says of all classes, at least one, together."""
+    worst: list[list[float]] = [[] for _ in models]
     missed = [0] * len(models)
-    for alike in histograms:
+    for alike in classes:
+        records = alike.histograms.sizes * alike.times
         for number, model in enumerate(models):
-            reached = model.worst(alike.classes, whole)
-            least = min if model.achieved_is == "at least" else max
-            before = worst[number]
-            worst[number] = reached if before is None else least(before, reached)
-            fails: BoolArray = ~model.holds(alike.classes, whole)
-            missed[number] += int((alike.classes.sizes * alike.times)[fails].sum())
+            worst[number].append(model.worst(alike.histograms, whole))
+            missed[number] += int(records[~model.holds(alike.histograms, whole)].sum())
     return tuple(
-        Measured(0.0 if reached is None else reached, records) for reached, records in zip(worst, missed, strict=True)
+        Measured(min(reached) if model.achieved_is == "at least" else max(reached), records)
+        for model, reached, records in zip(models, worst, missed, strict=True)
     )
+
+
+def largest_distance(model: TCloseness, values: ValueClasses, whole: Whole) -> float:
+    """Return the t that all classes meet, without looking at classes that cannot be the worst.
+
+    The earth mover's distance to a given table is convex: that of a class is at most the mean of what its records
+    would have alone. Classes are looked at in descending order of this bound until none can exceed what was found.
+    """
+    alone = _distance_of_one(model, values.whole())
+    which, _ = values.kinds()
+    bound = np.add.reduceat(values.records * alone[values.values], values.first[:-1])[which] / values.sizes[which]
+    order = np.argsort(-bound, kind="stable")
+    step = max(_BLOCK_ENTRIES // values.n_values, 1)
+    found = 0.0
+    for start in range(0, len(order), step):
+        if found >= bound[order[start]] - _ROUNDING and start:
+            break
+        block = values.histograms(which[order[start : start + step]], values.n_values)
+        found = max(found, model.worst(block, whole))
+    return found
+
+
+def _distance_of_one(model: TCloseness, counts: IntArray) -> FloatArray:
+    """Return (n_values,) the distance to the table of a class of one record; all values occur."""
+    shares = counts / counts.sum()
+    if model.distance == "equal":
+        return np.asarray(1.0 - shares)
+    below = np.cumsum(shares)  # (n_values,) share of records up to each value
+    passed_up = np.concatenate([[0.0], np.cumsum(below)])[:-1]
+    passed_down = (1.0 - below)[::-1].cumsum()[::-1]
+    return np.asarray((passed_up + passed_down) / max(len(counts) - 1, 1))

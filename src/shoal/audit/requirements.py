@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from shoal.arrays import CodeArray, IntArray
-from shoal.audit.measuring import Alike, Measured, ValueClasses, measure
+from shoal.audit.classes import Alike, ValueClasses
+from shoal.audit.measuring import largest_distance, measure
 from shoal.audit.raw import RawTable
 from shoal.models.base import ClassHistograms, PrivacyModel, Whole
 from shoal.models.delta_presence import DeltaPresence
@@ -95,7 +96,8 @@ def _verdict(raw: RawTable, requirement: Requirement) -> ModelVerdict:
     uncovered = 0
     if requirement.values is not None:
         values = ValueClasses.of(raw, requirement.values[: len(raw.records)], requirement.n_values)
-        (result,) = measure((model,), whole, values.histograms())
+        classes = values if model.relative_to_whole else values.ranked()
+        (result,) = measure((model,), whole, classes.alike())
     elif requirement.population is not None:
         people, uncovered = raw.people(requirement)
         (result,) = measure((model,), whole, iter([_each_class(raw, people)]))
@@ -137,10 +139,9 @@ def _sensitive_risk(raw: RawTable, number: int) -> SensitiveRisk:
         EntropyLDiversity(l=1),
         RecursiveCLDiversity(c=1, l=2),
         RecursiveCLDiversity(c=1, l=3),
-        TCloseness(t=1),
-        *((TCloseness(t=1, distance="ordered"),) if _is_ordered(raw, number) else ()),
     )
-    distinct, simple, entropy, recursive_2, recursive_3, equal, *ordered = measure(models, whole, values.histograms())
+    distinct, simple, entropy, recursive_2, recursive_3 = measure(models, whole, values.ranked().alike())
+    ordered = TCloseness(t=1, distance="ordered")
     return SensitiveRisk(
         attribute=attribute.name,
         values=n_values,
@@ -150,13 +151,9 @@ def _sensitive_risk(raw: RawTable, number: int) -> SensitiveRisk:
         entropy_l=entropy.achieved,
         recursive_c_l2=recursive_2.achieved,
         recursive_c_l3=recursive_3.achieved,
-        t_equal=equal.achieved,
-        t_ordered=_only(ordered),
+        t_equal=largest_distance(TCloseness(t=1), values, whole),
+        t_ordered=largest_distance(ordered, values, whole) if _is_ordered(raw, number) else None,
     )
-
-
-def _only(measured: list[Measured]) -> float | None:
-    return measured[0].achieved if measured else None
 
 
 def _occurring(leaves: CodeArray) -> tuple[CodeArray, int]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import platform
 from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
 
 import shoal
 from shoal.arrays import IntArray
@@ -29,7 +32,7 @@ def build_evidence(
         "shoal_version": shoal.__version__,
         "python": platform.python_version(),
         "source": {"name": source.name, "rows": rewriter.counted.n_rows, "sha256": source.digest()},
-        "policy": dict(policy.document),
+        "policy": json.loads(json.dumps(dict(policy.document), default=_in_json)),
         "seed": seed,
         "randomness": "operating system" if seed is None else "the given seed: repeatable, so keep it secret",
         "risk_before": class_risks(rewriter.counted.class_sizes(policy.names("quasi"))),
@@ -38,6 +41,11 @@ def build_evidence(
         "verification": verification.as_dict(),
         "seconds": dict(seconds),
     }
+
+
+def _in_json(value: object) -> object:
+    """Say in JSON what a policy given as a mapping may hold besides: paths, dates, NumPy numbers."""
+    return value.item() if isinstance(value, np.generic) else str(value)
 
 
 def class_risks(sizes: IntArray) -> dict[str, Any]:

@@ -1,0 +1,299 @@
+"""The items of Mondrian, a cell or a piece of one each, and the compiled loops over them.
+
+A box is a contiguous range of items. Chunks of boxes run in threads; each box is handled alone, so the number of
+threads does not change the result.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from shoal.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
+from shoal.methods import mondrian_kernels as kernels
+from shoal.models.base import ClassHistograms
+from shoal.problem import Attribute, Problem, Requirement
+
+_ITEMS_PER_CHUNK = 1 << 17
+
+Tally = tuple[IntArray, IntArray]  # (2n, w) records and people; (2n, n_values) records of each value
+
+
+@dataclass(slots=True, eq=False)
+class Boxes:
+    """Boxes that are ranges of items, with the edges that cuts gave them."""
+
+    starts: IntArray  # (n,)
+    stops: IntArray  # (n,)
+    lo: CodeArray  # (n, d)
+    hi: CodeArray  # (n, d) exclusive
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def take(self, which: AnyIntArray | BoolArray) -> Boxes:
+        """Return some of them."""
+        return Boxes(self.starts[which], self.stops[which], self.lo[which], self.hi[which])
+
+    @staticmethod
+    def joined(parts: list[Boxes]) -> Boxes:
+        """Return all of several."""
+        return Boxes(
+            np.concatenate([part.starts for part in parts]),
+            np.concatenate([part.stops for part in parts]),
+            np.concatenate([part.lo for part in parts]),
+            np.concatenate([part.hi for part in parts]),
+        )
+
+
+@dataclass(slots=True, eq=False)
+class Extents:
+    """What occurs within boxes."""
+
+    low: CodeArray  # (n, d)
+    high: CodeArray  # (n, d) inclusive
+    sizes: IntArray  # (n, w) records, then populations
+
+    def take(self, which: AnyIntArray | BoolArray) -> Extents:
+        """Return those of some boxes."""
+        return Extents(self.low[which], self.high[which], self.sizes[which])
+
+
+class Items:
+    """Codes, counts and values of all items, in the order of their boxes."""
+
+    def __init__(self, problem: Problem, relaxed: bool, rng: np.random.Generator) -> None:
+        self.cells, counts = _pieces(problem, relaxed, rng)  # (n_items,) the cell of each
+        self.place = _places(problem.quasi)  # (d, max_leaves)
+        self._pool = ThreadPoolExecutor(min(os.cpu_count() or 1, 8))
+        leaves = max(attribute.taxonomy.n_leaves for attribute in problem.quasi)
+        self._codes = np.empty((len(counts), len(problem.quasi)), dtype=np.uint16 if leaves <= 1 << 16 else np.int32)
+        for j, column in enumerate(problem.quasi_codes):
+            self._codes[:, j] = column[self.cells]
+        self._value_columns = _distinct_columns(problem, "values")
+        self._value_widths = [_width_of(column, problem) for column in self._value_columns]
+        self._values = np.empty((len(counts), len(self._value_columns)), dtype=np.int32)
+        for s, column in enumerate(self._value_columns):
+            self._values[:, s] = column[self.cells]
+        self._population_columns = _distinct_columns(problem, "population")
+        self._weights = np.empty((len(counts), 1 + len(self._population_columns)), dtype=np.int64)
+        self._weights[:, 0] = counts
+        for w, column in enumerate(self._population_columns):
+            self._weights[:, 1 + w] = column[self.cells]
+        self._side = np.zeros(len(counts), dtype=np.uint8)
+
+    @property
+    def n_attributes(self) -> int:
+        """Number of quasi attributes."""
+        return self._codes.shape[1]
+
+    @property
+    def records(self) -> IntArray:
+        """(n_items,) the records of each item; none for an item that only a population has."""
+        return self._weights[:, 0]
+
+    def close(self) -> None:
+        """Let the threads go."""
+        self._pool.shutdown()
+
+    def extents(self, boxes: Boxes) -> Extents:
+        """Return what occurs within each box."""
+        n, d = len(boxes), self._codes.shape[1]
+        within = Extents(
+            np.empty((n, d), dtype=np.int32),
+            np.empty((n, d), dtype=np.int32),
+            np.empty((n, self._weights.shape[1]), dtype=np.int64),
+        )
+
+        def work(part: slice) -> None:
+            kernels.extents(
+                self._codes, self._weights, boxes.starts[part], boxes.stops[part], within.low[part],
+                within.high[part], within.sizes[part],
+            )  # fmt: skip
+
+        self.in_chunks(boxes, work)
+        return within
+
+    def strict_cuts(
+        self, boxes: Boxes, within: Extents, smallest: int, exhaustive: bool
+    ) -> tuple[CodeArray, CodeArray]:
+        """Return (n, 2d) attribute and cut of the strict cuts to try, best first; attribute -1 is none."""
+        propose = kernels.best_cuts if exhaustive else kernels.median_cuts
+        attribute = np.full((len(boxes), 2 * self._codes.shape[1]), -1, dtype=np.int32)
+        cut = np.zeros_like(attribute)
+
+        def work(part: slice) -> None:
+            propose(
+                self._codes, self._weights, boxes.starts[part], boxes.stops[part], within.low[part],
+                within.high[part], within.sizes[part], self.place, smallest, attribute[part], cut[part],
+            )  # fmt: skip
+
+        self.in_chunks(boxes, work)
+        return attribute, cut
+
+    def relaxed_cuts(self, boxes: Boxes, within: Extents) -> tuple[CodeArray, CodeArray, IntArray]:
+        """Return (n, d) attribute, cut and records beyond it of the cuts that halve a box."""
+        attribute = np.full((len(boxes), self._codes.shape[1]), -1, dtype=np.int32)
+        cut = np.zeros_like(attribute)
+        extra = np.zeros(attribute.shape, dtype=np.int64)
+
+        def work(part: slice) -> None:
+            kernels.relaxed_cuts(
+                self._codes, self._weights, boxes.starts[part], boxes.stops[part], within.low[part],
+                within.high[part], within.sizes[part], self.place, attribute[part], cut[part], extra[part],
+            )  # fmt: skip
+
+        self.in_chunks(boxes, work)
+        return attribute, cut, extra
+
+    def shedding_cuts(self, boxes: Boxes, most: int, lost: float) -> tuple[CodeArray, CodeArray, CodeArray, FloatArray]:
+        """Return (n, 2d) attribute, cut, side to withhold and gain of cuts that withhold at most *most* records."""
+        shape = (len(boxes), 2 * self._codes.shape[1])
+        attribute = np.full(shape, -1, dtype=np.int32)
+        cut, sheds = np.zeros(shape, dtype=np.int32), np.zeros(shape, dtype=np.int32)
+        gain = np.zeros(shape)
+        within = self.extents(boxes)
+
+        def work(part: slice) -> None:
+            kernels.shed_cuts(
+                self._codes, self._weights, boxes.starts[part], boxes.stops[part], within.low[part],
+                within.high[part], within.sizes[part], self.place, most, lost, attribute[part], cut[part],
+                sheds[part], gain[part],
+            )  # fmt: skip
+
+        self.in_chunks(boxes, work)
+        return attribute, cut, sheds, gain
+
+    def mark(self, boxes: Boxes, attribute: CodeArray, cut: CodeArray, extra: IntArray) -> None:
+        """Mark the side of every item of these boxes."""
+
+        def work(part: slice) -> None:
+            kernels.choose_sides(
+                self._codes, self._weights, boxes.starts[part], boxes.stops[part], attribute[part], cut[part],
+                extra[part], self._side,
+            )  # fmt: skip
+
+        self.in_chunks(boxes, work)
+
+    def unmark(self) -> None:
+        """Put every item on the left side, so that a box is its own left side."""
+        self._side[:] = 0
+
+    def histograms(self, boxes: Boxes, requirement: Requirement, tallies: dict[int, Tally]) -> ClassHistograms:
+        """Return what a requirement sees of both sides of each marked box; *tallies* keeps what is counted already.
+
+        A requirement that sees no values takes the sizes of whatever column is, or must be, counted anyway.
+        """
+        column = 0 if requirement.values is None else _place_of(requirement.values, self._value_columns)
+        if column not in tallies:
+            tallies[column] = self.tally(boxes, column)
+        sizes, counts = tallies[column]
+        people = None
+        if requirement.population is not None:
+            people = sizes[:, 1 + _place_of(requirement.population, self._population_columns)]
+        return ClassHistograms(sizes[:, 0], None if requirement.values is None else counts, people)
+
+    def tally(self, boxes: Boxes, column: int) -> Tally:
+        """Count both sides of each marked box, rows 2n and 2n + 1: records and people, and values of one column."""
+        n_values = self._value_widths[column] if self._value_widths else 0
+        sizes = np.zeros((2 * len(boxes), self._weights.shape[1]), dtype=np.int64)
+        counts = np.zeros((2 * len(boxes), n_values), dtype=np.int64)
+        kernels.tally_sides(self._weights, self._values, column, boxes.starts, boxes.stops, self._side, sizes, counts)
+        return sizes, counts
+
+    def people_within(self, within: Extents, requirement: Requirement) -> IntArray:
+        """Return (n,) the population of a requirement within boxes."""
+        if requirement.population is None:
+            raise TypeError("the requirement looks at no population")
+        return within.sizes[:, 1 + _place_of(requirement.population, self._population_columns)]
+
+    def split(self, boxes: Boxes, attribute: CodeArray, cut: CodeArray, extra: IntArray) -> Boxes:
+        """Carry out one cut in each box, by whose marks it was accepted; return all left, then all right sides."""
+        if not len(boxes):
+            return boxes
+        middles = np.empty(len(boxes), dtype=np.int64)
+
+        def work(part: slice) -> None:
+            kernels.partition(
+                self._codes, self._weights, self._values, self.cells, self._side, boxes.starts[part],
+                boxes.stops[part], middles[part],
+            )  # fmt: skip
+
+        self.in_chunks(boxes, work)
+        rows = np.arange(len(boxes))
+        left_hi, right_lo = boxes.hi.copy(), boxes.lo.copy()
+        left_hi[rows, attribute] = cut + 1 + (extra > 0)
+        right_lo[rows, attribute] = cut + 1
+        return Boxes.joined(
+            [
+                Boxes(boxes.starts, middles, boxes.lo, left_hi),
+                Boxes(middles, boxes.stops, right_lo, boxes.hi),
+            ]
+        )
+
+    def in_chunks(self, boxes: Boxes, work: Callable[[slice], None], most: int | None = None) -> None:
+        """Run *work* on runs of boxes with similar numbers of items, in threads."""
+        if not len(boxes):
+            return
+        filled = np.cumsum(boxes.stops - boxes.starts)
+        marks = np.searchsorted(filled, np.arange(_ITEMS_PER_CHUNK, int(filled[-1]), _ITEMS_PER_CHUNK)) + 1
+        edges = np.unique(np.concatenate([[0], marks, [len(boxes)]]))
+        if most is not None:
+            edges = np.unique(np.concatenate([edges, np.arange(0, len(boxes), most)]))
+        parts = [slice(int(a), int(b)) for a, b in pairwise(edges)]
+        if len(parts) == 1:
+            work(parts[0])
+        else:
+            for _ in self._pool.map(work, parts):
+                pass
+
+
+def _pieces(problem: Problem, relaxed: bool, rng: np.random.Generator) -> tuple[CodeArray, IntArray]:
+    """Return the items to begin with: a cell each, or for relaxed cuts pieces of cells in random order."""
+    counts = problem.cells.counts
+    if not relaxed:
+        return np.arange(len(counts), dtype=np.int32), counts.copy()
+    grain = max(problem.smallest_class // 4, 1)
+    parts = np.maximum((counts + grain - 1) // grain, 1)
+    cells = np.repeat(np.arange(len(counts), dtype=np.int32), parts)
+    pieces = np.full(len(cells), grain, dtype=np.int64)
+    last = np.cumsum(parts) - 1
+    pieces[last] = counts - (parts - 1) * grain
+    order = rng.permutation(len(cells))
+    return cells[order], pieces[order]
+
+
+def _distinct_columns(problem: Problem, what: str) -> list[AnyIntArray]:
+    columns: list[AnyIntArray] = []
+    for requirement in problem.requirements:
+        column = getattr(requirement, what)
+        if column is not None and not any(column is other for other in columns):
+            columns.append(column)
+    return columns
+
+
+def _place_of(column: AnyIntArray, columns: list[AnyIntArray]) -> int:
+    return next(i for i, other in enumerate(columns) if other is column)
+
+
+def _width_of(column: AnyIntArray, problem: Problem) -> int:
+    return next(r.n_values for r in problem.requirements if r.values is column)
+
+
+def _places(quasi: tuple[Attribute, ...]) -> FloatArray:
+    """Return (d, max_leaves) where each leaf stands, from 0 to the attribute's weight; missing stands apart."""
+    place = np.zeros((len(quasi), max(attribute.taxonomy.n_leaves for attribute in quasi)))
+    for j, attribute in enumerate(quasi):
+        taxonomy = attribute.taxonomy
+        leaves = taxonomy.n_leaves - (taxonomy.missing is not None)
+        line = taxonomy.positions
+        at = np.arange(leaves, dtype=np.float64) if line is None else np.asarray(line[:leaves], dtype=np.float64)
+        spread = at[-1] - at[0] if leaves > 1 else 1.0
+        place[j, :leaves] = (at - at[0]) / spread * attribute.weight
+        place[j, leaves : taxonomy.n_leaves] = 2 * attribute.weight
+    return place

@@ -1,0 +1,267 @@
+"""Bad input to the installed command: a clear message, exit code 2 or 3, nothing published, no record's value."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+COMMAND = Path(sys.executable).with_name("shoal")
+SECRET = "Zaphod-4711"  # in the identifier and in the note of every row
+HEADER = "patient,age,sex,disease,note"
+ROWS = [(SECRET, str(20 + i % 40), "FM"[i % 2], ("flu", "cold", "gout")[i % 7 % 3], f"{SECRET}!") for i in range(60)]
+
+POLICY = """\
+attributes:
+  patient: {role: identifier}
+  age: {role: quasi, taxonomy: {intervals: {min: 0, max: 120, widths: [5, 10]}}}
+  sex: {role: quasi}
+  disease: {role: sensitive}
+  note: {role: insensitive}
+privacy:
+  - k-anonymity: {k: 3}
+"""
+WITH_FILE = POLICY.replace("disease: {role: sensitive}", "disease: {role: sensitive, taxonomy: {file: tree.csv}}")
+
+
+def text(rows=ROWS, header=HEADER) -> str:
+    return "\n".join([header, *(",".join(row) for row in rows)]) + "\n"
+
+
+def changed(column: int, values: list[str]) -> str:
+    """Return the table with other values in the first rows of one column."""
+    rows = [list(row) for row in ROWS]
+    for row, value in zip(rows, values, strict=False):
+        row[column] = value
+    return text(rows)
+
+
+@pytest.fixture
+def refused(tmp_path):
+    """Anonymize a table that cannot be; return what was said, after the checks that hold for every refusal."""
+
+    def run(data=None, policy=POLICY, *, code=2, name="people.csv", files=None, switches=()):
+        if data is not None:
+            (tmp_path / name).write_bytes(data.encode() if isinstance(data, str) else data)
+        (tmp_path / "policy.yaml").write_text(policy, encoding="utf-8")
+        for other, content in (files or {}).items():
+            (tmp_path / other).write_text(content, encoding="utf-8")
+        before = set(tmp_path.rglob("*"))
+        arguments = [COMMAND, "anonymize", name, "-p", "policy.yaml", "-o", "out", *switches]
+        done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+        said = done.stdout + done.stderr
+        assert "Traceback" not in said
+        assert SECRET not in said
+        assert done.returncode == code, said
+        assert set(tmp_path.rglob("*")) == before, "nothing is published, nothing is left behind"
+        if "--json" in switches:
+            assert done.stderr == ""
+            return json.loads(done.stdout)
+        assert done.stdout == ""
+        assert done.stderr.startswith("shoal: ")
+        return done.stderr.removeprefix("shoal: ").rstrip("\n")
+
+    return run
+
+
+def test_the_table_is_fine_as_it_is(tmp_path):
+    """Without this, the refusals below would prove little."""
+    (tmp_path / "people.csv").write_text(text(), encoding="utf-8")
+    (tmp_path / "policy.yaml").write_text(POLICY, encoding="utf-8")
+    arguments = [COMMAND, "anonymize", "people.csv", "-p", "policy.yaml", "-o", "new/out"]
+    done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "new" / "out" / "public" / "data.csv").is_file()
+
+
+def test_missing_file(refused):
+    assert refused() == "there is no file people.csv"
+
+
+def test_missing_policy(tmp_path):
+    arguments = [COMMAND, "anonymize", "people.csv", "-p", "policy.yaml", "-o", "out"]
+    done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (2, "shoal: no such file: policy.yaml\n")
+
+
+def test_empty_file(refused):
+    assert refused("") == "people.csv is empty"
+
+
+def test_header_only(refused):
+    assert refused(HEADER + "\n") == "people.csv has a header but no rows"
+
+
+def test_parquet_without_rows(refused, tmp_path):
+    empty = pa.table({name: pa.array([], pa.string()) for name in HEADER.split(",")})
+    pq.write_table(empty, tmp_path / "people.parquet")
+    assert "no rows" in refused(name="people.parquet")
+
+
+def test_unknown_ending(refused):
+    assert refused("PK", name="people.xlsx").startswith("cannot tell what people.xlsx is by its ending")
+
+
+def test_ragged_row(refused):
+    assert "line 62 has 3 fields where the table has 5" in refused(text() + f"{SECRET},30,F\n")
+
+
+def test_nul_byte(refused):
+    assert "NUL byte in line 62" in refused(text() + f"{SECRET},30,F,fl\0u,{SECRET}\n")
+
+
+def test_wrong_encoding(refused):
+    said = refused((text() + f"{SECRET},30,F,flü,{SECRET}\n").encode("latin-1"))
+    assert "is not utf-8: byte " in said
+    assert "(line 62)" in said
+    assert "latin-1" in said
+
+
+def test_duplicate_column_names(refused):
+    assert "columns with the same name: 'age'" in refused(text(header="patient,age,sex,age,note"))
+
+
+def test_column_that_the_data_lack(refused):
+    assert refused(text(header="patient,agee,sex,disease,note")) == (
+        "column 'age' is not in people.csv; did you mean 'agee'?"
+    )
+
+
+def test_undeclared_columns_are_listed(refused):
+    policy = POLICY.replace("  sex: {role: quasi}\n", "").replace("  note: {role: insensitive}\n", "")
+    said = refused(text(), policy)
+    assert "columns that the policy does not declare: sex, note;" in said
+    assert "identifier if it must not be published" in said
+
+
+def test_one_value_outside_the_taxonomy(refused):
+    said = refused(changed(1, ["130"] * 7))
+    assert "column 'age': 1 value in 7 records outside the taxonomy: '130';" in said
+
+
+def test_many_values_outside_the_taxonomy_show_five(refused):
+    said = refused(changed(1, [str(130 + i) for i in range(9)]))
+    assert "9 values in 9 records outside the taxonomy: '130', '131', '132', '133', '134', ...;" in said
+    assert "135" not in said
+
+
+def test_value_that_the_taxonomy_file_lacks(refused):
+    said = refused(text(), WITH_FILE, files={"tree.csv": "flu;airways;*\ncold;airways;*\n"})
+    assert "column 'disease': 1 value in " in said
+    assert "outside the taxonomy: 'gout'" in said
+
+
+@pytest.mark.parametrize(
+    ("tree", "fault"),
+    [
+        ("flu;airways;*\ncold;airways;*\ngout;joints;any\n", "2 roots, among them '*' (line 1) and 'any' (line 3)"),
+        ("flu;a;b;*\ncold;b;a;*\ngout;a;b;*\n", "has a cycle: "),
+        ("", "empty"),
+    ],
+    ids=["two roots", "cycle", "empty"],
+)
+def test_taxonomy_file_that_is_no_tree(refused, tree, fault):
+    said = refused(text(), WITH_FILE, files={"tree.csv": tree})
+    assert said.startswith("column 'disease': taxonomy file 'tree.csv' ")
+    assert fault in said
+
+
+def test_missing_taxonomy_file(refused):
+    assert "taxonomy file 'tree.csv' does not exist" in refused(text(), WITH_FILE)
+
+
+@pytest.mark.parametrize("taxonomy", ["{intervals: {min: 0, max: 120, widths: [5, 10]}}", "numbers"])
+def test_text_in_a_numeric_column(refused, taxonomy):
+    policy = POLICY.replace("{intervals: {min: 0, max: 120, widths: [5, 10]}}", taxonomy)
+    said = refused(changed(1, ["old", "old", "young"]), policy)
+    assert "column 'age': 2 values in 3 records" in said
+    assert "'old', 'young'" in said
+
+
+def test_k_larger_than_the_table(refused):
+    assert "k = 61 but the table has only 60 records" in refused(text(), POLICY.replace("k: 3", "k: 61"), code=3)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        "distinct-l-diversity: {l: 4}",
+        "entropy-l-diversity: {l: 4}",
+        "tau-l-diversity: {tau: 0.5, l: 4}",
+    ],
+)
+def test_l_larger_than_the_number_of_values(refused, model):
+    said = refused(text(), POLICY + f"  - {model}\n", code=3)
+    assert said.startswith(model.partition(":")[0] + " on 'disease': l = 4 but ")
+
+
+def test_t_below_what_is_reachable(refused):
+    said = refused(text(), POLICY + "  - t-closeness: {t: 0.0001}\n", code=3)
+    assert said.startswith("t-closeness on 'disease' leaves no cut")
+    reachable = float(said.partition("reaches ")[2].partition(",")[0])
+    assert 0.0001 < reachable <= 1
+
+
+def test_zero_quasi_attributes(refused):
+    policy = POLICY.replace("role: quasi", "role: insensitive").replace(
+        ", taxonomy: {intervals: {min: 0, max: 120, widths: [5, 10]}}", ""
+    )
+    assert "no attribute has the role quasi" in refused(text(), policy)
+
+
+@pytest.mark.parametrize(("column", "name"), [(1, "age"), (3, "disease")])
+def test_all_missing_column(refused, column, name):
+    assert refused(changed(column, [""] * 60)) == f"column {name!r} has no values: every record is missing one"
+
+
+def test_every_record_dropped(refused):
+    rows = [[*row[:1], "" if i % 2 else row[1], "" if i % 2 == 0 else row[2], *row[3:]] for i, row in enumerate(ROWS)]
+    assert refused(text(rows), POLICY + "missing: drop\n").startswith("every record has a missing value")
+
+
+@pytest.mark.parametrize("kind", ["folder", "file", "dangling link"])
+def test_output_exists(refused, tmp_path, kind):
+    out = tmp_path / "out"
+    if kind == "folder":
+        out.mkdir()
+    elif kind == "file":
+        out.write_text("mine", encoding="utf-8")
+    else:
+        out.symlink_to(tmp_path / "nowhere")
+    assert refused(text()) == "out exists already; choose another folder or remove it first"
+
+
+def test_policy_with_unknown_keys_reports_them_all(refused):
+    policy = POLICY.replace("privacy:", "privcy:").replace("role: identifier", "rol: identifier")
+    said = refused(text(), policy + "max_witheld: 0.1\n")
+    assert "policy.yaml, line 7, privcy: unknown key 'privcy'; did you mean 'privacy'?" in said
+    assert "line 2, attributes.patient.rol: unknown key 'rol'; did you mean 'role'?" in said
+    assert "line 9, max_witheld: unknown key 'max_witheld'; did you mean 'max_withheld'?" in said
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        ("k-anonymity", "k-anonimity", "unknown privacy model 'k-anonimity'; did you mean 'k-anonymity'?"),
+        ("{k: 3}", "{k: three}", "privacy[0].k-anonymity.k: must be a whole number; received 'three'"),
+        ("role: sensitive", "role: sensitiv", "must be one of"),
+        ("privacy:", "privacy: [", "line 8: not valid YAML"),
+    ],
+    ids=["unknown model", "text for a number", "unknown role", "no YAML"],
+)
+def test_policy_mistakes_name_their_place(refused, old, new, fault):
+    said = refused(text(), POLICY.replace(old, new))
+    assert said.startswith("policy.yaml, line ")
+    assert fault in said
+
+
+def test_refusals_are_objects_with_json(refused):
+    answer = refused(text() + f"{SECRET},30,F\n", switches=["--json"])
+    assert set(answer) == {"error", "exit_code"}
+    assert answer["exit_code"] == 2
+    assert "line 62" in answer["error"]

@@ -1,0 +1,110 @@
+"""Stopped while it works: an interrupted or killed run publishes nothing, and what it leaves shows nothing."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from shoal.datasets import hospital_policy, write_stays
+
+COMMAND = Path(sys.executable).with_name("shoal")
+N_STAYS = 150_000
+
+# A shell that runs the tests in the background has interrupts ignored, and children inherit that.
+HEARING = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
+
+
+@pytest.fixture(scope="module")
+def stays(tmp_path_factory):
+    """A table that takes seconds, and its policy."""
+    folder = tmp_path_factory.mktemp("stays")
+    write_stays(folder / "stays.csv", N_STAYS, seed=4)
+    policy = yaml.safe_dump(hospital_policy(), sort_keys=False)
+    (folder / "policy.yaml").write_text(policy, encoding="utf-8")
+    return folder
+
+
+def staging(folder):
+    return [path for path in folder.iterdir() if path.name.startswith(".out.")]
+
+
+def wait_for(condition, process, what):
+    """Wait until *condition* is true of the process, which must not end before."""
+    limit = time.monotonic() + 120
+    while not condition():
+        assert process.poll() is None, f"ended before {what}: {process.communicate()}"
+        assert time.monotonic() < limit, f"no {what}"
+        time.sleep(0.002)
+
+
+def stop(stays, folder, number, *, written=False, switches=()):
+    """Send a signal once the staging folder is there, or once the data file in it is; return how it ended."""
+    folder.mkdir()
+    arguments = [sys.executable, "-c", HEARING, COMMAND, "anonymize", stays / "stays.csv"]
+    arguments += ["-p", stays / "policy.yaml", "-o", folder / "out", *switches]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            wait_for(lambda: staging(folder), process, "staging folder")
+            if written:
+                wait_for(lambda: list(folder.glob(".out.*/unverified/data.csv")), process, "data file")
+            process.send_signal(number)
+            said, complained = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    return process.returncode, said, complained
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "terminate"])
+def test_interrupted_while_rewriting(stays, tmp_path, number):
+    ended = stop(stays, tmp_path / "here", number)
+    assert ended == (130, "", "shoal: interrupted; nothing was published\n")
+    assert list((tmp_path / "here").iterdir()) == []
+
+
+def test_interrupted_while_writing_or_verifying(stays, tmp_path):
+    ended = stop(stays, tmp_path / "here", signal.SIGINT, written=True, switches=["--json"])
+    assert ended[0] == 130
+    assert '"exit_code": 130' in ended[1]
+    assert ended[2] == ""
+    assert list((tmp_path / "here").iterdir()) == []
+
+
+@pytest.mark.parametrize("written", [False, True], ids=["rewriting", "writing or verifying"])
+def test_killed(stays, tmp_path, written):
+    code, said, complained = stop(stays, tmp_path / "here", signal.SIGKILL, written=written)
+    assert (code, said, complained) == (-signal.SIGKILL, "", "")
+    (left,) = (tmp_path / "here").iterdir()
+    assert left.name.startswith(".out.")
+    assert left.name.endswith(".staging")
+    assert left.stat().st_mode & 0o077 == 0, "nobody else can look into it"
+    assert not list(left.rglob("public"))
+
+
+def test_interrupted_while_counting(stays, tmp_path):
+    """Before there is a staging folder: the command itself is what is interrupted, not its start."""
+    arguments = [sys.executable, "-c", HEARING, COMMAND, "anonymize", stays / "stays.csv"]
+    arguments += ["-p", stays / "policy.yaml", "-o", tmp_path / "out"]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        opened = Path(f"/proc/{process.pid}/fd")
+        if opened.exists():
+            wait_for(lambda: _reads(opened, "stays.csv"), process, "open source")
+        else:
+            time.sleep(1.5)
+        process.send_signal(signal.SIGINT)
+        said, complained = process.communicate(timeout=60)
+    assert (process.returncode, said) == (130, "")
+    assert complained == "shoal: interrupted; nothing was published\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def _reads(descriptors: Path, name: str) -> bool:
+    try:
+        return any(link.readlink().name == name for link in descriptors.iterdir())
+    except OSError:  # closed in between
+        return False

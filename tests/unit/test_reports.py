@@ -1,0 +1,153 @@
+"""The public README, the evidence and the internal page."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import shoal
+from shoal.report.evidence import class_risks, size_histogram
+from shoal.report.page import internal_report
+from shoal.report.readme import public_readme
+
+POLICY: dict[str, Any] = {
+    "attributes": {
+        "age": {"role": "quasi"},
+        "a|b": {"role": "quasi", "taxonomy": {"mask": {"length": 3}}},
+        "illness": {"role": "sensitive"},
+        "<b>cost</b>": {"role": "insensitive"},
+    },
+    "privacy": [{"k-anonymity": {"k": 3}}, {"t-closeness": {"t": 0.6}}],
+}
+
+
+@pytest.fixture(scope="module")
+def release() -> Any:
+    rng = np.random.default_rng(1)
+    n = 90
+    table = pa.table(
+        {
+            "age": pa.array([None if i % 9 == 0 else int(v) for i, v in enumerate(rng.integers(1, 99, n))]),
+            "a|b": [f"{v:03}" for v in rng.integers(0, 400, n)],
+            "illness": rng.choice(["ague", "<script>"], n),
+            "<b>cost</b>": rng.random(n),
+        }
+    )
+    return shoal.anonymize(table, POLICY, seed=1)
+
+
+def test_the_readme_tells_every_column_promise_and_label(release: Any) -> None:
+    age = release.manifest["attributes"]["age"] | {"description": "years | months"}
+    text = public_readme(release.manifest | {"attributes": release.manifest["attributes"] | {"age": age}})
+    for name in POLICY["attributes"]:
+        shown = name.replace("|", "\\|")
+        assert f"| {shown} |" in text
+    assert "years \\| months" in text
+    assert "**k-anonymity** (k = 3)" in text
+    assert "**t-closeness**" in text
+    assert "90 records" in text
+    assert "missing value" in text
+    labels = release.manifest["attributes"]["age"]["labels"]
+    assert all(f"`{label}`" in text for label in list(labels)[:40])
+
+
+def test_tables_of_the_readme_have_even_rows(release: Any) -> None:
+    wide = [line for line in public_readme(release.manifest).splitlines() if line.startswith("|")]
+    widths = {len(re.split(r"(?<!\\)\|", line)) for line in wide}
+    assert widths == {4, 6}  # two columns of labels, four of the dictionary
+
+
+def test_dropped_records_are_told(release: Any) -> None:
+    manifest = {**release.manifest, "missing": {"policy": "drop", "tokens": [""], "dropped": 3}}
+    assert "were left out" in public_readme(manifest)
+
+
+def test_many_labels_are_cut_short(release: Any) -> None:
+    labels = {f"[{i}, {i}]": {"from": i, "below": i + 1} for i in range(100)}
+    entry = {**release.manifest["attributes"]["age"], "labels": labels}
+    text = public_readme({**release.manifest, "attributes": {"age": entry}})
+    assert "... and 60 more, all listed in `manifest.json`." in text
+
+
+def test_risks_by_hand() -> None:
+    risks = class_risks(np.array([1, 1, 4, 10]))
+    assert risks["records"] == 16
+    assert risks["classes"] == 4
+    assert risks["unique_records"] == 2
+    assert risks["smallest_class"] == 1
+    assert risks["prosecutor_highest"] == 1
+    assert risks["marketer"] == 4 / 16
+
+
+def test_the_histogram_counts_every_class_and_record_once() -> None:
+    sizes = np.random.default_rng(2).integers(1, 300, 500)
+    bins = size_histogram(sizes)
+    assert sum(part["classes"] for part in bins) == 500
+    assert sum(part["records"] for part in bins) == sizes.sum()
+    assert [part["from"] for part in bins] == [2**i for i in range(len(bins))]
+    assert all(part["to"] == 2 * part["from"] - 1 for part in bins)
+
+
+def test_the_evidence_of_a_run(release: Any) -> None:
+    evidence = release.evidence
+    assert json.loads(json.dumps(evidence, allow_nan=False)) == evidence
+    assert evidence["source"]["rows"] == 90
+    assert evidence["risk_after"]["records"] == release.manifest["rows"]
+    assert evidence["risk_after"]["smallest_class"] == release.guarantees[0]["achieved"]
+    assert evidence["risk_before"]["records"] == 90
+    assert evidence["risk_before"]["unique_records"] >= evidence["risk_after"]["unique_records"] == 0
+    assert set(evidence["seconds"]) >= {"count", "plan", "apply", "verify"}
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.links: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.links += [value or "" for name, value in attrs if name in ("src", "href")]
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_the_page_is_whole_and_needs_nothing_else(release: Any) -> None:
+    page = internal_report(release.manifest, release.evidence)
+    tags = Tags()
+    tags.feed(page)
+    assert tags.open == []
+    assert tags.links == []
+    assert "http" not in page
+    assert "<script" not in page
+    assert "k-anonymity" in tags.text
+    assert release.evidence["source"]["sha256"] in tags.text
+    assert page.count("<table>") == page.count("<caption>") > 4
+
+
+def test_names_that_look_like_markup_are_escaped(release: Any) -> None:
+    evidence = {**release.evidence, "source": {**release.evidence["source"], "name": "<img src=x>.csv"}}
+    page = internal_report(release.manifest, evidence)
+    assert "<img" not in page
+    assert "&lt;img src=x&gt;.csv" in page
+
+
+def test_a_failed_check_is_shown_as_such(release: Any) -> None:
+    evidence = json.loads(json.dumps(release.evidence))
+    evidence["verification"]["guarantees"][0]["ok"] = False
+    evidence["verification"]["guarantees"][0]["achieved"] = None
+    page = internal_report(release.manifest, evidence)
+    assert page.count('class="bad"') == 1
+    assert "–" in page
