@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from shoal.anonymizing import anonymize
-from shoal.audit import Audit, audit
+from shoal.auditing import Audit, audit
 from shoal.datasets import hospital_policy, write_stays
 from shoal.drafting import Draft, draft_policy
 from shoal.errors import VerificationError

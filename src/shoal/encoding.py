@@ -124,7 +124,7 @@ def _taxonomy(
     builder = policy.attributes[name].taxonomy
     every = values
     if others:
-        every = pa.concat_arrays([values, *(other.cast(values.type) for other in others)]).unique()
+        every = pa.concat_arrays([values, *(_alike(other, values.type, name) for other in others)]).unique()
     try:
         if builder is None:
             sensitive = policy.attributes[name].role == "sensitive"
@@ -137,7 +137,20 @@ def _taxonomy(
         records = np.bincount(codes, weights=counts, minlength=len(used)).astype(np.int64)[np.flatnonzero(used[1:]) + 1]
         gap = uncovered(leaf, values, records)
         raise InputError(gap.message(name))
+    if policy.attributes[name].role == "sensitive" and len(np.unique(leaf)) < len(leaf):
+        raise PolicyError(
+            f"column {name!r} is sensitive and published as it is, but its taxonomy has leaves of several values; "
+            "give it a taxonomy that ends in single values"
+        )
     return taxonomy
+
+
+def _alike(values: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
+    """Return a population's values in the type that the table has them in."""
+    try:
+        return values.cast(kind)
+    except pa.ArrowInvalid:  # its message quotes a value
+        raise InputError(f"column {name!r} of the population has values that do not read as {kind}") from None
 
 
 def _leaves(taxonomy: Taxonomy, values: pa.Array, used: BoolArray) -> AnyIntArray:

@@ -445,24 +445,25 @@ def test_populations_are_found_from_the_policys_folder(tmp_path: Path, populatio
     assert set(release.manifest["populations"]) == {"people.csv"}
 
 
-@pytest.mark.xfail(
-    reason="proposals to withhold depend on what is left of the budget, and one failed promise undoes all"
-)
+# Two causes: what is proposed for withholding depends on what is left of the budget; and where a model compares
+# classes with the table, one class that fails afterwards undoes all withholding.
+@pytest.mark.xfail(reason="a larger budget can give a wider table")
 @pytest.mark.parametrize(
-    ("seed", "model", "variant"),
+    ("seed", "n", "outliers", "model"),
     [
-        (505, {"k-anonymity": {"k": 40}}, {"cuts": "relaxed"}),
-        (506, {"t-closeness": {"t": 0.12}}, {}),
-        (503, {"beta-likeness": {"beta": 0.8, "enhanced": False}}, {"cuts": "relaxed"}),
+        (9021, 141, 10, {"k-anonymity": {"k": 33}}),
+        (9081, 121, 4, {"k-anonymity": {"k": 33}}),
+        (505, 250, 5, {"t-closeness": {"t": 0.12}}),
+        (506, 250, 6, {"t-closeness": {"t": 0.12}}),
     ],
     ids=str,
 )
 def test_a_larger_budget_never_gives_a_wider_table_in_hard_cases(
-    seed: int, model: dict[str, Any], variant: dict[str, Any]
+    seed: int, n: int, outliers: int, model: dict[str, Any]
 ) -> None:
-    table = people(seed, n=250, outliers=(seed - 500) % 7)
+    table = people(seed, n=n, outliers=outliers)
     penalties = [
-        run(table, policy(model, {"mondrian": variant}, max_withheld=budget)).utility["ncp"]
-        for budget in (0, 0.01, 0.02, 0.04, 0.07)
+        run(table, policy(model, {"mondrian": {}}, max_withheld=budget)).utility["ncp"]
+        for budget in (0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.07)
     ]
     assert penalties == sorted(penalties, reverse=True)

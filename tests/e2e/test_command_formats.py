@@ -49,19 +49,14 @@ def one_csv(folder, patients):
     return "patients.csv", "", "csv"
 
 
-def gzipped_csv(folder, patients):
-    write_csv(folder / "patients.csv.gz", patients)
+def gzipped_csv_with_byte_order_mark(folder, patients):
+    write_csv(folder / "patients.csv.gz", patients, encoding="utf-8-sig")
     return "patients.csv.gz", "", "csv"
 
 
 def semicolons_in_latin_1(folder, patients):
     write_csv(folder / "patients.csv", patients, delimiter=";", encoding="latin-1")
     return "patients.csv", 'source: {delimiter: ";", encoding: latin-1}\n', "csv"
-
-
-def byte_order_mark(folder, patients):
-    write_csv(folder / "patients.csv", patients, encoding="utf-8-sig")
-    return "patients.csv", "", "csv"
 
 
 def names_from_the_policy(folder, patients):
@@ -86,9 +81,8 @@ def folder_of_parquet(folder, patients):
     "write",
     [
         one_csv,
-        gzipped_csv,
+        gzipped_csv_with_byte_order_mark,
         semicolons_in_latin_1,
-        byte_order_mark,
         names_from_the_policy,
         one_parquet,
         folder_of_parquet,

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.audit import audit
+from shoal.auditing import audit
 from shoal.datasets import adult, adult_policy
 
 QUASI = ("a", "b", "c", "d")

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.audit import audit, classes, measuring
-from shoal.audit.partition import CodedColumn, Partition
-from shoal.audit.singling import set_risks
+from shoal.auditing import audit, classes, measuring
+from shoal.auditing.partition import CodedColumn, Partition
+from shoal.auditing.singling import set_risks
 from shoal.datasets import hospital_policy, stays
 from shoal.errors import InputError, PolicyError, UsageError
 from shoal.models.alpha_k_anonymity import AlphaKAnonymity

@@ -23,7 +23,7 @@ def test_every_class_bears_the_label_of_its_range() -> None:
     assert column.labels.to_pylist() == ["any", "hemal", "other"]
     published = column.values(PLAN.assignment.class_of).to_pylist()
     assert published == ["hemal", "other", "any", "hemal"]
-    assert [c["values"] if "values" in c else c for c in column.covers] == [
+    assert [cover.get("values", cover) for cover in column.covers] == [
         {"any": True},
         ["hepatitis", "anemia"],
         ["phthisis", "flu"],

@@ -45,7 +45,7 @@ def patients() -> pa.Table:
             "age": rng.integers(20, 80, N),
             "sex": rng.choice(["f", "m"], N),
             "illness": rng.choice(["ague", "catarrh", "dropsy"], N),
-            "cost": rng.random(N).round(3),
+            "cost": rng.random(N),
         }
     )
 
@@ -94,8 +94,7 @@ def test_identifiers_do_not_survive(tmp_path: Path) -> None:
 def test_the_evidence_has_no_record_and_the_public_folder_no_seed(tmp_path: Path) -> None:
     release = published(tmp_path / "out", format="csv")
     evidence = (tmp_path / "out" / "internal" / "evidence.json").read_text()
-    costs = [repr(cost) for cost in patients()["cost"].to_pylist()]
-    assert not any(f" {cost}," in evidence or f'"{cost}"' in evidence for cost in costs)
+    assert not any(repr(cost) in evidence for cost in patients()["cost"].to_pylist())
     assert not any(word in evidence for word in ("ague", "catarrh", "dropsy"))
     assert json.loads(evidence)["seed"] == 3
     assert len(json.loads(evidence)["source"]["sha256"]) == 64

@@ -77,8 +77,13 @@ def test_a_full_disk_is_said_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch,
 def test_files_are_closed_when_the_run_is_interrupted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(shuffling, "ROWS_PER_HEAP", 10)
     shuffler = Shuffler(50, np.random.default_rng(1), tmp_path)
-    with pytest.raises(KeyboardInterrupt), shuffler:
-        shuffler.add(pa.table({"row": range(50)}).to_batches()[0])
-        raise KeyboardInterrupt
+
+    def interrupted() -> None:
+        with shuffler:
+            shuffler.add(pa.table({"row": range(50)}).to_batches()[0])
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert len(shuffler._files) == 5
     assert all(file.closed for file in shuffler._files)

@@ -13,7 +13,7 @@ from shoal.cli.console import answer, out, reporting
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from shoal.audit import Audit, SearchRisk, SetRisk
+    from shoal.auditing import Audit, SearchRisk, SetRisk
 
 MOST_SETS = 10  # of each kind in the terminal; --json has all
 
@@ -34,7 +34,7 @@ def audit(
 ) -> None:
     """Say how easily people could be found if the table were published as it is. Nothing is written."""
     with reporting(json_output):
-        from shoal.audit import audit as run
+        from shoal.auditing import audit as run
         from shoal.cli.bars import bars
 
         with bars() as progress:

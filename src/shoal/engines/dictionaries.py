@@ -15,6 +15,8 @@ MISSING_CODE = 0
 def factored(column: pa.Array) -> tuple[CodeArray, pa.Array]:
     """Return (n_rows,) the index of each row's value, -1 for missing, and the values they point to."""
     if not pa.types.is_dictionary(column.type):
+        if pa.types.is_floating(column.type):
+            column = pc.add(column, pa.scalar(0.0, column.type))  # -0.0 and 0.0 are one value
         column = pc.dictionary_encode(column)
     elif column.dictionary.null_count:
         column = pc.dictionary_encode(column.cast(column.type.value_type))

@@ -10,8 +10,8 @@ import numpy as np
 
 from shoal import kernels as sorting
 from shoal.arrays import CodeArray, IntArray
-from shoal.audit import kernels
-from shoal.audit.raw import RawTable
+from shoal.auditing import kernels
+from shoal.auditing.raw import RawTable
 from shoal.models.base import ClassHistograms
 
 _HISTOGRAM_ENTRIES = 1 << 22

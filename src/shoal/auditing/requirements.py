@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from shoal.arrays import CodeArray, IntArray
-from shoal.audit.classes import Alike, ValueClasses
-from shoal.audit.measuring import largest_distance, measure
-from shoal.audit.raw import RawTable
+from shoal.auditing.classes import Alike, ValueClasses
+from shoal.auditing.measuring import largest_distance, measure
+from shoal.auditing.raw import RawTable
 from shoal.models.base import ClassHistograms, PrivacyModel, Whole
 from shoal.models.delta_presence import DeltaPresence
 from shoal.models.distinct_l_diversity import DistinctLDiversity

@@ -11,7 +11,7 @@ from math import comb
 from typing import Any
 
 from shoal.arrays import IntArray
-from shoal.audit.partition import CodedColumn, Partition
+from shoal.auditing.partition import CodedColumn, Partition
 from shoal.progress import Progress
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from shoal.anonymizing import open_populations
-from shoal.audit.columns import column_risks, missing_values
-from shoal.audit.raw import RawTable, read_raw
-from shoal.audit.requirements import sensitive_risks, verdicts
-from shoal.audit.result import Audit
-from shoal.audit.risks import PopulationRisk, population_risk, search_risk
-from shoal.audit.singling import fastest_order, minimal_sets, set_risks
+from shoal.auditing.columns import column_risks, missing_values
+from shoal.auditing.raw import RawTable, read_raw
+from shoal.auditing.requirements import sensitive_risks, verdicts
+from shoal.auditing.result import Audit
+from shoal.auditing.risks import PopulationRisk, population_risk, search_risk
+from shoal.auditing.singling import fastest_order, minimal_sets, set_risks
 from shoal.encoding import check_columns
 from shoal.engines.local import LocalEngine
 from shoal.errors import UsageError

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from shoal.arrays import CodeArray, IntArray
-from shoal.audit.partition import CodedColumn, Partition
+from shoal.auditing.partition import CodedColumn, Partition
 from shoal.cells import KeyLayout
 from shoal.encoding import Encoding, encode, joint_codes
 from shoal.engines.local import CountedCells, LocalEngine

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shoal.arrays import FloatArray, IntArray
-from shoal.audit.classes import Alike, ValueClasses
+from shoal.auditing.classes import Alike, ValueClasses
 from shoal.models.base import PrivacyModel, Whole
 from shoal.models.t_closeness import TCloseness
 

@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 
 from shoal.arrays import CodeArray, IntArray
-from shoal.audit import kernels
+from shoal.auditing import kernels
 
 
 @dataclass(frozen=True, slots=True, eq=False)

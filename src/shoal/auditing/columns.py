@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from shoal.audit.partition import CodedColumn
-from shoal.audit.raw import RawTable
+from shoal.auditing.partition import CodedColumn
+from shoal.auditing.raw import RawTable
 from shoal.policy import Policy, Role
 from shoal.progress import Progress
 

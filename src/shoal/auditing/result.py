@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from shoal.audit.columns import ColumnRisk, MissingValues
-from shoal.audit.requirements import ModelVerdict, SensitiveRisk
-from shoal.audit.risks import PopulationRisk, SearchRisk
-from shoal.audit.singling import SetRisk
+from shoal.auditing.columns import ColumnRisk, MissingValues
+from shoal.auditing.requirements import ModelVerdict, SensitiveRisk
+from shoal.auditing.risks import PopulationRisk, SearchRisk
+from shoal.auditing.singling import SetRisk
 
 
 @dataclass(frozen=True, slots=True)
