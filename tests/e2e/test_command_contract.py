@@ -39,7 +39,7 @@ def source(tmp_path_factory, patients):
 @pytest.fixture(scope="module")
 def published(shoal, source, policy, tmp_path_factory):
     """What the command answered, and the folder it wrote."""
-    out = tmp_path_factory.mktemp("released") / "out"
+    out = tmp_path_factory.mktemp("released") / "out [v1]"  # what looks like markup must come through
     return shoal("anonymize", source, "-p", policy, "-o", out), out
 
 
@@ -85,7 +85,7 @@ def test_layout_of_the_output(published):
         "internal/evidence.json",
         "internal/report.html",
     }
-    assert [path.name for path in out.parent.iterdir()] == ["out"], "the staging folder is gone"
+    assert [path.name for path in out.parent.iterdir()] == ["out [v1]"], "the staging folder is gone"
     assert stat.S_IMODE((out / "internal").stat().st_mode) == 0o700
     assert stat.S_IMODE((out / "public").stat().st_mode) == 0o755
 
@@ -212,3 +212,21 @@ def test_policy_schema_and_check(shoal, policy):
     done = shoal("policy", "check", policy, "--json")
     assert done.returncode == 0
     assert json.loads(done.stdout)["attributes"]["patient"] == "identifier"
+
+
+def test_promise_against_a_population(shoal, source, tmp_path, patients, policy):
+    """The verifier needs the population too: without it, it does not take the promise on trust."""
+    people = [(row[1], row[2], row[3]) for row in patients for _ in range(5)]
+    with (tmp_path / "census.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([COLUMNS[1:4], *people])
+    own = tmp_path / "policy.yaml"
+    text = policy.read_text(encoding="utf-8").partition("privacy:")[0]
+    own.write_text(text + "privacy: [{k-map: {k: 20, population: census.csv}}]\n", encoding="utf-8")
+    done = shoal("anonymize", source, "-p", own, "-o", tmp_path / "out", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    (promise,) = json.loads(done.stdout)["guarantees"]
+    assert promise["achieved"] >= 20
+    assert shoal("verify", tmp_path / "out", "--population", tmp_path / "census.csv").returncode == 0
+    done = shoal("verify", tmp_path / "out")
+    assert done.returncode == 4
+    assert "population table is not given" in " ".join(done.stdout.split())

@@ -7,7 +7,6 @@ run the installed command, so that nothing between the two is left out.
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -57,7 +56,6 @@ def run_installed(arguments, folder):
 @pytest.fixture
 def run_here(capfd, monkeypatch):
     """Run the command line in this process; anything but an orderly exit fails the test."""
-    handler = signal.getsignal(signal.SIGTERM)
 
     def run(arguments, folder):
         monkeypatch.chdir(folder)
@@ -65,8 +63,7 @@ def run_here(capfd, monkeypatch):
             app(arguments)
         return stopped.value.code, *capfd.readouterr()
 
-    yield run
-    signal.signal(signal.SIGTERM, handler)
+    return run
 
 
 @pytest.fixture
@@ -234,6 +231,30 @@ def test_t_below_what_is_reachable(refused):
     assert said.startswith("t-closeness on 'disease' leaves no cut")
     reachable = float(said.partition("reaches ")[2].partition(",")[0])
     assert 0.0001 < reachable <= 1
+
+
+CENSUS = "\n".join(["age,sex", *(f"{20 + i % 40},{'FM'[i % 2]}" for i in range(300))]) + "\n"
+WITH_CENSUS = POLICY.replace("k-anonymity: {k: 3}", "k-map: {k: 3, population: census.csv}")
+
+
+@pytest.mark.parametrize(
+    ("census", "fault"),
+    [
+        (None, "there is no file census.csv"),
+        (CENSUS.replace("sex", "sx"), "column 'sex' is not in census.csv; did you mean 'sx'?"),
+        (CENSUS + f"{SECRET},F\n", "the population census.csv has values of 'age' outside its taxonomy"),
+    ],
+    ids=["missing", "without a column", "outside the taxonomy"],
+)
+def test_population_that_does_not_fit(refused, census, fault):
+    files = {} if census is None else {"census.csv": census}
+    assert refused(text(), WITH_CENSUS, files=files) == fault
+
+
+def test_presence_below_what_is_reachable(refused):
+    policy = POLICY.replace("k-anonymity: {k: 3}", "delta-presence: {min: 0, max: 0.1, population: census.csv}")
+    said = refused(text(), policy, code=3, files={"census.csv": CENSUS})
+    assert "max = 0.1 but the table has 60 of 300 people of the population; ask for at least 0.2" in said
 
 
 def test_zero_quasi_attributes(refused):

@@ -9,8 +9,10 @@ import time
 from pathlib import Path
 
 import pytest
+import typer
 import yaml
 
+from shoal.cli.console import reporting
 from shoal.datasets import hospital_policy, write_stays
 
 COMMAND = Path(sys.executable).with_name("shoal")
@@ -108,3 +110,20 @@ def _reads(descriptors: Path, name: str) -> bool:
         return any(link.readlink().name == name for link in descriptors.iterdir())
     except OSError:  # closed in between
         return False
+
+
+def test_interrupt_that_compiled_code_turns_into_another_error(capfd):
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(typer.Exit) as stopped, reporting(json_output=False):
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except KeyboardInterrupt:
+            raise SystemError("a kernel returned a result with an exception set") from None
+    assert stopped.value.exit_code == 130
+    assert capfd.readouterr() == ("", "shoal: interrupted; nothing was published\n")
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_same_error_without_an_interrupt_is_not_hidden():
+    with pytest.raises(SystemError), reporting(json_output=False):
+        raise SystemError("a kernel returned a result with an exception set")

@@ -52,7 +52,8 @@ def stands_for(cover: dict[str, Any], value: Any) -> bool:
     if "from" not in cover:
         return False
     low, below = cover["from"], cover["below"]
-    return (low is None or low <= value) and (below is None or value < below)
+    number = int(value)  # a column of texts that are all numbers is one of numbers
+    return (low is None or low <= number) and (below is None or number < below)
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 INTERRUPTED = 130
+_NOTHING = "interrupted; nothing was published"
 
 
 def show_version(wanted: bool) -> None:
@@ -31,19 +32,40 @@ def reporting(json_output: bool) -> Iterator[None]:
     """Turn errors into messages and exit codes; with ``--json`` the message is an object on standard output."""
     from shoal.errors import ShoalError
 
-    signal.signal(signal.SIGTERM, _interrupt)
+    with _interrupts() as seen:
+        try:
+            yield
+        except ShoalError as error:
+            _stop(str(error), error.exit_code, json_output)
+        except KeyboardInterrupt:
+            _stop(_NOTHING, INTERRUPTED, json_output)
+        except MemoryError:
+            _stop("out of memory; nothing was published", 2, json_output)
+        except SystemError:  # what compiled code makes of an interrupt that falls into it
+            if not seen:
+                raise
+            _stop(_NOTHING, INTERRUPTED, json_output)
+
+
+@contextmanager
+def _interrupts() -> Iterator[list[int]]:
+    """Raise KeyboardInterrupt on Ctrl-C and on SIGTERM, unless they are ignored; yield those that came."""
+    seen: list[int] = []
+
+    def interrupt(number: int, _: object) -> NoReturn:
+        seen.append(number)
+        raise KeyboardInterrupt
+
+    before = {
+        number: signal.signal(number, interrupt)
+        for number in (signal.SIGINT, signal.SIGTERM)
+        if signal.getsignal(number) not in (signal.SIG_IGN, None)
+    }
     try:
-        yield
-    except ShoalError as error:
-        _stop(str(error), error.exit_code, json_output)
-    except KeyboardInterrupt:
-        _stop("interrupted; nothing was published", INTERRUPTED, json_output)
-    except MemoryError:
-        _stop("out of memory; nothing was published", 2, json_output)
-
-
-def _interrupt(*_: object) -> NoReturn:
-    raise KeyboardInterrupt
+        yield seen
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _stop(message: str, code: int, json_output: bool) -> NoReturn:

@@ -49,8 +49,7 @@ class Mondrian(Method):
         ):
             tree.grow(step)
             tree.explain_if_whole()
-            uncut = tree.plan()
-            if not problem.max_withheld:
-                return uncut
-            tree.shed(problem.max_withheld, step)
-            return tree.plan() if tree.keeps_promises() else uncut
+            compared = any(requirement.model.relative_to_whole for requirement in problem.requirements)
+            if problem.max_withheld and not compared:
+                tree.shed(problem.max_withheld, step)
+            return tree.plan()

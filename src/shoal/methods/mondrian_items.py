@@ -64,22 +64,47 @@ class Extents:
         return Extents(self.low[which], self.high[which], self.sizes[which])
 
 
+@dataclass(slots=True, eq=False)
+class Cuts:
+    """One cut for each of some boxes, or with a second axis several to try, best first."""
+
+    attribute: CodeArray  # (n,) or (n, p); -1 is none
+    cut: CodeArray  # codes up to this go left
+    extra: IntArray  # relaxed: records of the next code that go left too
+
+    @classmethod
+    def none(cls, n_boxes: int, n_proposals: int) -> Cuts:
+        """No proposals yet."""
+        shape = (n_boxes, n_proposals)
+        return cls(np.full(shape, -1, dtype=np.int32), np.zeros(shape, dtype=np.int32), np.zeros(shape, dtype=np.int64))
+
+    def pick(self, boxes: AnyIntArray, proposals: AnyIntArray | int) -> Cuts:
+        """Return one proposal of each of some boxes."""
+        where = (boxes, proposals)
+        return Cuts(self.attribute[where], self.cut[where], self.extra[where])
+
+    def part(self, boxes: slice) -> Cuts:
+        """Return those of a run of boxes."""
+        return Cuts(self.attribute[boxes], self.cut[boxes], self.extra[boxes])
+
+
 class Items:
     """Codes, counts and values of all items, in the order of their boxes."""
 
     def __init__(self, problem: Problem, relaxed: bool, rng: np.random.Generator) -> None:
         self.cells, counts = _pieces(problem, relaxed, rng)  # (n_items,) the cell of each
         self.place = _places(problem.quasi)  # (d, max_leaves)
+        self.full = np.array([attribute.weight for attribute in problem.quasi])  # (d,) the width of a whole domain
         self._pool = ThreadPoolExecutor(min(os.cpu_count() or 1, 8))
         leaves = max(attribute.taxonomy.n_leaves for attribute in problem.quasi)
         self._codes = np.empty((len(counts), len(problem.quasi)), dtype=np.uint16 if leaves <= 1 << 16 else np.int32)
         for j, column in enumerate(problem.quasi_codes):
-            self._codes[:, j] = column[self.cells]
+            self._codes[:, j] = column[self.cells] if relaxed else column
         self._value_columns = _distinct_columns(problem, "values")
         self._value_widths = [_width_of(column, problem) for column in self._value_columns]
         self._values = np.empty((len(counts), len(self._value_columns)), dtype=np.int32)
         for s, column in enumerate(self._value_columns):
-            self._values[:, s] = column[self.cells]
+            self._values[:, s] = column[self.cells] if relaxed else column
         self._population_columns = _distinct_columns(problem, "population")
         self._weights = np.empty((len(counts), 1 + len(self._population_columns)), dtype=np.int64)
         self._weights[:, 0] = counts
@@ -119,91 +144,82 @@ class Items:
         self.in_chunks(boxes, work)
         return within
 
-    def strict_cuts(
-        self, boxes: Boxes, within: Extents, smallest: int, exhaustive: bool
-    ) -> tuple[CodeArray, CodeArray]:
-        """Return (n, 2d) attribute and cut of the strict cuts to try, best first; attribute -1 is none."""
+    def strict_cuts(self, boxes: Boxes, within: Extents, smallest: int, exhaustive: bool) -> Cuts:
+        """Return 2d strict cuts to try for each box."""
         propose = kernels.best_cuts if exhaustive else kernels.median_cuts
-        attribute = np.full((len(boxes), 2 * self._codes.shape[1]), -1, dtype=np.int32)
-        cut = np.zeros_like(attribute)
+        cuts = Cuts.none(len(boxes), 2 * self.n_attributes)
 
         def work(part: slice) -> None:
             propose(
                 self._codes, self._weights, boxes.starts[part], boxes.stops[part], within.low[part],
-                within.high[part], within.sizes[part], self.place, smallest, attribute[part], cut[part],
+                within.high[part], within.sizes[part], self.place, smallest, cuts.attribute[part], cuts.cut[part],
             )  # fmt: skip
 
         self.in_chunks(boxes, work)
-        return attribute, cut
+        return cuts
 
-    def relaxed_cuts(self, boxes: Boxes, within: Extents) -> tuple[CodeArray, CodeArray, IntArray]:
-        """Return (n, d) attribute, cut and records beyond it of the cuts that halve a box."""
-        attribute = np.full((len(boxes), self._codes.shape[1]), -1, dtype=np.int32)
-        cut = np.zeros_like(attribute)
-        extra = np.zeros(attribute.shape, dtype=np.int64)
+    def relaxed_cuts(self, boxes: Boxes, within: Extents) -> Cuts:
+        """Return d cuts that halve each box."""
+        cuts = Cuts.none(len(boxes), self.n_attributes)
 
         def work(part: slice) -> None:
             kernels.relaxed_cuts(
                 self._codes, self._weights, boxes.starts[part], boxes.stops[part], within.low[part],
-                within.high[part], within.sizes[part], self.place, attribute[part], cut[part], extra[part],
+                within.high[part], within.sizes[part], self.place, cuts.attribute[part], cuts.cut[part],
+                cuts.extra[part],
             )  # fmt: skip
 
         self.in_chunks(boxes, work)
-        return attribute, cut, extra
+        return cuts
 
-    def shedding_cuts(self, boxes: Boxes, most: int, lost: float) -> tuple[CodeArray, CodeArray, CodeArray, FloatArray]:
-        """Return (n, 2d) attribute, cut, side to withhold and gain of cuts that withhold at most *most* records."""
-        shape = (len(boxes), 2 * self._codes.shape[1])
-        attribute = np.full(shape, -1, dtype=np.int32)
-        cut, sheds = np.zeros(shape, dtype=np.int32), np.zeros(shape, dtype=np.int32)
-        gain = np.zeros(shape)
+    def shedding_cuts(
+        self, boxes: Boxes, labels: tuple[CodeArray, CodeArray], boxed: BoolArray
+    ) -> tuple[Cuts, CodeArray, FloatArray]:
+        """Return 2d cuts for each box of which one side would be withheld, that side, and the gain.
+
+        *labels* are the published ranges and *boxed* the attributes whose ranges only cuts move.
+        """
+        cuts = Cuts.none(len(boxes), 2 * self.n_attributes)
+        sheds, gain = np.zeros_like(cuts.cut), np.zeros(cuts.cut.shape)
         within = self.extents(boxes)
+        low, high = labels[0], labels[1] - 1
 
         def work(part: slice) -> None:
             kernels.shed_cuts(
                 self._codes, self._weights, boxes.starts[part], boxes.stops[part], within.low[part],
-                within.high[part], within.sizes[part], self.place, most, lost, attribute[part], cut[part],
-                sheds[part], gain[part],
+                within.high[part], within.sizes[part], self.place, self.full, boxed, low[part], high[part],
+                cuts.attribute[part], cuts.cut[part], sheds[part], gain[part],
             )  # fmt: skip
 
         self.in_chunks(boxes, work)
-        return attribute, cut, sheds, gain
+        return cuts, sheds, gain
 
-    def mark(self, boxes: Boxes, attribute: CodeArray, cut: CodeArray, extra: IntArray) -> None:
-        """Mark the side of every item of these boxes."""
+    def histograms(
+        self, boxes: Boxes, cuts: Cuts, requirement: Requirement, tallies: dict[int, Tally]
+    ) -> ClassHistograms:
+        """Return what a requirement sees of both sides of each box: rows 2n and 2n + 1.
 
-        def work(part: slice) -> None:
-            kernels.choose_sides(
-                self._codes, self._weights, boxes.starts[part], boxes.stops[part], attribute[part], cut[part],
-                extra[part], self._side,
-            )  # fmt: skip
-
-        self.in_chunks(boxes, work)
-
-    def unmark(self) -> None:
-        """Put every item on the left side, so that a box is its own left side."""
-        self._side[:] = 0
-
-    def histograms(self, boxes: Boxes, requirement: Requirement, tallies: dict[int, Tally]) -> ClassHistograms:
-        """Return what a requirement sees of both sides of each marked box; *tallies* keeps what is counted already.
-
-        A requirement that sees no values takes the sizes of whatever column is, or must be, counted anyway.
+        *tallies* keeps what is counted already. A requirement that sees no values takes the sizes of whatever
+        column is, or must be, counted anyway.
         """
         column = 0 if requirement.values is None else _place_of(requirement.values, self._value_columns)
         if column not in tallies:
-            tallies[column] = self.tally(boxes, column)
+            tallies[column] = self.tally(boxes, cuts, column)
         sizes, counts = tallies[column]
         people = None
         if requirement.population is not None:
             people = sizes[:, 1 + _place_of(requirement.population, self._population_columns)]
         return ClassHistograms(sizes[:, 0], None if requirement.values is None else counts, people)
 
-    def tally(self, boxes: Boxes, column: int) -> Tally:
-        """Count both sides of each marked box, rows 2n and 2n + 1: records and people, and values of one column."""
+    def tally(self, boxes: Boxes, cuts: Cuts, column: int = 0) -> Tally:
+        """Mark the side of each item and count both: records and people, and values of one column."""
         n_values = self._value_widths[column] if self._value_widths else 0
         sizes = np.zeros((2 * len(boxes), self._weights.shape[1]), dtype=np.int64)
         counts = np.zeros((2 * len(boxes), n_values), dtype=np.int64)
-        kernels.tally_sides(self._weights, self._values, column, boxes.starts, boxes.stops, self._side, sizes, counts)
+        kernels.tally_sides(
+            self._codes, self._weights, self._values, column, boxes.starts, boxes.stops, cuts.attribute, cuts.cut,
+            cuts.extra, self._side, sizes, counts,
+        )  # fmt: skip
         return sizes, counts
 
     def people_within(self, within: Extents, requirement: Requirement) -> IntArray:
@@ -212,8 +228,8 @@ class Items:
             raise TypeError("the requirement looks at no population")
         return within.sizes[:, 1 + _place_of(requirement.population, self._population_columns)]
 
-    def split(self, boxes: Boxes, attribute: CodeArray, cut: CodeArray, extra: IntArray) -> Boxes:
-        """Carry out one cut in each box, by whose marks it was accepted; return all left, then all right sides."""
+    def split(self, boxes: Boxes, cuts: Cuts) -> Boxes:
+        """Carry out the cuts by which the boxes were last tallied; return all left, then all right sides."""
         if not len(boxes):
             return boxes
         middles = np.empty(len(boxes), dtype=np.int64)
@@ -227,8 +243,8 @@ class Items:
         self.in_chunks(boxes, work)
         rows = np.arange(len(boxes))
         left_hi, right_lo = boxes.hi.copy(), boxes.lo.copy()
-        left_hi[rows, attribute] = cut + 1 + (extra > 0)
-        right_lo[rows, attribute] = cut + 1
+        left_hi[rows, cuts.attribute] = cuts.cut + 1 + (cuts.extra > 0)
+        right_lo[rows, cuts.attribute] = cuts.cut + 1
         return Boxes.joined(
             [
                 Boxes(boxes.starts, middles, boxes.lo, left_hi),

@@ -35,8 +35,10 @@ def extents(codes: Codes, weights: Ints, starts: Ints, stops: Ints, low: Small, 
             if weights[item, 0] > 0:
                 for j in range(d):
                     code = np.int32(codes[item, j])
-                    low[node, j] = min(low[node, j], code)
-                    high[node, j] = max(high[node, j], code)
+                    if code < low[node, j]:
+                        low[node, j] = code
+                    if code > high[node, j]:
+                        high[node, j] = code
 
 
 @compiled
@@ -270,14 +272,16 @@ def _width(place: Floats, low: Small, high: Small) -> float:
 
 @compiled
 def shed_cuts(
-    codes: Codes, weights: Ints, starts: Ints, stops: Ints, low: Small, high: Small, sizes: Ints,
-    place: Floats, most: int, lost: float, attribute: Small, cut: Small, sheds: Small, gain: Floats,
+    codes: Codes, weights: Ints, starts: Ints, stops: Ints, low: Small, high: Small, sizes: Ints, place: Floats,
+    full: Floats, boxed: NDArray[np.bool_], label_low: Small, label_high: Small, attribute: Small, cut: Small,
+    sheds: Small, gain: Floats,
 ) -> None:  # fmt: skip
-    """Propose for each node cuts of which one side, of at most *most* records, would be withheld.
+    """Propose for each node cuts of which one side, the smaller one, would be withheld.
 
-    The gain is the width that the kept records lose, less *lost* for each withheld record, per withheld record;
-    only gains above zero are proposed, the best of each attribute and side first. ``sheds`` is 0 if the left
-    side would go, 1 if the right.
+    Widths are those of the labels: ``label_low`` to ``label_high``, which only a cut moves, for the *boxed*
+    attributes, and the extents of the records for the others; none is more than *full*. The gain is the width that
+    the kept records lose, less all of it for each withheld record, per withheld record; only gains above zero are
+    proposed, the best of each attribute and side first. ``sheds`` is 0 if the left side would go, 1 if the right.
     """
     d = codes.shape[1]
     largest = 1
@@ -289,10 +293,13 @@ def shed_cuts(
     highest = np.empty((largest + 1, d), dtype=np.int32)
     best = np.empty(2 * d)
     best_cut = np.empty(2 * d, dtype=np.int32)
+    new_low = np.empty(d, dtype=np.int32)
+    new_high = np.empty(d, dtype=np.int32)
+    lost = full.sum()
     for node in range(len(starts)):
         attribute[node, :] = -1
         best[:] = 0.0
-        before = sizes[node, 0] * _width(place, low[node], high[node])
+        before = sizes[node, 0] * _label_width(place, full, label_low[node], label_high[node])
         for j in range(d):
             if high[node, j] <= low[node, j]:
                 continue
@@ -308,9 +315,17 @@ def shed_cuts(
                         kept += tally[b]
                         _absorb(run_low, run_high, lowest, highest, b)
                     shed = sizes[node, 0] - kept
-                    if kept == 0 or shed == 0 or shed > most:
+                    if shed == 0 or shed >= kept:
                         continue
-                    ratio = (before - kept * _width(place, run_low, run_high) - shed * lost) / shed
+                    for i in range(d):
+                        new_low[i] = label_low[node, i] if boxed[i] else run_low[i]
+                        new_high[i] = label_high[node, i] if boxed[i] else run_high[i]
+                    if side == 0:
+                        new_low[j] = run_low[j]
+                    else:
+                        new_high[j] = run_high[j]
+                    after = kept * _label_width(place, full, new_low, new_high)
+                    ratio = (before - after - shed * lost) / shed
                     if ratio > best[2 * j + side]:
                         best[2 * j + side] = ratio
                         best_cut[2 * j + side] = run_low[j] - 1 if side == 0 else run_high[j]
@@ -325,39 +340,38 @@ def shed_cuts(
 
 
 @compiled
-def choose_sides(
-    codes: Codes, weights: Ints, starts: Ints, stops: Ints, attribute: Small, cut: Small, extra: Ints,
-    side: NDArray[np.uint8],
-) -> None:  # fmt: skip
-    """Mark every item of each node 0 (left: code <= cut) or 1.
-
-    A relaxed cut also sends items of the next code to the left until they hold *extra* records.
-    """
-    for node in range(len(starts)):
-        j, limit, wanted = attribute[node], cut[node], extra[node]
-        for item in range(starts[node], stops[node]):
-            code = codes[item, j]
-            if code <= limit:
-                side[item] = 0
-            elif code == limit + 1 and wanted > 0:
-                side[item] = 0
-                wanted -= weights[item, 0]
-            else:
-                side[item] = 1
+def _label_width(place: Floats, full: Floats, low: Small, high: Small) -> float:
+    width = 0.0
+    for i in range(len(low)):
+        width += min(place[i, high[i]] - place[i, low[i]], full[i])
+    return width
 
 
 @compiled
 def tally_sides(
-    weights: Ints, values: Small, column: int, starts: Ints, stops: Ints, side: NDArray[np.uint8], sizes: Ints,
-    counts: Ints,
+    codes: Codes, weights: Ints, values: Small, column: int, starts: Ints, stops: Ints, attribute: Small,
+    cut: Small, extra: Ints, side: NDArray[np.uint8], sizes: Ints, counts: Ints,
 ) -> None:  # fmt: skip
-    """Count both sides of each node: rows 2n and 2n + 1 of *sizes* (.., w) and *counts* (.., n_values)."""
+    """Mark every item of each node 0 (left: code <= cut) or 1, and count both sides.
+
+    A relaxed cut also sends items of the next code to the left until they hold *extra* records. Rows 2n and 2n + 1
+    of *sizes* (.., w) and *counts* (.., n_values) are the sides of node n.
+    """
+    n_weights = weights.shape[1]
+    with_values = counts.shape[1] > 0
     for node in range(len(starts)):
+        j, limit, wanted = attribute[node], cut[node], extra[node]
         for item in range(starts[node], stops[node]):
-            row = 2 * node + side[item]
-            for w in range(weights.shape[1]):
+            code = codes[item, j]
+            right = 1 if code > limit else 0
+            if right and wanted > 0 and code == limit + 1:
+                right = 0
+                wanted -= weights[item, 0]
+            side[item] = right
+            row = 2 * node + right
+            for w in range(n_weights):
                 sizes[row, w] += weights[item, w]
-            if counts.shape[1] > 0:
+            if with_values:
                 counts[row, values[item, column]] += weights[item, 0]
 
 

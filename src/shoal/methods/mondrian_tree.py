@@ -12,14 +12,12 @@ import numpy as np
 
 from shoal.arrays import BoolArray, CodeArray, IntArray
 from shoal.errors import UnreachableError
-from shoal.methods.mondrian_items import Boxes, Extents, Items, Tally
+from shoal.methods.mondrian_items import Boxes, Cuts, Extents, Items, Tally
 from shoal.plan import WITHHELD, Plan
 from shoal.problem import Problem
 from shoal.progress import Step
-from shoal.taxonomies.tree import Taxonomy
 
 _HISTOGRAM_ENTRIES = 1 << 21  # of one block of boxes
-_MOST_NAMED = 12  # categories in one label
 
 
 class MondrianTree:
@@ -60,67 +58,45 @@ class MondrianTree:
                 self._open = boxes
                 break
             within = within.take(large)
-            attribute, cut, extra = self._propose(boxes, within)
-            choice = self._first_that_holds(boxes, attribute, cut, extra)
-            uncut = choice < 0
-            self._close(boxes.take(uncut), step)
-            cutting = np.flatnonzero(~uncut)
-            picked = choice[cutting]
-            self._open = self._items.split(
-                boxes.take(cutting), attribute[cutting, picked], cut[cutting, picked], extra[cutting, picked]
-            )
+            cuts = self._propose(boxes, within)
+            choice = self._first(boxes, cuts, lambda sides, _: sides[:, 0] & sides[:, 1])
+            self._close(boxes.take(choice < 0), step)
+            cutting = np.flatnonzero(choice >= 0)
+            self._open = self._items.split(boxes.take(cutting), cuts.pick(cutting, choice[cutting]))
 
     def shed(self, most: int, step: Step) -> None:
-        """Withhold up to *most* records where that narrows the rest the most, and cut on.
+        """Withhold up to *most* records where that narrows the labels of the rest the most, and cut on.
 
-        The order of steps does not depend on *most*, and the first that does not fit ends it: a larger budget
-        never gives a wider table.
+        The order of steps does not depend on *most*, every step narrows the table by more than the withheld
+        records lose, and the first that does not fit ends it: so a larger budget never gives a wider table.
         """
-        lost = float(self._items.place.max(axis=1).sum())
         while True:
             boxes = Boxes.joined(self._closed)
-            attribute, cut, sheds, gain = self._items.shedding_cuts(boxes, most, lost)
-            choice, records = self._first_worth_keeping(boxes, attribute, cut, sheds)
-            candidates = np.flatnonzero(choice >= 0)
-            if not len(candidates):
-                return
-            picked = choice[candidates]
-            order = np.lexsort((candidates, -gain[candidates, picked]))
-            candidates, picked = candidates[order], picked[order]
-            shed_records = records[candidates]
-            affordable = np.cumsum(shed_records) <= most
-            taken, picked = candidates[affordable], picked[affordable]
+            labels = self._published(boxes, self._items.extents(boxes))
+            cuts, sheds, gain = self._items.shedding_cuts(boxes, labels, self._boxed())
+            choice, records = self._first_worth_keeping(boxes, cuts, sheds)
+            worth = np.flatnonzero(choice >= 0)
+            worth = worth[np.lexsort((worth, -gain[worth, choice[worth]]))]
+            affordable = np.cumsum(records[worth]) <= most
+            taken = worth[affordable]
             if not len(taken):
                 return
-            most -= int(shed_records[affordable].sum())
-            rest = np.ones(len(boxes), dtype=np.bool_)
-            rest[taken] = False
-            self._closed = [boxes.take(rest)]
-            halves = self._items.split(
-                boxes.take(taken),
-                attribute[taken, picked],
-                cut[taken, picked],
-                np.zeros(len(taken), dtype=np.int64),
-            )
-            # _split lists all left sides, then all right sides
-            goes = np.concatenate([sheds[taken, picked] == 0, sheds[taken, picked] == 1])
-            gone = halves.take(goes)
-            self._withheld.extend(zip(gone.starts.tolist(), gone.stops.tolist(), strict=True))
-            self._open = halves.take(~goes)
+            most -= int(records[taken].sum())
+            self._withhold(boxes, taken, cuts.pick(taken, choice[taken]), sheds[taken, choice[taken]])
             self.grow(step)
             if not affordable.all():
                 return
 
-    def keeps_promises(self) -> bool:
-        """Whether every class still holds against the table that is left after withholding."""
-        counts = self._items.records.copy()
-        for start, stop in self._withheld:
-            counts[start:stop] = 0
-        left = np.bincount(self._items.cells, weights=counts, minlength=self._problem.cells.n_cells).astype(np.int64)
-        self._wholes = [requirement.whole(left) for requirement in self._problem.requirements]
-        boxes = Boxes.joined(self._closed)
-        self._items.unmark()
-        return bool(self._sides_hold(boxes)[:, 0].all())
+    def _withhold(self, boxes: Boxes, taken: IntArray, cuts: Cuts, sheds: CodeArray) -> None:
+        """Carry out one shedding cut in each taken box; the sides that stay are open again."""
+        rest = np.ones(len(boxes), dtype=np.bool_)
+        rest[taken] = False
+        self._closed = [boxes.take(rest)]
+        halves = self._items.split(boxes.take(taken), cuts)  # all left sides, then all right sides
+        goes = np.concatenate([sheds == 0, sheds == 1])
+        gone = halves.take(goes)
+        self._withheld.extend(zip(gone.starts.tolist(), gone.stops.tolist(), strict=True))
+        self._open = halves.take(~goes)
 
     def plan(self) -> Plan:
         """Return the closed boxes as classes."""
@@ -159,18 +135,18 @@ class MondrianTree:
         if len(boxes) > 1 or not relative:
             return
         within = self._items.extents(boxes)
-        attribute, cut, extra = self._propose(boxes, within)
-        cuts = np.flatnonzero(attribute[0] >= 0)
-        if not len(cuts):
+        cuts = self._propose(boxes, within)
+        tried = np.flatnonzero(cuts.attribute[0] >= 0)
+        if not len(tried):
             return
+        here = np.zeros(1, dtype=np.int64)
         reachable = dict.fromkeys(relative, np.inf)
         blocking = set(relative)
-        for choice in cuts:
-            self._items.mark(boxes, attribute[:, choice], cut[:, choice], extra[:, choice])
+        for choice in tried:
             tallies: dict[int, Tally] = {}
             for i in relative:
                 requirement, whole = self._problem.requirements[i], self._wholes[i]
-                sides = self._items.histograms(boxes, requirement, tallies)
+                sides = self._items.histograms(boxes, cuts.pick(here, int(choice)), requirement, tallies)
                 reachable[i] = min(reachable[i], requirement.model.worst(sides, whole))
                 if requirement.model.holds(sides, whole).all():
                     blocking.discard(i)
@@ -195,72 +171,52 @@ class MondrianTree:
             self._closed.append(boxes)
             step.advance(int((boxes.stops - boxes.starts).sum()))
 
-    def _propose(self, boxes: Boxes, within: Extents) -> tuple[CodeArray, CodeArray, IntArray]:
-        """Return (n, 3d) the cuts to try, best first; -1 is none. Relaxed cuts come after all strict ones."""
+    def _propose(self, boxes: Boxes, within: Extents) -> Cuts:
+        """Return the cuts to try for each box; relaxed ones come after all strict ones."""
         d = self._items.n_attributes
-        shape = (len(boxes), 3 * d if self._relaxed else 2 * d)
-        attribute = np.full(shape, -1, dtype=np.int32)
-        cut = np.zeros(shape, dtype=np.int32)
-        extra = np.zeros(shape, dtype=np.int64)
+        cuts = Cuts.none(len(boxes), 3 * d if self._relaxed else 2 * d)
         small = boxes.stops - boxes.starts <= self._search_below
         for which in (np.flatnonzero(small), np.flatnonzero(~small)):
             if len(which):
                 exhaustive = bool(small[which[0]])
                 strict = self._items.strict_cuts(boxes.take(which), within.take(which), self._smallest, exhaustive)
-                attribute[which, : 2 * d], cut[which, : 2 * d] = strict
+                cuts.attribute[which, : 2 * d], cuts.cut[which, : 2 * d] = strict.attribute, strict.cut
         if self._relaxed:
             halves = self._items.relaxed_cuts(boxes, within)
-            attribute[:, 2 * d :], cut[:, 2 * d :], extra[:, 2 * d :] = halves
-        return attribute, cut, extra
-
-    def _first_that_holds(self, boxes: Boxes, attribute: CodeArray, cut: CodeArray, extra: IntArray) -> CodeArray:
-        """Return (n,) the first proposal of each box of which both sides meet all requirements, or -1."""
-        return self._first(boxes, attribute, cut, extra, lambda sides, _: sides[:, 0] & sides[:, 1])
-
-    def _first_worth_keeping(
-        self, boxes: Boxes, attribute: CodeArray, cut: CodeArray, sheds: CodeArray
-    ) -> tuple[CodeArray, IntArray]:
-        """Return the first proposal of which the side that stays holds, and the records that would go."""
-        nothing = np.zeros(cut.shape, dtype=np.int64)
-
-        def stays(sides: BoolArray, tried: tuple[IntArray, int]) -> BoolArray:
-            which, proposal = tried
-            return np.asarray(sides[np.arange(len(sides)), 1 - sheds[which, proposal]], dtype=np.bool_)
-
-        choice = self._first(boxes, attribute, cut, nothing, stays)
-        records = np.zeros(len(boxes), dtype=np.int64)
-        for proposal in range(attribute.shape[1]):
-            which = np.flatnonzero(choice == proposal)
-            if len(which):
-                some = boxes.take(which)
-                self._items.mark(some, attribute[which, proposal], cut[which, proposal], nothing[which, proposal])
-                sizes = self._items.tally(some, 0)[0][:, 0].reshape(-1, 2)
-                records[which] = sizes[np.arange(len(which)), sheds[which, proposal]]
-        return choice, records
+            cuts.attribute[:, 2 * d :], cuts.cut[:, 2 * d :] = halves.attribute, halves.cut
+            cuts.extra[:, 2 * d :] = halves.extra
+        return cuts
 
     def _first(
-        self,
-        boxes: Boxes,
-        attribute: CodeArray,
-        cut: CodeArray,
-        extra: IntArray,
-        accepts: Callable[[BoolArray, tuple[IntArray, int]], BoolArray],
+        self, boxes: Boxes, cuts: Cuts, accepts: Callable[[BoolArray, tuple[IntArray, int]], BoolArray]
     ) -> CodeArray:
+        """Return (n,) the first proposal of each box whose sides are accepted, or -1."""
         choice = np.full(len(boxes), -1, dtype=np.int32)
         pending = np.arange(len(boxes))
-        for proposal in range(attribute.shape[1]):
+        for proposal in range(cuts.attribute.shape[1]):
             pending = pending[choice[pending] < 0]
-            tried = pending[attribute[pending, proposal] >= 0]
-            if not len(tried):
-                continue
-            some = boxes.take(tried)
-            self._items.mark(some, attribute[tried, proposal], cut[tried, proposal], extra[tried, proposal])
-            accepted = accepts(self._sides_hold(some), (tried, proposal))
-            choice[tried[accepted]] = proposal
+            tried = pending[cuts.attribute[pending, proposal] >= 0]
+            if len(tried):
+                sides = self._sides_hold(boxes.take(tried), cuts.pick(tried, proposal))
+                choice[tried[accepts(sides, (tried, proposal))]] = proposal
         return choice
 
-    def _sides_hold(self, boxes: Boxes) -> BoolArray:
-        """Return (n, 2) whether the left and the right side of each marked box meet every requirement."""
+    def _first_worth_keeping(self, boxes: Boxes, cuts: Cuts, sheds: CodeArray) -> tuple[CodeArray, IntArray]:
+        """Return the first proposal of which the side that stays holds, and the records that would go."""
+
+        def stays(sides: BoolArray, tried: tuple[IntArray, int]) -> BoolArray:
+            return np.asarray(sides[np.arange(len(sides)), 1 - sheds[tried]], dtype=np.bool_)
+
+        choice = self._first(boxes, cuts, stays)
+        records = np.zeros(len(boxes), dtype=np.int64)
+        chosen = np.flatnonzero(choice >= 0)
+        if len(chosen):
+            sizes, _ = self._items.tally(boxes.take(chosen), cuts.pick(chosen, choice[chosen]))
+            records[chosen] = sizes[:, 0].reshape(-1, 2)[np.arange(len(chosen)), sheds[chosen, choice[chosen]]]
+        return choice, records
+
+    def _sides_hold(self, boxes: Boxes, cuts: Cuts) -> BoolArray:
+        """Return (n, 2) whether the left and the right side of each box meet every requirement."""
         holds = np.ones((len(boxes), 2), dtype=np.bool_)
         widest = max((r.n_values for r in self._problem.requirements), default=1)
         per_block = max(_HISTOGRAM_ENTRIES // (2 * max(widest, 1)), 1)
@@ -269,7 +225,7 @@ class MondrianTree:
             some = boxes.take(np.arange(part.start, part.stop))
             tallies: dict[int, Tally] = {}
             for requirement, whole in zip(self._problem.requirements, self._wholes, strict=True):
-                sides = self._items.histograms(some, requirement, tallies)
+                sides = self._items.histograms(some, cuts.part(part), requirement, tallies)
                 holds[part] &= requirement.model.holds(sides, whole).reshape(-1, 2)
 
         self._items.in_chunks(boxes, work, per_block)
@@ -289,8 +245,6 @@ class MondrianTree:
             taxonomy = attribute.taxonomy
             if taxonomy.positions is None:
                 lo[:, j], hi[:, j] = within.low[:, j], within.high[:, j] + 1
-                if taxonomy.scale.kind == "category":
-                    lo[:, j], hi[:, j] = _readable(taxonomy, lo[:, j], hi[:, j])
             elif taxonomy.missing is not None:
                 present = within.high[:, j] == taxonomy.missing
                 only = within.low[:, j] == taxonomy.missing
@@ -298,15 +252,8 @@ class MondrianTree:
                 lo[:, j] = np.where(only, taxonomy.missing, lo[:, j])
         return lo, hi
 
-
-def _readable(taxonomy: Taxonomy, lo: CodeArray, hi: CodeArray) -> tuple[CodeArray, CodeArray]:
-    """Widen ranges that would list more than a handful of categories to the node above them."""
-    width = taxonomy.n_leaves + 1
-    distinct, which = np.unique(lo.astype(np.int64) * width + hi, return_inverse=True)
-    ranges = np.stack([distinct // width, distinct % width], axis=1)
-    for place, (low, high) in enumerate(ranges.tolist()):
-        if high - low > _MOST_NAMED and len(taxonomy.tiles(low, high)) > _MOST_NAMED:
-            node = taxonomy.covering(low, high)
-            ranges[place] = taxonomy.lo[node], taxonomy.hi[node]
-    wide = ranges[which.reshape(-1)].astype(np.int32)
-    return wide[:, 0], wide[:, 1]
+    def _boxed(self) -> BoolArray:
+        """Return (d,) the attributes that publish the edges of cuts, whatever occurs between them."""
+        against_population = any(requirement.population is not None for requirement in self._problem.requirements)
+        numeric = [attribute.taxonomy.positions is not None for attribute in self._problem.quasi]
+        return np.array(numeric, dtype=np.bool_) | against_population

@@ -18,6 +18,7 @@ from shoal.taxonomies.parse import days, decimal_numbers, texts, whole_numbers
 from shoal.taxonomies.tree import NOT_MISSING_LABEL, Cover, Kind, Scale, Taxonomy
 
 Number: TypeAlias = int | float
+MOST_NAMED = 12  # nodes in one label
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -192,10 +193,16 @@ def fixed_length(values: pa.Array, length: int) -> pa.Array:
 
 
 def tiled_label(taxonomy: Taxonomy, lo: int, hi: int) -> str:
-    """Name the nodes that make up a range, quoted where a label has commas, braces or quotes itself."""
-    names = (taxonomy.labels[node] for node in taxonomy.tiles(lo, hi))
-    shown = (json.dumps(name, ensure_ascii=False) if set(name) & set(',{}"') else name for name in names)
-    return "{" + ", ".join(shown) + "}"
+    """Name the nodes that make up a range, or, where they are many, its first and last leaf."""
+    tiles = taxonomy.tiles(lo, hi)
+    if len(tiles) > MOST_NAMED:
+        return f"[{_quoted(taxonomy.labels[lo])} ... {_quoted(taxonomy.labels[hi - 1])}]"
+    return "{" + ", ".join(_quoted(taxonomy.labels[node]) for node in tiles) + "}"
+
+
+def _quoted(name: str) -> str:
+    """Put quotes around a label that has commas, braces, quotes or dots in a row itself."""
+    return json.dumps(name, ensure_ascii=False) if set(name) & set(',{}"') or "..." in name else name
 
 
 def interval_label(low: Number | None, below: Number | None, *, whole: bool, inclusive: bool = False) -> str:

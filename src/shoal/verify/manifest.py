@@ -25,7 +25,7 @@ _REQUIRED = (
     "attributes",
 )
 _OPTIONAL = ("data", "utility", "populations", "levels")
-_ATTRIBUTE_KEYS = ("role", "kind", "labels", "order", "taxonomy", "length", "format")
+_ATTRIBUTE_KEYS = ("role", "kind", "labels", "order", "taxonomy", "length", "format", "description")
 _FILE_NAME = re.compile(r"data\.(csv|parquet)")
 _MAX_DEPTH = 100
 
@@ -184,6 +184,8 @@ def _attribute(name: str, raw: object) -> Attribute:
     if "taxonomy" in entry:
         taxonomy = _mapping(entry["taxonomy"], f"{where}.taxonomy")
         _tree(taxonomy, where)
+    if "description" in entry:
+        _text(entry["description"], f"{where}.description")
     length = _whole(entry["length"], f"{where}.length") if "length" in entry else None
     return Attribute(
         name=name,
