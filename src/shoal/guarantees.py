@@ -35,9 +35,9 @@ class Guarantee:
 def achieved(problem: Problem, plan: Plan, policy: Policy) -> tuple[Guarantee, ...]:
     """Return what the plan reaches for each model of the policy; refuse a plan that misses one."""
     cell, target, records = plan.assignment.pieces(problem.cells.counts)
-    kept = target >= 0
-    cell, target, records = cell[kept], target[kept], records[kept]
-    published = np.bincount(cell, weights=records, minlength=problem.cells.n_cells).astype(np.int64)
+    published = problem.cells.counts
+    if plan.n_withheld:
+        published = kernels.summed(np.where(target >= 0, cell, -1).astype(np.int32), records, problem.cells.n_cells)
     first, order = kernels.grouped(target, plan.n_classes)
     cell, records = cell[order], records[order]
     reached: dict[int, float] = {}

@@ -140,18 +140,30 @@ def draw_targets(
 
 @compiled
 def grouped(group: NDArray[np.int32], n_groups: int) -> tuple[Ints, Ints]:
-    """Return where each group starts in an order of all items by group, and that order."""
+    """Return where each group starts in an order of items by group, and that order; group -1 is left out."""
     first = np.zeros(n_groups + 1, dtype=np.int64)
     for item in range(len(group)):
-        first[group[item] + 1] += 1
+        if group[item] >= 0:
+            first[group[item] + 1] += 1
     for number in range(n_groups):
         first[number + 1] += first[number]
     place = first[:-1].copy()
-    order = np.empty(len(group), dtype=np.int64)
+    order = np.empty(first[-1], dtype=np.int64)
     for item in range(len(group)):
-        order[place[group[item]]] = item
-        place[group[item]] += 1
+        if group[item] >= 0:
+            order[place[group[item]]] = item
+            place[group[item]] += 1
     return first, order
+
+
+@compiled
+def summed(group: NDArray[np.int32], records: Ints, n_groups: int) -> Ints:
+    """Return the records of each group; items of group -1 belong to none."""
+    total = np.zeros(n_groups, dtype=np.int64)
+    for item in range(len(group)):
+        if group[item] >= 0:
+            total[group[item]] += records[item]
+    return total
 
 
 @compiled

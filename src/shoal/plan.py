@@ -62,6 +62,8 @@ class Assignment:
 
     def pieces(self, counts: IntArray) -> tuple[IntArray, CodeArray, IntArray]:
         """Return all (cell, class, records) triples, given the records of each cell."""
+        if not len(self.split_cells):
+            return np.arange(len(self.class_of)), self.class_of, counts
         single = np.flatnonzero(self.class_of != SPLIT)
         cell = np.concatenate([single, np.repeat(self.split_cells, np.diff(self.first))])
         target = np.concatenate([self.class_of[single], self.target])
@@ -112,6 +114,7 @@ class Plan:
 
     lo: CodeArray  # (n_classes, n_quasi)
     hi: CodeArray  # (n_classes, n_quasi)
+    sizes: IntArray  # (n_classes,) records
     assignment: Assignment
     n_withheld: int
     population: Mapping[str, IntArray] = field(default_factory=dict)  # (n_classes,) people under each label
@@ -125,12 +128,6 @@ class Plan:
         """Return (n_classes,) the people of the requirement's population, or None if it looks at none."""
         return None if requirement.population is None else self.population[requirement.population_name]
 
-    def sizes(self, counts: IntArray) -> IntArray:
-        """Return (n_classes,) the records of each class, given those of each cell."""
-        _, target, records = self.assignment.pieces(counts)
-        kept = target >= 0
-        return np.bincount(target[kept], weights=records[kept], minlength=self.n_classes).astype(np.int64)
-
     @classmethod
     def of_cells(
         cls,
@@ -143,11 +140,13 @@ class Plan:
         """Build from the class of each cell; classes that publish the same ranges are one class."""
         first, same = _same_ranges(lo, hi)
         class_of = np.append(same, np.int32(WITHHELD))[class_of]  # class -1 stays -1
+        sizes = kernels.summed(class_of, counts, len(first))
         return cls(
             lo=lo[first],
             hi=hi[first],
+            sizes=sizes,
             assignment=Assignment.whole_cells(class_of),
-            n_withheld=int(counts[class_of == WITHHELD].sum()),
+            n_withheld=int(counts.sum() - sizes.sum()),
             population={name: people[first] for name, people in (population or {}).items()},
         )
 
@@ -164,12 +163,14 @@ class Plan:
     ) -> Plan:
         """Build from pieces; classes that publish the same ranges are one class."""
         first, same = _same_ranges(lo, hi)
-        targets = np.append(same, WITHHELD)[np.asarray(classes)]  # class -1 stays -1
+        targets = np.append(same, np.int32(WITHHELD))[np.asarray(classes)]  # class -1 stays -1
+        sizes = kernels.summed(targets, np.asarray(counts, dtype=np.int64), len(first))
         return cls(
             lo=lo[first],
             hi=hi[first],
+            sizes=sizes,
             assignment=Assignment.of_pieces(n_cells, cells, targets, counts),
-            n_withheld=int(np.asarray(counts)[targets == WITHHELD].sum()),
+            n_withheld=int(counts.sum() - sizes.sum()),
             population={name: people[first] for name, people in (population or {}).items()},
         )
 

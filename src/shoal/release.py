@@ -10,8 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -68,14 +68,17 @@ class Staging:
     def __enter__(self) -> Staging:
         parent = self._destination.parent
         refuse_existing(self._destination)
+        self._folder = parent / f".{self._destination.name}.{secrets.token_hex(16)}.staging"
         try:
             parent.mkdir(parents=True, exist_ok=True)
-            self._folder = Path(tempfile.mkdtemp(prefix=f".{self._destination.name}.", suffix=".staging", dir=parent))
+            self._folder.mkdir(mode=0o700)
             (self._folder / UNVERIFIED).mkdir(mode=0o755)
             (self._folder / INTERNAL).mkdir(mode=0o700)
-        except OSError as error:
+        except BaseException as error:  # an interrupt too: nobody else would remove what is there already
             self.__exit__()
-            raise UsageError(f"cannot write to {parent}: {error.strerror}") from None
+            if isinstance(error, OSError):
+                raise UsageError(f"cannot write to {parent}: {error.strerror}") from None
+            raise
         return self
 
     def __exit__(self, *exc: object) -> None:

@@ -445,9 +445,6 @@ def test_populations_are_found_from_the_policys_folder(tmp_path: Path, populatio
     assert set(release.manifest["populations"]) == {"people.csv"}
 
 
-# Two causes: what is proposed for withholding depends on what is left of the budget; and where a model compares
-# classes with the table, one class that fails afterwards undoes all withholding.
-@pytest.mark.xfail(reason="a larger budget can give a wider table")
 @pytest.mark.parametrize(
     ("seed", "n", "outliers", "model"),
     [

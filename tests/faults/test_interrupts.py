@@ -14,6 +14,7 @@ import yaml
 
 from shoal.cli.console import reporting
 from shoal.datasets import hospital_policy, write_stays
+from shoal.release import Staging
 
 COMMAND = Path(sys.executable).with_name("shoal")
 N_STAYS = 150_000
@@ -112,13 +113,19 @@ def _reads(descriptors: Path, name: str) -> bool:
         return False
 
 
-def test_interrupt_that_compiled_code_turns_into_another_error(capfd):
-    before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(typer.Exit) as stopped, reporting(json_output=False):
+def interrupted_in_a_kernel():
+    """Do as compiled code does into which an interrupt falls."""
+    with reporting(json_output=False):
         try:
             signal.raise_signal(signal.SIGTERM)
         except KeyboardInterrupt:
             raise SystemError("a kernel returned a result with an exception set") from None
+
+
+def test_interrupt_that_compiled_code_turns_into_another_error(capfd):
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(typer.Exit) as stopped:
+        interrupted_in_a_kernel()
     assert stopped.value.exit_code == 130
     assert capfd.readouterr() == ("", "shoal: interrupted; nothing was published\n")
     assert signal.getsignal(signal.SIGTERM) is before
@@ -127,3 +134,20 @@ def test_interrupt_that_compiled_code_turns_into_another_error(capfd):
 def test_same_error_without_an_interrupt_is_not_hidden():
     with pytest.raises(SystemError), reporting(json_output=False):
         raise SystemError("a kernel returned a result with an exception set")
+
+
+def test_interrupted_while_the_staging_folder_is_made(tmp_path, monkeypatch):
+    made = []
+    make = Path.mkdir
+
+    def interrupted(self, *arguments, **switches):
+        make(self, *arguments, **switches)
+        made.append(self.name)
+        if self.name == "unverified":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "mkdir", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        Staging(tmp_path / "out").__enter__()
+    assert "unverified" in made
+    assert list(tmp_path.iterdir()) == []

@@ -113,7 +113,7 @@ def test_classes_that_publish_the_same_are_one_class() -> None:
     class_of = np.array([0, 1, 2, WITHHELD], dtype=np.int32)
     plan = Plan.of_cells(lo, hi, class_of, counts, {"people": np.array([7, 8, 7])})
     assert plan.n_classes == 2
-    assert plan.sizes(counts).tolist() == [8, 4]
+    assert plan.sizes.tolist() == [8, 4]
     assert plan.n_withheld == 6
     assert plan.population["people"].tolist() == [7, 8]
     pieces = Plan.of_pieces(lo, hi, 4, np.arange(4), class_of, counts)

@@ -229,9 +229,6 @@ def test_policies_with_python_values_go_into_the_evidence(tmp_path: Path) -> Non
     assert json.loads((tmp_path / "out" / "internal" / "evidence.json").read_text())["policy"]["privacy"]
 
 
-@pytest.mark.xfail(
-    reason="the verifier's manifest reader knows no description of an attribute", raises=VerificationError
-)
 def test_described_columns_are_published_with_their_description() -> None:
     document = {**POLICY, "attributes": {**POLICY["attributes"]}}
     document["attributes"]["age"] = {"role": "quasi", "description": "age in years"}

@@ -51,11 +51,13 @@ class CountedCells:
         """Return the records of each distinct combination of *columns*, which must be the last ones counted."""
         if set(columns) != set(self.columns[-len(columns) :]):
             raise ValueError("only the last columns counted are in order")
+        first = len(self.columns) - len(columns)
         new = np.zeros(len(self.run.counts), dtype=np.bool_)
         new[0] = True
-        for name in columns:
-            codes = self.codes(self.columns.index(name))
-            new[1:] |= codes[1:] != codes[:-1]
+        for word in range(self.layout.word[first], self.layout.n_words):
+            shift = self.layout.shift[first] if word == self.layout.word[first] else 0
+            high = self.run.keys[word] >> np.uint64(shift)
+            new[1:] |= high[1:] != high[:-1]
         return np.add.reduceat(self.run.counts, np.flatnonzero(new))
 
 

@@ -49,7 +49,12 @@ class Mondrian(Method):
         ):
             tree.grow(step)
             tree.explain_if_whole()
-            compared = any(requirement.model.relative_to_whole for requirement in problem.requirements)
-            if problem.max_withheld and not compared:
+            if problem.max_withheld and _may_withhold(problem):
                 tree.shed(problem.max_withheld, step)
             return tree.plan()
+
+
+def _may_withhold(problem: Problem) -> bool:
+    """Withholding changes the table that some models compare with, and leaves people of a population uncovered."""
+    models = [requirement.model for requirement in problem.requirements]
+    return all(model.merge_monotone and not model.relative_to_whole for model in models)

@@ -161,6 +161,7 @@ class Items:
     def relaxed_cuts(self, boxes: Boxes, within: Extents) -> Cuts:
         """Return d cuts that halve each box."""
         cuts = Cuts.none(len(boxes), self.n_attributes)
+        cuts.extra = np.zeros(cuts.cut.shape, dtype=np.int64)
 
         def work(part: slice) -> None:
             kernels.relaxed_cuts(

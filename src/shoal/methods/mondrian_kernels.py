@@ -18,27 +18,27 @@ Codes = NDArray[Any]
 Ints = NDArray[np.int64]
 Small = NDArray[np.int32]
 Floats = NDArray[np.float64]
+Scratch = tuple[Small, Ints, Small, Small]  # bucket of each item; records, lowest and highest codes of each bucket
 
 
 @compiled
 def extents(codes: Codes, weights: Ints, starts: Ints, stops: Ints, low: Small, high: Small, sizes: Ints) -> None:
     """Fill in, node by node, the lowest and highest code of each attribute and the records and population."""
-    d = codes.shape[1]
     for node in range(len(starts)):
-        for j in range(d):
-            low[node, j] = 2147483647
-            high[node, j] = -1
-        sizes[node, :] = 0
+        low[node] = 2147483647
+        high[node] = -1
+        sizes[node] = 0
+        lowest, highest = low[node], high[node]
         for item in range(starts[node], stops[node]):
             for w in range(weights.shape[1]):
                 sizes[node, w] += weights[item, w]
             if weights[item, 0] > 0:
-                for j in range(d):
+                for j in range(codes.shape[1]):
                     code = np.int32(codes[item, j])
-                    if code < low[node, j]:
-                        low[node, j] = code
-                    if code > high[node, j]:
-                        high[node, j] = code
+                    if code < lowest[j]:
+                        lowest[j] = code
+                    if code > highest[j]:
+                        highest[j] = code
 
 
 @compiled
@@ -141,16 +141,12 @@ def best_cuts(
     which are likelier to keep distributions alike.
     """
     d = codes.shape[1]
-    largest = 1
-    for node in range(len(starts)):
-        largest = max(largest, stops[node] - starts[node])
-    bucket_of = np.empty(largest, dtype=np.int64)
-    tally = np.empty(largest + 1, dtype=np.int64)
-    lowest = np.empty((largest + 1, d), dtype=np.int32)
-    highest = np.empty((largest + 1, d), dtype=np.int32)
-    left_cost = np.empty(largest + 1)
+    scratch = _scratch(d, starts, stops)
+    bucket_of, tally, lowest, highest = scratch
+    left_cost = np.empty(len(tally))
     run_low = np.empty(d, dtype=np.int32)
     run_high = np.empty(d, dtype=np.int32)
+    active = np.empty(d, dtype=np.int64)
     score = np.empty(d)
     score_cut = np.empty(d, dtype=np.int32)
     even_cut = np.empty(d, dtype=np.int32)
@@ -158,12 +154,11 @@ def best_cuts(
         start, stop = starts[node], stops[node]
         attribute[node, :] = -1
         total = sizes[node, 0]
-        for j in range(d):
-            score[j] = np.inf
-            if high[node, j] <= low[node, j]:
-                continue
+        varying = active[: _varying(low[node], high[node], active)]
+        score[:] = np.inf
+        for j in varying:
             buckets = _bucketed(codes, start, stop, j, low[node, j], high[node, j], bucket_of)
-            _bucket_extents(codes, weights, start, stop, buckets, bucket_of, tally, lowest, highest)
+            _bucket_extents(codes, weights, start, stop, buckets, varying, scratch)
             run_low[:] = 2147483647
             run_high[:] = -1
             left = 0
@@ -171,8 +166,8 @@ def best_cuts(
             for b in range(buckets - 1):
                 if tally[b] > 0:
                     left += tally[b]
-                    if _absorb(run_low, run_high, lowest, highest, b):
-                        width = _width(place, run_low, run_high)
+                    if _absorb(run_low, run_high, lowest, highest, b, varying):
+                        width = _width(place, run_low, run_high, varying)
                 left_cost[b] = left * width
             run_low[:] = 2147483647
             run_high[:] = -1
@@ -185,8 +180,8 @@ def best_cuts(
                 left = total - right
                 if left < smallest:
                     break
-                if _absorb(run_low, run_high, lowest, highest, b):
-                    width = _width(place, run_low, run_high)
+                if _absorb(run_low, run_high, lowest, highest, b, varying):
+                    width = _width(place, run_low, run_high, varying)
                 if right < smallest:
                     continue
                 cost = left_cost[b - 1] + right * width
@@ -213,7 +208,31 @@ def best_cuts(
 
 
 @compiled
-def _bucketed(codes: Codes, start: int, stop: int, j: int, low: int, high: int, bucket_of: Ints) -> int:
+def _scratch(d: int, starts: Ints, stops: Ints) -> Scratch:
+    largest = 1
+    for node in range(len(starts)):
+        largest = max(largest, stops[node] - starts[node])
+    return (
+        np.empty(largest, dtype=np.int32),
+        np.empty(largest + 1, dtype=np.int64),
+        np.empty((largest + 1, d), dtype=np.int32),
+        np.empty((largest + 1, d), dtype=np.int32),
+    )
+
+
+@compiled
+def _varying(low: Small, high: Small, active: Ints) -> int:
+    """List the attributes that differ within a node, and return how many they are."""
+    n = 0
+    for j in range(len(low)):
+        if high[j] > low[j]:
+            active[n] = j
+            n += 1
+    return n
+
+
+@compiled
+def _bucketed(codes: Codes, start: int, stop: int, j: int, low: int, high: int, bucket_of: Small) -> int:
     """Give every item of a node the number of its bucket on attribute j, in the order of codes.
 
     A bucket is one code, or, where there are more codes than items, a stretch of codes as long as to make as many
@@ -230,9 +249,9 @@ def _bucketed(codes: Codes, start: int, stop: int, j: int, low: int, high: int, 
 
 @compiled
 def _bucket_extents(
-    codes: Codes, weights: Ints, start: int, stop: int, buckets: int, bucket_of: Ints, tally: Ints, lowest: Small,
-    highest: Small,
-) -> None:  # fmt: skip
+    codes: Codes, weights: Ints, start: int, stop: int, buckets: int, varying: Ints, scratch: Scratch
+) -> None:
+    bucket_of, tally, lowest, highest = scratch
     tally[:buckets] = 0
     lowest[:buckets] = 2147483647
     highest[:buckets] = -1
@@ -242,14 +261,12 @@ def _bucket_extents(
             tally[b] += weights[item, 0]
             for i in range(codes.shape[1]):
                 code = np.int32(codes[item, i])
-                if code < lowest[b, i]:
-                    lowest[b, i] = code
-                if code > highest[b, i]:
-                    highest[b, i] = code
+                lowest[b, i] = min(lowest[b, i], code)
+                highest[b, i] = max(highest[b, i], code)
 
 
 @compiled
-def _absorb(run_low: Small, run_high: Small, lowest: Small, highest: Small, b: int) -> bool:
+def _absorb(run_low: Small, run_high: Small, lowest: Small, highest: Small, b: int, varying: Ints) -> bool:
     """Widen running extents by those of a bucket; return whether they changed."""
     changed = False
     for i in range(len(run_low)):
@@ -263,9 +280,9 @@ def _absorb(run_low: Small, run_high: Small, lowest: Small, highest: Small, b: i
 
 
 @compiled
-def _width(place: Floats, low: Small, high: Small) -> float:
+def _width(place: Floats, low: Small, high: Small, varying: Ints) -> float:
     width = 0.0
-    for i in range(len(low)):
+    for i in varying:
         width += place[i, high[i]] - place[i, low[i]]
     return width
 
@@ -284,13 +301,9 @@ def shed_cuts(
     proposed, the best of each attribute and side first. ``sheds`` is 0 if the left side would go, 1 if the right.
     """
     d = codes.shape[1]
-    largest = 1
-    for node in range(len(starts)):
-        largest = max(largest, stops[node] - starts[node])
-    bucket_of = np.empty(largest, dtype=np.int64)
-    tally = np.empty(largest + 1, dtype=np.int64)
-    lowest = np.empty((largest + 1, d), dtype=np.int32)
-    highest = np.empty((largest + 1, d), dtype=np.int32)
+    scratch = _scratch(d, starts, stops)
+    bucket_of, tally, lowest, highest = scratch
+    every = np.arange(d)
     best = np.empty(2 * d)
     best_cut = np.empty(2 * d, dtype=np.int32)
     new_low = np.empty(d, dtype=np.int32)
@@ -304,7 +317,7 @@ def shed_cuts(
             if high[node, j] <= low[node, j]:
                 continue
             buckets = _bucketed(codes, starts[node], stops[node], j, low[node, j], high[node, j], bucket_of)
-            _bucket_extents(codes, weights, starts[node], stops[node], buckets, bucket_of, tally, lowest, highest)
+            _bucket_extents(codes, weights, starts[node], stops[node], buckets, every, scratch)
             for side in range(2):
                 first, last, step = (buckets - 1, 0, -1) if side == 0 else (0, buckets - 1, 1)
                 run_low = np.full(d, 2147483647, dtype=np.int32)
@@ -313,7 +326,7 @@ def shed_cuts(
                 for b in range(first, last, step):
                     if tally[b] > 0:
                         kept += tally[b]
-                        _absorb(run_low, run_high, lowest, highest, b)
+                        _absorb(run_low, run_high, lowest, highest, b, every)
                     shed = sizes[node, 0] - kept
                     if shed == 0 or shed >= kept:
                         continue

@@ -184,7 +184,7 @@ class MondrianTree:
         if self._relaxed:
             halves = self._items.relaxed_cuts(boxes, within)
             cuts.attribute[:, 2 * d :], cuts.cut[:, 2 * d :] = halves.attribute, halves.cut
-            cuts.extra[:, 2 * d :] = halves.extra
+            cuts.extra = np.concatenate([cuts.extra[:, : 2 * d], halves.extra], axis=1)
         return cuts
 
     def _first(

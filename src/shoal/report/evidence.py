@@ -26,8 +26,6 @@ def build_evidence(
     seconds: Mapping[str, float],
 ) -> dict[str, Any]:
     """Return the policy, the source's digest, the risks before and after, and what the verifier said."""
-    problem = rewriter.encoding.problem
-    after = rewriter.plan.sizes(problem.cells.counts)
     return {
         "shoal_version": shoal.__version__,
         "python": platform.python_version(),
@@ -36,7 +34,7 @@ def build_evidence(
         "seed": seed,
         "randomness": "operating system" if seed is None else "the given seed: repeatable, so keep it secret",
         "risk_before": class_risks(rewriter.counted.class_sizes(policy.names("quasi"))),
-        "risk_after": class_risks(after),
+        "risk_after": class_risks(rewriter.plan.sizes),
         "withheld": rewriter.plan.n_withheld,
         "verification": verification.as_dict(),
         "seconds": dict(seconds),

@@ -25,7 +25,7 @@ class NormalizedCertaintyPenalty(Measure):
 
     def of(self, problem: Problem, plan: Plan) -> float:
         """Average the widths of classes, weighted by their records."""
-        kept = plan.sizes(problem.cells.counts)
+        kept = plan.sizes
         widths = np.stack(
             [
                 relative_widths(attribute.taxonomy, plan.lo[:, j], plan.hi[:, j])

@@ -21,7 +21,7 @@ class Um(Measure):
 
     def of(self, problem: Problem, plan: Plan) -> float:
         """Sum the information of classes, weighted by their records."""
-        kept = plan.sizes(problem.cells.counts)
+        kept = plan.sizes
         quasi = (1.0 / (plan.hi - plan.lo)).sum(axis=1)  # (n_classes,)
         information = float(np.dot(kept, quasi)) + float(kept.sum()) * len(problem.sensitive)
         return information / (problem.cells.n_records * (len(problem.quasi) + len(problem.sensitive)))

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shoal.arrays import IntArray, KeyArray
-from shoal.verify.hashing import fold_values, fold_words, fresh_key, hash_texts
+from shoal.arrays import CodeArray, KeyArray
+from shoal.verify.hashing import fold_boxes, fold_numbers, fold_values, fold_words, fresh_key, hash_texts, hash_words
 from shoal.verify.reading import coded
 
 _MISSING = np.uint64(0x5348_4F41_4C4D_4953)
@@ -67,19 +67,30 @@ class Contents:
 
     def hashes(self, batch: pa.RecordBatch) -> KeyArray:
         """Return (n_rows,) hashes of the batch's rows."""
-        rows = np.zeros(batch.num_rows, dtype=np.uint64)
+        rows: KeyArray | None = None
         for name, kind in self._columns:
             column = batch.column(name)
             if _is_textual(column.type) or kind == _TEXT:
                 values, places = coded(column)
-                fold_words(self.key, rows, self._words(values, kind), places)
+                words = self._words(values, kind)
+                if rows is None:
+                    rows = hash_words(self.key, words, places)
+                else:
+                    fold_words(self.key, rows, words, places)
+                continue
+            if rows is None:
+                rows = np.zeros(batch.num_rows, dtype=np.uint64)
+            column = column.cast(kind, safe=False)
+            if pa.types.is_floating(kind) and not column.null_count:
+                numbers = np.asarray(column)
+                fold_numbers(self.key, rows, numbers, numbers.view(np.uint64), _MISSING)
             else:
-                fold_values(self.key, rows, _bits(column.cast(kind, safe=False)))
-        return rows
+                fold_values(self.key, rows, _bits(column))
+        return np.zeros(batch.num_rows, dtype=np.uint64) if rows is None else rows
 
-    def with_box(self, hashes: KeyArray, box: IntArray) -> KeyArray:
+    def with_box(self, hashes: KeyArray, box: CodeArray) -> KeyArray:
         """Return (n_rows,) hashes of content and box together; changes *hashes*."""
-        fold_values(self.key, hashes, box.astype(np.uint64))
+        fold_boxes(self.key, hashes, box)
         return hashes
 
     def _words(self, values: pa.Array, kind: pa.DataType) -> KeyArray:

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.arrays import IntArray, KeyArray
+from shoal.arrays import CodeArray, FloatArray, IntArray, KeyArray
 from shoal.verify.kernels import inlined, kernel
 
 Word: TypeAlias = np.uint64
@@ -69,10 +69,41 @@ def combine(key: KeyArray, first: Word, second: Word) -> Word:
 
 
 @kernel
-def fold_words(key: KeyArray, rows: KeyArray, words: KeyArray, places: IntArray) -> None:
+def fold_words(key: KeyArray, rows: KeyArray, words: KeyArray, places: CodeArray) -> None:
     """Change rows[i] to the hash of itself and words[places[i]]."""
     for i in range(rows.shape[0]):
         rows[i] = combine(key, rows[i], words[places[i]])
+
+
+@kernel
+def hash_words(key: KeyArray, words: KeyArray, places: CodeArray) -> KeyArray:
+    """Return (n,) the hashes of 0 and words[places[i]]: what fold_words makes of zeros."""
+    hashes = np.empty(words.shape[0], dtype=np.uint64)
+    for i in range(words.shape[0]):
+        hashes[i] = combine(key, np.uint64(0), words[i])
+    rows = np.empty(places.shape[0], dtype=np.uint64)
+    for i in range(places.shape[0]):
+        rows[i] = hashes[places[i]]
+    return rows
+
+
+@kernel
+def fold_numbers(key: KeyArray, rows: KeyArray, numbers: FloatArray, bits: KeyArray, missing: Word) -> None:
+    """Change rows[i] to the hash of itself and the bits of numbers[i]; -0.0 is 0.0, NaN is missing."""
+    for i in range(rows.shape[0]):
+        word = bits[i]
+        if numbers[i] == 0.0:
+            word = np.uint64(0)
+        elif numbers[i] != numbers[i]:
+            word = missing
+        rows[i] = combine(key, rows[i], word)
+
+
+@kernel
+def fold_boxes(key: KeyArray, rows: KeyArray, boxes: CodeArray) -> None:
+    """Change rows[i] to the hash of itself and boxes[i]."""
+    for i in range(rows.shape[0]):
+        rows[i] = combine(key, rows[i], np.uint64(boxes[i]))
 
 
 @kernel

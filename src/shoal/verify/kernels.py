@@ -7,6 +7,8 @@ from typing import Any, TypeVar, cast
 
 import numba
 
+from shoal.arrays import BoolArray, CodeArray
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -18,3 +20,17 @@ def kernel(function: Function) -> Function:
 def inlined(function: Function) -> Function:
     """Compile a function into the kernels that call it."""
     return cast("Function", numba.njit(inline="always")(function))
+
+
+@kernel
+def looked_up(table: CodeArray, places: CodeArray, out: CodeArray) -> None:
+    """Fill out[i] with table[places[i]]."""
+    for i in range(places.shape[0]):
+        out[i] = table[places[i]]
+
+
+@kernel
+def mark(places: CodeArray, used: BoolArray) -> None:
+    """Set used[places[i]] for every i."""
+    for i in range(places.shape[0]):
+        used[places[i]] = True

@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from shoal.arrays import BoolArray, IntArray
+from shoal.arrays import BoolArray, CodeArray
 from shoal.errors import InputError
+from shoal.verify.kernels import mark
 from shoal.verify.manifest import DataFile
 from shoal.verify.result import Check
 
@@ -114,7 +115,7 @@ class ParquetRows(PublishedRows):
             self._settle(used, name)
         if name not in used:
             used[name] = (entries, np.zeros(len(entries), dtype=np.bool_))
-        used[name][1][np.asarray(column.indices.drop_null())] = True
+        mark(read_only(np.asarray(column.indices.drop_null()).astype(np.int32, copy=False)), used[name][1])
 
     def _settle(self, used: dict[str, tuple[pa.Array, BoolArray]], name: str) -> None:
         if name in used and not bool(used.pop(name)[1].all()):
@@ -128,8 +129,10 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def coded(column: pa.Array) -> tuple[pa.Array, IntArray]:
+def coded(column: pa.Array) -> tuple[pa.Array, CodeArray]:
     """Return the distinct values of a column and (n,) where each row's value is; missing = one past the last.
+
+    The places cannot be written to: mostly they are the column's own memory.
 
     >>> values, places = coded(pa.array(["b", None, "b"]))
     >>> values.to_pylist(), places.tolist()
@@ -141,7 +144,13 @@ def coded(column: pa.Array) -> tuple[pa.Array, IntArray]:
         column = column.dictionary_decode().dictionary_encode()
     values = column.dictionary
     places = column.indices.fill_null(len(values)) if column.null_count else column.indices
-    return values, np.asarray(places).astype(np.int64)
+    return values, read_only(np.asarray(places).astype(np.int32, copy=False))
+
+
+def read_only(places: CodeArray) -> CodeArray:
+    """Return the same array, sealed: kernels are compiled once, for arrays like those that Arrow lends."""
+    places.flags.writeable = False
+    return places
 
 
 def public_folder(folder: Path) -> Path:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from shoal.arrays import CodeArray, IntArray, KeyArray
+from shoal.arrays import AnyIntArray, CodeArray, IntArray, KeyArray
 from shoal.verify.kernels import kernel
 
-_FLUSH = 4_000_000
+_FLUSH = 12_000_000
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 _HALF = np.uint64(32)
 _ID_BOUND = 2**31
@@ -96,7 +96,7 @@ class Tally:
 
 @kernel
 def _intern(
-    keys: KeyArray, begin: int, table_keys: KeyArray, table_ids: CodeArray, count: int, out: IntArray
+    keys: KeyArray, begin: int, table_keys: KeyArray, table_ids: CodeArray, count: int, out: CodeArray
 ) -> tuple[int, int]:
     """Number keys from *begin* on; stop before the table is more than 5/8 full. Returns (next, count)."""
     mask = np.uint64(table_keys.shape[0] - 1)
@@ -136,9 +136,9 @@ class Interner:
         self._table_ids: CodeArray = np.full(1 << 12, -1, dtype=np.int32)
         self.count = 0
 
-    def ids(self, keys: KeyArray) -> IntArray:
+    def ids(self, keys: KeyArray) -> CodeArray:
         """Return the number of each key, giving new ones to keys not seen before."""
-        out = np.empty(keys.shape[0], dtype=np.int64)
+        out = np.empty(keys.shape[0], dtype=np.int32)
         done = 0
         while True:
             done, self.count = _intern(keys, done, self._table_keys, self._table_ids, self.count, out)
@@ -153,7 +153,7 @@ class Interner:
             raise OverflowError("more than a thousand million distinct combinations")
         self._table_keys = np.zeros(size, dtype=np.uint64)
         self._table_ids = np.full(size, -1, dtype=np.int32)
-        _intern(known, 0, self._table_keys, self._table_ids, 0, np.empty(known.shape[0], dtype=np.int64))
+        _intern(known, 0, self._table_keys, self._table_ids, 0, np.empty(known.shape[0], dtype=np.int32))
 
     def keys(self) -> KeyArray:
         """Return (count,) the key of each number."""
@@ -164,7 +164,7 @@ class Interner:
 
 
 @kernel
-def _extend(keys: KeyArray, radix: int, codes: IntArray) -> None:
+def _extend(keys: KeyArray, radix: int, codes: AnyIntArray) -> None:
     factor = np.uint64(radix)
     for i in range(keys.shape[0]):
         keys[i] = keys[i] * factor + np.uint64(codes[i])
@@ -201,15 +201,24 @@ class Combinations:
         """How many distinct tuples were seen."""
         return self._stages[-1][1].count
 
-    def ids(self, columns: Sequence[IntArray], n_rows: int | None = None) -> IntArray:
-        """Return the number of each row's tuple."""
+    def first_keys(self, columns: Sequence[AnyIntArray], n_rows: int) -> KeyArray:
+        """Return (n_rows,) the keys that ``ids`` begins with; no numbers are given, so any thread may ask."""
+        keys = np.zeros(n_rows, dtype=np.uint64)
+        for place in self._stages[0][0]:
+            _extend(keys, self._radices[place], columns[place])
+        return keys
+
+    def ids(
+        self, columns: Sequence[AnyIntArray], n_rows: int | None = None, keys: KeyArray | None = None
+    ) -> CodeArray:
+        """Return the number of each row's tuple; *keys* are its first keys, if they are known."""
         rows = columns[0].shape[0] if n_rows is None else n_rows
-        ids: IntArray = np.zeros(rows, dtype=np.int64)
-        for members, interner in self._stages:
-            keys = ids.astype(np.uint64)
+        ids = self._stages[0][1].ids(self.first_keys(columns, rows) if keys is None else keys)
+        for members, interner in self._stages[1:]:
+            more = ids.astype(np.uint64)
             for place in members:
-                _extend(keys, self._radices[place], columns[place])
-            ids = interner.ids(keys)
+                _extend(more, self._radices[place], columns[place])
+            ids = interner.ids(more)
         return ids
 
     def tuples(self) -> CodeArray:

@@ -1,0 +1,48 @@
+"""Work on several batches at a time, and their results in the order of the batches."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import count
+from threading import Lock
+from typing import TypeVar
+
+Batch = TypeVar("Batch")
+Result = TypeVar("Result")
+_WORKERS = max(2, min(8, os.cpu_count() or 1))
+
+
+def prepared(batches: Iterator[Batch], prepare: Callable[[Batch], Result]) -> Iterator[Result]:
+    """Yield prepare(batch) of every batch in turn; reading and preparing run ahead in other threads.
+
+    At most one batch more than there are threads is held, so memory stays bounded.
+
+    >>> list(prepared(iter([1, 2, 3]), lambda number: number * number))
+    [1, 4, 9]
+    """
+    turn, numbers = Lock(), count()
+
+    def task() -> tuple[int, tuple[Result] | None]:
+        with turn:
+            number = next(numbers)
+            for batch in batches:
+                break
+            else:
+                return number, None
+        return number, (prepare(batch),)
+
+    done: dict[int, tuple[Result] | None] = {}
+    with ThreadPoolExecutor(_WORKERS) as threads:
+        running: list[Future[tuple[int, tuple[Result] | None]]] = [threads.submit(task) for _ in range(_WORKERS + 1)]
+        for wanted in count():
+            while wanted not in done:
+                number, result = running.pop(0).result()
+                done[number] = result
+            found = done.pop(wanted)
+            if found is None:
+                return
+            yield found[0]
+            del found
+            running.append(threads.submit(task))
