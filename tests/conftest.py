@@ -31,3 +31,13 @@ def pytest_runtest_makereport(item, call):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
         report.outcome = "failed"
         report.longrepr = f"skips are failures here: {reason}"
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Fail a whole run that collected fewer tests than are known to exist."""
+    config = session.config
+    whole = config.args == config.getini("testpaths") or config.args == [str(ROOT)]
+    if whole and not config.option.keyword and not config.option.markexpr and not config.option.lf:
+        expected = int((ROOT / "tests" / "collected.txt").read_text())
+        if len(session.items) < expected:
+            raise pytest.UsageError(f"{len(session.items)} tests were collected, at least {expected} are expected")

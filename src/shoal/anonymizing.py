@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -154,10 +155,15 @@ class _Run:
     def _write(self, rewriter: Rewriter, staging: Staging, name: str) -> None:
         rows = rewriter.rows(self.engine, self.source, self.rng, staging.folder, self.progress)
         first = next(rows)
-        with open_writer(staging.unverified / name, first.schema, self.format) as writer:
-            writer.write(first)
-            for batch in rows:
-                writer.write(batch)
+        with (
+            open_writer(staging.unverified / name, first.schema, self.format) as writer,
+            ThreadPoolExecutor(1) as pool,
+        ):
+            writing = pool.submit(writer.write, first)
+            for batch in rows:  # made while the one before is written
+                writing.result()
+                writing = pool.submit(writer.write, batch)
+            writing.result()
 
     def _timed(self, step: str) -> _Clock:
         return _Clock(step, self.seconds)

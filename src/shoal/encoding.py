@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
@@ -60,21 +61,21 @@ def encode(counted: CountedCells, policy: Policy, populations: Mapping[str, Coun
     keep = np.ones(len(counted.run.counts), dtype=np.bool_)
     for j, name in enumerate(names):
         column = counted.columns.index(name)
-        codes = counted.codes(column)
-        values, used = _used_values(counted, column, codes)
+        values, used = _used_values(counted, column)
         if not len(values):
             raise InputError(f"column {name!r} has no values: every record is missing one")
         has_missing = bool(used[0])
         if policy.missing == "drop":
-            keep &= codes != 0
+            keep &= counted.codes(column) != 0
             has_missing = False
         others = [_population_values(people, name) for people in populations.values() if name in people.columns]
-        taxonomy = _taxonomy(policy, name, values, others, counted.run.counts, codes, used)
+        taxonomy = _taxonomy(policy, name, values, others)
+        _check_leaves(policy, name, taxonomy, counted, values)
         if has_missing or any(_has_missing(people, name) for people in populations.values()):
             taxonomy = taxonomy.with_missing()
         leaf = _leaves(taxonomy, counted.dictionaries[column].values, used)
         attributes.append(Attribute(name, taxonomy, policy.attributes[name].weight))
-        columns.append(leaf[codes] if j < n_quasi else leaf[codes].astype(np.int32))
+        columns.append(counted.translated(column, leaf if j < n_quasi else leaf.astype(np.int32)))
     kept = None if keep.all() else np.flatnonzero(keep)
     counts = counted.run.counts
     n_dropped = 0
@@ -94,33 +95,25 @@ def encode(counted: CountedCells, policy: Policy, populations: Mapping[str, Coun
         for requirement in _bound(model, number, sensitive, n_quasi, cells, people)
     )
     n_records = int(counts.sum())
-    problem = Problem(quasi, sensitive, cells, requirements, int(policy.max_withheld * n_records))
+    problem = Problem(quasi, sensitive, cells, requirements, int(Fraction(str(policy.max_withheld)) * n_records))
     return Encoding(problem, kept, n_dropped)
 
 
-def _used_values(counted: CountedCells, column: int, codes: AnyIntArray) -> tuple[pa.Array, BoolArray]:
-    used = np.bincount(codes, minlength=counted.dictionaries[column].size) > 0
+def _used_values(counted: CountedCells, column: int) -> tuple[pa.Array, BoolArray]:
+    used = counted.used(column)
     return counted.dictionaries[column].values.filter(pa.array(used[1:])), used
 
 
 def _has_missing(people: CountedCells, name: str) -> bool:
-    return name in people.columns and bool((people.codes(people.columns.index(name)) == 0).any())
+    return name in people.columns and bool(people.used(people.columns.index(name))[0])
 
 
 def _population_values(people: CountedCells, name: str) -> pa.Array:
-    column = people.columns.index(name)
-    return _used_values(people, column, people.codes(column))[0]
+    return _used_values(people, people.columns.index(name))[0]
 
 
-def _taxonomy(
-    policy: Policy,
-    name: str,
-    values: pa.Array,
-    others: list[pa.Array],
-    counts: IntArray,
-    codes: AnyIntArray,
-    used: BoolArray,
-) -> Taxonomy:
+def _taxonomy(policy: Policy, name: str, values: pa.Array, others: list[pa.Array]) -> Taxonomy:
+    """Make the tree of one attribute from the values of the table and of all populations."""
     builder = policy.attributes[name].taxonomy
     every = values
     if others:
@@ -129,20 +122,24 @@ def _taxonomy(
         if builder is None:
             sensitive = policy.attributes[name].role == "sensitive"
             builder = FlatTaxonomy() if sensitive else default_builder(values.type, values)
-        taxonomy = builder.build(every)
+        return builder.build(every)
     except ShoalError as error:
         raise type(error)(f"column {name!r}: {error}") from None
+
+
+def _check_leaves(policy: Policy, name: str, taxonomy: Taxonomy, counted: CountedCells, values: pa.Array) -> None:
+    """Raise if a value of the table is outside its taxonomy, or if sensitive values share a leaf."""
     leaf = taxonomy.encode(values)
     if (leaf < 0).any():
-        records = np.bincount(codes, weights=counts, minlength=len(used)).astype(np.int64)[np.flatnonzero(used[1:]) + 1]
-        gap = uncovered(leaf, values, records)
+        column = counted.columns.index(name)
+        records = np.bincount(counted.codes(column), weights=counted.run.counts).astype(np.int64)
+        gap = uncovered(leaf, values, records[1:][records[1:] > 0])
         raise InputError(gap.message(name))
     if policy.attributes[name].role == "sensitive" and len(np.unique(leaf)) < len(leaf):
         raise PolicyError(
             f"column {name!r} is sensitive and published as it is, but its taxonomy has leaves of several values; "
             "give it a taxonomy that ends in single values"
         )
-    return taxonomy
 
 
 def _alike(values: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
@@ -176,11 +173,11 @@ def _with_populations(
         offsets[path] = sum(len(part) for part in counts)
         for j, attribute in enumerate(quasi):
             column = people.columns.index(attribute.name)
-            codes = people.codes(column)
-            values, used = _used_values(people, column, codes)
+            values, used = _used_values(people, column)
             if (attribute.taxonomy.encode(values) < 0).any():
                 raise InputError(f"the population {path} has values of {attribute.name!r} outside its taxonomy")
-            columns[j].append(_leaves(attribute.taxonomy, people.dictionaries[column].values, used)[codes])
+            leaf = _leaves(attribute.taxonomy, people.dictionaries[column].values, used)
+            columns[j].append(people.translated(column, leaf))
         for s in range(n_sensitive):
             columns[len(quasi) + s].append(np.zeros(len(people.run.counts), dtype=np.int32))
         counts.append(np.zeros(len(people.run.counts), dtype=np.int64))

@@ -39,7 +39,8 @@ def achieved(problem: Problem, plan: Plan, policy: Policy) -> tuple[Guarantee, .
     if plan.n_withheld:
         published = kernels.summed(np.where(target >= 0, cell, -1).astype(np.int32), records, problem.cells.n_cells)
     first, order = kernels.grouped(target, plan.n_classes)
-    cell, records = cell[order], records[order]
+    cell = cell[order] if len(plan.assignment.split_cells) else order
+    records = records[order]
     reached: dict[int, float] = {}
     for requirement in problem.requirements:
         whole = requirement.whole(published)

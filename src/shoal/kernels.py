@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,6 +11,7 @@ from shoal.compiled import compiled
 
 Ints = NDArray[np.int64]
 Keys = NDArray[np.uint64]
+Codes = NDArray[Any]
 
 
 @compiled
@@ -16,6 +19,22 @@ def add_codes(key: Keys, indices: NDArray[np.int32], table: Keys) -> None:
     """OR into each row's key the already shifted code of its dictionary index."""
     for row in range(len(key)):
         key[row] |= table[indices[row]]
+
+
+@compiled
+def used_codes(keys: Keys, shift: int, mask: int, size: int) -> NDArray[np.bool_]:
+    """Return which codes below *size* occur in one column of packed keys."""
+    used = np.zeros(size, dtype=np.bool_)
+    for row in range(len(keys)):
+        used[(keys[row] >> np.uint64(shift)) & np.uint64(mask)] = True
+    return used
+
+
+@compiled
+def translated(keys: Keys, shift: int, mask: int, table: Codes, out: Codes) -> None:
+    """Fill in the entry of *table* for each row's code in one column of packed keys."""
+    for row in range(len(keys)):
+        out[row] = table[(keys[row] >> np.uint64(shift)) & np.uint64(mask)]
 
 
 @compiled

@@ -29,7 +29,7 @@ class PublishedColumn:
         lo, hi = plan.lo[:, column].astype(np.int64), plan.hi[:, column].astype(np.int64)
         width = attribute.taxonomy.n_leaves + 1
         distinct, which = np.unique(lo * width + hi, return_inverse=True)
-        ranges = [(int(key) // width, int(key) % width) for key in distinct]
+        ranges = list(zip((distinct // width).tolist(), (distinct % width).tolist(), strict=True))
         texts = [attribute.taxonomy.label(low, high) for low, high in ranges]
         order = sorted(range(len(texts)), key=texts.__getitem__)
         rank = np.empty(len(order), dtype=np.int32)

@@ -137,17 +137,15 @@ class Plan:
         counts: IntArray,
         population: Mapping[str, IntArray] | None = None,
     ) -> Plan:
-        """Build from the class of each cell; classes that publish the same ranges are one class."""
-        first, same = _same_ranges(lo, hi)
-        class_of = np.append(same, np.int32(WITHHELD))[class_of]  # class -1 stays -1
-        sizes = kernels.summed(class_of, counts, len(first))
+        """Build from the class of each cell; no two classes may publish the same ranges."""
+        sizes = kernels.summed(class_of, counts, len(lo))
         return cls(
-            lo=lo[first],
-            hi=hi[first],
+            lo=lo,
+            hi=hi,
             sizes=sizes,
             assignment=Assignment.whole_cells(class_of),
             n_withheld=int(counts.sum() - sizes.sum()),
-            population={name: people[first] for name, people in (population or {}).items()},
+            population=population or {},
         )
 
     @classmethod

@@ -1,8 +1,8 @@
 """A release: what may leave the house, what must stay, and how it gets into place.
 
 Everything is written to a staging folder beside the destination. The data wait there as ``unverified/``; only when
-the verifier has read them and agreed do they become ``public/``, and only then does the whole folder move to its
-place, in one step. A run that fails or is killed leaves no ``public/`` folder.
+the verifier has read them and agreed does the whole folder move to its place, and last of all ``unverified/`` becomes
+``public/``. A run that fails or is killed leaves no ``public/`` folder.
 """
 
 from __future__ import annotations
@@ -103,12 +103,13 @@ class Staging:
         return self.folder / INTERNAL
 
     def publish(self) -> None:
-        """Move everything into place, in one step."""
-        (self.folder / UNVERIFIED).rename(self.folder / PUBLIC)
+        """Move everything into place; that the data may be used, their folder's name says last."""
         self.folder.chmod(0o755)
         refuse_existing(self._destination)
         try:
             self.folder.rename(self._destination)
+            self._folder = self._destination
+            (self._destination / UNVERIFIED).rename(self._destination / PUBLIC)
         except OSError as error:
             raise UsageError(f"cannot move the release to {self._destination}: {error.strerror}") from None
         self._folder = None

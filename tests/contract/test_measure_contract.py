@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from shoal.cells import Cells
-from shoal.plan import WITHHELD, Assignment, Plan
+from shoal.plan import WITHHELD, Plan
 from shoal.problem import Attribute, Problem
 from shoal.registry import discover
 from shoal.taxonomies.builders.numbers import NumbersTaxonomy
@@ -95,7 +95,7 @@ def test_the_order_of_cells_and_the_number_of_records_do_not_matter(name: str) -
         Cells(tuple(column[order] for column in problem.cells.codes), problem.cells.counts[order] * 7),
         (),
     )
-    moved = Plan(plan.lo, plan.hi, Assignment.whole_cells(plan.assignment.class_of[order]), 0)
+    moved = Plan.of_cells(plan.lo, plan.hi, plan.assignment.class_of[order], mixed.cells.counts)
     assert kind().of(mixed, moved) == pytest.approx(kind().of(problem, plan), abs=1e-12)
 
 

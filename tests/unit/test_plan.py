@@ -111,21 +111,28 @@ def test_classes_that_publish_the_same_are_one_class() -> None:
     hi = np.array([[1, 2], [2, 2], [1, 2]], dtype=np.int32)
     counts = np.array([3, 4, 5, 6])
     class_of = np.array([0, 1, 2, WITHHELD], dtype=np.int32)
-    plan = Plan.of_cells(lo, hi, class_of, counts, {"people": np.array([7, 8, 7])})
+    plan = Plan.of_pieces(lo, hi, 4, np.arange(4), class_of, counts, {"people": np.array([7, 8, 7])})
     assert plan.n_classes == 2
     assert plan.sizes.tolist() == [8, 4]
     assert plan.n_withheld == 6
     assert plan.population["people"].tolist() == [7, 8]
-    pieces = Plan.of_pieces(lo, hi, 4, np.arange(4), class_of, counts)
-    assert pieces.sizes(counts).tolist() == [8, 4]
-    assert pieces.n_withheld == 6
+
+
+def test_whole_cells_keep_their_classes() -> None:
+    lo = np.array([[0], [1]], dtype=np.int32)
+    class_of = np.array([0, 1, 1, WITHHELD], dtype=np.int32)
+    plan = Plan.of_cells(lo, lo + 1, class_of, np.array([3, 4, 5, 6]), {"people": np.array([7, 8])})
+    assert plan.sizes.tolist() == [3, 9]
+    assert plan.n_withheld == 6
+    assert plan.population["people"].tolist() == [7, 8]
 
 
 def test_ranges_too_many_for_one_number_are_still_told_apart() -> None:
     rng = np.random.default_rng(2)
     lo = rng.integers(1 << 30, size=(200, 6)).astype(np.int32)
     lo = np.concatenate([lo, lo])
-    plan = Plan.of_cells(lo, lo + 1, np.arange(400, dtype=np.int32), np.ones(400, dtype=np.int64))
+    numbers = np.arange(400, dtype=np.int32)
+    plan = Plan.of_pieces(lo, lo + 1, 400, numbers, numbers, np.ones(400, dtype=np.int64))
     assert plan.n_classes == 200
     assert np.array_equal(plan.lo[plan.assignment.class_of], lo)
 

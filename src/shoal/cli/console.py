@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 INTERRUPTED = 130
+UNEXPECTED = 1
 _NOTHING = "interrupted; nothing was published"
 
 
@@ -41,10 +44,26 @@ def reporting(json_output: bool) -> Iterator[None]:
             _stop(_NOTHING, INTERRUPTED, json_output)
         except MemoryError:
             _stop("out of memory; nothing was published", 2, json_output)
-        except SystemError:  # what compiled code makes of an interrupt that falls into it
-            if not seen:
+        except typer.Exit:
+            raise
+        except Exception as error:  # a message of a library may quote a record, so none is shown
+            if seen:  # compiled code makes another error of an interrupt that falls into it
+                _stop(_NOTHING, INTERRUPTED, json_output)
+            if os.environ.get("SHOAL_DEBUG") == "1":
                 raise
-            _stop(_NOTHING, INTERRUPTED, json_output)
+            _stop(_unexpected(error), UNEXPECTED, json_output)
+
+
+def _unexpected(error: Exception) -> str:
+    """Name an error that nobody foresaw by its kind and place alone."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    place = "" if trace is None else f" at {Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
+    return (
+        f"unexpected {type(error).__name__}{place}; nothing was published. This is a defect of shoal: please report "
+        "it. SHOAL_DEBUG=1 shows more, which may include values of records"
+    )
 
 
 @contextmanager

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from shoal import kernels
-from shoal.arrays import AnyIntArray, CodeArray, IntArray, KeyArray
+from shoal.arrays import AnyIntArray, BoolArray, CodeArray, IntArray, KeyArray
 from shoal.cells import KeyLayout, Run, RunStack
 from shoal.engines.dictionaries import GrowingDictionary, factored
 from shoal.errors import InputError
@@ -46,6 +46,19 @@ class CountedCells:
     def codes(self, column: int) -> AnyIntArray:
         """Return (n_cells,) the dictionary codes of one column; 0 is missing."""
         return self.run.column(self.layout, column)
+
+    def used(self, column: int) -> BoolArray:
+        """Return (n_codes,) which codes of a column occur."""
+        return kernels.used_codes(*self._packed(column), self.dictionaries[column].size)
+
+    def translated(self, column: int, table: AnyIntArray) -> AnyIntArray:
+        """Return (n_cells,) the entry of *table* for each cell's code in one column."""
+        out = np.empty(len(self.run.counts), dtype=table.dtype)
+        kernels.translated(*self._packed(column), table, out)
+        return out
+
+    def _packed(self, column: int) -> tuple[KeyArray, int, int]:
+        return self.run.keys[self.layout.word[column]], self.layout.shift[column], (1 << self.layout.bits[column]) - 1
 
     def class_sizes(self, columns: Sequence[str]) -> IntArray:
         """Return the records of each distinct combination of *columns*, which must be the last ones counted."""

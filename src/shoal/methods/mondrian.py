@@ -30,7 +30,7 @@ class Mondrian(Method):
         description="strict: equal quasi values stay together; relaxed: records at the median go to both sides",
     )
     search_below: int = Field(
-        default=1000,
+        default=300,
         ge=0,
         description="boxes of at most this many cells try every cut; larger ones the median of each attribute",
     )

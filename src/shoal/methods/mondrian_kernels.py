@@ -158,7 +158,7 @@ def best_cuts(
         score[:] = np.inf
         for j in varying:
             buckets = _bucketed(codes, start, stop, j, low[node, j], high[node, j], bucket_of)
-            _bucket_extents(codes, weights, start, stop, buckets, varying, scratch)
+            _bucket_extents(codes, weights, start, stop, buckets, scratch)
             run_low[:] = 2147483647
             run_high[:] = -1
             left = 0
@@ -166,7 +166,7 @@ def best_cuts(
             for b in range(buckets - 1):
                 if tally[b] > 0:
                     left += tally[b]
-                    if _absorb(run_low, run_high, lowest, highest, b, varying):
+                    if _absorb(run_low, run_high, lowest, highest, b):
                         width = _width(place, run_low, run_high, varying)
                 left_cost[b] = left * width
             run_low[:] = 2147483647
@@ -180,7 +180,7 @@ def best_cuts(
                 left = total - right
                 if left < smallest:
                     break
-                if _absorb(run_low, run_high, lowest, highest, b, varying):
+                if _absorb(run_low, run_high, lowest, highest, b):
                     width = _width(place, run_low, run_high, varying)
                 if right < smallest:
                     continue
@@ -248,9 +248,7 @@ def _bucketed(codes: Codes, start: int, stop: int, j: int, low: int, high: int, 
 
 
 @compiled
-def _bucket_extents(
-    codes: Codes, weights: Ints, start: int, stop: int, buckets: int, varying: Ints, scratch: Scratch
-) -> None:
+def _bucket_extents(codes: Codes, weights: Ints, start: int, stop: int, buckets: int, scratch: Scratch) -> None:
     bucket_of, tally, lowest, highest = scratch
     tally[:buckets] = 0
     lowest[:buckets] = 2147483647
@@ -266,7 +264,7 @@ def _bucket_extents(
 
 
 @compiled
-def _absorb(run_low: Small, run_high: Small, lowest: Small, highest: Small, b: int, varying: Ints) -> bool:
+def _absorb(run_low: Small, run_high: Small, lowest: Small, highest: Small, b: int) -> bool:
     """Widen running extents by those of a bucket; return whether they changed."""
     changed = False
     for i in range(len(run_low)):
@@ -303,7 +301,6 @@ def shed_cuts(
     d = codes.shape[1]
     scratch = _scratch(d, starts, stops)
     bucket_of, tally, lowest, highest = scratch
-    every = np.arange(d)
     best = np.empty(2 * d)
     best_cut = np.empty(2 * d, dtype=np.int32)
     new_low = np.empty(d, dtype=np.int32)
@@ -317,7 +314,7 @@ def shed_cuts(
             if high[node, j] <= low[node, j]:
                 continue
             buckets = _bucketed(codes, starts[node], stops[node], j, low[node, j], high[node, j], bucket_of)
-            _bucket_extents(codes, weights, starts[node], stops[node], buckets, every, scratch)
+            _bucket_extents(codes, weights, starts[node], stops[node], buckets, scratch)
             for side in range(2):
                 first, last, step = (buckets - 1, 0, -1) if side == 0 else (0, buckets - 1, 1)
                 run_low = np.full(d, 2147483647, dtype=np.int32)
@@ -326,7 +323,7 @@ def shed_cuts(
                 for b in range(first, last, step):
                     if tally[b] > 0:
                         kept += tally[b]
-                        _absorb(run_low, run_high, lowest, highest, b, every)
+                        _absorb(run_low, run_high, lowest, highest, b)
                     shed = sizes[node, 0] - kept
                     if shed == 0 or shed >= kept:
                         continue

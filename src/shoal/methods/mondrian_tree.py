@@ -120,8 +120,9 @@ class MondrianTree:
         if self._relaxed:
             pieces = (self._items.cells[real], classes[real], self._items.records[real])
             return Plan.of_pieces(lo, hi, n_cells, *pieces, population)
+        # Strict boxes are disjoint, and so are their labels, which lie within them.
         class_of = np.full(n_cells, WITHHELD, dtype=np.int32)
-        class_of[self._items.cells[real]] = classes[real]
+        class_of[self._items.cells] = np.where(real, classes, WITHHELD)
         return Plan.of_cells(lo, hi, class_of, self._problem.cells.counts, population)
 
     def explain_if_whole(self) -> None:

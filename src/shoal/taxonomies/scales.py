@@ -169,10 +169,9 @@ class Dates(Scale):
         return {} if self.format is None else {"format": self.format}
 
     def _bounds(self, taxonomy: Taxonomy, lo: int, hi: int) -> tuple[int | None, int | None]:
-        no_node = taxonomy.node_of(lo, hi) < 0
-        open_low = self.derived_low and lo == 0 and no_node
-        open_high = self.derived_high and hi == self.n_days and no_node
-        return None if open_low else self.first + lo, None if open_high else self.first + hi
+        at_low, at_high = self.derived_low and lo == 0, self.derived_high and hi == self.n_days
+        no_node = (at_low or at_high) and taxonomy.node_of(lo, hi) < 0
+        return None if at_low and no_node else self.first + lo, None if at_high and no_node else self.first + hi
 
 
 def index_in(values: pa.Array, leaves: pa.Array) -> CodeArray:

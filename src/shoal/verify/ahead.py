@@ -22,16 +22,12 @@ def prepared(batches: Iterator[Batch], prepare: Callable[[Batch], Result]) -> It
     >>> list(prepared(iter([1, 2, 3]), lambda number: number * number))
     [1, 4, 9]
     """
-    turn, numbers = Lock(), count()
+    turn, numbers, held = Lock(), count(), ((batch,) for batch in batches)
 
     def task() -> tuple[int, tuple[Result] | None]:
         with turn:
-            number = next(numbers)
-            for batch in batches:
-                break
-            else:
-                return number, None
-        return number, (prepare(batch),)
+            number, batch = next(numbers), next(held, None)
+        return number, None if batch is None else (prepare(batch[0]),)
 
     done: dict[int, tuple[Result] | None] = {}
     with ThreadPoolExecutor(_WORKERS) as threads:

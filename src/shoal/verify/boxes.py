@@ -60,7 +60,8 @@ def _sorted_by_node(tree: CodeArray, points: CodeArray) -> CodeArray:
 def _leaf(tree: CodeArray, node: int, points: CodeArray, i: int) -> int:
     while tree[node, LEAF] < 0:
         node = tree[node, FIRST] + (points[i, tree[node, ATTRIBUTE]] >= tree[node, CUT])
-    return tree[node, LEAF]
+    leaf: int = tree[node, LEAF]
+    return leaf
 
 
 @inlined
@@ -216,12 +217,12 @@ class BoxTree:
     def find(self, points: CodeArray) -> CodeArray:
         """Return (n,) the only class that covers each point, or NOBODY, or SEVERAL."""
         out = np.empty(points.shape[0], dtype=np.int32)
-        _find(self.tree, self.boxes, self.ragged, points, out)
+        _find(self.tree, self.boxes, self.ragged, np.asfortranarray(points), out)
         return out
 
     def count(self, points: CodeArray, totals: IntArray) -> int:
         """Add each point to every class that covers it; return how many points no class covers."""
-        return int(_count(self.tree, self.boxes, self.ragged, points, totals))
+        return int(_count(self.tree, self.boxes, self.ragged, np.asfortranarray(points), totals))
 
     def edges(
         self, points: CodeArray, contents: KeyArray, key: KeyArray, wanted: KeyArray, demand: IntArray

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +12,12 @@ import pyarrow.compute as pc
 
 from shoal.arrays import BoolArray, CodeArray, IntArray, KeyArray
 from shoal.progress import Progress
+from shoal.verify.ahead import prepared
 from shoal.verify.contents import Contents
+from shoal.verify.kernels import kernel, looked_up, mark
 from shoal.verify.manifest import Attribute, Manifest
 from shoal.verify.reading import PublishedRows, coded
+from shoal.verify.sums import BoxSums
 from shoal.verify.tally import Combinations, Interner, Tally
 
 _SHIFT = np.uint64(32)
@@ -59,7 +62,8 @@ class Counted:
     unknown: tuple[str, ...]  # attributes with texts that are no labels
     idle: dict[str, int]  # attribute -> labels that no row has
     boxed_labels: CodeArray  # (n_boxes, n_boxed) distinct labels of quasi and generalized sensitive attributes
-    contents: tuple[KeyArray, IntArray] | None  # distinct hashes of (content, box) and their counts
+    sums: BoxSums | None  # over the contents of each box
+    contents_of: Callable[[BoolArray], tuple[KeyArray, IntArray]]  # the distinct (content, box) of chosen boxes
 
 
 class _LabelReader:
@@ -70,29 +74,108 @@ class _LabelReader:
         self.radix = len(labels) + 1
         self.used: BoolArray = np.zeros(self.radix, dtype=np.bool_)
 
-    def read(self, column: pa.Array) -> IntArray:
+    def read(self, column: pa.Array) -> CodeArray:
+        """Return (n_rows,) label numbers; several threads may read at a time."""
         values, places = coded(column)
         found = pc.index_in(values.cast(pa.string()), value_set=self._labels).fill_null(self.radix - 1)
-        numbers = np.append(np.asarray(found).astype(np.int64), self.radix - 1)
-        codes = numbers[places]
-        present = np.bincount(places, minlength=len(values) + 1) > 0
+        numbers = np.append(np.asarray(found), self.radix - 1).astype(np.int32)
+        present = np.zeros(numbers.shape[0], dtype=np.bool_)
+        mark(places, present)
         self.used[numbers[present]] = True
-        return codes
+        return _gathered(numbers, places)
 
 
 class _ValueReader:
     def __init__(self) -> None:
         self.codes: dict[Any, int] = {}
 
-    def read(self, column: pa.Array) -> IntArray:
-        values, places = coded(column)
-        present = np.bincount(places, minlength=len(values) + 1) > 0
-        numbers = np.zeros(len(values) + 1, dtype=np.int64)
+    def read(self, values: pa.Array, places: CodeArray) -> CodeArray:
+        present = np.zeros(len(values) + 1, dtype=np.bool_)
+        mark(places, present)
+        numbers = np.zeros(len(values) + 1, dtype=np.int32)
         for place, value in enumerate([*values.to_pylist(), None]):
             if present[place]:
                 key = None if value != value else value  # NaN is missing, too
                 numbers[place] = self.codes.setdefault(key, len(self.codes))
-        return numbers[places]
+        return _gathered(numbers, places)
+
+
+def _gathered(numbers: CodeArray, places: CodeArray) -> CodeArray:
+    out = np.empty(places.shape[0], dtype=np.int32)
+    looked_up(numbers, places, out)
+    return out
+
+
+@kernel
+def _paired(first: CodeArray, second: CodeArray) -> KeyArray:
+    out = np.empty(first.shape[0], dtype=np.uint64)
+    for i in range(first.shape[0]):
+        out[i] = (np.uint64(first[i]) << _SHIFT) | np.uint64(second[i])
+    return out
+
+
+@kernel
+def _count_each(owner: CodeArray, sizes: IntArray) -> None:
+    for i in range(owner.shape[0]):
+        sizes[owner[i]] += 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Prepared:
+    """What a batch tells before its classes have numbers."""
+
+    rows: int
+    labels: dict[str, CodeArray]
+    keys: KeyArray
+    values: dict[str, tuple[pa.Array, CodeArray]]
+    hashes: KeyArray | None
+
+
+class _Reader:
+    """Reads the published rows, as often as needed; a class and a box keep the numbers of the first reading."""
+
+    def __init__(self, rows: PublishedRows, manifest: Manifest, contents: Contents | None) -> None:
+        self._rows = rows
+        self._columns = _needed(rows, manifest, contents)
+        self._contents = contents
+        self.quasi = [attribute.name for attribute in manifest.of_role("quasi")]
+        self.sensitive = [attribute.name for attribute in manifest.of_role("sensitive")]
+        boxed = [attribute for attribute in manifest.attributes if attribute.boxed]
+        self.labels = {attribute.name: _LabelReader(attribute) for attribute in boxed}
+        self.classes = Combinations([self.labels[name].radix for name in self.quasi])
+        same = len(boxed) == len(self.quasi)
+        self.boxes = self.classes if same else Combinations([reader.radix for reader in self.labels.values()])
+
+    def batches(self) -> Iterator[_Prepared]:
+        return prepared(self._rows.batches(self._columns), self._prepare)
+
+    def _prepare(self, batch: pa.RecordBatch) -> _Prepared:
+        labels = {name: reader.read(batch.column(name)) for name, reader in self.labels.items()}
+        return _Prepared(
+            rows=batch.num_rows,
+            labels=labels,
+            keys=self.classes.first_keys([labels[name] for name in self.quasi], batch.num_rows),
+            values={name: coded(batch.column(name)) for name in self.sensitive},
+            hashes=None if self._contents is None else self._contents.hashes(batch),
+        )
+
+    def owners(self, batch: _Prepared) -> tuple[CodeArray, CodeArray]:
+        """Return (n_rows,) the class of each row, and its box."""
+        owner = self.classes.ids([batch.labels[name] for name in self.quasi], batch.rows, batch.keys)
+        if self.boxes is self.classes:
+            return owner, owner
+        return owner, self.boxes.ids([batch.labels[name] for name in self.labels], batch.rows)
+
+    def contents_of(self, chosen: BoolArray) -> tuple[KeyArray, IntArray]:
+        """Read the rows again; return the distinct hashes of content and box, in chosen boxes, and their counts."""
+        assert self._contents is not None  # noqa: S101 - asked for only when a source is given
+        tally = Tally()
+        for batch in self.batches():
+            _, box = self.owners(batch)
+            assert batch.hashes is not None  # noqa: S101 - as above
+            wanted = chosen[box]
+            tally.add(self._contents.with_box(batch.hashes[wanted], box[wanted]))
+        return tally.result()
 
 
 def count_rows(
@@ -103,36 +186,30 @@ def count_rows(
     progress: Progress,
 ) -> Counted:
     """Read the release once; *contents* is given when rows will be compared with a source."""
-    quasi = manifest.of_role("quasi")
-    boxed = tuple(attribute for attribute in manifest.attributes if attribute.boxed)
-    readers = {attribute.name: _LabelReader(attribute) for attribute in boxed}
-    classes = Combinations([readers[attribute.name].radix for attribute in quasi])
-    boxes = Combinations([readers[attribute.name].radix for attribute in boxed])
-    one_numbering = len(boxed) == len(quasi)
-    values = {attribute.name: _ValueReader() for attribute in manifest.of_role("sensitive")}
+    reader = _Reader(rows, manifest, contents)
+    values = {name: _ValueReader() for name in reader.sensitive}
     joints = {subject: [Interner() for _ in subject[1:]] for subject in subjects}
     tallies = {subject: Tally() for subject in subjects}
     sizes: IntArray = np.zeros(0, dtype=np.int64)
-    tally_contents = Tally()
+    sums = None if contents is None else BoxSums(contents.key)
     n_rows = 0
     with progress.step("reading the release", manifest.rows) as step:
-        for batch in rows.batches(_needed(rows, manifest, contents)):
-            n_rows += batch.num_rows
-            labels = {attribute.name: readers[attribute.name].read(batch.column(attribute.name)) for attribute in boxed}
-            owner = classes.ids([labels[attribute.name] for attribute in quasi], batch.num_rows)
-            box = owner if one_numbering else boxes.ids([labels[a.name] for a in boxed], batch.num_rows)
-            sizes = _add(sizes, np.bincount(owner, minlength=classes.count))
-            codes = {name: reader.read(batch.column(name)) for name, reader in values.items()}
-            high = owner.astype(np.uint64) << _SHIFT
+        for batch in reader.batches():
+            n_rows += batch.rows
+            owner, box = reader.owners(batch)
+            sizes = np.append(sizes, np.zeros(reader.classes.count - sizes.shape[0], dtype=np.int64))
+            _count_each(owner, sizes)
+            codes = {name: values[name].read(*batch.values[name]) for name in reader.sensitive}
             for subject, tally in tallies.items():
                 joint = codes[subject[0]]
                 for interner, name in zip(joints[subject], subject[1:], strict=True):
-                    joint = interner.ids((joint.astype(np.uint64) << _SHIFT) | codes[name].astype(np.uint64))
-                tally.add(high | joint.astype(np.uint64))
-            if contents is not None:
-                tally_contents.add(contents.with_box(contents.hashes(batch), box))
-            step.advance(batch.num_rows)
-    class_labels = classes.tuples()
+                    joint = interner.ids(_paired(joint, codes[name]))
+                tally.add(_paired(owner, joint))
+            if sums is not None and batch.hashes is not None:
+                sums.add(box, batch.hashes, reader.boxes.count)
+            step.advance(batch.rows)
+    class_labels = reader.classes.tuples()
+    labels = reader.labels
     return Counted(
         rows=n_rows,
         labels=class_labels,
@@ -146,10 +223,11 @@ def count_rows(
             )
             for subject, tally in tallies.items()
         },
-        unknown=tuple(name for name, reader in readers.items() if reader.used[-1]),
-        idle={name: int((~reader.used[:-1]).sum()) for name, reader in readers.items() if not reader.used[:-1].all()},
-        boxed_labels=class_labels if one_numbering else boxes.tuples(),
-        contents=tally_contents.result() if contents is not None else None,
+        unknown=tuple(name for name, one in labels.items() if one.used[-1]),
+        idle={name: int((~one.used[:-1]).sum()) for name, one in labels.items() if not one.used[:-1].all()},
+        boxed_labels=class_labels if reader.boxes is reader.classes else reader.boxes.tuples(),
+        sums=sums,
+        contents_of=reader.contents_of,
     )
 
 
@@ -164,14 +242,20 @@ def _needed(rows: PublishedRows, manifest: Manifest, contents: Contents | None) 
     ]
 
 
-def _add(sizes: IntArray, more: IntArray) -> IntArray:
-    more[: sizes.shape[0]] += sizes
-    return more
+@kernel
+def _split(keys: KeyArray, n_classes: int) -> tuple[IntArray, IntArray]:
+    """Return where the keys of each class start, and the value of each key; keys ascend."""
+    start = np.zeros(n_classes + 1, dtype=np.int64)
+    value = np.empty(keys.shape[0], dtype=np.int64)
+    for i in range(keys.shape[0]):
+        start[(keys[i] >> _SHIFT) + np.uint64(1)] += 1
+        value[i] = keys[i] & _LOW
+    for owner in range(n_classes):
+        start[owner + 1] += start[owner]
+    return start, value
 
 
 def _histograms(tally: Tally, sizes: IntArray, values: tuple[Any, ...], n_values: int) -> Histograms:
     keys, counts = tally.result()
-    start = np.zeros(sizes.shape[0] + 1, dtype=np.int64)
-    np.cumsum(np.bincount((keys >> _SHIFT).astype(np.int64), minlength=sizes.shape[0]), out=start[1:])
-    value = (keys & _LOW).astype(np.int64)
+    start, value = _split(keys, sizes.shape[0])
     return Histograms(sizes=sizes, start=start, value=value, count=counts, values=values, n_values=n_values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -86,12 +87,17 @@ class Manifest:
 
 def parse_json(text: str) -> object:
     """Return the value, refusing what JSON readers disagree on: repeated keys, NaN and infinities."""
+    collecting = gc.isenabled()
+    gc.disable()  # a large manifest makes many objects and no garbage
     try:
         return json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_no_constant)
     except RecursionError:
         raise ManifestError("it is nested too deeply") from None
     except ValueError:
         raise ManifestError("it is not valid JSON") from None
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -177,7 +183,7 @@ def _attribute(name: str, raw: object) -> Attribute:
         if role == "insensitive":
             raise ManifestError(f"{where} is insensitive and yet has labels")
         covers = _mapping(entry["labels"], f"{where}.labels")
-        labels = {label: _mapping(cover, f"a cover in {where}.labels") for label, cover in covers.items()}
+        labels = _covers(covers, f"a cover in {where}.labels")
     elif role == "quasi":
         raise ManifestError(f"{where} is quasi and has no labels")
     taxonomy = None
@@ -197,6 +203,15 @@ def _attribute(name: str, raw: object) -> Attribute:
         length=length,
         format=_text(entry["format"], f"{where}.format") if "format" in entry else None,
     )
+
+
+def _covers(covers: Mapping[str, Any], what: str) -> dict[str, Mapping[str, Any]]:
+    if not all(isinstance(cover, Mapping) for cover in covers.values()):
+        raise ManifestError(f"{what} is not an object")
+    # There are many covers of very few shapes.
+    for keys in {tuple(cover) for cover in covers.values()}:
+        _mapping(dict.fromkeys(keys), what)
+    return dict(covers)
 
 
 def _tree(taxonomy: Mapping[str, Any], where: str) -> None:

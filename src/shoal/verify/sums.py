@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from shoal.arrays import BoolArray, CodeArray, KeyArray
-from shoal.verify.hashing import fresh_key
 from shoal.verify.kernels import kernel
 
 _ROWS, _FIRST, _SECOND = 0, 1, 2
@@ -28,10 +27,10 @@ def _add(table: KeyArray, key: KeyArray, boxes: CodeArray, hashes: KeyArray) -> 
 class BoxSums:
     """The number of rows in each box and two sums, modulo 2**64, over the hashes of their contents.
 
-    Equal rows make equal sums. Unequal ones do so with a chance of at most m / 2**64, m being how often the
-    tables differ in one content: their difference is a sum of independent even words times small factors.
+    Equal rows make equal sums. Unequal ones do so with a chance of at most m / 2**64, where no content occurs m
+    times more often in one table than in the other: see docs/adr/0004-verifier.md.
 
-    >>> one, other = BoxSums(key := fresh_key()), BoxSums(key)
+    >>> one, other = BoxSums(key := np.array([3, 4], dtype=np.uint64)), BoxSums(key)
     >>> one.add(np.array([0, 1, 1], dtype=np.int32), np.array([5, 6, 7], dtype=np.uint64), 2)
     >>> other.add(np.array([1, 0, 1], dtype=np.int32), np.array([7, 5, 8], dtype=np.uint64), 2)
     >>> one.differs(other).tolist()

@@ -86,7 +86,8 @@ class Tally:
         ordered = np.concatenate(self._waiting)
         self._waiting, self._held = [], 0
         ordered.sort()
-        self._keys, self._counts = _merge(self._keys, self._counts, *_runs(ordered))
+        keys, counts = _runs(ordered)
+        self._keys, self._counts = _merge(self._keys, self._counts, keys, counts) if self._keys.size else (keys, counts)
 
     def result(self) -> tuple[KeyArray, IntArray]:
         """Return the distinct keys in ascending order and their counts."""
@@ -208,9 +209,7 @@ class Combinations:
             _extend(keys, self._radices[place], columns[place])
         return keys
 
-    def ids(
-        self, columns: Sequence[AnyIntArray], n_rows: int | None = None, keys: KeyArray | None = None
-    ) -> CodeArray:
+    def ids(self, columns: Sequence[AnyIntArray], n_rows: int | None = None, keys: KeyArray | None = None) -> CodeArray:
         """Return the number of each row's tuple; *keys* are its first keys, if they are known."""
         rows = columns[0].shape[0] if n_rows is None else n_rows
         ids = self._stages[0][1].ids(self.first_keys(columns, rows) if keys is None else keys)

@@ -8,7 +8,8 @@ classes overlap, is a largest-flow problem.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,14 +19,16 @@ import pyarrow.compute as pc
 from shoal.arrays import BoolArray, CodeArray, IntArray, KeyArray
 from shoal.errors import InputError
 from shoal.progress import Progress
+from shoal.verify.ahead import prepared
 from shoal.verify.boxes import SEVERAL, BoxTree
 from shoal.verify.contents import Contents, common_type
 from shoal.verify.covers import Covers
 from shoal.verify.flow import largest_flow
-from shoal.verify.kernels import kernel
+from shoal.verify.kernels import kernel, looked_up
 from shoal.verify.manifest import Manifest
 from shoal.verify.reading import coded
 from shoal.verify.result import Check
+from shoal.verify.sums import BoxSums
 from shoal.verify.tally import Tally
 
 if TYPE_CHECKING:
@@ -52,12 +55,12 @@ class PointReader:
 
     def points(self, batch: pa.RecordBatch) -> CodeArray:
         """Return (n_rows, n_attributes) codes."""
-        out = np.empty((batch.num_rows, len(self._covers)), dtype=np.int32)
+        out = np.empty((batch.num_rows, len(self._covers)), dtype=np.int32, order="F")
         for a, cover in enumerate(self._covers):
             values, places = coded(batch.column(cover.attribute.name))
             codes = np.append(cover.places(values), np.int32(cover.missing))
             codes[:-1][self._is_missing(values)] = cover.missing
-            out[:, a] = codes[places]
+            looked_up(codes, places, out[:, a])
         return out
 
     def _is_missing(self, values: pa.Array) -> BoolArray:
@@ -116,6 +119,45 @@ class _Undecided:
         return bool(self._contents)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Located:
+    """A batch of the source: which box covers each row that is not dropped, and what its content is."""
+
+    rows: int
+    dropped: int
+    points: CodeArray
+    hashes: KeyArray
+    box: CodeArray
+
+
+class _SourceReader:
+    """Reads the source and finds the boxes that cover its rows, as often as needed."""
+
+    def __init__(
+        self, manifest: Manifest, covers: Sequence[Covers], contents: Contents, tree: BoxTree, source: Source
+    ) -> None:
+        self._points = PointReader(covers, manifest.missing_tokens)
+        self._drop = manifest.missing_policy == "drop"
+        self._complete = [a.name for a in manifest.attributes if a.role != "insensitive"]
+        self._columns = [attribute.name for attribute in manifest.attributes]
+        self._contents = contents
+        self._tree = tree
+        self._source = source
+
+    def batches(self) -> Iterator[_Located]:
+        return prepared(self._source.batches(self._columns, dictionary=self._complete), self._locate)
+
+    def _locate(self, batch: pa.RecordBatch) -> _Located:
+        rows, dropped = batch.num_rows, 0
+        if self._drop:
+            gone = self._points.any_missing(batch, self._complete)
+            dropped = int(gone.sum())
+            if dropped:
+                batch = batch.filter(pa.array(~gone))
+        points = self._points.points(batch)
+        return _Located(rows, dropped, points, self._contents.hashes(batch), self._tree.find(points))
+
+
 def check_truth(
     manifest: Manifest,
     counted: Counted,
@@ -124,40 +166,56 @@ def check_truth(
     source: Source,
     progress: Progress,
 ) -> list[Check]:
-    """Compare the release with its source; *contents* is the hasher that the release was read with."""
-    assert counted.contents is not None  # noqa: S101 - the caller counted with contents
-    wanted, demand = counted.contents
+    """Compare the release with its source; *contents* is the hasher that the release was read with.
+
+    Where the source rows that only one box covers make the same sums as the published rows of that box, these
+    rows serve each other. Only if other boxes are left both tables are read again to match their rows.
+    """
+    assert counted.sums is not None  # noqa: S101 - the caller counted with contents
     tree = BoxTree.of(covers, counted.boxed_labels)
-    reader = PointReader(covers, manifest.missing_tokens)
-    complete = [a.name for a in manifest.attributes if a.role != "insensitive"]
-    columns = [attribute.name for attribute in manifest.attributes]
+    reader = _SourceReader(manifest, covers, contents, tree, source)
     n_source = n_dropped = 0
-    single, undecided = Tally(), _Undecided()
+    sums = BoxSums(contents.key)
     with progress.step("comparing with the source", source.n_rows) as step:
-        for batch in source.batches(columns, dictionary=complete):
-            n_source += batch.num_rows
-            step.advance(batch.num_rows)
-            if manifest.missing_policy == "drop":
-                gone = reader.any_missing(batch, complete)
-                n_dropped += int(gone.sum())
-                if gone.any():
-                    batch = batch.filter(pa.array(~gone))
-            points = reader.points(batch)
-            hashes = contents.hashes(batch)
-            found = tree.find(points)
-            several = found == SEVERAL
+        for batch in reader.batches():
+            n_source += batch.rows
+            n_dropped += batch.dropped
+            sums.add(batch.box, batch.hashes, tree.n_classes)
+            step.advance(batch.rows)
+    unsettled = counted.sums.differs(sums)
+    false_rows = (
+        _unmatched(unsettled, counted, contents, tree, reader, source.n_rows, progress) if unsettled.any() else 0
+    )
+    return [_counts(manifest, counted.rows, n_source, n_dropped), _truth(false_rows)]
+
+
+def _unmatched(
+    unsettled: BoolArray,
+    counted: Counted,
+    contents: Contents,
+    tree: BoxTree,
+    reader: _SourceReader,
+    n_rows: int | None,
+    progress: Progress,
+) -> int:
+    """Return how many published rows of these boxes no source row is left for, in the best of all matchings."""
+    wanted, demand = counted.contents_of(unsettled)
+    single, undecided = Tally(), _Undecided()
+    with progress.step("matching with the source", n_rows) as step:
+        for batch in reader.batches():
+            several = batch.box == SEVERAL
             if several.any():
-                undecided.add(points[several], hashes[several])
-            if (found < 0).any():
-                hashes, found = hashes[found >= 0], found[found >= 0]
-            single.add(contents.with_box(hashes, found))
+                undecided.add(batch.points[several], batch.hashes[several])
+            alone = np.append(unsettled, False)[np.maximum(batch.box, -1)]
+            single.add(contents.with_box(batch.hashes[alone], batch.box[alone]))
+            step.advance(batch.rows)
     unmet = _unmet(wanted, demand, *single.result())
-    false_rows = int(unmet.sum())
-    if false_rows and undecided:
+    missing = int(unmet.sum())
+    if missing and undecided:
         points, hashes, supply = undecided.groups()
         start, target = tree.edges(points, hashes, contents.key, wanted, unmet)
-        false_rows -= largest_flow(start, target, supply, unmet)
-    return [_counts(manifest, counted.rows, n_source, n_dropped), _truth(false_rows)]
+        missing -= largest_flow(start, target, supply, unmet)
+    return missing
 
 
 def _counts(manifest: Manifest, published: int, n_source: int, n_dropped: int) -> Check:
