@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -131,9 +132,19 @@ def test_interrupt_that_compiled_code_turns_into_another_error(capfd):
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_same_error_without_an_interrupt_is_not_hidden():
-    with pytest.raises(SystemError), reporting(json_output=False):
-        raise SystemError("a kernel returned a result with an exception set")
+def test_an_unforeseen_error_is_named_but_not_quoted(capsys):
+    with pytest.raises(typer.Exit) as stop, reporting(json_output=False):
+        raise RuntimeError("cannot convert 'Zaphod-4711'")
+    assert stop.value.exit_code == 1
+    said = capsys.readouterr().err
+    assert re.search(r"unexpected RuntimeError at test_interrupts.py:\d+; nothing was published", said)
+    assert "Zaphod" not in said
+
+
+def test_an_unforeseen_error_is_shown_to_who_asks(monkeypatch):
+    monkeypatch.setenv("SHOAL_DEBUG", "1")
+    with pytest.raises(RuntimeError), reporting(json_output=False):
+        raise RuntimeError("cannot convert")
 
 
 def test_interrupted_while_the_staging_folder_is_made(tmp_path, monkeypatch):

@@ -164,7 +164,9 @@ def holds(model: str, parameters: dict[str, Any], main: str, classes: Classes, w
     limit = Fraction(str(parameters[main]))
     for counts in classes:
         value = reached(model, parameters, counts, whole)
-        if model in AT_LEAST:
+        if model == "entropy-l-diversity":
+            fine = Fraction(sum(counts)) ** sum(counts) >= limit ** sum(counts) * math.prod(c**c for c in counts)
+        elif model in AT_LEAST:
             fine = value >= limit
         elif model in STRICT:
             fine = value < limit or (model.startswith("recursive") and parameters["l"] == 1)

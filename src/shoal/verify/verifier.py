@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -104,16 +105,20 @@ def _verify(
     checks.append(_columns(rows, manifest))
     if not checks[-1].ok:
         return Verification(tuple(checks), _unchecked(manifest))
-    try:
-        covers = {a.name: read_covers(a) for a in manifest.attributes if a.boxed}
-    except CoverError as fault:
-        return Verification((*checks, Check("labels", False, str(fault))), _unchecked(manifest))
     contents = None if source is None else contents_for(manifest, rows.schema, source)
     subjects = {subject: None for promise in manifest.promises for subject in promise.subjects}
-    try:
-        counted = count_rows(rows, manifest, list(subjects), contents, progress)
-    except FAULTS as fault:
-        return Verification((*checks, _unreadable(fault)), _unchecked(manifest))
+    counted: Counted | Check
+    with ThreadPoolExecutor(1) as beside:
+        reading = beside.submit(_covers, manifest)
+        try:
+            counted = count_rows(rows, manifest, list(subjects), contents, progress)
+        except FAULTS as fault:
+            counted = _unreadable(fault)
+        covers = reading.result()
+    if isinstance(covers, Check):
+        return Verification((*checks, covers), _unchecked(manifest))
+    if isinstance(counted, Check):
+        return Verification((*checks, counted), _unchecked(manifest))
     checks.append(_rows(counted, manifest))
     unused = rows.unused_entries()
     if unused:
@@ -136,6 +141,13 @@ def _verify(
         boxed = [covers[attribute.name] for attribute in manifest.attributes if attribute.boxed]
         checks += check_truth(manifest, counted, boxed, contents, source, progress)
     return Verification(tuple(checks), tuple(guarantees))
+
+
+def _covers(manifest: Manifest) -> dict[str, Covers] | Check:
+    try:
+        return {attribute.name: read_covers(attribute) for attribute in manifest.attributes if attribute.boxed}
+    except CoverError as fault:
+        return Check("labels", False, str(fault))
 
 
 def _columns(rows: PublishedRows, manifest: Manifest) -> Check:
