@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
+from shoal import kernels
 from shoal.arrays import AnyIntArray, CodeArray, IntArray
 from shoal.cells import Cells
 from shoal.models.base import PrivacyModel, Whole
@@ -41,7 +40,7 @@ class Requirement:
         """Return the table that has *counts* records of each cell as one class."""
         return Whole(
             size=int(counts.sum()),
-            counts=None if self.values is None else _tally(self.values, counts, self.n_values),
+            counts=None if self.values is None else kernels.summed(self.values, counts, self.n_values),
             population=None if self.population is None else int(self.population.sum()),
             taxonomy=self.taxonomy,
         )
@@ -69,7 +68,3 @@ class Problem:
     def smallest_class(self) -> int:
         """A size below which no class meets all requirements."""
         return max((requirement.model.smallest_class for requirement in self.requirements), default=1)
-
-
-def _tally(values: CodeArray, counts: IntArray, n_values: int) -> IntArray:
-    return np.bincount(values, weights=counts, minlength=n_values).astype(np.int64)

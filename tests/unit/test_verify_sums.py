@@ -72,7 +72,7 @@ def test_boxes_that_appear_later_and_rows_in_no_box():
     one.add(np.array([40, 1], dtype=np.int32), words[1:3], 41)
     other.add(np.array([1, -1, -2, 40, 0], dtype=np.int32), words[[2, 3, 4, 1, 0]], 41)
     assert not one.differs(other).any()
-    assert one.differs(BoxSums(KEY)) is not None
+    assert np.flatnonzero(one.differs(BoxSums(KEY))).tolist() == [0, 1, 40]
 
 
 # Releases --------------------------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ def test_equal_tables_are_settled_without_matching(monkeypatch):
 @pytest.mark.parametrize(
     ("column", "values", "false_rows"),
     [
-        ("s", list("babacc"), 1),  # first row: b is no young person's with cost 1; one a too many is left
+        ("s", list("babacc"), 2),
         ("s", list("aacbcc"), 1),
         ("cost", [1.0, 2.0, 2.0, 2.0, 3.0, 0.0], 1),
         ("cost", [2.0, 1.0, 1.0, 2.0, 3.0, 0.0], 2),
@@ -131,16 +131,14 @@ def test_equal_tables_are_settled_without_matching(monkeypatch):
     ],
 )
 def test_changed_contents_are_counted_exactly(column, values, false_rows):
-    if values == list("babacc"):
-        false_rows = 2
     answer = verify({**PUBLISHED, column: values}, SOURCE)
     assert truth_of(answer) == f"{false_rows} published rows cover no source row of their own"
 
 
 def test_contents_exchanged_between_classes():
-    """Every content occurs as often as in the source, but two people's have changed places."""
+    """Every content occurs as often as in the source, but one young and one old person's have changed places."""
     answer = verify({**PUBLISHED, "s": list("aacbbc"), "cost": [1.0, 1.0, 3.0, 2.0, 2.0, 0.0]}, SOURCE)
-    assert truth_of(answer) == "1 published rows cover no source row of their own"
+    assert truth_of(answer) == "2 published rows cover no source row of their own"
 
 
 @pytest.mark.parametrize(("withheld", "true"), [(2, True), (1, False)])

@@ -5,6 +5,7 @@ A label always contains the values it stands for, and two leaf ranges never shar
 
 from __future__ import annotations
 
+import datetime
 import json
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
@@ -18,6 +19,7 @@ from shoal.taxonomies.parse import days, decimal_numbers, texts, whole_numbers
 from shoal.taxonomies.tree import NOT_MISSING_LABEL, Cover, Kind, Scale, Taxonomy
 
 Number: TypeAlias = int | float
+_EPOCH = datetime.date(1970, 1, 1).toordinal()
 MOST_NAMED = 12  # nodes in one label
 
 
@@ -50,15 +52,15 @@ class Prefixes(Scale):
     length: int
     character: str
 
-    def label(self, taxonomy: Taxonomy, lo: int, hi: int) -> str:  # noqa: ARG002
+    def label(self, taxonomy: Taxonomy, lo: int, hi: int) -> str:
         """Return ``[47102, 47110]``: the first and the last text."""
-        return f"[{self.leaves[lo].as_py()}, {self.leaves[hi - 1].as_py()}]"
+        return f"[{taxonomy.labels[lo]}, {taxonomy.labels[hi - 1]}]"
 
     def cover(self, taxonomy: Taxonomy, lo: int, hi: int) -> Cover:
         """Give the prefix that a node's mask leaves, or the two ends."""
         node = taxonomy.node_of(lo, hi)
         if node < 0:
-            return {"from": self.leaves[lo].as_py(), "through": self.leaves[hi - 1].as_py()}
+            return {"from": taxonomy.labels[lo], "through": taxonomy.labels[hi - 1]}
         return {"prefixes": [taxonomy.labels[node].rstrip(self.character)]}
 
     def locate(self, values: pa.Array) -> CodeArray:
@@ -237,4 +239,4 @@ def iso_day(day: int) -> str:
     >>> iso_day(0)
     '1970-01-01'
     """
-    return str(np.datetime64(day, "D"))
+    return datetime.date.fromordinal(day + _EPOCH).isoformat()

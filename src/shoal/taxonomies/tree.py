@@ -91,6 +91,7 @@ class Taxonomy:
     _by_parent: CodeArray = field(init=False, repr=False)  # (n_nodes,) nodes grouped by parent, in leaf order
     _first_child: CodeArray = field(init=False, repr=False)  # (n_nodes + 1,) where a node's group starts
     _claimed: frozenset[str] = field(init=False, repr=False)  # node labels that look made up by a scale
+    _climb: tuple[list[int], list[int], list[int]] = field(init=False, repr=False)  # lo, hi, parent: fast one by one
 
     def __post_init__(self) -> None:
         """Index children and labels."""
@@ -100,6 +101,7 @@ class Taxonomy:
         object.__setattr__(self, "_first_child", starts)
         claimed = frozenset(label for label in self.labels if label.startswith(_MADE_UP))
         object.__setattr__(self, "_claimed", claimed)
+        object.__setattr__(self, "_climb", (self.lo.tolist(), self.hi.tolist(), self.parent.tolist()))
 
     @property
     def n_nodes(self) -> int:
@@ -144,15 +146,17 @@ class Taxonomy:
     def covering(self, lo: int, hi: int) -> int:
         """Return the lowest node that contains the leaf range."""
         self._check(lo, hi)
+        _, ends, parents = self._climb
         node = lo
-        while self.hi[node] < hi:
-            node = int(self.parent[node])
+        while ends[node] < hi:
+            node = parents[node]
         return node
 
     def node_of(self, lo: int, hi: int) -> int:
         """Return the most specific node with exactly this leaf range, or -1."""
         node = self.covering(lo, hi)
-        return node if self.lo[node] == lo and self.hi[node] == hi else -1
+        starts, ends, _ = self._climb
+        return node if starts[node] == lo and ends[node] == hi else -1
 
     def lowest_nodes(self, lo: AnyIntArray, hi: AnyIntArray) -> CodeArray:
         """Return (n_ranges,) the lowest node that contains each leaf range."""
@@ -187,13 +191,14 @@ class Taxonomy:
     def tiles(self, lo: int, hi: int) -> tuple[int, ...]:
         """Return the fewest nodes whose leaf ranges, side by side, make up this one."""
         self._check(lo, hi)
+        starts, ends, parents = self._climb
         found = []
         while lo < hi:
             node = lo
-            while (up := int(self.parent[node])) >= 0 and self.lo[up] == lo and self.hi[up] <= hi:
+            while (up := parents[node]) >= 0 and starts[up] == lo and ends[up] <= hi:
                 node = up
-            found.append(self.node_of(lo, int(self.hi[node])))
-            lo = int(self.hi[node])
+            found.append(self.node_of(lo, ends[node]))
+            lo = ends[node]
         return tuple(found)
 
     def label(self, lo: int, hi: int) -> str:

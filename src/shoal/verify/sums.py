@@ -44,13 +44,17 @@ class BoxSums:
 
     def add(self, boxes: CodeArray, hashes: KeyArray, n_boxes: int) -> None:
         """Add rows by their boxes, of which there are *n_boxes* so far; rows of box -1 or below are in none."""
+        self._reserve(n_boxes)
+        _add(self._table, self._key, boxes, hashes)
+
+    def _reserve(self, n_boxes: int) -> None:
         if n_boxes > self._table.shape[0]:
             larger = np.zeros((max(n_boxes, 2 * self._table.shape[0]), 3), dtype=np.uint64)
             larger[: self._boxes] = self._table[: self._boxes]
             self._table = larger
         self._boxes = max(self._boxes, n_boxes)
-        _add(self._table, self._key, boxes, hashes)
 
     def differs(self, other: BoxSums) -> BoolArray:
         """Return (n_boxes,) whether a box of this table has other rows than the same box of the other one."""
+        other._reserve(self._boxes)
         return np.asarray((self._table[: self._boxes] != other._table[: self._boxes]).any(axis=1), dtype=np.bool_)

@@ -68,30 +68,33 @@ class Tally:
     """
 
     def __init__(self) -> None:
-        self._waiting: list[KeyArray] = []
+        self._waiting: KeyArray = np.empty(_FLUSH, dtype=np.uint64)
         self._held = 0
         self._keys: KeyArray = np.empty(0, dtype=np.uint64)
         self._counts: IntArray = np.empty(0, dtype=np.int64)
 
     def add(self, keys: KeyArray) -> None:
-        """Count these keys; the array is kept until the next flush, so it must not be changed."""
-        self._waiting.append(keys)
-        self._held += keys.shape[0]
-        if self._held >= _FLUSH:
-            self._flush()
+        """Count these keys."""
+        while keys.size:
+            some = keys[: self._waiting.shape[0] - self._held]
+            self._waiting[self._held : self._held + some.shape[0]] = some
+            self._held += some.shape[0]
+            keys = keys[some.shape[0] :]
+            if self._held == self._waiting.shape[0]:
+                self._flush()
 
     def _flush(self) -> None:
-        if not self._held:
-            return
-        ordered = np.concatenate(self._waiting)
-        self._waiting, self._held = [], 0
+        ordered = self._waiting[: self._held]
+        self._held = 0
         ordered.sort()
         keys, counts = _runs(ordered)
         self._keys, self._counts = _merge(self._keys, self._counts, keys, counts) if self._keys.size else (keys, counts)
 
     def result(self) -> tuple[KeyArray, IntArray]:
-        """Return the distinct keys in ascending order and their counts."""
-        self._flush()
+        """Return the distinct keys in ascending order and their counts; nothing can be added after that."""
+        if self._held:
+            self._flush()
+        self._waiting = self._waiting[:0].copy()
         return self._keys, self._counts
 
 
