@@ -67,6 +67,8 @@ def show(release: Release) -> None:
     from rich.markup import escape
     from rich.table import Table
 
+    from shoal.wording import parameters_text
+
     manifest, evidence = release.manifest, release.evidence
     console = out()
     withheld = f", {manifest['withheld']:,} withheld" if manifest["withheld"] else ""
@@ -80,7 +82,7 @@ def show(release: Release) -> None:
     for head in ("guarantee", "asked", "achieved"):
         table.add_column(head)
     for entry in manifest["guarantees"]:
-        asked = ", ".join(f"{key} = {value}" for key, value in entry["parameters"].items())
+        asked = parameters_text(entry["parameters"])
         table.add_row(entry["model"], escape(asked), f"{entry['achieved']:.6g}")
     console.print(table)
     before, after = evidence["risk_before"], evidence["risk_after"]

@@ -99,10 +99,12 @@ def _show_classes(found: Audit, console: Console) -> None:
 
 
 def _show_models(found: Audit, console: Console) -> None:
+    from shoal.wording import parameters_text
+
     rows = []
     for verdict in found.models:
         parameters = verdict.model.model_dump(mode="json", exclude_none=True)
-        asked = ", ".join(f"{key} = {value}" for key, value in parameters.items())
+        asked = parameters_text(parameters)
         mark = "yes" if verdict.holds else "no"
         rows.append((verdict.model.name, asked, mark, f"{verdict.achieved:.4g}", f"{verdict.records_missed:,}"))
     heads = ("model", "asked", "holds", "achieved", "records in classes that miss it")

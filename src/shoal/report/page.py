@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
+from shoal.registry import discover
+from shoal.utility.base import Measure
+from shoal.wording import parameters_text
+
+_NUMERIC = re.compile(r"[\d,.]+(e[-+]?\d+)?|–")
 _STYLE = """
 :root { color-scheme: light dark; --line: #8884; --good: #1a7f37; --bad: #b42318; }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2rem; }
-table { border-collapse: collapse; width: 100%; } caption { text-align: left; font-weight: 600; }
+table { border-collapse: collapse; width: 100%; margin: 1rem 0; } caption { text-align: left; font-weight: 600; }
 th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 .good { color: var(--good); font-weight: 600; } .bad { color: var(--bad); font-weight: 600; }
@@ -34,7 +40,7 @@ def internal_report(manifest: Mapping[str, Any], evidence: Mapping[str, Any]) ->
             (
                 (
                     entry["model"],
-                    ", ".join(f"{key} = {value}" for key, value in entry["parameters"].items()),
+                    parameters_text(entry["parameters"]),
                     _number(entry["achieved"]),
                     _verdict(entry["ok"]),
                 )
@@ -62,7 +68,14 @@ def internal_report(manifest: Mapping[str, Any], evidence: Mapping[str, Any]) ->
             _class_sizes(before["class_sizes"], after["class_sizes"]),
         ),
         "<h2>Utility</h2>",
-        _table("Measures", ("measure", "value"), ((k, _number(v)) for k, v in manifest["utility"].items())),
+        _table(
+            "What is left of the table",
+            ("measure", "what it says", "value"),
+            (
+                (name, discover("shoal.utility", Measure)[name].title, _number(value))
+                for name, value in manifest["utility"].items()
+            ),
+        ),
         "<h2>Checks of the verifier</h2>",
         _table(
             "Every check that the written files had to pass",
@@ -121,12 +134,23 @@ def _number(value: float | None) -> str:
 
 
 def _table(caption: str, head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    def cell(tag: str, text: str) -> str:
-        numeric = text[:1].isdigit() and tag == "td"
-        content = text if isinstance(text, _Html) else escape(text)
-        return f"<{tag}{' class=number' if numeric else ''}>{content}</{tag}>"
+    """Return a table; columns of numbers stand to the right."""
+    cells = list(rows)
+    style = [
+        " class=number" if cells and all(_NUMERIC.fullmatch(row[column]) for row in cells) else ""
+        for column in range(len(head))
+    ]
 
-    header = "".join(f'<th scope="col">{escape(text)}</th>' for text in head)
-    lines = "\n".join("<tr>" + "".join(cell("td", text) for text in row) + "</tr>" for row in rows)
-    body = f"<thead><tr>{header}</tr></thead><tbody>\n{lines}\n</tbody>"
-    return f"<table><caption>{escape(caption)}</caption>{body}</table>"
+    def line(tag: str, texts: tuple[str, ...]) -> str:
+        shown = (text if isinstance(text, _Html) else escape(text) for text in texts)
+        return (
+            "<tr>"
+            + "".join(f"<{tag}{s}>{text}</{tag.split()[0]}>" for s, text in zip(style, shown, strict=True))
+            + "</tr>"
+        )
+
+    body = "\n".join(line("td", row) for row in cells)
+    return (
+        f"<table><caption>{escape(caption)}</caption><thead>{line('th scope=col', head)}</thead>"
+        f"<tbody>\n{body}\n</tbody></table>"
+    )

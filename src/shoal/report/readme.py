@@ -7,6 +7,7 @@ from typing import Any
 
 from shoal.models.base import PrivacyModel
 from shoal.registry import discover
+from shoal.wording import parameters_text
 
 _KINDS = {"category": "category", "number": "number", "date": "date", "prefix": "masked text"}
 _MOST_LABELS = 40
@@ -53,8 +54,7 @@ def _summary(manifest: Mapping[str, Any]) -> str:
 def _promises(manifest: Mapping[str, Any]) -> list[str]:
     known = discover("shoal.models", PrivacyModel)
     return [
-        f"- **{promise['model']}** ({', '.join(f'{k} = {v}' for k, v in promise['parameters'].items())}): "
-        f"{known[promise['model']].title}."
+        f"- **{promise['model']}** ({parameters_text(promise['parameters'])}): {known[promise['model']].title}."
         for promise in manifest["guarantees"]
     ]
 
