@@ -38,8 +38,14 @@ check: $(VENV)/dev-ready ## ruff and mypy only
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(VENV)/dev-ready ## measure; results as JSON in bench/results, the table in docs/benchmarks.md
+# A peer for the benchmarks, apart for the same reason.
+.venv-peers/ready: Makefile
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python $(PIP) install "anonypy==0.2.1" "pandas<3"
+	@touch $@
+
+bench: $(VENV)/dev-ready .venv-peers/ready ## measure; results as JSON in bench/results, the table in docs/benchmarks.md
 	$(BIN)/python -m bench
 
 clean: ## remove environments and caches
-	rm -rf .venv .venv-pycanon $(DEMO) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-pycanon .venv-peers $(DEMO) .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -63,6 +63,10 @@ class Extents:
         """Return those of some boxes."""
         return Extents(self.low[which], self.high[which], self.sizes[which])
 
+    def put(self, which: AnyIntArray, other: Extents) -> None:
+        """Replace those of some boxes."""
+        self.low[which], self.high[which], self.sizes[which] = other.low, other.high, other.sizes
+
 
 @dataclass(slots=True, eq=False)
 class Cuts:
@@ -82,6 +86,18 @@ class Cuts:
         """Return one proposal of each of some boxes."""
         where = (boxes, proposals)
         return Cuts(self.attribute[where], self.cut[where], self.extra[where])
+
+    def put(self, boxes: AnyIntArray, other: Cuts) -> None:
+        """Replace the proposals of some boxes."""
+        self.attribute[boxes], self.cut[boxes] = other.attribute, other.cut
+
+    def followed_by(self, other: Cuts) -> Cuts:
+        """Return the proposals of both, these first."""
+        return Cuts(
+            np.concatenate([self.attribute, other.attribute], axis=1),
+            np.concatenate([self.cut, other.cut], axis=1),
+            np.concatenate([self.extra, other.extra], axis=1),
+        )
 
     def part(self, boxes: slice) -> Cuts:
         """Return those of a run of boxes."""
@@ -144,15 +160,28 @@ class Items:
         self.in_chunks(boxes, work)
         return within
 
-    def strict_cuts(self, boxes: Boxes, within: Extents, smallest: int, exhaustive: bool) -> Cuts:
-        """Return 2d strict cuts to try for each box."""
-        propose = kernels.best_cuts if exhaustive else kernels.median_cuts
+    def best_cuts(self, boxes: Boxes, within: Extents, smallest: int) -> Cuts:
+        """Return up to 2d strict cuts to try for each box, of all that there are."""
         cuts = Cuts.none(len(boxes), 2 * self.n_attributes)
 
         def work(part: slice) -> None:
-            propose(
+            kernels.best_cuts(
                 self._codes, self._weights, boxes.starts[part], boxes.stops[part], within.low[part],
                 within.high[part], within.sizes[part], self.place, smallest, cuts.attribute[part], cuts.cut[part],
+            )  # fmt: skip
+
+        self.in_chunks(boxes, work)
+        return cuts
+
+    def median_cuts(self, boxes: Boxes, within: Extents, smallest: int, wanted: int) -> Cuts:
+        """Return the most even strict cuts of up to *wanted* attributes for each box."""
+        cuts = Cuts.none(len(boxes), 2 * self.n_attributes)
+
+        def work(part: slice) -> None:
+            kernels.median_cuts(
+                self._codes, self._weights, boxes.starts[part], boxes.stops[part], within.low[part],
+                within.high[part], within.sizes[part], self.place, smallest, wanted, cuts.attribute[part],
+                cuts.cut[part],
             )  # fmt: skip
 
         self.in_chunks(boxes, work)
@@ -228,6 +257,30 @@ class Items:
         if requirement.population is None:
             raise TypeError("the requirement looks at no population")
         return within.sizes[:, 1 + _place_of(requirement.population, self._population_columns)]
+
+    def inherited(self, within: Extents, cuts: Cuts, halves: Boxes, exact_below: int) -> Extents:
+        """Return the extents of both sides of cuts: exact for small boxes, for large ones those of the box before.
+
+        Large boxes need them only to rank attributes, and passing over all items once less is worth it.
+        """
+        rows = np.arange(len(cuts.cut))
+        left_high, right_low = within.high.copy(), within.low.copy()
+        left_high[rows, cuts.attribute] = cuts.cut + (cuts.extra > 0)
+        right_low[rows, cuts.attribute] = cuts.cut + 1
+        found = Extents(
+            np.concatenate([within.low, right_low]),
+            np.concatenate([left_high, within.high]),
+            np.empty((len(halves), self._weights.shape[1]), dtype=np.int64),
+        )
+
+        def work(part: slice) -> None:
+            kernels.totals(self._weights, halves.starts[part], halves.stops[part], found.sizes[part])
+
+        self.in_chunks(halves, work)
+        small = np.flatnonzero(halves.stops - halves.starts <= exact_below)
+        if len(small):
+            found.put(small, self.extents(halves.take(small)))
+        return found
 
     def split(self, boxes: Boxes, cuts: Cuts) -> Boxes:
         """Carry out the cuts by which the boxes were last tallied; return all left, then all right sides."""

@@ -42,14 +42,25 @@ def extents(codes: Codes, weights: Ints, starts: Ints, stops: Ints, low: Small, 
 
 
 @compiled
+def totals(weights: Ints, starts: Ints, stops: Ints, sizes: Ints) -> None:
+    """Fill in, node by node, the records and population alone."""
+    for node in range(len(starts)):
+        for w in range(weights.shape[1]):
+            total = 0
+            for item in range(starts[node], stops[node]):
+                total += weights[item, w]
+            sizes[node, w] = total
+
+
+@compiled
 def median_cuts(
     codes: Codes, weights: Ints, starts: Ints, stops: Ints, low: Small, high: Small, sizes: Ints,
-    place: Floats, smallest: int, attribute: Small, cut: Small,
+    place: Floats, smallest: int, wanted: int, attribute: Small, cut: Small,
 ) -> None:  # fmt: skip
-    """Propose for each node one cut per attribute, the most even one, widest attribute first.
+    """Propose for each node the most even cuts of up to *wanted* attributes, widest attribute first.
 
     A cut c sends codes <= c to the left. Cuts that leave less than *smallest* records on a side are not
-    proposed; unused proposals have attribute -1.
+    proposed; unused proposals have attribute -1. *low* and *high* may be wider than what occurs.
     """
     tally = np.empty(_widest(low, high), dtype=np.int64)
     for node in range(len(starts)):
@@ -73,6 +84,8 @@ def median_cuts(
                 attribute[node, proposals] = j
                 cut[node, proposals] = base + best
                 proposals += 1
+                if proposals == wanted:
+                    break
 
 
 @compiled

@@ -48,21 +48,19 @@ class MondrianTree:
 
     def grow(self, step: Step) -> None:
         """Cut open boxes until none can be cut."""
-        while len(self._open):
-            boxes = self._open
-            within = self._items.extents(boxes)
+        boxes, within = self._open, self._items.extents(self._open)
+        while True:
             large = within.sizes[:, 0] >= 2 * self._smallest
             self._close(boxes.take(~large), step)
-            boxes = boxes.take(large)
+            boxes, within = boxes.take(large), within.take(large)
             if not len(boxes):
-                self._open = boxes
                 break
-            within = within.take(large)
-            cuts = self._propose(boxes, within)
-            choice = self._first(boxes, cuts, lambda sides, _: sides[:, 0] & sides[:, 1])
+            cuts, choice = self._chosen(boxes, within)
             self._close(boxes.take(choice < 0), step)
             cutting = np.flatnonzero(choice >= 0)
-            self._open = self._items.split(boxes.take(cutting), cuts.pick(cutting, choice[cutting]))
+            taken, before = cuts.pick(cutting, choice[cutting]), within.take(cutting)
+            boxes = self._items.split(boxes.take(cutting), taken)
+            within = self._items.inherited(before, taken, boxes, self._search_below)
 
     def shed(self, most: int, step: Step) -> None:
         """Withhold up to *most* records where that narrows the labels of the rest the most, and cut on.
@@ -136,7 +134,7 @@ class MondrianTree:
         if len(boxes) > 1 or not relative:
             return
         within = self._items.extents(boxes)
-        cuts = self._propose(boxes, within)
+        cuts = self._propose(boxes, within, wanted=self._items.n_attributes)
         tried = np.flatnonzero(cuts.attribute[0] >= 0)
         if not len(tried):
             return
@@ -172,21 +170,31 @@ class MondrianTree:
             self._closed.append(boxes)
             step.advance(int((boxes.stops - boxes.starts).sum()))
 
-    def _propose(self, boxes: Boxes, within: Extents) -> Cuts:
+    def _chosen(self, boxes: Boxes, within: Extents) -> tuple[Cuts, CodeArray]:
+        """Return proposals and, for each box, the first of which both sides hold, or -1.
+
+        A large box proposes its widest attribute alone at first, for that is rarely refused.
+        """
+        cuts = self._propose(boxes, within, wanted=1)
+        choice = self._first(boxes, cuts, _both)
+        again = np.flatnonzero((choice < 0) & (boxes.stops - boxes.starts > self._search_below))
+        if len(again):
+            some = boxes.take(again)
+            more = self._propose(some, within.take(again), wanted=self._items.n_attributes)
+            choice[again] = self._first(some, more, _both)
+            cuts.put(again, more)
+        return cuts, choice
+
+    def _propose(self, boxes: Boxes, within: Extents, wanted: int) -> Cuts:
         """Return the cuts to try for each box; relaxed ones come after all strict ones."""
-        d = self._items.n_attributes
-        cuts = Cuts.none(len(boxes), 3 * d if self._relaxed else 2 * d)
+        cuts = Cuts.none(len(boxes), 2 * self._items.n_attributes)
         small = boxes.stops - boxes.starts <= self._search_below
-        for which in (np.flatnonzero(small), np.flatnonzero(~small)):
-            if len(which):
-                exhaustive = bool(small[which[0]])
-                strict = self._items.strict_cuts(boxes.take(which), within.take(which), self._smallest, exhaustive)
-                cuts.attribute[which, : 2 * d], cuts.cut[which, : 2 * d] = strict.attribute, strict.cut
-        if self._relaxed:
-            halves = self._items.relaxed_cuts(boxes, within)
-            cuts.attribute[:, 2 * d :], cuts.cut[:, 2 * d :] = halves.attribute, halves.cut
-            cuts.extra = np.concatenate([cuts.extra[:, : 2 * d], halves.extra], axis=1)
-        return cuts
+        few, many = np.flatnonzero(small), np.flatnonzero(~small)
+        if len(few):
+            cuts.put(few, self._items.best_cuts(boxes.take(few), within.take(few), self._smallest))
+        if len(many):
+            cuts.put(many, self._items.median_cuts(boxes.take(many), within.take(many), self._smallest, wanted))
+        return cuts.followed_by(self._items.relaxed_cuts(boxes, within)) if self._relaxed else cuts
 
     def _first(
         self, boxes: Boxes, cuts: Cuts, accepts: Callable[[BoolArray, tuple[IntArray, int]], BoolArray]
@@ -258,3 +266,7 @@ class MondrianTree:
         against_population = any(requirement.population is not None for requirement in self._problem.requirements)
         numeric = [attribute.taxonomy.positions is not None for attribute in self._problem.quasi]
         return np.array(numeric, dtype=np.bool_) | against_population
+
+
+def _both(sides: BoolArray, _: object) -> BoolArray:
+    return sides[:, 0] & sides[:, 1]
