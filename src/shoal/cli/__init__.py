@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from importlib.abc import MetaPathFinder
 
 import typer
 
@@ -36,12 +37,21 @@ app.command("verify")(verify.verify)
 app.add_typer(policy.app, name="policy")
 
 
+class _NoPandas(MetaPathFinder):
+    """Keeps pandas out of commands: pyarrow imports it wherever it is installed, and files need none of it."""
+
+    def find_spec(self, name: str, *_: object) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError(f"{name} is not used by commands", name=name)
+
+
 def main() -> None:
     """Run the command line.
 
     A command that stops early may leave a thread that still reads ahead in the source. Python's own way out would
     abort when that thread calls back, and the exit code would be lost; nothing needs that way, so it is not taken.
     """
+    sys.meta_path.insert(0, _NoPandas())
     try:
         app()
     except SystemExit as stop:

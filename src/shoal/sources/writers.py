@@ -155,6 +155,7 @@ class ParquetWriter(TableWriter):
             pa.PythonFile(self._sink, mode="w"),
             self._schema,
             compression="zstd",
+            use_dictionary=[field.name for field in self._schema if field.type == CODES],
             store_schema=False,
             write_statistics=False,
             write_page_index=False,
