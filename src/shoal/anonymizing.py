@@ -20,12 +20,13 @@ from shoal.manifest import build_manifest
 from shoal.plan import Plan
 from shoal.policy import Policy
 from shoal.progress import Progress, Silent
-from shoal.release import Release, Staging, file_digest, refuse_existing, write_json, write_text
+from shoal.release import Release, Staging, refuse_existing, write_json, write_text
 from shoal.report.evidence import build_evidence
 from shoal.report.page import internal_report
 from shoal.report.readme import public_readme
 from shoal.rewriting import Rewriter
 from shoal.sources import Source, like, open_source, open_writer
+from shoal.sources.digests import file_digest
 from shoal.verify import Verification, verify_folder, verify_table
 
 Format = Literal["csv", "parquet"]

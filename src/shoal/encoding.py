@@ -31,10 +31,6 @@ class Encoding:
     kept: IntArray | None  # (n_cells,) places among the counted cells; None: all of them, in order
     n_dropped: int  # records left out because a value is missing
 
-    def attribute(self, name: str) -> Attribute:
-        """Return an encoded attribute by its name."""
-        return next(a for a in (*self.problem.quasi, *self.problem.sensitive) if a.name == name)
-
 
 def check_columns(policy: Policy, source: Source) -> None:
     """Raise unless policy and source name the same columns."""

@@ -9,15 +9,14 @@ import numpy as np
 import pyarrow as pa
 
 import shoal
-from shoal.encoding import Encoding
 from shoal.guarantees import Guarantee
 from shoal.models.base import ValueModel
-from shoal.plan import Plan
 from shoal.policy import Policy
 from shoal.problem import Attribute
 from shoal.rewriting import Rewriter
 from shoal.sources import Source
 from shoal.taxonomies.export import nested
+from shoal.taxonomies.parse import texts
 from shoal.utility.base import measured
 
 FORMAT = 1
@@ -63,7 +62,7 @@ def _attributes(policy: Policy, source: Source, rewriter: Rewriter, names: Seque
         if name in quasi:
             entry = quasi[name].describe()
         elif name in sensitive:
-            entry = _sensitive(policy, sensitive[name], rewriter.encoding, rewriter.plan)
+            entry = _sensitive(policy, sensitive[name], rewriter)
         else:
             entry = {"role": "insensitive", "kind": _kind(source.schema.field(name).type)}
         description = policy.attributes[name].description
@@ -71,7 +70,7 @@ def _attributes(policy: Policy, source: Source, rewriter: Rewriter, names: Seque
     return entries
 
 
-def _sensitive(policy: Policy, attribute: Attribute, encoding: Encoding, plan: Plan) -> dict[str, Any]:
+def _sensitive(policy: Policy, attribute: Attribute, rewriter: Rewriter) -> dict[str, Any]:
     """Say of a sensitive attribute what its models need: the order of its values, or its tree."""
     scale = attribute.taxonomy.scale
     entry: dict[str, Any] = {"role": "sensitive", "kind": scale.kind, **scale.reading()}
@@ -81,18 +80,22 @@ def _sensitive(policy: Policy, attribute: Attribute, encoding: Encoding, plan: P
         if isinstance(model, ValueModel) and (not model.attributes or attribute.name in model.attributes)
     }
     if "ordered" in distances:
-        entry["order"] = [attribute.taxonomy.labels[leaf] for leaf in _published_leaves(attribute, encoding, plan)]
+        entry["order"] = list(_published_texts(attribute, rewriter).values())
     if "hierarchical" in distances:
-        entry["taxonomy"] = nested(attribute.taxonomy)
+        entry["taxonomy"] = nested(attribute.taxonomy, _published_texts(attribute, rewriter))
     return entry
 
 
-def _published_leaves(attribute: Attribute, encoding: Encoding, plan: Plan) -> list[int]:
-    problem = encoding.problem
+def _published_texts(attribute: Attribute, rewriter: Rewriter) -> dict[int, str]:
+    """Return the published values as files spell them, by their leaves, in order; a leaf's label may differ."""
+    problem, counted = rewriter.encoding.problem, rewriter.counted
     place = len(problem.quasi) + [a.name for a in problem.sensitive].index(attribute.name)
-    cell, target, _ = plan.assignment.pieces(problem.cells.counts)
-    published = np.unique(problem.cells.codes[place][cell[target >= 0]])
-    return [int(leaf) for leaf in published]
+    cell, target, _ = rewriter.plan.assignment.pieces(problem.cells.counts)
+    published = np.unique(problem.cells.codes[place][cell[target >= 0]]).tolist()
+    column = counted.columns.index(attribute.name)
+    values = counted.dictionaries[column].values.filter(pa.array(counted.used(column)[1:]))
+    text_of = dict(zip(attribute.taxonomy.encode(values).tolist(), texts(values).to_pylist(), strict=True))
+    return {leaf: text_of[leaf] for leaf in published if leaf in text_of}
 
 
 def _kind(kind: pa.DataType) -> str:

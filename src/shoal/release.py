@@ -7,7 +7,6 @@ the verifier has read them and agreed does the whole folder move to its place, a
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import secrets
@@ -156,9 +155,3 @@ def written(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise UsageError(f"cannot write {path.name}: {error.strerror}; nothing was published") from None
-
-
-def file_digest(path: Path) -> str:
-    """Return the SHA-256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

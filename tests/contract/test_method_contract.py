@@ -39,7 +39,7 @@ MODELS: dict[str, list[dict[str, Any]]] = {
     "simple-l-diversity": [{"l": 1.8}, {"l": 2, "attribute": "illness"}],
     "entropy-l-diversity": [{"l": 2}],
     "recursive-cl-diversity": [{"c": 2, "l": 2}],
-    "tau-l-diversity": [{"tau": 0.6, "l": 3}],
+    "tau-l-diversity": [{"tau": 0.6, "l": 3}, {"tau": 0.7, "l": 3, "psi": [0.7, 0.95, 1]}],
     "t-closeness": [{"t": 0.4}, {"t": 0.3, "distance": "ordered"}, {"t": 0.35, "distance": "hierarchical"}],
     "alpha-k-anonymity": [{"alpha": 0.6, "k": 5}],
     "beta-likeness": [{"beta": 1.5, "enhanced": False}, {"beta": 1.2, "enhanced": True}],
@@ -119,7 +119,8 @@ def covers(cover: dict[str, Any], value: Any) -> bool:
     if "prefixes" in cover:
         return any(str(value).startswith(prefix) for prefix in cover["prefixes"])
     if "through" in cover:
-        return bool(cover["from"] <= str(value) <= cover["through"])
+        first, last = cover["from"], cover["through"]
+        return (first is None or first <= str(value)) and (last is None or str(value) <= last)
     if "from" in cover:
         low, below = cover["from"], cover["below"]
         return (low is None or low <= value) and (below is None or value < below)
@@ -193,7 +194,10 @@ def keeps_values(name: str, given: dict[str, Any], counts: Counter[Any], whole: 
         case "tau-l-diversity":
             tau, l = exactly(given["tau"]), given["l"]
             shares = accumulate(sorted(p.values(), reverse=True))
-            return all(share <= min(1, tau + (1 - tau) * Fraction(i, l - 1)) for i, share in enumerate(shares))
+            curve = [exactly(point) for point in given.get("psi", ())] or [
+                tau + (1 - tau) * Fraction(i, l - 1) for i in range(l)
+            ]
+            return all(share <= limit for share, limit in zip(shares, curve, strict=False))
         case "alpha-k-anonymity":
             return n >= given["k"] and Fraction(top[0], n) <= exactly(given["alpha"])
         case "t-closeness":

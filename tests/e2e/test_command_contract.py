@@ -227,6 +227,7 @@ def test_promise_against_a_population(shoal, source, tmp_path, patients, policy)
     (promise,) = json.loads(done.stdout)["guarantees"]
     assert promise["achieved"] >= 20
     assert shoal("verify", tmp_path / "out", "--population", tmp_path / "census.csv").returncode == 0
+    assert shoal("verify", tmp_path / "out", "-p", own).returncode == 0
     done = shoal("verify", tmp_path / "out")
     assert done.returncode == 4
     assert "population table is not given" in " ".join(done.stdout.split())

@@ -8,20 +8,22 @@ import io
 import re
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 ROOT = Path(__file__).parents[2]
-GUIDES = sorted(path for path in (ROOT / "docs").glob("*.md") if ">>>" in path.read_text(encoding="utf-8"))
+DOCS = ROOT / "docs"
+GUIDES = sorted(path for path in DOCS.glob("*.md") if ">>>" in path.read_text(encoding="utf-8"))
 
 
-def python_block(path: Path) -> str:
-    """The one Python block of a page."""
-    (block,) = re.findall(r"```python\n(.*?)```", path.read_text(encoding="utf-8"), flags=re.DOTALL)
-    return block
+def blocks(path: Path, language: str) -> list[str]:
+    """The blocks of one language on a page."""
+    return re.findall(rf"```{language}\n(.*?)```", path.read_text(encoding="utf-8"), flags=re.DOTALL)
 
 
 def test_the_library_example_of_the_readme_runs() -> None:
-    block = python_block(ROOT / "README.md")
+    (block,) = blocks(ROOT / "README.md", "python")
     assert block.count("\n") <= 20
     said = io.StringIO()
     names: dict[str, object] = {}
@@ -37,7 +39,7 @@ def test_the_library_example_of_the_readme_runs() -> None:
 def test_the_policy_of_the_readme_is_valid(tmp_path: Path) -> None:
     from shoal import Policy
 
-    (block,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.DOTALL)
+    (block,) = blocks(ROOT / "README.md", "yaml")
     (tmp_path / "taxonomies").mkdir()
     (tmp_path / "taxonomies" / "icd.csv").write_text("flu;lung;*\ngout;joint;*\n")
     (tmp_path / "policy.yaml").write_text(block)
@@ -61,3 +63,77 @@ def test_every_command_of_the_readme_exists() -> None:
     named = set(re.findall(r"^shoal (\w+).*\s{3,}", text, flags=re.MULTILINE))
     known = {command.name for command in app.registered_commands} | {group.name for group in app.registered_groups}
     assert named == known
+
+
+def test_the_policy_of_the_guide_is_valid_and_shows_every_key(tmp_path: Path) -> None:
+    from shoal import Policy
+    from shoal.policy import policy_schema
+
+    (block,) = blocks(DOCS / "policy.md", "yaml")
+    (tmp_path / "policy.yaml").write_text(block)
+    policy = Policy.load(tmp_path / "policy.yaml")
+    assert policy.names("quasi") == ("age", "zip", "sex")
+    assert [model.name for model in policy.privacy][1:3] == ["entropy-l-diversity", "t-closeness"]
+    schema = policy_schema()["properties"]
+    assert set(policy.document) == set(schema)
+    told = {key for entry in policy.document["attributes"].values() for key in entry}
+    assert told == set(schema["attributes"]["additionalProperties"]["properties"])
+
+
+VALUES = {
+    "dates": ["31.12.2022", "01.06.2024"],
+    "file": ["asthma", "flu"],
+    "flat": ["small", "large"],
+    "groups": ["noon", "midnight"],
+    "intervals": [0, 119, 130],
+    "mask": ["47110", "01067"],
+    "numbers": [17, 90],
+    "tree": ["asthma", "flu"],
+}
+
+
+def test_the_guide_to_taxonomies_shows_every_builder_and_each_builds(tmp_path: Path) -> None:
+    from shoal import Policy
+    from shoal.registry import discover
+    from shoal.taxonomies.builders.base import TaxonomyBuilder
+
+    (tmp_path / "taxonomies").mkdir()
+    (tmp_path / "taxonomies" / "diagnosis.csv").write_text("asthma;lungs;*\nflu;*\n")
+    shown = set()
+    for block in blocks(DOCS / "taxonomies.md", "yaml"):
+        policy = f"attributes: {{a: {{role: quasi, {block.strip()}}}}}\nprivacy: [{{k-anonymity: {{k: 2}}}}]\n"
+        (tmp_path / "policy.yaml").write_text(policy)
+        builder = Policy.load(tmp_path / "policy.yaml").attributes["a"].taxonomy
+        values = pa.array(VALUES[builder.name])
+        assert builder.build(values).encode(values).min() >= 0, block
+        shown.add(builder.name)
+    assert shown == set(discover("shoal.taxonomies.builders", TaxonomyBuilder))
+
+
+def test_the_guide_to_the_output_names_every_file_and_key(tmp_path: Path) -> None:
+    import shoal
+
+    people = pa.table({"age": [31, 32, 33, 34], "illness": ["flu", "cold", "flu", "cold"]})
+    attributes = {"age": {"role": "quasi"}, "illness": {"role": "sensitive"}}
+    pq.write_table(people, tmp_path / "people.parquet")
+    privacy = [{"k-anonymity": {"k": 2}}, {"k-map": {"k": 2, "population": str(tmp_path / "people.parquet")}}]
+    release = shoal.anonymize(people, {"attributes": attributes, "privacy": privacy}, out=tmp_path / "out")
+    text = (DOCS / "output.md").read_text(encoding="utf-8")
+    for path in (tmp_path / "out").rglob("*"):
+        assert path.stem in text, path.name
+    for heading, document in (("manifest.json", release.manifest), ("evidence.json", release.evidence)):
+        (table,) = re.findall(rf"## {heading}\n\n\| key \| what \|\n\|---\|---\|\n((?:\|.*\n)+)", text)
+        first = [row.split("|")[1] for row in table.splitlines()]
+        assert {key for cell in first for key in re.findall(r"`(\w+)`", cell)} == set(document)
+
+
+def test_the_index_of_the_guides_names_all_of_them() -> None:
+    named = set(re.findall(r"\(([\w-]+\.md)\)", (DOCS / "README.md").read_text(encoding="utf-8")))
+    assert named == {path.name for path in DOCS.glob("*.md")} - {"README.md"}
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md")]
+    for page in pages:
+        for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / link).exists(), f"{page.name}: {link}"

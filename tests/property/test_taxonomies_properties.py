@@ -90,7 +90,8 @@ def covers(cover: Cover, value: Any) -> bool:
     if "prefixes" in cover:
         return value.startswith(tuple(cover["prefixes"]))
     if "through" in cover:
-        return cover["from"] <= value <= cover["through"]
+        first, last = cover["from"], cover["through"]
+        return (first is None or first <= value) and (last is None or value <= last)
     if "from" in cover:
         low, below = cover["from"], cover["below"]
         return (low is None or low <= value) and (below is None or value < below)

@@ -324,11 +324,19 @@ class TestMask:
             "4****",
             "*",
         ]
-        assert places.label(1, 3) == "[47119, 47200]"
-        assert places.cover(1, 3) == {"from": "47119", "through": "47200"}
+        assert places.label(1, 3) == ">= 47119"
+        assert places.cover(1, 3) == {"from": "47119", "through": None}
         assert places.cover(0, 2) == {"prefixes": ["4711"]}
         assert places.encode(pa.array(["47119", "1234", "x*345"])).tolist() == [1, -1, -1]
         assert not places.declared
+
+    def test_no_label_tells_the_smallest_or_largest_text(self) -> None:
+        places = MaskTaxonomy(length=3).build(pa.array(["104", "217", "333", "902"]))
+        assert [places.label(*ends) for ends in ((0, 2), (1, 3), (2, 4))] == ["<= 217", "[217, 333]", ">= 333"]
+        assert places.cover(0, 2) == {"from": None, "through": "217"}
+        with_missing = places.with_missing()
+        assert "104" not in with_missing.label(0, 4)
+        assert with_missing.cover(0, 4) == {"from": None, "through": None}
 
     def test_kept_lengths_and_another_character(self) -> None:
         places = MaskTaxonomy(length=5, keep=(5, 3, 2), character="x").build(pa.array(["47110", "47119", "47200"]))

@@ -150,8 +150,11 @@ def test_induced_frequencies():
     weights = {"hepatitis": 1, "anemia": 0, "phthisis": 1, "flu": 1}
     promise = ("tau-l-diversity", {"tau": 0.5, "l": 3, "weights": weights}, 0.5)
     assert verify_table(ILL_ROWS, manifest(attributes, 4, promise)).verified
-    promise = ("tau-l-diversity", {"tau": 0.5, "l": 3, "psi": [0.5, 0.6, 1]}, 0.375)
-    assert not verify_table(ILL_ROWS, manifest(attributes, 4, promise)).verified
+    # 5/8 is above 0.6 and below 0.7; 1 - (1 - 5/8) / ((1 - 0.7) / (1 - 0.5)) = 3/8, as much as F(1)
+    promise = ("tau-l-diversity", {"tau": 0.5, "l": 3, "psi": [0.5, 0.6, 1]}, 0.53125)
+    assert "1 of 1 classes" in verify_table(ILL_ROWS, manifest(attributes, 4, promise)).guarantees[0].detail
+    promise = ("tau-l-diversity", {"tau": 0.5, "l": 3, "psi": [0.5, 0.7, 1]}, 0.375)
+    assert verify_table(ILL_ROWS, manifest(attributes, 4, promise)).verified
     promise = ("distinct-l-diversity", {"l": 2}, 4.0)
     verification = verify_table(ILL_ROWS, manifest(attributes, 4, promise))
     assert "generalized" in verification.guarantees[0].detail

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from numba.core import event
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as RichProgress
 
 from shoal.cli.console import err
@@ -14,11 +14,11 @@ from shoal.progress import Progress, Silent, Step
 
 
 class _RichStep:
-    def __init__(self, bars: RichProgress, task: object) -> None:
+    def __init__(self, bars: RichProgress, task: TaskID) -> None:
         self._bars, self._task = bars, task
 
     def advance(self, amount: int) -> None:
-        self._bars.advance(self._task, amount)  # type: ignore[arg-type]
+        self._bars.advance(self._task, amount)
 
 
 class _Compiling(event.Listener):  # type: ignore[misc]  # numba has no types

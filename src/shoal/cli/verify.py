@@ -11,7 +11,7 @@ import typer
 from shoal.cli.console import answer, out, reporting
 
 if TYPE_CHECKING:
-    from shoal.sources import SourceOptions
+    from shoal.sources import Source, SourceOptions
     from shoal.verify import Verification
 
 REJECTED = 4
@@ -28,7 +28,7 @@ def verify(
     ] = None,
     policy: Annotated[
         Path | None,
-        typer.Option("--policy", "-p", help="Policy that says how to read the source (delimiter, ...)."),
+        typer.Option("--policy", "-p", help="Policy that says how to read the source, and where populations are."),
     ] = None,
     json_output: Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")] = False,
 ) -> None:
@@ -41,9 +41,7 @@ def verify(
         manifest = _manifest(folder)
         options = _reading_options(manifest, policy)
         original = None if source is None else open_source(source, options)
-        populations = {}
-        if population is not None:
-            populations = dict.fromkeys(manifest.get("populations", ()), open_source(population, options))
+        populations = _populations(manifest, population, policy, options)
         with bars() as progress:
             verification = verify_folder(folder, source=original, populations=populations, progress=progress)
         if json_output:
@@ -77,6 +75,24 @@ def _reading_options(manifest: dict[str, Any], policy: Path | None) -> SourceOpt
         return SourceOptions(missing=manifest["missing"]["tokens"])
     except (ValueError, KeyError, TypeError):
         return SourceOptions()
+
+
+def _populations(
+    manifest: dict[str, Any], population: Path | None, policy: Path | None, options: SourceOptions
+) -> dict[str, Source]:
+    """Open the population tables that the manifest names: the one given, or those beside the policy."""
+    from shoal.sources import open_source
+
+    promised = manifest.get("populations")
+    named = [path for path in promised if isinstance(path, str)] if isinstance(promised, dict) else []
+    if population is not None:
+        return dict.fromkeys(named, open_source(population, options))
+    if policy is not None:
+        from shoal.policy import Policy
+
+        known = {getattr(model, "population", None) for model in Policy.load(policy).privacy}
+        return {path: open_source(policy.parent / path, options) for path in named if path in known}
+    return {}
 
 
 def show(verification: Verification, *, with_source: bool) -> None:

@@ -1,4 +1,4 @@
-"""The local engine: Arrow record batches, packed keys, two threads.
+"""The local engine: Arrow record batches, packed keys, a thread for each core.
 
 Reading, factoring and sorting overlap: while one batch is being read, earlier ones are factored and sorted in
 other threads. Dictionaries grow in the order of batches, whatever thread comes first, so the same source gives

@@ -32,7 +32,7 @@ class Mondrian(Method):
     search_below: int = Field(
         default=300,
         ge=0,
-        description="boxes of at most this many cells try every cut; larger ones the median of each attribute",
+        description="boxes of at most this many cells try every cut; larger ones the most even, widest attribute first",
     )
 
     def refuses(self, problem: Problem) -> str | None:

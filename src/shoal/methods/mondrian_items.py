@@ -16,6 +16,7 @@ import numpy as np
 
 from shoal.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 from shoal.methods import mondrian_kernels as kernels
+from shoal.methods import mondrian_sides as sides
 from shoal.models.base import ClassHistograms
 from shoal.problem import Attribute, Problem, Requirement
 
@@ -89,7 +90,7 @@ class Cuts:
 
     def put(self, boxes: AnyIntArray, other: Cuts) -> None:
         """Replace the proposals of some boxes."""
-        self.attribute[boxes], self.cut[boxes] = other.attribute, other.cut
+        self.attribute[boxes], self.cut[boxes], self.extra[boxes] = other.attribute, other.cut, other.extra
 
     def followed_by(self, other: Cuts) -> Cuts:
         """Return the proposals of both, these first."""
@@ -111,6 +112,7 @@ class Items:
         self.cells, counts = _pieces(problem, relaxed, rng)  # (n_items,) the cell of each
         self.place = _places(problem.quasi)  # (d, max_leaves)
         self.full = np.array([attribute.weight for attribute in problem.quasi])  # (d,) the width of a whole domain
+        self._edges = _edges(problem.quasi)
         self._pool = ThreadPoolExecutor(min(os.cpu_count() or 1, 8))
         leaves = max(attribute.taxonomy.n_leaves for attribute in problem.quasi)
         self._codes = np.empty((len(counts), len(problem.quasi)), dtype=np.uint16 if leaves <= 1 << 16 else np.int32)
@@ -190,7 +192,6 @@ class Items:
     def relaxed_cuts(self, boxes: Boxes, within: Extents) -> Cuts:
         """Return d cuts that halve each box."""
         cuts = Cuts.none(len(boxes), self.n_attributes)
-        cuts.extra = np.zeros(cuts.cut.shape, dtype=np.int64)
 
         def work(part: slice) -> None:
             kernels.relaxed_cuts(
@@ -217,8 +218,8 @@ class Items:
         def work(part: slice) -> None:
             kernels.shed_cuts(
                 self._codes, self._weights, boxes.starts[part], boxes.stops[part], within.low[part],
-                within.high[part], within.sizes[part], self.place, self.full, boxed, low[part], high[part],
-                cuts.attribute[part], cuts.cut[part], sheds[part], gain[part],
+                within.high[part], within.sizes[part], self.place, self.full, self._edges, boxed, low[part],
+                high[part], cuts.attribute[part], cuts.cut[part], sheds[part], gain[part],
             )  # fmt: skip
 
         self.in_chunks(boxes, work)
@@ -246,7 +247,7 @@ class Items:
         n_values = self._value_widths[column] if self._value_widths else 0
         sizes = np.zeros((2 * len(boxes), self._weights.shape[1]), dtype=np.int64)
         counts = np.zeros((2 * len(boxes), n_values), dtype=np.int64)
-        kernels.tally_sides(
+        sides.tally_sides(
             self._codes, self._weights, self._values, column, boxes.starts, boxes.stops, cuts.attribute, cuts.cut,
             cuts.extra, self._side, sizes, counts,
         )  # fmt: skip
@@ -289,7 +290,7 @@ class Items:
         middles = np.empty(len(boxes), dtype=np.int64)
 
         def work(part: slice) -> None:
-            kernels.partition(
+            sides.partition(
                 self._codes, self._weights, self._values, self.cells, self._side, boxes.starts[part],
                 boxes.stops[part], middles[part],
             )  # fmt: skip
@@ -367,3 +368,29 @@ def _places(quasi: tuple[Attribute, ...]) -> FloatArray:
         place[j, :leaves] = (at - at[0]) / spread * attribute.weight
         place[j, leaves : taxonomy.n_leaves] = 2 * attribute.weight
     return place
+
+
+def _edges(quasi: tuple[Attribute, ...]) -> tuple[CodeArray, CodeArray]:
+    """Return (d, max_leaves) the last cut below each leaf, or -1, and the first not below it, or max_leaves.
+
+    A cut bears the number of the leaf before it. Of numbers and dates only those count that are edges of groups of
+    the taxonomy, whatever the data are.
+    """
+    most = max(attribute.taxonomy.n_leaves for attribute in quasi)
+    below = np.full((len(quasi), most), -1, dtype=np.int32)
+    above = np.full((len(quasi), most), most, dtype=np.int32)
+    for j, attribute in enumerate(quasi):
+        taxonomy = attribute.taxonomy
+        n = taxonomy.n_leaves
+        edges = np.ones(n, dtype=np.bool_)
+        if taxonomy.positions is not None:
+            groups = slice(n, None)
+            before = np.concatenate([taxonomy.lo[groups], taxonomy.hi[groups]]) - 1
+            edges[:] = False
+            edges[before[before >= 0]] = True
+            if taxonomy.missing is not None:
+                edges[taxonomy.missing - 1] = True
+        number = np.arange(n)
+        below[j, 1:n] = np.maximum.accumulate(np.where(edges, number, -1))[:-1]
+        above[j, :n] = np.minimum.accumulate(np.where(edges, number, most)[::-1])[::-1]
+    return below, above

@@ -1,4 +1,4 @@
-"""Compiled loops of Mondrian. A node is a contiguous range of items; items are moved, never their indices.
+"""Compiled loops that propose cuts of Mondrian's boxes. A node is a contiguous range of items.
 
 Arrays throughout: ``codes`` (n_items, d) leaf codes, ``weights`` (n_items, w) records in column 0 and population
 records in the others, ``place`` (d, max_leaves) position of each leaf scaled to the attribute's weight, so that
@@ -301,8 +301,8 @@ def _width(place: Floats, low: Small, high: Small, varying: Ints) -> float:
 @compiled
 def shed_cuts(
     codes: Codes, weights: Ints, starts: Ints, stops: Ints, low: Small, high: Small, sizes: Ints, place: Floats,
-    full: Floats, boxed: NDArray[np.bool_], label_low: Small, label_high: Small, attribute: Small, cut: Small,
-    sheds: Small, gain: Floats,
+    full: Floats, edges: tuple[Small, Small], boxed: NDArray[np.bool_], label_low: Small, label_high: Small,
+    attribute: Small, cut: Small, sheds: Small, gain: Floats,
 ) -> None:  # fmt: skip
     """Propose for each node cuts of which one side, the smaller one, would be withheld.
 
@@ -310,6 +310,8 @@ def shed_cuts(
     attributes, and the extents of the records for the others; none is more than *full*. The gain is the width that
     the kept records lose, less all of it for each withheld record, per withheld record; only gains above zero are
     proposed, the best of each attribute and side first. ``sheds`` is 0 if the left side would go, 1 if the right.
+    ``edges`` are, for each attribute and code, the last cut below it and the first one not below it that may be
+    published: a cut beside withheld records could be the outer end of all that stays.
     """
     d = codes.shape[1]
     scratch = _scratch(d, starts, stops)
@@ -319,6 +321,7 @@ def shed_cuts(
     new_low = np.empty(d, dtype=np.int32)
     new_high = np.empty(d, dtype=np.int32)
     lost = full.sum()
+    below, above = edges
     for node in range(len(starts)):
         attribute[node, :] = -1
         best[:] = 0.0
@@ -329,29 +332,31 @@ def shed_cuts(
             buckets = _bucketed(codes, starts[node], stops[node], j, low[node, j], high[node, j], bucket_of)
             _bucket_extents(codes, weights, starts[node], stops[node], buckets, scratch)
             for side in range(2):
-                first, last, step = (buckets - 1, 0, -1) if side == 0 else (0, buckets - 1, 1)
+                first, stop, step = (buckets - 1, -1, -1) if side == 0 else (0, buckets, 1)
                 run_low = np.full(d, 2147483647, dtype=np.int32)
                 run_high = np.full(d, -1, dtype=np.int32)
                 kept = 0
-                for b in range(first, last, step):
-                    if tally[b] > 0:
-                        kept += tally[b]
-                        _absorb(run_low, run_high, lowest, highest, b)
-                    shed = sizes[node, 0] - kept
-                    if shed == 0 or shed >= kept:
+                for b in range(first, stop, step):
+                    if tally[b] == 0:
                         continue
-                    for i in range(d):
-                        new_low[i] = label_low[node, i] if boxed[i] else run_low[i]
-                        new_high[i] = label_high[node, i] if boxed[i] else run_high[i]
-                    if side == 0:
-                        new_low[j] = run_low[j]
-                    else:
-                        new_high[j] = run_high[j]
-                    after = kept * _label_width(place, full, new_low, new_high)
-                    ratio = (before - after - shed * lost) / shed
-                    if ratio > best[2 * j + side]:
-                        best[2 * j + side] = ratio
-                        best_cut[2 * j + side] = run_low[j] - 1 if side == 0 else run_high[j]
+                    shed = sizes[node, 0] - kept  # if this bucket, and all behind it, would go
+                    if shed < kept:
+                        edge = below[j, run_low[j]] if side == 0 else above[j, run_high[j]]
+                        if (edge >= highest[b, j]) if side == 0 else (edge < lowest[b, j]):
+                            for i in range(d):
+                                new_low[i] = label_low[node, i] if boxed[i] else run_low[i]
+                                new_high[i] = label_high[node, i] if boxed[i] else run_high[i]
+                            if side == 0:
+                                new_low[j] = edge + 1
+                            else:
+                                new_high[j] = edge
+                            after = kept * _label_width(place, full, new_low, new_high)
+                            ratio = (before - after - shed * lost) / shed
+                            if ratio > best[2 * j + side]:
+                                best[2 * j + side] = ratio
+                                best_cut[2 * j + side] = edge
+                    kept += tally[b]
+                    _absorb(run_low, run_high, lowest, highest, b)
         proposals = 0
         for choice in np.argsort(-best, kind="mergesort"):
             if best[choice] > 0.0:
@@ -368,60 +373,3 @@ def _label_width(place: Floats, full: Floats, low: Small, high: Small) -> float:
     for i in range(len(low)):
         width += min(place[i, high[i]] - place[i, low[i]], full[i])
     return width
-
-
-@compiled
-def tally_sides(
-    codes: Codes, weights: Ints, values: Small, column: int, starts: Ints, stops: Ints, attribute: Small,
-    cut: Small, extra: Ints, side: NDArray[np.uint8], sizes: Ints, counts: Ints,
-) -> None:  # fmt: skip
-    """Mark every item of each node 0 (left: code <= cut) or 1, and count both sides.
-
-    A relaxed cut also sends items of the next code to the left until they hold *extra* records. Rows 2n and 2n + 1
-    of *sizes* (.., w) and *counts* (.., n_values) are the sides of node n.
-    """
-    n_weights = weights.shape[1]
-    with_values = counts.shape[1] > 0
-    for node in range(len(starts)):
-        j, limit, wanted = attribute[node], cut[node], extra[node]
-        for item in range(starts[node], stops[node]):
-            code = codes[item, j]
-            right = 1 if code > limit else 0
-            if right and wanted > 0 and code == limit + 1:
-                right = 0
-                wanted -= weights[item, 0]
-            side[item] = right
-            row = 2 * node + right
-            for w in range(n_weights):
-                sizes[row, w] += weights[item, w]
-            if with_values:
-                counts[row, values[item, column]] += weights[item, 0]
-
-
-@compiled
-def partition(
-    codes: Codes, weights: Ints, values: Small, cells: Small, side: NDArray[np.uint8], starts: Ints, stops: Ints,
-    middles: Ints,
-) -> None:  # fmt: skip
-    """Move the items of each node so that the left side comes first; *middles* is where the right begins."""
-    d = codes.shape[1]
-    for node in range(len(starts)):
-        left, right = starts[node], stops[node] - 1
-        while True:
-            while left <= right and side[left] == 0:
-                left += 1
-            while left <= right and side[right] == 1:
-                right -= 1
-            if left >= right:
-                break
-            for i in range(d):
-                codes[left, i], codes[right, i] = codes[right, i], codes[left, i]
-            for w in range(weights.shape[1]):
-                weights[left, w], weights[right, w] = weights[right, w], weights[left, w]
-            for s in range(values.shape[1]):
-                values[left, s], values[right, s] = values[right, s], values[left, s]
-            cells[left], cells[right] = cells[right], cells[left]
-            side[left], side[right] = 0, 1
-            left += 1
-            right -= 1
-        middles[node] = left

@@ -13,6 +13,7 @@ import numpy as np
 from shoal.arrays import BoolArray, CodeArray, IntArray
 from shoal.errors import UnreachableError
 from shoal.methods.mondrian_items import Boxes, Cuts, Extents, Items, Tally
+from shoal.models.wording import rounded_up
 from shoal.plan import WITHHELD, Plan
 from shoal.problem import Problem
 from shoal.progress import Step
@@ -151,9 +152,12 @@ class MondrianTree:
                     blocking.discard(i)
         for i in sorted(blocking):
             subject = self._problem.requirements[i].model.subject
+            offer = "in every first cut one side lacks a value of the table, which no weaker parameter allows"
+            if np.isfinite(reachable[i]):
+                offer = f"the best first cut reaches {rounded_up(reachable[i], 4)}, so ask for more than that"
             raise UnreachableError(
                 f"{subject} leaves no cut: it is met only by one class in which every quasi attribute is fully "
-                f"generalized; the best first cut reaches {reachable[i]:.6g}, so ask for at least that"
+                f"generalized; {offer}"
             )
 
     def _check_root(self) -> None:

@@ -47,7 +47,7 @@ def _in_json(value: object) -> object:
 
 
 def class_risks(sizes: IntArray) -> dict[str, Any]:
-    """Return how easily records are found by their class, for three kinds of searchers.
+    """Return how easily records are found by their class, for two kinds of searchers.
 
     The prosecutor knows that the target is in the table: 1 / class size. The marketer wants as many as possible:
     the expected share found is the number of classes over that of records.

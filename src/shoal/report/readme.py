@@ -92,7 +92,9 @@ def _meaning(cover: Mapping[str, Any]) -> str:
     if "prefixes" in cover:
         parts.append("beginning with " + ", ".join(cover["prefixes"]))
     if "through" in cover:
-        parts.append(f"from {cover['from']} through {cover['through']}")
+        low = "" if cover["from"] is None else f"from {cover['from']}"
+        high = "" if cover["through"] is None else f"through {cover['through']}"
+        parts.append(" ".join(part for part in (low, high) if part) or "any text")
     elif "from" in cover:
         low = "" if cover["from"] is None else f"from {cover['from']}"
         high = "" if cover["below"] is None else f"below {cover['below']}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 from collections import deque
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ import pyarrow.csv
 from shoal.errors import InputError
 from shoal.sources.base import Source
 from shoal.sources.columns import CODES, check_names
+from shoal.sources.digests import file_digest
 from shoal.sources.options import SourceOptions
 from shoal.sources.stream import Dialect, TextStream, records
 
@@ -107,8 +107,7 @@ class DelimitedSource(Source):
 
     def digest(self) -> str:
         """Return the SHA-256 of the file's bytes, packed as they are."""
-        with self.path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return file_digest(self.path)
 
 
 def open_delimited(path: Path, options: SourceOptions, block_bytes: int = BLOCK_BYTES) -> DelimitedSource:

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from shoal.errors import InputError
 from shoal.sources.base import Source
 from shoal.sources.columns import check_names, normal_schema
+from shoal.sources.digests import file_digest
 from shoal.sources.options import SourceOptions
 
 BATCH_ROWS = 1 << 20
@@ -36,7 +37,7 @@ class ParquetSource(Source):
 
     def digest(self) -> str:
         """Return the SHA-256 of the file's bytes; of a folder, that of its files' names and digests."""
-        digests = [_digest(path) for path in self.paths]
+        digests = [file_digest(path) for path in self.paths]
         if len(self.paths) == 1 and self.paths[0].name == self.name:
             return digests[0]
         listing = "".join(f"{digest}  {path.name}\n" for digest, path in zip(digests, self.paths, strict=True))
@@ -98,8 +99,3 @@ def _check_same(expected: pa.Schema, received: pa.Schema, first: str, other: str
         raise InputError(
             f"{first} and {other} differ in columns {listed}; a folder is one table: same names, same types"
         )
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

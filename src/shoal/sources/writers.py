@@ -125,8 +125,8 @@ class CsvWriter(TableWriter):
             header, self._header = self._header, None
             self._put(header)
 
-    def _put(self, data: object) -> None:
-        (self._gzip or self._sink).write(data)  # type: ignore[arg-type]
+    def _put(self, data: bytes | memoryview) -> None:
+        (self._gzip or self._sink).write(data)
 
     def _finish(self) -> None:
         self._put_header()
@@ -212,7 +212,7 @@ class _Sink:
     def closed(self) -> bool:
         return self._raw is None
 
-    def write(self, data: bytes) -> int:
+    def write(self, data: bytes | memoryview) -> int:
         if self._raw is not None:
             self._raw.write(data)
         self._size += len(data)

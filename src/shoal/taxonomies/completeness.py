@@ -23,10 +23,6 @@ class Uncovered:
     n_records: int
     examples: tuple[str, ...]  # at most five, the most frequent first
 
-    def __bool__(self) -> bool:
-        """Whether there are any."""
-        return self.n_values > 0
-
     def message(self, column: str) -> str:
         """Say what is not covered and what to do."""
         values = "1 value" if self.n_values == 1 else f"{self.n_values:,} values"

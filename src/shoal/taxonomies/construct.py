@@ -17,8 +17,6 @@ from shoal.taxonomies.tree import Scale, Taxonomy, free_label
 ROOT_LABEL = "*"
 MOST_LEAVES = 1_000_000
 
-ScaleOfLeaves = Callable[[Sequence[str]], Scale]
-
 
 @dataclass(frozen=True, slots=True)
 class Level:
@@ -29,9 +27,7 @@ class Level:
     labels: Sequence[str]  # (n,)
 
 
-def from_levels(
-    leaves: Sequence[str], levels: Sequence[Level], scale: Scale, *, declared: bool, root: str = ROOT_LABEL
-) -> Taxonomy:
+def from_levels(leaves: Sequence[str], levels: Sequence[Level], scale: Scale, *, declared: bool) -> Taxonomy:
     """Build a tree of which every level is known, finest first; each level's nodes must nest in the next."""
     own = np.arange(len(leaves), dtype=np.int64)
     rows = [Level(own, own + 1, leaves), *(level for level in levels if len(level.lo))]
@@ -47,7 +43,7 @@ def from_levels(
             depth[i][inside] = depth[j][at[inside]] + 1
     labels = [label for row in rows for label in row.labels]
     return Taxonomy(
-        labels=(*labels, free_label(root, labels)),
+        labels=(*labels, free_label(ROOT_LABEL, labels)),
         parent=_codes([*parents, [-1]]),
         lo=_codes([*(row.lo for row in rows), [0]]),
         hi=_codes([*(row.hi for row in rows), [len(leaves)]]),
@@ -62,15 +58,13 @@ def from_parents(
     labels: Sequence[str],
     parents: Sequence[int],
     *,
-    scale: ScaleOfLeaves | None = None,
-    declared: bool = True,
     name: str = "taxonomy",
     lines: Sequence[int] | None = None,
 ) -> Taxonomy:
     """Build a tree from each node's parent (-1 for the root); children keep the order they are given in.
 
-    *scale* makes a scale from the leaf labels in tree order; without it, leaves that are numbers in ascending
-    order make a scale of numbers and all others one of categories. *lines* of a file are named in messages.
+    Leaves that are numbers in ascending order make a scale of numbers, all others one of categories. *lines* of a
+    file are named in messages.
 
     >>> from_parents(["any", "a", "b"], [-1, 0, 0]).labels
     ('a', 'b', 'any')
@@ -109,7 +103,6 @@ def from_parents(
     number = np.empty(len(labels), dtype=np.int64)
     number[numbered] = np.arange(len(labels))
     above = np.asarray(parents)[numbered]
-    leaf_labels = [labels[node] for node in leaves]
     return Taxonomy(
         labels=tuple(labels[node] for node in numbered.tolist()),
         parent=np.where(above < 0, -1, number[above]).astype(np.int32),
@@ -117,8 +110,8 @@ def from_parents(
         hi=np.asarray(hi, dtype=np.int32)[numbered],
         level=np.asarray(depth, dtype=np.int32)[numbered],
         n_leaves=len(leaves),
-        scale=(scale or scale_of)(leaf_labels),
-        declared=declared,
+        scale=scale_of([labels[node] for node in leaves]),
+        declared=True,
     )
 
 

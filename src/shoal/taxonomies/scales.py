@@ -45,22 +45,31 @@ class Categories(Scale):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prefixes(Scale):
-    """Texts of one length whose tails are masked: a node covers its prefix, any other range the texts in between."""
+    """Texts of one length whose tails are masked: a node covers its prefix, any other range the texts in between.
+
+    In a scale ``derived`` from the data such a range has no end beyond the first and last text, so that no label
+    tells the smallest or largest one of the data.
+    """
 
     kind: ClassVar[Kind] = "prefix"
     leaves: pa.Array  # (n_leaves,) texts of that length, none with the mask character
     length: int
     character: str
+    derived: bool = False
 
     def label(self, taxonomy: Taxonomy, lo: int, hi: int) -> str:
-        """Return ``[47102, 47110]``: the first and the last text."""
-        return f"[{taxonomy.labels[lo]}, {taxonomy.labels[hi - 1]}]"
+        """Return ``[47102, 47110]``: the first and the last text, or ``<= 47110`` and ``>= 47102`` at open ends."""
+        first, last = self._ends(taxonomy, lo, hi)
+        if first is None:
+            return NOT_MISSING_LABEL if last is None else f"<= {last}"
+        return f">= {first}" if last is None else f"[{first}, {last}]"
 
     def cover(self, taxonomy: Taxonomy, lo: int, hi: int) -> Cover:
-        """Give the prefix that a node's mask leaves, or the two ends."""
+        """Give the prefix that a node's mask leaves, or the two ends, null where open."""
         node = taxonomy.node_of(lo, hi)
         if node < 0:
-            return {"from": taxonomy.labels[lo], "through": taxonomy.labels[hi - 1]}
+            first, last = self._ends(taxonomy, lo, hi)
+            return {"from": first, "through": last}
         return {"prefixes": [taxonomy.labels[node].rstrip(self.character)]}
 
     def locate(self, values: pa.Array) -> CodeArray:
@@ -70,6 +79,10 @@ class Prefixes(Scale):
     def reading(self) -> dict[str, Any]:
         """Whole numbers are padded with zeros to this length."""
         return {"length": self.length}
+
+    def _ends(self, taxonomy: Taxonomy, lo: int, hi: int) -> tuple[str | None, str | None]:
+        first = None if self.derived and lo == 0 else taxonomy.labels[lo]
+        return first, None if self.derived and hi == len(self.leaves) else taxonomy.labels[hi - 1]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -184,12 +197,12 @@ def index_in(values: pa.Array, leaves: pa.Array) -> CodeArray:
 
 def fixed_length(values: pa.Array, length: int) -> pa.Array:
     """Return texts as they are and whole numbers padded with zeros; null where there is no such text."""
-    if not pa.types.is_integer(values.type):
-        as_text = texts(values)
-    else:
+    as_text = texts(values)
+    if pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
         numbers, valid = whole_numbers(values)
         whole = pa.array(numbers, mask=~valid | (numbers < 0)).cast(pa.string())
-        as_text = pc.utf8_lpad(whole, width=length, padding="0")
+        padded = pc.utf8_lpad(whole, width=length, padding="0")
+        as_text = padded if pa.types.is_integer(values.type) else pc.coalesce(padded, as_text)
     return pc.if_else(pc.equal(pc.utf8_length(as_text), length), as_text, None)
 
 

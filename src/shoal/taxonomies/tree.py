@@ -36,6 +36,7 @@ class Scale(ABC):
     - ``{"values": [...]}``: these source values, as text;
     - ``{"prefixes": [...]}``: every text that starts with one of these;
     - ``{"from": "47102", "through": "47110"}``: every text from the one to the other, in the order of characters;
+      a null end is open;
     - ``{"from": a, "below": b}``: numbers or ISO dates in [a, b); a null end is open;
     - any of them with ``"missing": true``: missing values as well;
     - ``{"missing": true}`` alone: missing values only.

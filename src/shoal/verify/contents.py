@@ -19,17 +19,20 @@ _TEXT = pa.large_string()
 def common_type(published: pa.DataType, source: pa.DataType) -> pa.DataType:
     """Return the type in which two columns are compared: numbers as numbers, times as times, else text.
 
-    >>> common_type(pa.string(), pa.float32()), common_type(pa.int8(), pa.int64())
+    >>> common_type(pa.string(), pa.float64()), common_type(pa.int8(), pa.int64())
     (DataType(double), DataType(int64))
     """
     kinds = [_plain(kind) for kind in (published, source)]
     others = [kind for kind in kinds if kind != _TEXT]
+    if len(others) == 1 and pa.types.is_time(others[0]):
+        return _TEXT  # Arrow reads no time of day from text
     if len(set(others)) <= 1:
         return others[0] if others else _TEXT
     if all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in others):
         return pa.float64()
-    if all(pa.types.is_temporal(kind) for kind in others):
-        return next(kind for kind in others if pa.types.is_timestamp(kind))
+    times = [kind for kind in others if pa.types.is_timestamp(kind)]
+    if times and all(kind in times or pa.types.is_date(kind) for kind in others):
+        return min(times, key=lambda kind: str(kind.unit))  # "ns" before "us": no nanosecond may be lost
     return _TEXT
 
 
@@ -39,13 +42,16 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_integer(kind) and kind != pa.uint64():
         return pa.int64()
     if pa.types.is_floating(kind):
-        return pa.float64()
+        # The text 0.1 of a narrow column stands for the narrow number nearest to 0.1.
+        return pa.float64() if pa.types.is_float64(kind) else pa.float32()
+    if pa.types.is_time(kind):
+        return pa.time64("ns")
     if pa.types.is_boolean(kind):
         return pa.bool_()
     if pa.types.is_date(kind):
         return pa.date32()
     if pa.types.is_timestamp(kind):
-        return pa.timestamp("us", kind.tz)
+        return pa.timestamp("ns" if kind.unit == "ns" else "us", kind.tz)
     return _TEXT
 
 
@@ -80,7 +86,7 @@ class Contents:
                 continue
             if rows is None:
                 rows = np.zeros(batch.num_rows, dtype=np.uint64)
-            column = column.cast(kind, safe=False)
+            column = column.cast(pa.float64() if pa.types.is_floating(kind) else kind, safe=False)
             if pa.types.is_floating(kind) and not column.null_count:
                 numbers = np.asarray(column)
                 fold_numbers(self.key, rows, numbers, numbers.view(np.uint64), _MISSING)

@@ -32,7 +32,7 @@ class Histograms:
     start: IntArray  # (n_classes + 1,)
     value: IntArray  # (n_entries,)
     count: IntArray  # (n_entries,) all > 0
-    values: tuple[Any, ...]  # (n_values,) what the codes stand for, None = missing; () for joint values
+    values: tuple[str | None, ...]  # (n_values,) what the codes stand for, None = missing; () for joint values
     n_values: int
 
     @property
@@ -88,15 +88,21 @@ class _LabelReader:
 class _ValueReader:
     def __init__(self) -> None:
         self.codes: dict[Any, int] = {}
+        self.texts: list[str | None] = []  # how each code's value is spelled, in every format alike
 
     def read(self, values: pa.Array, places: CodeArray) -> CodeArray:
+        spelled = [*values.cast(pa.string()).to_pylist(), None]
         present = np.zeros(len(values) + 1, dtype=np.bool_)
         mark(places, present)
         numbers = np.zeros(len(values) + 1, dtype=np.int32)
-        for place, value in enumerate([*values.to_pylist(), None]):
+        # Floats as such, since 0.0 and -0.0 are one value; for all others equal texts are equal values.
+        known = [*values.to_pylist(), None] if pa.types.is_floating(values.type) else spelled
+        for place, value in enumerate(known):
             if present[place]:
                 key = None if value != value else value  # NaN is missing, too
                 numbers[place] = self.codes.setdefault(key, len(self.codes))
+                if len(self.texts) < len(self.codes):
+                    self.texts.append(None if key is None else spelled[place])
         return _gathered(numbers, places)
 
 
@@ -218,7 +224,7 @@ def count_rows(
             subject: _histograms(
                 tally,
                 sizes,
-                tuple(values[subject[0]].codes) if len(subject) == 1 else (),
+                tuple(values[subject[0]].texts) if len(subject) == 1 else (),
                 joints[subject][-1].count if len(subject) > 1 else len(values[subject[0]].codes),
             )
             for subject, tally in tallies.items()
@@ -255,7 +261,7 @@ def _split(keys: KeyArray, n_classes: int) -> tuple[IntArray, IntArray]:
     return start, value
 
 
-def _histograms(tally: Tally, sizes: IntArray, values: tuple[Any, ...], n_values: int) -> Histograms:
+def _histograms(tally: Tally, sizes: IntArray, values: tuple[str | None, ...], n_values: int) -> Histograms:
     keys, counts = tally.result()
     start, value = _split(keys, sizes.shape[0])
     return Histograms(sizes=sizes, start=start, value=value, count=counts, values=values, n_values=n_values)

@@ -135,7 +135,7 @@ def _check_alike(attribute: Attribute, shape: set[str], covers: Sequence[Cover])
     if rest not in allowed and not (not rest and "missing" in shape):
         raise CoverError(f"{what} is not written as covers of kind {attribute.kind!r} are")
     if "through" in shape and not all(
-        isinstance(cover["from"], str) and isinstance(cover["through"], str) for cover in covers
+        end is None or isinstance(end, str) for cover in covers for end in (cover["from"], cover["through"])
     ):
         raise CoverError(f"{what} has ends that are not text")
     for key in ("values", "prefixes"):

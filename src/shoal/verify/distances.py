@@ -57,10 +57,9 @@ def hierarchical_distance(histograms: Histograms, attribute: Attribute) -> tuple
         leaves[None] = len(parents)
         parents.append(0)
         heights.append(0)
-    texts = [None if value is None else str(value) for value in histograms.values]
-    if any(text not in leaves for text in texts):
+    if any(text not in leaves for text in histograms.values):
         raise CannotCheckError(f"values of {attribute.name!r} are not in its taxonomy")
-    nodes = np.array([leaves[text] for text in texts], dtype=np.int64)
+    nodes = np.array([leaves[text] for text in histograms.values], dtype=np.int64)
     tall = heights[0]
     if tall == 0 or histograms.n_values < 2:
         return np.zeros(histograms.sizes.shape[0], dtype=np.int64), 1
@@ -94,25 +93,43 @@ def _ranks(histograms: Histograms, attribute: Attribute) -> IntArray:
         leaves = _flatten(attribute.taxonomy)[2]
         order = {str(leaf): place for place, leaf in enumerate(leaves)}
 
-    def key(value: Any) -> tuple[int, Any, str]:
-        if value is None:
+    def key(text: str | None) -> tuple[int, Any, str]:
+        if text is None:
             return (1, 0, "")
-        text = str(value)
         if attribute.kind == "number":
             return (0, float(text), text)
         if attribute.kind == "date" and order is None:
             return (0, datetime.datetime.fromisoformat(text).date().toordinal(), text)
         if order is None:
             raise CannotCheckError(f"the manifest has no order for {attribute.name!r}")
-        return (0, order[text], text)
+        return (0, order[text] if text in order else moments[_moment(text)], text)
 
     try:
-        keys = [key(value) for value in histograms.values]
+        moments = _moments(order or {}, histograms) if attribute.kind == "category" else {}
+        keys = [key(text) for text in histograms.values]
     except (KeyError, ValueError):
         raise CannotCheckError(f"values of {attribute.name!r} have no place in its order") from None
     ranks = np.empty(len(keys), dtype=np.int64)
     ranks[sorted(range(len(keys)), key=keys.__getitem__)] = np.arange(len(keys))
     return ranks
+
+
+def _moments(order: Mapping[str, int], histograms: Histograms) -> dict[datetime.datetime | datetime.time, int]:
+    """Return the places of times: a file may spell one in another unit, or in another zone, than the order does."""
+    if all(text is None or text in order for text in histograms.values):
+        return {}
+    times = [_moment(text) for text in order]
+    if len(set(times)) < len(times):
+        raise ValueError("two of them are one microsecond")
+    return dict(zip(times, order.values(), strict=True))
+
+
+def _moment(text: str) -> datetime.datetime | datetime.time:
+    """Read a time, or a day and time; raises ValueError if the text is neither."""
+    try:
+        return datetime.datetime.fromisoformat(text)
+    except ValueError:
+        return datetime.time.fromisoformat(text)
 
 
 def _flatten(taxonomy: Mapping[str, Any]) -> tuple[list[int], list[int], dict[str | None, int]]:

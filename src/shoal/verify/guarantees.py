@@ -78,8 +78,10 @@ def _tau(promise: Promise, histograms: Histograms) -> Found:
         # top: (n_classes,) records of the k + 1 most frequent values
         top += np.add.reduceat(np.where(rank == k, counts, 0), first)
         holds &= at_most(top, histograms.sizes, limits[k])
-        x = k / (l - 1)
-        reached = np.maximum(reached, (top / histograms.sizes - x) / (1 - x))
+        # Another tau bends the curve so that 1 - psi(k) stays in proportion to 1 - tau.
+        bend = 1 - Fraction(k, l - 1) if tau == 1 else (1 - limits[k]) / (1 - tau)
+        if bend > 0:
+            reached = np.maximum(reached, 1 - (1 - top / histograms.sizes) / float(bend))
     return holds, reached
 
 

@@ -54,13 +54,13 @@ def induced(histograms: Histograms, attribute: Attribute, weights: Mapping[str, 
     )
 
 
-def _shares(value: object, attribute: Attribute, weights: Mapping[str, float] | None) -> dict[str | None, Fraction]:
+def _shares(value: str | None, attribute: Attribute, weights: Mapping[str, float] | None) -> dict[str | None, Fraction]:
     """Return how one record with this published value spreads over base values."""
     if value is None:
         return {_MISSING: Fraction(1)}
     labels = attribute.labels or {}
     known = _known(attribute, weights)
-    cover = labels.get(str(value), {"values": [str(value)]})
+    cover = labels.get(value, {"values": [value]})
     under: list[str | None] = list(known) if cover.get("any") else list(cover.get("values", ()))
     if cover.get("missing"):
         under.append(_MISSING)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import datetime
 import math
-import operator
 import re
 import sys
 from abc import ABC, abstractmethod
@@ -143,15 +142,16 @@ class TextLine(Line):
         between = [owner for owner, cover in enumerate(covers) if "through" in cover]
         firsts = [covers[owner]["from"] for owner in between]
         lasts = [covers[owner]["through"] for owner in between]
-        if any(map(operator.gt, firsts, lasts)):
+        if any(None not in (first, last) and first > last for first, last in zip(firsts, lasts, strict=True)):
             raise CoverError(f"a cover of {attribute.name!r} is an empty range")
-        starts = {text: _raw(text) for text in {*values, *prefixes, *firsts}}
-        ends = {text: _raw(text) + b"\0" for text in {*values, *lasts}}
+        starts = {text: _raw(text) for text in {*values, *prefixes, *firsts} - {None}}
+        ends = {text: _raw(text) + b"\0" for text in {*values, *lasts} - {None}}
         # UTF-8 has no byte 0xff, so the last byte can always be raised.
         beyond = {text: (raw := starts[text])[:-1] + bytes([raw[-1] + 1]) for text in set(prefixes)}
         edges = sorted({*starts.values(), *ends.values(), *beyond.values()})
         place = {edge: number + 1 for number, edge in enumerate(edges)}
         low, high, past = ({text: place[edge] for text, edge in side.items()} for side in (starts, ends, beyond))
+        low[None], high[None] = 0, len(edges) + 1  # open ends
         self.pieces = (
             np.array(listed + begun + between, dtype=np.int64),
             np.array([low[text] for text in chain(values, prefixes, firsts)], dtype=np.int64),
@@ -163,8 +163,9 @@ class TextLine(Line):
 
     def places(self, values: pa.Array) -> IntArray:
         texts = _texts(values)
-        if pa.types.is_integer(values.type) and self._attribute.length:
-            texts = [text.zfill(self._attribute.length) for text in texts]
+        numeric = pa.types.is_integer(values.type) or pa.types.is_floating(values.type)
+        if numeric and self._attribute.length:
+            texts = [text.zfill(self._attribute.length) if text.isdigit() else text for text in texts]
         encoded = np.empty(len(texts), dtype=object)
         encoded[:] = [text.encode() for text in texts]
         return np.searchsorted(self._table, encoded, side="right").astype(np.int64)

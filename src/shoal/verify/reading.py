@@ -21,7 +21,7 @@ from shoal.verify.result import Check
 FAULTS = (pa.ArrowException, OSError, ValueError, KeyError, TypeError, OverflowError, LookupError)
 _BATCH = 1 << 20
 _BLOCK = 16 << 20
-_ALLOWED = {"manifest.json", "README.md", "report.html"}
+_ALLOWED = ("manifest.json", "README.md")
 _CODES = pa.dictionary(pa.int32(), pa.string())
 
 
@@ -164,14 +164,8 @@ def public_folder(folder: Path) -> Path:
 
 def check_folder(public: Path, data: DataFile) -> Check:
     """Nothing else lies beside the release."""
-    taxonomies = public / "taxonomies"
     allowed = {public / name for name in (*_ALLOWED, data.name)}
-    extra = sum(
-        1
-        for path in public.rglob("*")
-        if path.is_symlink()
-        or (path not in allowed and path != taxonomies and not (path.parent == taxonomies and path.suffix == ".csv"))
-    )
+    extra = sum(1 for path in public.rglob("*") if path.is_symlink() or path not in allowed)
     detail = f"{extra} files lie in the public folder that do not belong there" if extra else "no other files"
     return Check("folder", not extra, detail)
 

@@ -12,7 +12,6 @@ from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, model_validato
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from shoal.arrays import CodeArray
 from shoal.taxonomies.tree import Taxonomy
 
 
@@ -33,10 +32,6 @@ class TaxonomyBuilder(BaseModel, ABC):
     @abstractmethod
     def build(self, values: pa.Array) -> Taxonomy:
         """Make the tree for a column whose distinct values, in any order and of any type, are *values*."""
-
-    def encode(self, taxonomy: Taxonomy, values: pa.Array) -> CodeArray:
-        """Return (n_values,) the leaf of each value; -1 is outside the taxonomy."""
-        return taxonomy.encode(values)
 
     def resolve(self, base: Path) -> Self:  # noqa: ARG002
         """Return the builder with its relative paths taken from the folder *base*."""

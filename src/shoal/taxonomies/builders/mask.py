@@ -53,7 +53,7 @@ class MaskTaxonomy(TaxonomyBuilder):
         kept = range(self.length) if self.keep is None else set(self.keep)
         lengths = sorted((number for number in kept if 0 < number < self.length), reverse=True)
         levels = [self._level(texts, number) for number in lengths]
-        scale = Prefixes(leaves, self.length, self.character)
+        scale = Prefixes(leaves, self.length, self.character, derived=not declared)
         return from_levels(leaves.to_pylist(), levels, scale, declared=declared)
 
     def _level(self, texts: np.ndarray[tuple[int], np.dtype[np.str_]], kept: int) -> Level:
