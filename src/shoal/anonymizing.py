@@ -137,8 +137,9 @@ class _Run:
                 "format": self.format,
                 "sha256": file_digest(staging.unverified / name),
             }
-            write_json(staging.unverified / "manifest.json", manifest)
             write_text(staging.unverified / "README.md", public_readme(manifest))
+            manifest["readme"] = {"sha256": file_digest(staging.unverified / "README.md")}
+            write_json(staging.unverified / "manifest.json", manifest)
             with self._timed("verify"):
                 verification = verify_folder(
                     staging.unverified,

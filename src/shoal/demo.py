@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,6 +49,14 @@ def run_demo(folder: Path, rows: int, seed: int | None, progress: Progress) -> S
     refuse_existing(folder)
     with written(folder):
         folder.mkdir(parents=True)
+    try:
+        return _told(folder, rows, seed, progress)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _told(folder: Path, rows: int, seed: int | None, progress: Progress) -> Story:
     data = write_stays(folder / "stays.csv", rows, seed, progress)
     draft = draft_policy(data, progress=progress)
     write_text(folder / "draft.yaml", draft.text)

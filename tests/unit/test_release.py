@@ -306,3 +306,15 @@ def test_undeclared_and_absent_columns() -> None:
     more = patients().append_column("ward", pa.array(["w"] * N)).append_column("bed", pa.array([1] * N))
     with pytest.raises(ShoalError, match="does not declare: ward, bed"):
         shoal.anonymize(more, POLICY)
+
+
+@pytest.mark.parametrize("change", ["edited", "deleted"])
+def test_a_readme_that_is_not_the_one_written_is_refused(tmp_path: Path, change: str) -> None:
+    shoal.anonymize(patients(), POLICY, out=tmp_path / "out", format="csv")
+    readme = tmp_path / "out" / "public" / "README.md"
+    if change == "edited":
+        readme.write_text(readme.read_text() + "x")
+    else:
+        readme.unlink()
+    failed = [check.name for check in verify_folder(tmp_path / "out").checks if not check.ok]
+    assert failed == ["folder"]

@@ -25,7 +25,7 @@ _REQUIRED = (
     "missing",
     "attributes",
 )
-_OPTIONAL = ("data", "utility", "populations", "levels")
+_OPTIONAL = ("data", "utility", "populations", "levels", "readme")
 _ATTRIBUTE_KEYS = ("role", "kind", "labels", "order", "taxonomy", "length", "format", "description")
 _FILE_NAME = re.compile(r"data\.(csv|parquet)")
 _MAX_DEPTH = 100
@@ -79,6 +79,7 @@ class Manifest:
     dropped: int
     data: DataFile | None
     populations: Mapping[str, str]  # name in the parameters -> sha256
+    readme: str | None = None  # sha256 of README.md
 
     def of_role(self, role: str) -> tuple[Attribute, ...]:
         """Return the attributes of one role, in the order of the columns."""
@@ -156,6 +157,7 @@ def read_manifest(raw: object, *, with_file: bool) -> Manifest:
         dropped=dropped,
         data=_data(top.get("data")) if with_file else None,
         populations=_populations(top.get("populations")),
+        readme=_sha256(top["readme"], "readme") if "readme" in top else None,
     )
 
 
@@ -252,6 +254,12 @@ def _data(raw: object) -> DataFile:
     if any(len(texts.get(key, ",")) != 1 for key in ("delimiter", "quote")):
         raise ManifestError("data.csv.delimiter and data.csv.quote must be one character each")
     return DataFile(name=name, format=found.group(1), sha256=digest, **texts)
+
+
+def _sha256(raw: object, where: str) -> str:
+    entry = _mapping(raw, where)
+    _keys(entry, where, ("sha256",), ())
+    return _text(entry["sha256"], f"{where}.sha256")
 
 
 def _populations(raw: object) -> dict[str, str]:

@@ -162,18 +162,26 @@ def public_folder(folder: Path) -> Path:
     raise InputError(f"{folder} {what}; give the folder that shoal anonymize wrote")
 
 
-def check_folder(public: Path, data: DataFile) -> Check:
-    """Nothing else lies beside the release."""
+def check_folder(public: Path, data: DataFile, readme: str | None) -> Check:
+    """Nothing else lies beside the release, and its README is the one that was written with it."""
     allowed = {public / name for name in (*_ALLOWED, data.name)}
     extra = sum(1 for path in public.rglob("*") if path.is_symlink() or path not in allowed)
-    detail = f"{extra} files lie in the public folder that do not belong there" if extra else "no other files"
-    return Check("folder", not extra, detail)
+    if extra:
+        return Check("folder", False, f"{extra} files lie in the public folder that do not belong there")
+    page = public / "README.md"
+    if readme is not None and (not page.is_file() or _digest(page) != readme):
+        return Check("folder", False, "README.md is not the one that the manifest was written for")
+    return Check("folder", True, "no other files")
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def check_digest(path: Path, data: DataFile) -> Check:
     """The data file is the one that the manifest was written for."""
-    with path.open("rb") as file:
-        same = hashlib.file_digest(file, "sha256").hexdigest() == data.sha256
+    same = _digest(path) == data.sha256
     detail = "the file has the declared SHA-256" if same else "the file's SHA-256 is not the declared one"
     return Check("digest", same, detail)
 

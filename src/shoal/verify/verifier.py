@@ -60,7 +60,7 @@ def verify_folder(
     data = manifest.data
     assert data is not None  # noqa: S101 - read_manifest was asked for it
     path = public / data.name
-    checks.append(check_folder(public, data))
+    checks.append(check_folder(public, data, manifest.readme))
     try:
         checks.append(check_digest(path, data))
         checks.append(check_hygiene(path, data))
