@@ -57,7 +57,7 @@ def encode(counted: CountedCells, policy: Policy, populations: Mapping[str, Coun
     keep = np.ones(len(counted.run.counts), dtype=np.bool_)
     for j, name in enumerate(names):
         column = counted.columns.index(name)
-        values, used = _used_values(counted, column)
+        values, used = counted.in_use(column)
         if not len(values):
             raise InputError(f"column {name!r} has no values: every record is missing one")
         has_missing = bool(used[0])
@@ -95,17 +95,12 @@ def encode(counted: CountedCells, policy: Policy, populations: Mapping[str, Coun
     return Encoding(problem, kept, n_dropped)
 
 
-def _used_values(counted: CountedCells, column: int) -> tuple[pa.Array, BoolArray]:
-    used = counted.used(column)
-    return counted.dictionaries[column].values.filter(pa.array(used[1:])), used
-
-
 def _has_missing(people: CountedCells, name: str) -> bool:
     return name in people.columns and bool(people.used(people.columns.index(name))[0])
 
 
 def _population_values(people: CountedCells, name: str) -> pa.Array:
-    return _used_values(people, people.columns.index(name))[0]
+    return people.in_use(people.columns.index(name))[0]
 
 
 def _taxonomy(policy: Policy, name: str, values: pa.Array, others: list[pa.Array]) -> Taxonomy:
@@ -169,7 +164,7 @@ def _with_populations(
         offsets[path] = sum(len(part) for part in counts)
         for j, attribute in enumerate(quasi):
             column = people.columns.index(attribute.name)
-            values, used = _used_values(people, column)
+            values, used = people.in_use(column)
             if (attribute.taxonomy.encode(values) < 0).any():
                 raise InputError(f"the population {path} has values of {attribute.name!r} outside its taxonomy")
             leaf = _leaves(attribute.taxonomy, people.dictionaries[column].values, used)

@@ -93,7 +93,7 @@ def _published_texts(attribute: Attribute, rewriter: Rewriter) -> dict[int, str]
     cell, target, _ = rewriter.plan.assignment.pieces(problem.cells.counts)
     published = np.unique(problem.cells.codes[place][cell[target >= 0]]).tolist()
     column = counted.columns.index(attribute.name)
-    values = counted.dictionaries[column].values.filter(pa.array(counted.used(column)[1:]))
+    values, _ = counted.in_use(column)
     text_of = dict(zip(attribute.taxonomy.encode(values).tolist(), texts(values).to_pylist(), strict=True))
     return {leaf: text_of[leaf] for leaf in published if leaf in text_of}
 

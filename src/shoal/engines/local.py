@@ -51,6 +51,11 @@ class CountedCells:
         """Return (n_codes,) which codes of a column occur."""
         return kernels.used_codes(*self._packed(column), self.dictionaries[column].size)
 
+    def in_use(self, column: int) -> tuple[pa.Array, BoolArray]:
+        """Return the values of a column that occur, in the order of their codes, and which codes these are."""
+        used = self.used(column)
+        return self.dictionaries[column].values.filter(pa.array(used[1:])), used
+
     def translated(self, column: int, table: AnyIntArray) -> AnyIntArray:
         """Return (n_cells,) the entry of *table* for each cell's code in one column."""
         out = np.empty(len(self.run.counts), dtype=table.dtype)
