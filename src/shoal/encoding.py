@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -20,6 +20,7 @@ from shoal.sources import Source
 from shoal.taxonomies.builders.default import default_builder
 from shoal.taxonomies.builders.flat import FlatTaxonomy
 from shoal.taxonomies.completeness import uncovered
+from shoal.taxonomies.parse import texts
 from shoal.taxonomies.tree import Taxonomy
 
 
@@ -86,7 +87,7 @@ def encode(counted: CountedCells, policy: Policy, populations: Mapping[str, Coun
     if populations:
         cells, people = _with_populations(cells, quasi, populations)
     requirements = tuple(
-        requirement
+        _weighted(requirement, counted, sensitive)
         for number, model in enumerate(policy.privacy)
         for requirement in _bound(model, number, sensitive, n_quasi, cells, people)
     )
@@ -210,9 +211,34 @@ def _bound(
             np.asarray(cells.codes[n_quasi + place[name]], dtype=np.int32),  # the same array for every model
             sensitive[place[name]].taxonomy.n_leaves,
             sensitive[place[name]].taxonomy,
+            place=place[name],
         )
         for name in names
     ]
+
+
+def _weighted(requirement: Requirement, counted: CountedCells, sensitive: tuple[Attribute, ...]) -> Requirement:
+    """Look up the adversary's weights of the values of the table; weights of other values do not matter."""
+    given: Mapping[str, float] | None = getattr(requirement.model, "weights", None)
+    if given is None or requirement.place is None:
+        return requirement
+    attribute = sensitive[requirement.place]
+    values, _ = counted.in_use(counted.columns.index(attribute.name))
+    spelled = texts(values).to_pylist()
+    unknown = sum(text not in given for text in spelled)
+    if unknown:
+        raise PolicyError(
+            f"{requirement.model.subject}: {unknown} of {len(spelled)} values of {attribute.name!r} have no weight; "
+            "give each value of the column one, 0 for those that an adversary rules out"
+        )
+    weights = [Fraction(0)] * attribute.taxonomy.n_leaves
+    if attribute.taxonomy.missing is not None:
+        weights[attribute.taxonomy.missing] = Fraction(1)
+    for leaf, text in zip(attribute.taxonomy.encode(values).tolist(), spelled, strict=True):
+        weights[leaf] = Fraction(str(given[text]))
+    if not any(weights):
+        raise PolicyError(f"{requirement.model.subject}: all weights are 0")
+    return replace(requirement, weights=tuple(weights))
 
 
 def joint_codes(columns: list[AnyIntArray]) -> tuple[CodeArray, int]:

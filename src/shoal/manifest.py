@@ -12,11 +12,10 @@ import shoal
 from shoal.guarantees import Guarantee
 from shoal.models.base import ValueModel
 from shoal.policy import Policy
-from shoal.problem import Attribute
 from shoal.rewriting import Rewriter
+from shoal.sensitive_labels import spelled
 from shoal.sources import Source
 from shoal.taxonomies.export import nested
-from shoal.taxonomies.parse import texts
 from shoal.utility.base import measured
 
 FORMAT = 1
@@ -49,6 +48,8 @@ def build_manifest(
         "attributes": _attributes(policy, source, rewriter, names),
         "utility": measured(encoding.problem, plan),
     }
+    if plan.levels:
+        manifest["levels"] = dict(plan.levels)
     if population_digests:
         manifest["populations"] = {path: {"sha256": digest} for path, digest in population_digests.items()}
     return manifest
@@ -56,7 +57,7 @@ def build_manifest(
 
 def _attributes(policy: Policy, source: Source, rewriter: Rewriter, names: Sequence[str]) -> dict[str, Any]:
     quasi = {column.attribute.name: column for column in rewriter.columns}
-    sensitive = {attribute.name: attribute for attribute in rewriter.encoding.problem.sensitive}
+    sensitive = {attribute.name: place for place, attribute in enumerate(rewriter.encoding.problem.sensitive)}
     entries: dict[str, Any] = {}
     for name in names:
         if name in quasi:
@@ -70,31 +71,37 @@ def _attributes(policy: Policy, source: Source, rewriter: Rewriter, names: Seque
     return entries
 
 
-def _sensitive(policy: Policy, attribute: Attribute, rewriter: Rewriter) -> dict[str, Any]:
+def _sensitive(policy: Policy, place: int, rewriter: Rewriter) -> dict[str, Any]:
     """Say of a sensitive attribute what its models need: the order of its values, or its tree."""
-    scale = attribute.taxonomy.scale
-    entry: dict[str, Any] = {"role": "sensitive", "kind": scale.kind, **scale.reading()}
+    attribute = rewriter.encoding.problem.sensitive[place]
+    generalized = rewriter.sensitive_columns[place]
+    if generalized is None:
+        scale = attribute.taxonomy.scale
+        entry = {"role": "sensitive", "kind": scale.kind, **scale.reading()}
+    else:
+        entry = generalized.describe()
     distances = {
         getattr(model, "distance", None)
         for model in policy.privacy
         if isinstance(model, ValueModel) and (not model.attributes or attribute.name in model.attributes)
     }
     if "ordered" in distances:
-        entry["order"] = list(_published_texts(attribute, rewriter).values())
+        entry["order"] = list(_published_texts(place, rewriter).values())
     if "hierarchical" in distances:
-        entry["taxonomy"] = nested(attribute.taxonomy, _published_texts(attribute, rewriter))
+        entry["taxonomy"] = nested(attribute.taxonomy, _published_texts(place, rewriter))
     return entry
 
 
-def _published_texts(attribute: Attribute, rewriter: Rewriter) -> dict[int, str]:
-    """Return the published values as files spell them, by their leaves, in order; a leaf's label may differ."""
-    problem, counted = rewriter.encoding.problem, rewriter.counted
-    place = len(problem.quasi) + [a.name for a in problem.sensitive].index(attribute.name)
-    cell, target, _ = rewriter.plan.assignment.pieces(problem.cells.counts)
-    published = np.unique(problem.cells.codes[place][cell[target >= 0]]).tolist()
-    column = counted.columns.index(attribute.name)
-    values, _ = counted.in_use(column)
-    text_of = dict(zip(attribute.taxonomy.encode(values).tolist(), texts(values).to_pylist(), strict=True))
+def _published_texts(place: int, rewriter: Rewriter) -> dict[int, str]:
+    """Return the values that are published, or lie under a published label, by their leaves, in order."""
+    problem = rewriter.encoding.problem
+    attribute, generalized = problem.sensitive[place], rewriter.sensitive_columns[place]
+    text_of = spelled(attribute.name, attribute.taxonomy.encode, rewriter.counted)
+    if generalized is not None:
+        shown = {text for cover in generalized.covers for text in cover["values"]}
+        return {leaf: text for leaf, text in sorted(text_of.items()) if text in shown}
+    cell, class_of, _, _ = rewriter.plan.pieces(problem.cells.counts)
+    published = np.unique(problem.cells.codes[len(problem.quasi) + place][cell[class_of >= 0]]).tolist()
     return {leaf: text_of[leaf] for leaf in published if leaf in text_of}
 
 

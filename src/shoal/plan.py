@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from shoal.problem import Requirement
 
 WITHHELD = -1
 SPLIT = -2
+KEPT = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,8 +111,24 @@ class Dealer:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Targets:
+    """Where records go when sensitive values are generalized too: to a class, under a range of sensitive values.
+
+    ``lo`` is KEPT where a record keeps its own value of that sensitive attribute.
+    """
+
+    class_of: CodeArray  # (n_targets,)
+    lo: CodeArray  # (n_targets, n_sensitive) first leaf, or KEPT
+    hi: CodeArray  # (n_targets, n_sensitive) leaf after the last; 0 where KEPT
+    records: IntArray  # (n_targets,)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """A generalization: each class publishes one leaf range per quasi attribute."""
+    """A generalization: each class publishes one leaf range per quasi attribute.
+
+    The assignment sends records to classes or, if there are ``targets``, to these.
+    """
 
     lo: CodeArray  # (n_classes, n_quasi)
     hi: CodeArray  # (n_classes, n_quasi)
@@ -118,6 +136,17 @@ class Plan:
     assignment: Assignment
     n_withheld: int
     population: Mapping[str, IntArray] = field(default_factory=dict)  # (n_classes,) people under each label
+    targets: Targets | None = None  # only where sensitive values are generalized
+    levels: Mapping[str, int] = field(default_factory=dict)  # full-domain only: attribute -> level, 0 = original
+    search: Mapping[str, Any] = field(default_factory=dict)  # what the method tells of its search; stays internal
+    warnings: tuple[str, ...] = ()  # what the data holder should know; no record's values
+
+    def pieces(self, counts: IntArray) -> tuple[IntArray, CodeArray, IntArray, CodeArray]:
+        """Return (cell, class, records, target) of all pieces of cells, given the records of each cell."""
+        cell, target, records = self.assignment.pieces(counts)
+        if self.targets is None:
+            return cell, target, records, target
+        return cell, np.append(self.targets.class_of, np.int32(WITHHELD))[target], records, target
 
     @property
     def n_classes(self) -> int:

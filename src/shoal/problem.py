@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 from shoal import kernels
 from shoal.arrays import AnyIntArray, CodeArray, IntArray
 from shoal.cells import Cells
+from shoal.induced import Induced
 from shoal.models.base import PrivacyModel, Whole
 from shoal.taxonomies.tree import Taxonomy
 
@@ -26,6 +28,7 @@ class Requirement:
 
     ``values`` are the codes of the sensitive attribute (or of a combination of several) cell by cell, and
     ``population`` counts the population's records of each cell; each is there only if the model sees it.
+    ``place`` tells which sensitive attribute it is, if it is one; ``weights`` are the adversary's, if given.
     """
 
     model: PrivacyModel
@@ -35,6 +38,17 @@ class Requirement:
     taxonomy: Taxonomy | None = None
     population: IntArray | None = None  # (n_cells,)
     population_name: str = ""
+    place: int | None = None
+    weights: tuple[Fraction, ...] | None = None  # (n_leaves,)
+
+    def induced(self, counts: IntArray) -> Induced:
+        """Return how generalized values of its attribute spread in a table of *counts* records of each cell."""
+        if self.values is None or self.taxonomy is None:
+            raise TypeError(f"{self.model.subject} is not about the values of one attribute")
+        occurs = kernels.summed(self.values, counts, self.n_values) > 0
+        given = (Fraction(1),) * self.n_values if self.weights is None else self.weights
+        weights = [weight if there else Fraction(0) for weight, there in zip(given, occurs, strict=True)]
+        return Induced.of(self.taxonomy, weights, int(counts.sum()))
 
     def whole(self, counts: IntArray) -> Whole:
         """Return the table that has *counts* records of each cell as one class."""

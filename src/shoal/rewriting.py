@@ -18,10 +18,11 @@ from shoal.labels import PublishedColumn
 from shoal.plan import WITHHELD, Dealer, Plan
 from shoal.policy import Policy
 from shoal.progress import Progress
+from shoal.sensitive_labels import SensitiveColumn
 from shoal.shuffling import Shuffler
 from shoal.sources import Source
 
-_CLASS = "class"
+_TARGET = "target"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,12 +34,15 @@ class Rewriter:
     encoding: Encoding
     plan: Plan
     columns: tuple[PublishedColumn, ...]
+    sensitive_columns: tuple[SensitiveColumn | None, ...]  # None: published as it is
 
     @classmethod
     def of(cls, policy: Policy, counted: CountedCells, encoding: Encoding, plan: Plan) -> Rewriter:
         """Write down the labels of all classes."""
         columns = tuple(PublishedColumn.of(a, plan, j) for j, a in enumerate(encoding.problem.quasi))
-        return cls(policy, counted, encoding, plan, columns)
+        places = range(len(encoding.problem.sensitive))
+        sensitive = tuple(SensitiveColumn.of(place, counted, encoding, plan) for place in places)
+        return cls(policy, counted, encoding, plan, columns, sensitive)
 
     def names(self, source: Source) -> list[str]:
         """Return the published columns in the order of the source; identifiers are not among them."""
@@ -62,13 +66,13 @@ class Rewriter:
         written = 0
         with Shuffler(n_rows, rng, folder) as shuffler:
             for located in engine.locate(source, self.counted, carried, progress):
-                classes = dealer.deal(located.cells)
-                kept = np.flatnonzero(classes != WITHHELD)
+                targets = dealer.deal(located.cells)
+                kept = np.flatnonzero(targets != WITHHELD)
                 cells = located.cells
                 batch = located.batch
-                if len(kept) < len(classes):
-                    classes, cells, batch = classes[kept], cells[kept], batch.take(pa.array(kept))
-                shuffler.add(_spilled(classes, [codes[cells] for codes in sensitive.values()], batch))
+                if len(kept) < len(targets):
+                    targets, cells, batch = targets[kept], cells[kept], batch.take(pa.array(kept))
+                shuffler.add(_spilled(targets, [codes[cells] for codes in sensitive.values()], batch))
             with progress.step("writing", n_rows) as step:
                 for heap in shuffler.heaps():
                     yield self._published(heap, list(sensitive), carried, names)
@@ -84,10 +88,15 @@ class Rewriter:
     def _published(
         self, heap: pa.Table, sensitive: Sequence[str], carried: Sequence[str], names: Sequence[str]
     ) -> pa.RecordBatch:
-        classes = heap.column(0).combine_chunks().to_numpy()
+        targets = heap.column(0).combine_chunks().to_numpy()
+        classes = targets if self.plan.targets is None else self.plan.targets.class_of[targets]
         arrays: dict[str, pa.Array] = {column.attribute.name: column.values(classes) for column in self.columns}
         for number, name in enumerate(sensitive):
             indices = heap.column(1 + number).combine_chunks()
+            generalized = self.sensitive_columns[number]
+            if generalized is not None:
+                arrays[name] = generalized.values(targets, indices.to_numpy())
+                continue
             indices = pc.if_else(pc.less(indices, 0), pa.scalar(None, pa.int32()), indices)
             values = self.counted.dictionaries[self.counted.columns.index(name)].values
             text = pa.types.is_string(values.type)
@@ -97,9 +106,9 @@ class Rewriter:
         return pa.RecordBatch.from_arrays([arrays[name] for name in names], names=list(names))
 
 
-def _spilled(classes: CodeArray, sensitive: Sequence[CodeArray], carried: pa.RecordBatch) -> pa.RecordBatch:
-    arrays = [pa.array(classes), *(pa.array(codes) for codes in sensitive)]
-    names = [_CLASS, *(f"sensitive {number}" for number in range(len(sensitive)))]
+def _spilled(targets: CodeArray, sensitive: Sequence[CodeArray], carried: pa.RecordBatch) -> pa.RecordBatch:
+    arrays = [pa.array(targets), *(pa.array(codes) for codes in sensitive)]
+    names = [_TARGET, *(f"sensitive {number}" for number in range(len(sensitive)))]
     for name, column in zip(carried.schema.names, carried.columns, strict=True):
         plain = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
         arrays.append(plain)

@@ -90,5 +90,7 @@ def show(release: Release) -> None:
         f"Unique people: {before['unique_records']:,} before, {after['unique_records']:,} after. "
         f"Information kept: {manifest['utility']['um']:.1%}."
     )
+    for warning in evidence["warnings"]:
+        console.print(f"[yellow]Warning:[/] {escape(warning)}.", soft_wrap=True)
     folder = escape(str(release.folder))
     console.print(f"Keep {folder}/internal to yourself; {folder}/public may leave the house.", soft_wrap=True)

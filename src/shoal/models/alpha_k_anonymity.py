@@ -37,7 +37,7 @@ class AlphaKAnonymity(ValueModel):
     def holds(self, classes: ClassHistograms, whole: Whole) -> BoolArray:  # noqa: ARG002
         """Return (n_classes,) whether n >= k and r1 <= alpha n, exactly."""
         most = largest_counts(self.values_of(classes))
-        return at_most(most, fraction(self.alpha), classes.sizes) & (classes.sizes >= self.k)
+        return at_most(most, fraction(self.alpha), classes.sizes) & (classes.sizes >= self.k * classes.unit)
 
     def achieved(self, classes: ClassHistograms, whole: Whole) -> FloatArray:  # noqa: ARG002
         """Return (n_classes,) the share of the most frequent value, whatever the size."""
@@ -45,8 +45,8 @@ class AlphaKAnonymity(ValueModel):
 
     def why_unreachable(self, whole: Whole) -> str | None:
         """Say so if the table has fewer than k records, or a value on more than alpha of them."""
-        if whole.size < self.k:
-            return f"{self.subject}: k = {self.k} but the table has only {whole.size} records"
+        if whole.size < self.k * whole.unit:
+            return f"{self.subject}: k = {self.k} but the table has only {whole.size // whole.unit} records"
         alone = whole.as_class()
         if bool(self.holds(alone, whole)[0]):
             return None

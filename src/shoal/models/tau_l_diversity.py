@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Self
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from shoal.arrays import BoolArray, FloatArray
 from shoal.models.base import ClassHistograms, ValueModel, Whole
@@ -36,6 +36,24 @@ class TauLDiversity(ValueModel):
         default=None,
         description="the curve's l points, from tau to 1, never falling; without it, a straight line",
     )
+
+    weights: dict[str, float] | None = Field(
+        default=None,
+        description="how likely an adversary thinks each sensitive value of a generalized record, by value; "
+        "without it, all values of the table are equally likely",
+    )
+
+    @field_validator("weights", mode="before")
+    @classmethod
+    def _texts(cls, raw: object) -> object:
+        return {str(value): weight for value, weight in raw.items()} if isinstance(raw, dict) else raw
+
+    @field_validator("weights")
+    @classmethod
+    def _finite(cls, weights: dict[str, float] | None) -> dict[str, float] | None:
+        if weights is not None and not all(math.isfinite(weight) and weight >= 0 for weight in weights.values()):
+            raise ValueError("weights must be numbers from 0 on")
+        return weights
 
     @model_validator(mode="after")
     def _curve(self) -> Self:

@@ -36,6 +36,8 @@ def build_evidence(
         "risk_before": class_risks(rewriter.counted.class_sizes(policy.names("quasi"))),
         "risk_after": class_risks(rewriter.plan.sizes),
         "withheld": rewriter.plan.n_withheld,
+        "search": dict(rewriter.plan.search),
+        "warnings": list(rewriter.plan.warnings),
         "verification": verification.as_dict(),
         "seconds": dict(seconds),
     }

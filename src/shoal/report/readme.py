@@ -34,11 +34,11 @@ def public_readme(manifest: Mapping[str, Any]) -> str:
         "",
     ]
     if manifest["missing"]["policy"] == "category":
-        lines.append("A missing value is published as `missing` in generalized columns and as empty elsewhere.")
+        lines.append("A missing value is published as `missing` in quasi columns and as empty elsewhere.")
     else:
         lines.append("Records with a missing value in a generalized or sensitive column were left out.")
     for name, entry in manifest["attributes"].items():
-        if entry["role"] == "quasi":
+        if "labels" in entry:
             lines += ["", f"### {_cell(name)}", "", *_labels(entry)]
     return "\n".join(lines) + "\n"
 
@@ -60,11 +60,12 @@ def _promises(manifest: Mapping[str, Any]) -> list[str]:
 
 
 def _row(name: str, entry: Mapping[str, Any]) -> str:
-    published = {
-        "quasi": "generalized; see below",
-        "sensitive": "as in the original table",
-        "insensitive": "as in the original table",
-    }[entry["role"]]
+    if entry["role"] == "quasi":
+        published = "generalized; see below"
+    elif "labels" in entry:
+        published = "some as in the original table, some generalized; see below"
+    else:
+        published = "as in the original table"
     description = f"{_cell(entry['description'])}; " if "description" in entry else ""
     return f"| {_cell(name)} | {entry['role']} | {_KINDS[entry['kind']]} | {description}{published} |"
 

@@ -1,0 +1,96 @@
+"""What a generalized sensitive column publishes: values as they were, and labels that stand for several."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from shoal.arrays import CodeArray, IntArray
+from shoal.encoding import Encoding
+from shoal.engines.local import CountedCells
+from shoal.plan import KEPT, Plan
+from shoal.taxonomies.parse import texts
+from shoal.taxonomies.tree import Cover, free_label
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SensitiveColumn:
+    """The texts of one sensitive attribute of which some records publish a taxonomy node.
+
+    A label covers just the values below it that occur in the table: these are what an adversary has to choose
+    from, and what the verifier spreads the record over.
+    """
+
+    name: str
+    labels: pa.Array  # (n_labels,) distinct, sorted
+    covers: tuple[Cover, ...]  # (n_labels,)
+    label_of_value: CodeArray  # (n_dictionary_values,) -1: no record publishes this value
+    label_of_target: CodeArray  # (n_targets,) or KEPT
+
+    @classmethod
+    def of(cls, place: int, counted: CountedCells, encoding: Encoding, plan: Plan) -> SensitiveColumn | None:
+        """Write down all texts of one attribute; None if every record keeps its own value."""
+        targets, problem = plan.targets, encoding.problem
+        if targets is None or (targets.lo[:, place] == KEPT).all():
+            return None
+        attribute = problem.sensitive[place]
+        lo, hi = targets.lo[:, place], targets.hi[:, place]
+        leaves = problem.cells.codes[len(problem.quasi) + place]
+        text_of = spelled(attribute.name, attribute.taxonomy.encode, counted)
+        occurring = np.unique(leaves[problem.cells.counts > 0]).tolist()
+        kept = _kept(plan, lo, leaves, problem.cells.counts)
+        covers: dict[str, Cover] = {text_of[leaf]: {"values": [text_of[leaf]]} for leaf in kept if leaf in text_of}
+        taken = set(text_of.values())
+        label_of_range: dict[tuple[int, int], str] = {}
+        for low, high in sorted(set(zip(lo.tolist(), hi.tolist(), strict=True))):
+            if low == KEPT:
+                continue
+            label = free_label(attribute.taxonomy.label(low, high), taken)
+            taken.add(label)
+            label_of_range[low, high] = label
+            below = [leaf for leaf in occurring if low <= leaf < high]
+            covers[label] = {"values": [text_of[leaf] for leaf in below if leaf in text_of]}
+            if attribute.taxonomy.missing in below:
+                covers[label]["missing"] = True
+        ordered = sorted(covers)
+        rank = {label: number for number, label in enumerate(ordered)}
+        values = counted.dictionaries[counted.columns.index(attribute.name)].values
+        return cls(
+            name=attribute.name,
+            labels=pa.array(ordered, pa.string()),
+            covers=tuple(covers[label] for label in ordered),
+            label_of_value=np.array([rank.get(text, -1) for text in texts(values).to_pylist()], dtype=np.int32),
+            label_of_target=np.array(
+                [KEPT if low == KEPT else rank[label_of_range[low, high]] for low, high in zip(lo, hi, strict=True)],
+                dtype=np.int32,
+            ),
+        )
+
+    def values(self, targets: CodeArray, indices: CodeArray) -> pa.DictionaryArray:
+        """Return what rows publish, given their targets and the dictionary indices of their values, -1 if missing."""
+        own = np.append(self.label_of_value, np.int32(-1))[indices]
+        label = np.where(self.label_of_target[targets] == KEPT, own, self.label_of_target[targets])
+        return pa.DictionaryArray.from_arrays(pa.array(label, mask=label < 0), self.labels)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the manifest's entry: every text that occurs with the source values it stands for."""
+        labels = dict(zip(self.labels.to_pylist(), self.covers, strict=True))
+        return {"role": "sensitive", "kind": "category", "labels": labels}
+
+
+def spelled(name: str, encode: Any, counted: CountedCells) -> dict[int, str]:
+    """Return the values of a column as files spell them, by their leaves; a leaf's label may differ."""
+    values, _ = counted.in_use(counted.columns.index(name))
+    return dict(zip(encode(values).tolist(), texts(values).to_pylist(), strict=True))
+
+
+def _kept(plan: Plan, lo: CodeArray, leaves: Any, counts: IntArray) -> list[int]:
+    """Return the leaves that some published record keeps."""
+    cell, class_of, records, target = plan.pieces(counts)
+    shown = (class_of >= 0) & (records > 0)
+    own = shown & (np.append(lo, 0)[target] == KEPT)
+    found: list[int] = np.unique(leaves[cell[own]]).tolist()
+    return found
