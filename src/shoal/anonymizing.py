@@ -27,9 +27,11 @@ from shoal.report.readme import public_readme
 from shoal.rewriting import Rewriter
 from shoal.sources import Source, like, open_source, open_writer
 from shoal.sources.digests import file_digest
+from shoal.utility.base import Utility, measured
 from shoal.verify import Verification, verify_folder, verify_table
 
 Format = Literal["csv", "parquet"]
+Detail = Literal["quick", "full"]
 
 
 def anonymize(
@@ -39,15 +41,17 @@ def anonymize(
     out: str | Path | None = None,
     format: Format | None = None,  # noqa: A002  the word that users know
     seed: int | None = None,
+    utility: Detail = "quick",
     progress: Progress | None = None,
 ) -> Release:
     """Publish a table so that every class of the result keeps the policy's promises, and prove it.
 
     *data* is a path, a pandas or polars data frame, a pyarrow table or a DuckDB relation; without *out* the same
     kind comes back in ``release.data`` (a pyarrow table for a path). With *out*, the folders ``out/public`` and
-    ``out/internal`` are written. Nothing comes back and nothing is written unless the verifier agrees.
+    ``out/internal`` are written. Nothing comes back and nothing is written unless the verifier agrees. With the
+    *utility* "full" the release is also asked questions: counts, associations, predictions.
     """
-    return _Run.start(data, policy, out, format, seed, progress or Silent()).finish(data)
+    return _Run.start(data, policy, out, format, seed, utility, progress or Silent()).finish(data)
 
 
 @dataclass(slots=True)
@@ -60,6 +64,7 @@ class _Run:
     destination: Path | None
     format: Format
     seed: int | None
+    detail: Detail
     progress: Progress
     rng: np.random.Generator
     engine: LocalEngine = field(default_factory=LocalEngine)
@@ -73,6 +78,7 @@ class _Run:
         out: str | Path | None,
         format: Format | None,  # noqa: A002
         seed: int | None,
+        detail: Detail,
         progress: Progress,
     ) -> _Run:
         loaded = Policy.load(policy)
@@ -88,6 +94,7 @@ class _Run:
             destination=destination,
             format=format or _same_format(data),
             seed=seed,
+            detail=detail,
             progress=progress,
             rng=np.random.default_rng(seed),
         )
@@ -124,7 +131,7 @@ class _Run:
                 table, manifest, source=self.source, populations=self.populations, progress=self.progress
             )
         _refuse_unverified(verification)
-        evidence = build_evidence(self.policy, self.source, rewriter, verification, self.seed, self.seconds)
+        evidence = self._evidence(rewriter, manifest, verification)
         return Release(manifest, evidence, verification, data=like(data, table))
 
     def _on_disk(self, rewriter: Rewriter, manifest: dict[str, Any], destination: Path) -> Release:
@@ -148,7 +155,7 @@ class _Run:
                     progress=self.progress,
                 )
             _refuse_unverified(verification)
-            evidence = build_evidence(self.policy, self.source, rewriter, verification, self.seed, self.seconds)
+            evidence = self._evidence(rewriter, manifest, verification)
             write_json(staging.internal / "evidence.json", evidence)
             write_text(staging.internal / "report.html", internal_report(manifest, evidence))
             staging.publish()
@@ -166,6 +173,13 @@ class _Run:
                 writing.result()
                 writing = pool.submit(writer.write, batch)
             writing.result()
+
+    def _evidence(self, rewriter: Rewriter, manifest: dict[str, Any], verification: Verification) -> dict[str, Any]:
+        utility: Utility = dict(manifest["utility"])
+        if self.detail == "full":
+            with self._timed("utility"):
+                utility = measured(rewriter.encoding.problem, rewriter.plan, expensive=True, detail=True)
+        return build_evidence(self.policy, self.source, rewriter, verification, utility, self.seed, self.seconds)
 
     def _timed(self, step: str) -> _Clock:
         return _Clock(step, self.seconds)

@@ -76,18 +76,19 @@ class Induced:
         n_leaves = self.taxonomy.n_leaves
         result = by_node[:, :n_leaves] * self.factor
         for node in (np.flatnonzero(by_node[:, n_leaves:].any(axis=0)) + n_leaves).tolist():
-            result[:, self.taxonomy.lo[node] : self.taxonomy.hi[node]] += by_node[:, node, np.newaxis] * self.units(node)
+            below = slice(self.taxonomy.lo[node], self.taxonomy.hi[node])
+            result[:, below] += by_node[:, node, np.newaxis] * self.units(node)
         return result
 
-    def steps(self) -> CodeArray:
-        """Return (n_nodes,) the next allowed node above each that spreads over more leaves; the root is its own."""
+    def steps(self, allowed: BoolArray) -> CodeArray:
+        """Return (n_nodes,) the next *allowed* node above each that spreads over more leaves; the root is its own."""
         parent = self.taxonomy.parent
         spread = np.concatenate([[0], np.cumsum(self.weights > 0)])
         wide = spread[self.taxonomy.hi] - spread[self.taxonomy.lo]
         following = np.empty(self.taxonomy.n_nodes, dtype=np.int32)
         for node in range(self.taxonomy.n_nodes):
             up = node
-            while up != self.taxonomy.root and (up == node or not self.allowed[up] or wide[up] <= wide[node]):
+            while up != self.taxonomy.root and (up == node or not allowed[up] or wide[up] <= wide[node]):
                 up = int(parent[up])
             following[node] = up
         return following

@@ -46,7 +46,7 @@ def build_manifest(
             "dropped": encoding.n_dropped,
         },
         "attributes": _attributes(policy, source, rewriter, names),
-        "utility": measured(encoding.problem, plan),
+        "utility": measured(encoding.problem, plan, detail=True),
     }
     if plan.levels:
         manifest["levels"] = dict(plan.levels)

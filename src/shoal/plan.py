@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from shoal import kernels
 from shoal.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
+from shoal.cells import Cells
 from shoal.errors import InputError
 from shoal.problem import Requirement
 
@@ -124,6 +125,17 @@ class Targets:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Parts:
+    """Records of one cell in one class that publish the same ranges of sensitive values."""
+
+    cell: IntArray  # (n_parts,)
+    owner: IntArray  # (n_parts,) class
+    lo: CodeArray  # (n_parts, n_sensitive) first leaf, or KEPT
+    hi: CodeArray  # (n_parts, n_sensitive) leaf after the last; 0 where KEPT
+    records: IntArray  # (n_parts,)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Plan:
     """A generalization: each class publishes one leaf range per quasi attribute.
 
@@ -189,7 +201,7 @@ class Plan:
         population: Mapping[str, IntArray] | None = None,
     ) -> Plan:
         """Build from pieces; classes that publish the same ranges are one class."""
-        first, same = _same_ranges(lo, hi)
+        first, same = same_rows((*lo.T, *hi.T))
         targets = np.append(same, np.int32(WITHHELD))[np.asarray(classes)]  # class -1 stays -1
         sizes = kernels.summed(targets, np.asarray(counts, dtype=np.int64), len(first))
         return cls(
@@ -201,12 +213,59 @@ class Plan:
             population={name: people[first] for name, people in (population or {}).items()},
         )
 
+    @classmethod
+    def of_parts(
+        cls,
+        lo: CodeArray,
+        hi: CodeArray,
+        cells: Cells,
+        parts: Parts,
+        population: Mapping[str, IntArray] | None = None,
+    ) -> Plan:
+        """Build from parts of cells that may publish ranges of sensitive values; records in no part are withheld."""
+        parts = _with_withheld(cells, parts)
+        n_cells = cells.n_cells
+        plan = cls.of_pieces(lo, hi, n_cells, parts.cell, parts.owner, parts.records, population)
+        if (parts.lo == KEPT).all():
+            return plan
+        _, same = same_rows((*lo.T, *hi.T))
+        shown = np.flatnonzero(parts.owner != WITHHELD)
+        owner, sensitive_lo, sensitive_hi = same[parts.owner[shown]], parts.lo[shown], parts.hi[shown]
+        # KEPT is -1, so that one more makes codes of the ranges
+        first, group = same_rows((owner, *(sensitive_lo + 1).T, *sensitive_hi.T))
+        target = np.full(len(parts.cell), WITHHELD, dtype=np.int32)
+        target[shown] = group
+        targets = Targets(
+            class_of=owner[first],
+            lo=sensitive_lo[first],
+            hi=sensitive_hi[first],
+            records=kernels.summed(target, parts.records, len(first)),
+        )
+        assignment = Assignment.of_pieces(n_cells, parts.cell, target, parts.records)
+        return replace(plan, assignment=assignment, targets=targets)
 
-def _same_ranges(lo: CodeArray, hi: CodeArray) -> tuple[IntArray, CodeArray]:
-    """Return the first of each group of equal rows of both arrays, and every row's group."""
-    group = np.zeros(len(lo), dtype=np.int64)
+
+def _with_withheld(cells: Cells, parts: Parts) -> Parts:
+    """Add what is missing to make every cell complete, as withheld records."""
+    missing = cells.counts - kernels.summed(parts.cell.astype(np.int32), parts.records, cells.n_cells)
+    rest = np.flatnonzero(missing)
+    if not len(rest):
+        return parts
+    nothing = np.zeros((len(rest), parts.lo.shape[1]), dtype=np.int32)
+    return Parts(
+        np.concatenate([parts.cell, rest]),
+        np.concatenate([parts.owner, np.full(len(rest), WITHHELD)]),
+        np.concatenate([parts.lo, nothing + KEPT]),
+        np.concatenate([parts.hi, nothing]),
+        np.concatenate([parts.records, missing[rest]]),
+    )
+
+
+def same_rows(columns: Sequence[AnyIntArray]) -> tuple[IntArray, CodeArray]:
+    """Return the first of each group of rows that agree in all columns of codes, and every row's group."""
+    group = np.zeros(len(columns[0]), dtype=np.int64)
     bound = 1
-    for column in (*lo.T, *hi.T):
+    for column in columns:
         size = int(column.max()) + 1
         if bound * size >= 1 << 62:
             group = np.unique(group, return_inverse=True)[1].reshape(-1)

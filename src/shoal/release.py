@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from shoal.errors import UsageError
 
 if TYPE_CHECKING:
+    from shoal.utility.base import Utility
     from shoal.verify import Verification
 
 UNVERIFIED = "unverified"
@@ -47,9 +48,9 @@ class Release:
         return list(self.manifest["guarantees"])
 
     @property
-    def utility(self) -> dict[str, float]:
-        """Each measure of utility by its name."""
-        return dict(self.manifest["utility"])
+    def utility(self) -> Utility:
+        """Each measure of utility by its name; those told attribute by attribute are mappings."""
+        return dict(self.evidence["utility"])
 
     @property
     def data_file(self) -> Path | None:

@@ -2,35 +2,48 @@
 
 from __future__ import annotations
 
+import json
+import math
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from shoal.cells import Cells
+from shoal.models.tau_l_diversity import TauLDiversity
 from shoal.plan import WITHHELD, Plan
-from shoal.problem import Attribute, Problem
+from shoal.problem import Attribute, Problem, Requirement
 from shoal.registry import discover
 from shoal.taxonomies.builders.numbers import NumbersTaxonomy
 from shoal.taxonomies.nested import from_nested
-from shoal.utility.base import Measure, measured
+from shoal.utility.base import Measure, measured, told
 
 MEASURES = discover("shoal.utility", Measure)
+MONOTONE = [name for name, kind in MEASURES.items() if kind.monotone]
 NUMBER = NumbersTaxonomy().build(pa.array([0, 1, 2, 5, 9, 20]))
 CITY = from_nested({"*": {"north": ["a", "b"], "south": ["c", "d", "e"]}})
+ILL = from_nested({"*": ["x", "y", "z"]})
 N_CELLS = 40
+
+
+def problem_of(codes: tuple[np.ndarray, ...], counts: np.ndarray) -> Problem:
+    quasi = (Attribute("number", NUMBER), Attribute("city", CITY))
+    requirement = Requirement(
+        TauLDiversity(tau=0.9, l=2), 0, values=codes[2].astype(np.int32), n_values=3, taxonomy=ILL, place=0
+    )
+    return Problem(quasi, (Attribute("s", ILL),), Cells(codes, counts), (requirement,))
 
 
 def table(seed: int) -> Problem:
     rng = np.random.default_rng(seed)
     codes = (rng.integers(6, size=N_CELLS), rng.integers(5, size=N_CELLS), rng.integers(3, size=N_CELLS))
-    cells = Cells(codes, rng.integers(1, 9, size=N_CELLS))
-    quasi = (Attribute("number", NUMBER), Attribute("city", CITY))
-    return Problem(quasi, (Attribute("s", from_nested({"*": ["x", "y", "z"]})),), cells, ())
+    return problem_of(codes, rng.integers(1, 9, size=N_CELLS))
 
 
 def boxed(problem: Problem, cuts: tuple[list[int], list[int]], withheld: int = 0) -> Plan:
-    """Classes are the boxes of a grid; the first *withheld* cells are withheld."""
-    group = np.zeros(N_CELLS, dtype=np.int64)
+    """Classes are the boxes of a grid that have cells; the first *withheld* cells are withheld."""
+    group = np.zeros(problem.cells.n_cells, dtype=np.int64)
     edges = [[0, *cut, attribute.taxonomy.n_leaves] for cut, attribute in zip(cuts, problem.quasi, strict=True)]
     for column, edge in zip(problem.quasi_codes, edges, strict=True):
         group = group * (len(edge) - 1) + np.searchsorted(edge[1:], column, side="right")
@@ -38,7 +51,10 @@ def boxed(problem: Problem, cuts: tuple[list[int], list[int]], withheld: int = 0
     lo = np.array([[edges[0][i], edges[1][j]] for i, j in grid], dtype=np.int32)
     hi = np.array([[edges[0][i + 1], edges[1][j + 1]] for i, j in grid], dtype=np.int32)
     group[:withheld] = WITHHELD
-    return Plan.of_cells(lo, hi, group.astype(np.int32), problem.cells.counts)
+    used, class_of = np.unique(group, return_inverse=True)
+    class_of = class_of.reshape(-1) - (used[0] == WITHHELD)
+    used = used[used >= 0]
+    return Plan.of_cells(lo[used], hi[used], class_of.astype(np.int32), problem.cells.counts)
 
 
 FINEST = ([1, 2, 3, 4, 5], [1, 2, 3, 4])
@@ -51,24 +67,49 @@ def worse(kind: type[Measure], value: float, than: float) -> bool:
 
 
 def test_measures_are_found_and_named() -> None:
-    assert set(MEASURES) >= {"um", "ncp"}
+    assert set(MEASURES) == {
+        "accuracy-ratio",
+        "association-kept",
+        "attribute-loss",
+        "class-size",
+        "discernibility",
+        "excessive-protection",
+        "loss",
+        "ncp",
+        "non-uniform-entropy",
+        "query-error",
+        "um",
+    }
     for name, kind in MEASURES.items():
         assert kind.name == name
         assert kind.title
         assert kind.better in ("higher", "lower")
+        assert kind.cost in ("cheap", "expensive")
+        assert 0 <= kind.within[0] < kind.within[1]
 
 
 @pytest.mark.parametrize("name", MEASURES)
 @pytest.mark.parametrize("seed", range(3))
+def test_values_are_finite_and_within_the_declared_bounds(name: str, seed: int) -> None:
+    problem, kind = table(seed), MEASURES[name]
+    for cuts in (FINEST, MIDDLE, COARSEST):
+        for withheld in (0, 7):
+            value = kind().of(problem, boxed(problem, cuts, withheld))
+            assert type(value) is float
+            assert math.isfinite(value)
+            assert kind.within[0] <= value <= kind.within[1]
+
+
+@pytest.mark.parametrize("name", MONOTONE)
+@pytest.mark.parametrize("seed", range(3))
 def test_coarser_is_worse(name: str, seed: int) -> None:
     problem, kind = table(seed), MEASURES[name]
     values = [kind().of(problem, boxed(problem, cuts)) for cuts in (FINEST, MIDDLE, COARSEST)]
-    assert all(0 <= value <= 1 for value in values)
     assert worse(kind, values[1], values[0])
     assert worse(kind, values[2], values[1])
 
 
-@pytest.mark.parametrize("name", MEASURES)
+@pytest.mark.parametrize("name", [name for name, kind in MEASURES.items() if kind.counts_withheld])
 @pytest.mark.parametrize("seed", range(3))
 def test_withheld_records_count_as_lost(name: str, seed: int) -> None:
     problem, kind = table(seed), MEASURES[name]
@@ -78,28 +119,57 @@ def test_withheld_records_count_as_lost(name: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", MEASURES)
-def test_an_unchanged_table_is_the_best_there_is(name: str) -> None:
+def test_everything_withheld_can_still_be_measured(name: str) -> None:
     problem, kind = table(0), MEASURES[name]
+    nothing = np.zeros((0, 2), dtype=np.int32)
+    plan = Plan.of_cells(nothing, nothing, np.full(N_CELLS, WITHHELD, dtype=np.int32), problem.cells.counts)
+    value = kind().of(problem, plan)
+    assert math.isfinite(value)
+    assert kind.within[0] <= value <= kind.within[1]
+
+
+# An unchanged table still has classes of equal records, and may protect more or less than is asked for.
+@pytest.mark.parametrize("name", sorted(set(MEASURES) - {"class-size", "discernibility", "excessive-protection"}))
+@pytest.mark.parametrize("seed", range(3))
+def test_an_unchanged_table_is_the_best_there_is(name: str, seed: int) -> None:
+    problem, kind = table(seed), MEASURES[name]
     best = 1.0 if kind.better == "higher" else 0.0
+    assert kind().of(problem, boxed(problem, FINEST)) == pytest.approx(best, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", MONOTONE)
+def test_a_table_of_one_unchanged_record_reaches_the_bound(name: str) -> None:
+    kind = MEASURES[name]
+    problem = problem_of((np.array([2]), np.array([3]), np.array([1])), np.array([1]))
+    best = kind.within[1] if kind.better == "higher" else kind.within[0]
     assert kind().of(problem, boxed(problem, FINEST)) == best
 
 
-@pytest.mark.parametrize("name", MEASURES)
-def test_the_order_of_cells_and_the_number_of_records_do_not_matter(name: str) -> None:
-    problem, kind = table(4), MEASURES[name]
-    plan = boxed(problem, MIDDLE)
+def mixed(problem: Problem, plan: Plan, times: int) -> tuple[Problem, Plan]:
+    """The same table with its cells in another order and every record *times* times."""
     order = np.random.default_rng(1).permutation(N_CELLS)
-    mixed = Problem(
-        problem.quasi,
-        problem.sensitive,
-        Cells(tuple(column[order] for column in problem.cells.codes), problem.cells.counts[order] * 7),
-        (),
-    )
-    moved = Plan.of_cells(plan.lo, plan.hi, plan.assignment.class_of[order], mixed.cells.counts)
-    assert kind().of(mixed, moved) == pytest.approx(kind().of(problem, plan), abs=1e-12)
+    other = problem_of(tuple(column[order] for column in problem.cells.codes), problem.cells.counts[order] * times)
+    return other, Plan.of_cells(plan.lo, plan.hi, plan.assignment.class_of[order], other.cells.counts)
 
 
 @pytest.mark.parametrize("name", MEASURES)
+def test_the_order_of_cells_does_not_matter(name: str) -> None:
+    problem, kind = table(4), MEASURES[name]
+    plan = boxed(problem, MIDDLE, 3)
+    assert kind().of(*mixed(problem, plan, 1)) == pytest.approx(kind().of(problem, plan), rel=1e-12)
+
+
+# Which records are held out depends on how many there are.
+@pytest.mark.parametrize("name", sorted(set(MEASURES) - {"accuracy-ratio"}))
+def test_more_equal_records_change_it_as_declared(name: str) -> None:
+    problem, kind = table(4), MEASURES[name]
+    plan = boxed(problem, MIDDLE, 3)
+    expected = kind().of(problem, plan) * 7**kind.grows_with
+    assert kind().of(*mixed(problem, plan, 7)) == pytest.approx(expected, rel=1e-9)
+
+
+# A split cell makes more classes, so they are smaller on average.
+@pytest.mark.parametrize("name", sorted(set(MONOTONE) - {"class-size"}))
 def test_a_split_cell_counts_in_both_its_classes(name: str) -> None:
     problem, kind = table(5), MEASURES[name]
     fine, coarse = boxed(problem, MIDDLE), boxed(problem, COARSEST)
@@ -113,8 +183,40 @@ def test_a_split_cell_counts_in_both_its_classes(name: str) -> None:
     assert worse(kind, kind().of(problem, coarse), value)
 
 
-def test_measured_gives_all_as_plain_numbers() -> None:
+@pytest.mark.parametrize("name", MEASURES)
+def test_the_figures_contain_the_measure_and_only_what_is_titled(name: str) -> None:
+    problem, kind = table(2), MEASURES[name]
+    plan = boxed(problem, MIDDLE)
+    figures = kind().figures(problem, plan, np.random.default_rng(0))
+    assert figures[name] == kind().of(problem, plan)
+    assert set(figures) == {name, *kind.figure_titles}
+
+
+def test_measured_gives_the_cheap_ones_as_plain_numbers() -> None:
     problem = table(1)
     found = measured(problem, boxed(problem, MIDDLE))
-    assert set(found) == set(MEASURES)
+    assert set(found) == {name for name, kind in MEASURES.items() if kind.cost == "cheap"}
     assert all(type(value) is float for value in found.values())
+
+
+def test_measured_gives_all_when_asked_and_they_can_be_written_and_told() -> None:
+    problem = table(1)
+    found = measured(problem, boxed(problem, MIDDLE, 4), expensive=True, detail=True, rng=np.random.default_rng(3))
+    assert set(found) == {*MEASURES, "query-error-95"}
+    assert set(found["attribute-loss"]) == {"number", "city", "s"}
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    rows = list(told(found))
+    assert len(rows) == len(found) + 2
+    assert all(title and math.isfinite(value) for _, title, value in rows)
+    assert ("attribute-loss: city", MEASURES["attribute-loss"].title, found["attribute-loss"]["city"]) in rows
+
+
+def test_measures_that_do_not_apply_are_left_out() -> None:
+    problem = table(1)
+    alone = replace(
+        problem, quasi=problem.quasi[:1], sensitive=(), cells=Cells(problem.cells.codes[:1], problem.cells.counts)
+    )
+    lo, hi = np.zeros((1, 1), dtype=np.int32), np.full((1, 1), 6, dtype=np.int32)
+    plan = Plan.of_cells(lo, hi, np.zeros(N_CELLS, dtype=np.int32), alone.cells.counts)
+    found = set(measured(replace(alone, requirements=()), plan, expensive=True))
+    assert found == {*MEASURES, "query-error-95"} - {"accuracy-ratio", "association-kept", "excessive-protection"}

@@ -173,7 +173,10 @@ REASONS = [
     ),
     (
         TauLDiversity(tau=0.9, l=5),
-        "tau-l-diversity: l = 5 but only 4 values occur; ask for at most that",
+        (
+            "tau-l-diversity: l = 5 but only 4 values occur; ask for at most that: the nearest that can be reached "
+            "is tau = 0.9 with l = 4"
+        ),
     ),
     (
         TauLDiversity(tau=0.3, l=2),

@@ -61,10 +61,24 @@ def test_nothing_changed_and_all_lost() -> None:
     table = problem(COUNTS, CODES, [CITY, AGE, ILL])
     rows = [list(pair) for pair in zip(*CODES[:2], strict=True)]
     same = plan(rows, [[a + 1, b + 1] for a, b in rows], [0, 1, 2, 3], COUNTS)
-    assert measured(table, same) == {"ncp": 0.0, "um": 1.0}
+    assert measured(table, same) == {
+        "attribute-loss": 0.0,
+        "class-size": 10 / 4,
+        "discernibility": 9 + 1 + 4 + 16,
+        "loss": 0.0,
+        "ncp": 0.0,
+        "non-uniform-entropy": 0.0,
+        "um": 1.0,
+    }
     root = plan([[0, 0]], [[5, 11]], [0, 0, 0, 0], COUNTS)
+    bits = [-count * np.log2(count / 10) for count in COUNTS]  # every value of both attributes is in one cell only
     assert measured(table, root) == {
+        "attribute-loss": pytest.approx(1),
+        "class-size": 10,
+        "discernibility": 100,
+        "loss": pytest.approx(1),
         "ncp": pytest.approx(1),
+        "non-uniform-entropy": pytest.approx(2 * sum(bits)),
         "um": pytest.approx((1 / 5 + 1 / 11 + 1) / 3),
     }
 

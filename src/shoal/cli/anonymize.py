@@ -21,6 +21,13 @@ class Format(StrEnum):
     parquet = "parquet"
 
 
+class Utility(StrEnum):
+    """How much is measured of what a release keeps."""
+
+    quick = "quick"
+    full = "full"
+
+
 def anonymize(
     data: Annotated[Path, typer.Argument(help="The table: CSV (also .gz), Parquet, or a folder of Parquet files.")],
     policy: Annotated[Path, typer.Option("--policy", "-p", help="What to protect and how: YAML or JSON.")],
@@ -33,6 +40,10 @@ def anonymize(
         int | None,
         typer.Option(help="Make the run repeatable. Whoever knows the seed knows the shuffle.", min=0),
     ] = None,
+    utility: Annotated[
+        Utility,
+        typer.Option(help="Measures of utility; full also asks the release 10,000 counts and other questions."),
+    ] = Utility.quick,
     json_output: Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")] = False,
 ) -> None:
     """Publish a table by a policy: plan, apply, verify, and only then put it in place."""
@@ -47,6 +58,7 @@ def anonymize(
                 out=folder,
                 format=None if format_ is None else format_.value,
                 seed=seed,
+                utility=utility.value,
                 progress=progress,
             )
         if json_output:
@@ -55,6 +67,8 @@ def anonymize(
                     "verified": True,
                     "out": str(folder),
                     **release.manifest,
+                    "utility": release.utility,
+                    "warnings": release.evidence["warnings"],
                     "seconds": release.evidence["seconds"],
                 }
             )

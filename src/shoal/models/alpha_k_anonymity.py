@@ -7,7 +7,7 @@ import math
 from pydantic import Field
 
 from shoal.arrays import BoolArray, FloatArray
-from shoal.models.base import ClassHistograms, ValueModel, Whole
+from shoal.models.base import ClassHistograms, Curve, ValueModel, Whole
 from shoal.models.exact import at_most, fraction, largest_counts, quotient
 from shoal.models.wording import number, rounded_up
 
@@ -33,6 +33,11 @@ class AlphaKAnonymity(ValueModel):
     def smallest_class(self) -> int:
         """One record of n is 1/n of the class, so that n must reach 1/alpha, and k."""
         return max(self.k, math.ceil(1 / fraction(self.alpha)))
+
+    @property
+    def curve(self) -> Curve:
+        """A limit on the most frequent value, and k records."""
+        return Curve((fraction(self.alpha),), records=self.k)
 
     def holds(self, classes: ClassHistograms, whole: Whole) -> BoolArray:  # noqa: ARG002
         """Return (n_classes,) whether n >= k and r1 <= alpha n, exactly."""

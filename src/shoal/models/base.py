@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self
+from fractions import Fraction
+from typing import ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
@@ -58,6 +59,18 @@ class Whole:
         )
 
 
+class Curve(NamedTuple):
+    """A requirement in the form that compiled loops can judge.
+
+    The 1, 2, 3, ... most frequent values have at most these shares of a class, so many values occur, and so many
+    records. It says the same as ``holds``.
+    """
+
+    limits: tuple[Fraction, ...] = ()
+    distinct: int = 1
+    records: int = 1
+
+
 class PrivacyModel(BaseModel, ABC):
     """A requirement on every class of a release.
 
@@ -92,6 +105,11 @@ class PrivacyModel(BaseModel, ABC):
     def smallest_class(self) -> int:
         """A size below which no class can hold; lets methods skip hopeless cuts."""
         return 1
+
+    @property
+    def curve(self) -> Curve | None:
+        """The requirement as a curve, if it is one."""
+        return None
 
     @abstractmethod
     def holds(self, classes: ClassHistograms, whole: Whole) -> BoolArray:

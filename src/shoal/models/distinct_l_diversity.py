@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import Field
 
 from shoal.arrays import BoolArray, FloatArray
-from shoal.models.base import ClassHistograms, ValueModel, Whole
+from shoal.models.base import ClassHistograms, Curve, ValueModel, Whole
 from shoal.models.exact import distinct_values
 
 
@@ -30,6 +30,11 @@ class DistinctLDiversity(ValueModel):
     def smallest_class(self) -> int:
         """The records of a class have l different values only if there are l of them."""
         return self.l
+
+    @property
+    def curve(self) -> Curve:
+        """Only the number of different values counts."""
+        return Curve(distinct=self.l)
 
     def holds(self, classes: ClassHistograms, whole: Whole) -> BoolArray:  # noqa: ARG002
         """Return (n_classes,) whether l values occur."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from shoal.arrays import BoolArray, FloatArray
-from shoal.models.base import ClassHistograms, PrivacyModel, Whole
+from shoal.models.base import ClassHistograms, Curve, PrivacyModel, Whole
 
 
 class KAnonymity(PrivacyModel):
@@ -29,6 +29,11 @@ class KAnonymity(PrivacyModel):
     def smallest_class(self) -> int:
         """A class of k records holds, a smaller one does not."""
         return self.k
+
+    @property
+    def curve(self) -> Curve:
+        """Only the number of records counts."""
+        return Curve(records=self.k)
 
     def holds(self, classes: ClassHistograms, whole: Whole) -> BoolArray:  # noqa: ARG002
         """Return (n_classes,) whether each class has k records."""

@@ -7,7 +7,7 @@ import math
 from pydantic import Field
 
 from shoal.arrays import BoolArray, FloatArray
-from shoal.models.base import ClassHistograms, ValueModel, Whole
+from shoal.models.base import ClassHistograms, Curve, ValueModel, Whole
 from shoal.models.exact import at_most, fraction, largest_counts, quotient
 from shoal.models.wording import number, rounded_down
 
@@ -31,6 +31,11 @@ class SimpleLDiversity(ValueModel):
     def smallest_class(self) -> int:
         """One record of n is 1/n of the class, so that n must reach l."""
         return math.ceil(fraction(self.l))
+
+    @property
+    def curve(self) -> Curve:
+        """One limit, on the most frequent value."""
+        return Curve((1 / fraction(self.l),))
 
     def holds(self, classes: ClassHistograms, whole: Whole) -> BoolArray:  # noqa: ARG002
         """Return (n_classes,) whether r1 * l <= n, exactly."""

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field, field_validator, model_validator
 
 from shoal.arrays import BoolArray, FloatArray
-from shoal.models.base import ClassHistograms, ValueModel, Whole
+from shoal.models.base import ClassHistograms, Curve, ValueModel, Whole
 from shoal.models.exact import at_most, fraction, largest_sums
 from shoal.models.wording import number, rounded_up
 
@@ -91,6 +91,11 @@ class TauLDiversity(ValueModel):
         points = enumerate(self.limits[: self.values_needed], start=1)
         return max(math.ceil(k / limit) for k, limit in points)
 
+    @property
+    def curve(self) -> Curve:
+        """The limits as far as they are below 1, which the last of them reaches."""
+        return Curve(self.limits[: self.values_needed - 1], self.values_needed)
+
     def holds(self, classes: ClassHistograms, whole: Whole) -> BoolArray:  # noqa: ARG002
         """Return (n_classes,) whether F(k) <= psi(k) for every k, exactly."""
         sums = largest_sums(self.values_of(classes), self.values_needed - 1)
@@ -122,11 +127,19 @@ class TauLDiversity(ValueModel):
             return None
         occurring = int(np.count_nonzero(self.values_of(whole)))
         if occurring < self.values_needed:
-            return f"{self.subject}: l = {self.l} but only {occurring} values occur; ask for at most that"
+            if self.psi is not None or occurring < 2:
+                return f"{self.subject}: l = {self.l} but only {occurring} values occur; ask for at most that"
+            smallest = self.model_copy(update={"l": occurring}).worst(alone, whole)
+            tau = number(max(self.tau, float(rounded_up(smallest, 4))))
+            return (
+                f"{self.subject}: l = {self.l} but only {occurring} values occur; ask for at most that: "
+                f"the nearest that can be reached is tau = {tau} with l = {occurring}"
+            )
         nearest = rounded_up(self.worst(alone, whole), 4)
+        generalized = ", even if all are fully generalized" if whole.unit > 1 else ""
         return (
             f"{self.subject}: tau = {number(self.tau)} with l = {self.l} but the most frequent values have "
-            f"too large a share of the whole table; with this l, ask for a tau of at least {nearest}"
+            f"too large a share of the whole table{generalized}; with this l, ask for a tau of at least {nearest}"
         )
 
     def _weights(self) -> list[Fraction]:

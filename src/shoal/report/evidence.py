@@ -14,6 +14,7 @@ from shoal.arrays import IntArray
 from shoal.policy import Policy
 from shoal.rewriting import Rewriter
 from shoal.sources import Source
+from shoal.utility.base import Utility
 from shoal.verify import Verification
 
 
@@ -22,10 +23,11 @@ def build_evidence(
     source: Source,
     rewriter: Rewriter,
     verification: Verification,
+    utility: Utility,
     seed: int | None,
     seconds: Mapping[str, float],
 ) -> dict[str, Any]:
-    """Return the policy, the source's digest, the risks before and after, and what the verifier said."""
+    """Return the policy, the source's digest, risks before and after, utility, and what the verifier said."""
     return {
         "shoal_version": shoal.__version__,
         "python": platform.python_version(),
@@ -35,6 +37,7 @@ def build_evidence(
         "randomness": "operating system" if seed is None else "the given seed: repeatable, so keep it secret",
         "risk_before": class_risks(rewriter.counted.class_sizes(policy.names("quasi"))),
         "risk_after": class_risks(rewriter.plan.sizes),
+        "utility": utility,
         "withheld": rewriter.plan.n_withheld,
         "search": dict(rewriter.plan.search),
         "warnings": list(rewriter.plan.warnings),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
-from shoal.registry import discover
-from shoal.utility.base import Measure
+from shoal.utility.base import told
 from shoal.wording import parameters_text
 
 _NUMERIC = re.compile(r"[\d,.]+(e[-+]?\d+)?|–")
@@ -71,11 +71,9 @@ def internal_report(manifest: Mapping[str, Any], evidence: Mapping[str, Any]) ->
         _table(
             "What is left of the table",
             ("measure", "what it says", "value"),
-            (
-                (name, discover("shoal.utility", Measure)[name].title, _number(value))
-                for name, value in manifest["utility"].items()
-            ),
+            ((name, title, _number(value)) for name, title, value in told(evidence["utility"])),
         ),
+        *_method(evidence),
         "<h2>Checks of the verifier</h2>",
         _table(
             "Every check that the written files had to pass",
@@ -100,6 +98,17 @@ def internal_report(manifest: Mapping[str, Any], evidence: Mapping[str, Any]) ->
         + "\n".join(body)
         + "\n</body></html>\n"
     )
+
+
+def _method(evidence: Mapping[str, Any]) -> list[str]:
+    """Return what the method told of its search, and its warnings, if there is anything."""
+    parts = []
+    if evidence["warnings"]:
+        parts += ["<h2>Warnings</h2>", "<ul>", *(f"<li>{escape(text)}.</li>" for text in evidence["warnings"]), "</ul>"]
+    if evidence["search"]:
+        rows = ((name.replace("_", " "), json.dumps(value)) for name, value in evidence["search"].items())
+        parts += ["<h2>Search</h2>", _table("What the method tells of its search", ("figure", "value"), rows)]
+    return parts
 
 
 def _summary(manifest: Mapping[str, Any], source: Mapping[str, Any]) -> str:

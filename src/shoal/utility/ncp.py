@@ -8,6 +8,7 @@ from shoal.arrays import CodeArray, FloatArray
 from shoal.plan import Plan
 from shoal.problem import Problem
 from shoal.taxonomies.tree import Taxonomy
+from shoal.utility import kernels
 from shoal.utility.base import Measure
 
 
@@ -25,24 +26,18 @@ class NormalizedCertaintyPenalty(Measure):
 
     def of(self, problem: Problem, plan: Plan) -> float:
         """Average the widths of classes, weighted by their records."""
-        kept = plan.sizes
-        widths = np.stack(
-            [
-                relative_widths(attribute.taxonomy, plan.lo[:, j], plan.hi[:, j])
-                for j, attribute in enumerate(problem.quasi)
-            ]
-        )  # (n_quasi, n_classes)
-        n_withheld = problem.cells.n_records - int(kept.sum())
-        return float(np.dot(widths.mean(axis=0), kept) + n_withheld) / problem.cells.n_records
+        kept = plan.sizes.astype(np.float64)
+        spanned = sum(
+            float(np.dot(relative_widths(attribute.taxonomy, plan.lo[:, j], plan.hi[:, j]), kept))
+            for j, attribute in enumerate(problem.quasi)
+        )
+        n_records = problem.cells.n_records
+        return (spanned / len(problem.quasi) + n_records - float(kept.sum())) / n_records
 
 
 def relative_widths(taxonomy: Taxonomy, lo: CodeArray, hi: CodeArray) -> FloatArray:
     """Return (n_classes,) the width of each leaf range as a share of the whole domain's."""
     leaves = taxonomy.n_leaves - (taxonomy.missing is not None)
     places = taxonomy.positions
-    line = np.arange(leaves, dtype=np.float64) if places is None else np.asarray(places[:leaves])
-    spread = line[-1] - line[0]
-    last = np.minimum(hi, leaves) - 1
-    width = (line[last] - line[np.minimum(lo, leaves - 1)]) / spread if spread > 0 else np.zeros(len(lo))
-    may_be_missing = (hi > leaves) & (lo < leaves)
-    return np.where(may_be_missing, 1.0, width)
+    line = np.arange(leaves, dtype=np.float64) if places is None else np.asarray(places[:leaves], dtype=np.float64)
+    return kernels.spans(lo, hi, line)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from shoal.plan import Plan
+from shoal.arrays import FloatArray
+from shoal.plan import KEPT, Plan, Targets
 from shoal.problem import Problem
 from shoal.utility.base import Measure
 
@@ -13,6 +14,7 @@ class Um(Measure):
     """The mean over records and attributes of 1 / (leaves that the published value covers).
 
     Tian and Zhang, Definition 5. Quasi and sensitive attributes count alike; leaves are those of the taxonomy.
+    A withheld record keeps nothing.
     """
 
     name = "um"
@@ -23,5 +25,14 @@ class Um(Measure):
         """Sum the information of classes, weighted by their records."""
         kept = plan.sizes
         quasi = (1.0 / (plan.hi - plan.lo)).sum(axis=1)  # (n_classes,)
-        information = float(np.dot(kept, quasi)) + float(kept.sum()) * len(problem.sensitive)
+        information = float(np.dot(kept, quasi))
+        if plan.targets is None:
+            information += float(kept.sum()) * len(problem.sensitive)
+        else:
+            information += float(np.dot(plan.targets.records, 1.0 / sensitive_widths(plan.targets)).sum())
         return information / (problem.cells.n_records * (len(problem.quasi) + len(problem.sensitive)))
+
+
+def sensitive_widths(targets: Targets) -> FloatArray:
+    """Return (n_targets, n_sensitive) the leaves under each published sensitive value."""
+    return np.where(targets.lo == KEPT, 1, targets.hi - targets.lo).astype(np.float64)

@@ -76,7 +76,7 @@ class Contents:
         rows: KeyArray | None = None
         for name, kind in self._columns:
             column = batch.column(name)
-            if _is_textual(column.type) or kind == _TEXT:
+            if is_textual(column.type) or kind == _TEXT:
                 values, places = coded(column)
                 words = self._words(values, kind)
                 if rows is None:
@@ -101,7 +101,7 @@ class Contents:
 
     def _words(self, values: pa.Array, kind: pa.DataType) -> KeyArray:
         """Return (n + 1,) a word for each value, the last for missing ones."""
-        if not _is_textual(values.type):
+        if not is_textual(values.type):
             values = values.cast(pa.string())
         missing = np.asarray(pc.is_in(values.cast(pa.string()), value_set=self._missing))
         words = self._text_words(values.cast(_TEXT))
@@ -120,7 +120,8 @@ class Contents:
         return words
 
 
-def _is_textual(kind: pa.DataType) -> bool:
+def is_textual(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds text, plainly or as a dictionary."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))

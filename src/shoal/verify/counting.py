@@ -26,7 +26,10 @@ _LOW = np.uint64(0xFFFFFFFF)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Histograms:
-    """Sensitive values of every class, sparse: class i has entries ``start[i]:start[i + 1]``, by value."""
+    """Sensitive values of every class, sparse: class i has entries ``start[i]:start[i + 1]``, by value.
+
+    Where values are generalized, a record is cut into ``units``, and sizes and counts are in these.
+    """
 
     sizes: IntArray  # (n_classes,)
     start: IntArray  # (n_classes + 1,)
@@ -34,6 +37,7 @@ class Histograms:
     count: IntArray  # (n_entries,) all > 0
     values: tuple[str | None, ...]  # (n_values,) what the codes stand for, None = missing; () for joint values
     n_values: int
+    units: int = 1
 
     @property
     def owner(self) -> IntArray:
@@ -43,7 +47,9 @@ class Histograms:
     @property
     def whole(self) -> IntArray:
         """(n_values,) counts in the published table."""
-        return np.bincount(self.value, weights=self.count, minlength=self.n_values).astype(np.int64)
+        out = np.zeros(self.n_values, dtype=self.count.dtype)
+        np.add.at(out, self.value, self.count)
+        return out
 
     @property
     def total(self) -> int:
@@ -67,22 +73,35 @@ class Counted:
 
 
 class _LabelReader:
+    """Numbers labels as ``read_covers`` does; after them come missing values, where legal, and unknown texts."""
+
     def __init__(self, attribute: Attribute) -> None:
         labels = list(attribute.labels or {})
         self.name = attribute.name
         self._labels = pa.array(labels, type=pa.string())
-        self.radix = len(labels) + 1
-        self.used: BoolArray = np.zeros(self.radix, dtype=np.bool_)
+        self._unknown = len(labels) + attribute.may_keep_missing
+        self.radix = self._unknown + 1
+        self._used: BoolArray = np.zeros(self.radix, dtype=np.bool_)
 
     def read(self, column: pa.Array) -> CodeArray:
         """Return (n_rows,) label numbers; several threads may read at a time."""
         values, places = coded(column)
-        found = pc.index_in(values.cast(pa.string()), value_set=self._labels).fill_null(self.radix - 1)
-        numbers = np.append(np.asarray(found), self.radix - 1).astype(np.int32)
+        found = pc.index_in(values.cast(pa.string()), value_set=self._labels).fill_null(self._unknown)
+        numbers = np.append(np.asarray(found), len(self._labels)).astype(np.int32)
         present = np.zeros(numbers.shape[0], dtype=np.bool_)
         mark(places, present)
-        self.used[numbers[present]] = True
+        self._used[numbers[present]] = True
         return _gathered(numbers, places)
+
+    @property
+    def met_unknown(self) -> bool:
+        """Whether a row has a text that is no label."""
+        return bool(self._used[self._unknown])
+
+    @property
+    def idle(self) -> int:
+        """How many labels no row has."""
+        return int((~self._used[: len(self._labels)]).sum())
 
 
 class _ValueReader:
@@ -229,8 +248,8 @@ def count_rows(
             )
             for subject, tally in tallies.items()
         },
-        unknown=tuple(name for name, one in labels.items() if one.used[-1]),
-        idle={name: int((~one.used[:-1]).sum()) for name, one in labels.items() if not one.used[:-1].all()},
+        unknown=tuple(name for name, one in labels.items() if one.met_unknown),
+        idle={name: one.idle for name, one in labels.items() if one.idle},
         boxed_labels=class_labels if reader.boxes is reader.classes else reader.boxes.tuples(),
         sums=sums,
         contents_of=reader.contents_of,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,7 +27,7 @@ class Covers:
     """
 
     attribute: Attribute
-    labels: tuple[str, ...]
+    labels: tuple[str | None, ...]  # None, the last, for missing values that are published as such
     start: IntArray  # (n_labels + 1,)
     low: CodeArray  # (n_ranges,)
     high: CodeArray  # (n_ranges,)
@@ -43,6 +43,14 @@ class Covers:
     def places(self, values: pa.Array) -> CodeArray:
         """Return (n,) the code of each value; nulls are not among them."""
         return self.codes[self.line.places(values)]
+
+    def unmet(self, met: BoolArray) -> int:
+        """Return how many codes that labels cover are not among those *met*, missing values that are kept aside."""
+        covered = np.zeros(self.width, dtype=np.bool_)
+        for label in range(len(self.labels) - self.attribute.may_keep_missing):
+            for piece in range(self.start[label], self.start[label + 1]):
+                covered[self.low[piece] : self.high[piece]] = True
+        return int((covered & ~met).sum())
 
     def hulls(self) -> tuple[CodeArray, CodeArray, BoolArray]:
         """Return the smallest range around each label, and whether it is wider than the label itself.
@@ -60,9 +68,14 @@ class Covers:
 
 def read_covers(attribute: Attribute) -> Covers:
     """Return the labels of an attribute as ranges, or raise CoverError if one has no meaning."""
-    labels = attribute.labels or {}
-    covers = list(labels.values())
+    declared = attribute.labels or {}
+    labels: tuple[str | None, ...] = tuple(declared)
+    covers = list(declared.values())
     _check_written(attribute, covers)
+    if attribute.may_keep_missing:
+        _check_spread(attribute.name, declared)
+        labels = (*labels, None)
+        covers.append({"missing": True})
     line: Line
     if attribute.kind in ("number", "date"):
         line = NumberLine(attribute, covers)
@@ -88,7 +101,7 @@ def read_covers(attribute: Attribute) -> Covers:
     below = np.append(np.cumsum(covered) - covered, (n_covered, n_covered + 1, n_covered + 2))
     order = np.lexsort((flat[:, 0], owner))
     start, lows, highs = _joined(len(covers), owner[order], below[flat[order, 0]], below[flat[order, 1]])
-    return Covers(attribute, tuple(labels), start, lows, highs, n_covered + 2, line, codes)
+    return Covers(attribute, labels, start, lows, highs, n_covered + 2, line, codes)
 
 
 @kernel
@@ -141,6 +154,19 @@ def _check_alike(attribute: Attribute, shape: set[str], covers: Sequence[Cover])
     for key in ("values", "prefixes"):
         if key in shape and not all(_is_list_of_texts(cover[key]) for cover in covers):
             raise CoverError(f"{what} has no list of texts under {key!r}")
+
+
+def _check_spread(name: str, labels: Mapping[str, Cover]) -> None:
+    """Raise CoverError if it is not clear over which values a record under a sensitive label spreads."""
+    listed = {value for cover in labels.values() for value in cover.get("values", ())}
+    for label, cover in labels.items():
+        values = cover.get("values", ())
+        if "any" in cover:
+            raise CoverError(f"a cover of {name!r}, which is sensitive, says 'any' and does not list its values")
+        if len(set(values)) != len(values):
+            raise CoverError(f"a cover of {name!r} lists a value twice")
+        if label in listed and (list(values) != [label] or "missing" in cover):
+            raise CoverError(f"a label of {name!r} reads like a value and does not cover just this one")
 
 
 def _is_list_of_texts(raw: object) -> bool:

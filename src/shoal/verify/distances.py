@@ -14,17 +14,14 @@ import numpy as np
 
 from shoal.arrays import IntArray
 from shoal.verify.counting import Histograms
-from shoal.verify.exact import CannotCheckError
-from shoal.verify.kernels import kernel
+from shoal.verify.exact import CannotCheckError, check_size
+from shoal.verify.kernels import Function, kernel, uncompiled
 from shoal.verify.manifest import Attribute
-
-_WIDEST = 2**62
 
 
 def equal_distance(histograms: Histograms) -> tuple[IntArray, int]:
     """Return half the sum of differences, in units of 1 / (2 n N)."""
     whole, total, owner = histograms.whole, histograms.total, histograms.owner
-    _fits(2 * int(histograms.sizes.max()) * total)
     sizes = histograms.sizes[owner]
     share = whole[histograms.value]
     gaps = np.abs(histograms.count * total - share * sizes) - share * sizes
@@ -38,10 +35,9 @@ def ordered_distance(histograms: Histograms, attribute: Attribute) -> tuple[IntA
     m = histograms.n_values
     if m < 2:
         return np.zeros(histograms.sizes.shape[0], dtype=np.int64), 1
-    _fits(m * int(histograms.sizes.max()) * histograms.total)
-    whole = np.empty(m, dtype=np.int64)
+    whole = np.empty(m, dtype=histograms.count.dtype)
     whole[ranks] = histograms.whole
-    found = _along_ranks(
+    found = _fitting(_along_ranks, histograms, m)(
         histograms.start, ranks[histograms.value], histograms.count, histograms.sizes, whole, histograms.total
     )
     return found, m - 1
@@ -63,10 +59,9 @@ def hierarchical_distance(histograms: Histograms, attribute: Attribute) -> tuple
     tall = heights[0]
     if tall == 0 or histograms.n_values < 2:
         return np.zeros(histograms.sizes.shape[0], dtype=np.int64), 1
-    _fits(2 * tall * int(histograms.sizes.max()) * histograms.total)
-    whole = np.zeros(len(parents), dtype=np.int64)
+    whole = np.zeros(len(parents), dtype=histograms.count.dtype)
     whole[nodes] = histograms.whole
-    found = _over_tree(
+    found = _fitting(_over_tree, histograms, len(parents))(
         histograms.start,
         nodes[histograms.value],
         histograms.count,
@@ -74,14 +69,25 @@ def hierarchical_distance(histograms: Histograms, attribute: Attribute) -> tuple
         whole,
         histograms.total,
         np.array(parents, dtype=np.int64),
-        np.array(heights, dtype=np.int64),
+        np.array(heights, dtype=histograms.count.dtype),
     )
     return found, tall
 
 
-def _fits(largest: int) -> None:
-    if largest >= _WIDEST:
-        raise CannotCheckError("the table is too large for the exact distance")
+def largest_product(histograms: Histograms, attribute: Attribute | None) -> int:
+    """Return a number that no step of any distance goes beyond."""
+    steps = histograms.n_values
+    if attribute is not None and attribute.taxonomy is not None:
+        steps += max(_flatten(attribute.taxonomy)[1])
+    return 2 * max(steps, 1) * int(histograms.sizes.max()) * histograms.total
+
+
+def _fitting(function: Function, histograms: Histograms, n_values: int) -> Function:
+    """Return the kernel or, for counts that are Python's integers, the function it was made from."""
+    if histograms.count.dtype != object:
+        return function
+    check_size(histograms.sizes.shape[0] * n_values)
+    return uncompiled(function)
 
 
 def _ranks(histograms: Histograms, attribute: Attribute) -> IntArray:
@@ -155,8 +161,8 @@ def _along_ranks(
     start: IntArray, rank: IntArray, count: IntArray, sizes: IntArray, whole: IntArray, total: int
 ) -> IntArray:
     n, m = sizes.shape[0], whole.shape[0]
-    out = np.zeros(n, dtype=np.int64)
-    own = np.zeros(m, dtype=np.int64)
+    out = np.zeros(n, dtype=count.dtype)
+    own = np.zeros(m, dtype=count.dtype)
     for c in range(n):
         for e in range(start[c], start[c + 1]):
             own[rank[e]] += count[e]
@@ -180,11 +186,11 @@ def _over_tree(
     heights: IntArray,
 ) -> IntArray:
     n, m = sizes.shape[0], parents.shape[0]
-    out = np.zeros(n, dtype=np.int64)
-    own = np.zeros(m, dtype=np.int64)
-    extra = np.zeros(m, dtype=np.int64)
-    surplus = np.zeros(m, dtype=np.int64)
-    lack = np.zeros(m, dtype=np.int64)
+    out = np.zeros(n, dtype=count.dtype)
+    own = np.zeros(m, dtype=count.dtype)
+    extra = np.zeros(m, dtype=count.dtype)
+    surplus = np.zeros(m, dtype=count.dtype)
+    lack = np.zeros(m, dtype=count.dtype)
     for c in range(n):
         for e in range(start[c], start[c + 1]):
             own[node[e]] += count[e]

@@ -11,8 +11,8 @@ import numpy as np
 
 from shoal.arrays import BoolArray, FloatArray, IntArray
 from shoal.verify.counting import Counted, Histograms
-from shoal.verify.distances import equal_distance, hierarchical_distance, ordered_distance
-from shoal.verify.exact import CannotCheckError, at_most, entropies, entropy_at_least
+from shoal.verify.distances import equal_distance, hierarchical_distance, largest_product, ordered_distance
+from shoal.verify.exact import CannotCheckError, at_most, entropies, entropy_at_least, ratio, roomy
 from shoal.verify.induced import induced
 from shoal.verify.manifest import Attribute, Manifest
 from shoal.verify.promises import Promise
@@ -38,7 +38,7 @@ def _distinct(promise: Promise, histograms: Histograms) -> Found:
 
 def _simple(promise: Promise, histograms: Histograms) -> Found:
     largest = np.maximum.reduceat(histograms.count, histograms.start[:-1])
-    return at_most(largest, histograms.sizes, 1 / promise.fraction("l")), histograms.sizes / largest
+    return at_most(largest, histograms.sizes, 1 / promise.fraction("l")), ratio(histograms.sizes, largest)
 
 
 def _entropy(promise: Promise, histograms: Histograms) -> Found:
@@ -53,7 +53,7 @@ def _recursive(promise: Promise, histograms: Histograms) -> Found:
     tail = np.add.reduceat(np.where(rank >= l - 1, counts, 0), first)
     some = tail > 0
     reached = np.full(largest.shape[0], math.inf)
-    reached[some] = largest[some] / tail[some]
+    reached[some] = ratio(largest[some], tail[some])
     holds = np.full(largest.shape[0], l == 1, dtype=np.bool_)
     if l > 1:
         holds[some] = at_most(largest[some], tail[some], promise.fraction("c"), strict=True)
@@ -73,45 +73,46 @@ def _tau(promise: Promise, histograms: Histograms) -> Found:
     rank = np.arange(counts.shape[0]) - first[histograms.owner]
     holds = np.ones(first.shape[0], dtype=np.bool_)
     reached = np.zeros(first.shape[0], dtype=np.float64)
-    top = np.zeros(first.shape[0], dtype=np.int64)
+    top = np.zeros_like(histograms.sizes)
     for k in range(min(l - 1, int(rank.max()) + 1)):
-        # top: (n_classes,) records of the k + 1 most frequent values
+        # top: (n_classes,) units of the k + 1 most frequent values
         top += np.add.reduceat(np.where(rank == k, counts, 0), first)
         holds &= at_most(top, histograms.sizes, limits[k])
         # Another tau bends the curve so that 1 - psi(k) stays in proportion to 1 - tau.
         bend = 1 - Fraction(k, l - 1) if tau == 1 else (1 - limits[k]) / (1 - tau)
         if bend > 0:
-            reached = np.maximum(reached, 1 - (1 - top / histograms.sizes) / float(bend))
+            reached = np.maximum(reached, 1 - (1 - ratio(top, histograms.sizes)) / float(bend))
     return holds, reached
 
 
 def _alpha(promise: Promise, histograms: Histograms) -> Found:
     largest = np.maximum.reduceat(histograms.count, histograms.start[:-1])
     holds = at_most(largest, histograms.sizes, promise.fraction("alpha"))
-    return holds & (histograms.sizes >= promise.whole("k")), largest / histograms.sizes
+    enough = histograms.sizes >= promise.whole("k") * histograms.units
+    return holds & enough, ratio(largest, histograms.sizes)
 
 
 def _beta(promise: Promise, histograms: Histograms) -> Found:
     # (p - q) / q = (c N - n C) / (n C), for values with p > q
+    histograms = roomy(histograms, histograms.total * int(histograms.sizes.max()))
     whole, total = histograms.whole[histograms.value], histograms.total
-    _fits(total * int(histograms.sizes.max()))
     bottom = histograms.sizes[histograms.owner] * whole
     top = np.maximum(histograms.count * total - bottom, 0)
-    gain = top / bottom
+    gain = ratio(top, bottom)
     holds = at_most(top, bottom, promise.fraction("beta"))
     if promise.parameters["enhanced"]:
-        limit = -np.log(whole / total)
+        limit = -np.log(ratio(whole, total))
         holds &= (top == 0) | (gain <= limit * (1 - _ROUNDING))
     first = histograms.start[:-1]
     return np.logical_and.reduceat(holds, first), np.maximum.reduceat(gain, first)
 
 
 def _disclosure(promise: Promise, histograms: Histograms) -> Found:
+    histograms = roomy(histograms, histograms.total * int(histograms.sizes.max()))
     whole, total = histograms.whole, histograms.total
-    _fits(total * int(histograms.sizes.max()))
     top = histograms.count * total
     bottom = histograms.sizes[histograms.owner] * whole[histograms.value]
-    change = np.abs(np.log(top / bottom))
+    change = np.abs(np.log(ratio(top, bottom)))
     change[top == bottom] = 0.0
     reached = np.maximum.reduceat(change, histograms.start[:-1])
     reached[np.diff(histograms.start) < histograms.n_values] = math.inf
@@ -120,6 +121,7 @@ def _disclosure(promise: Promise, histograms: Histograms) -> Found:
 
 def _closeness(promise: Promise, histograms: Histograms, attribute: Attribute | None) -> Found:
     distance = promise.parameters["distance"]
+    histograms = roomy(histograms, largest_product(histograms, attribute))
     if distance == "equal":
         top, factor = equal_distance(histograms)
     elif attribute is None:
@@ -129,7 +131,7 @@ def _closeness(promise: Promise, histograms: Histograms, attribute: Attribute | 
     else:
         top, factor = hierarchical_distance(histograms, attribute)
     bottom = histograms.sizes * histograms.total
-    return at_most(top, bottom, promise.fraction("t") * factor), top / bottom / factor
+    return at_most(top, bottom, promise.fraction("t") * factor), ratio(top, bottom) / factor
 
 
 _BY_VALUES: Mapping[str, Callable[[Promise, Histograms], Found]] = {
@@ -155,11 +157,6 @@ def _descending(histograms: Histograms) -> IntArray:
     """Return the counts of each class, largest first."""
     order = np.lexsort((-histograms.count, histograms.owner))
     return histograms.count[order]
-
-
-def _fits(largest: int) -> None:
-    if largest >= 2**62:
-        raise CannotCheckError("the table is too large for the exact comparison")
 
 
 def _by_population(promise: Promise, counted: Counted, covered: Covered) -> Found:
@@ -189,11 +186,10 @@ def _find(promise: Promise, manifest: Manifest, counted: Counted, covered: Cover
     found = []
     for subject in promise.subjects:
         histograms = counted.histograms[subject]
-        generalized = any(by_name[name].boxed for name in subject)
-        if generalized or (promise.model == "tau-l-diversity" and promise.parameters["weights"]):
-            if promise.model != "tau-l-diversity" or len(subject) > 1:
-                raise CannotCheckError("its sensitive values are generalized, and it is not defined for such values")
-            histograms = induced(histograms, by_name[subject[0]], promise.parameters["weights"])
+        if any(by_name[name].boxed for name in subject):
+            if len(subject) > 1:
+                raise CannotCheckError("its joint values are generalized, which only single attributes may be")
+            histograms = induced(histograms, by_name[subject[0]], promise.parameters.get("weights"))
         if promise.model == "t-closeness":
             found.append(_closeness(promise, histograms, by_name[subject[0]] if len(subject) == 1 else None))
         else:
@@ -201,7 +197,9 @@ def _find(promise: Promise, manifest: Manifest, counted: Counted, covered: Cover
     return found
 
 
-def check_promise(promise: Promise, manifest: Manifest, counted: Counted, covered: Covered | None) -> CheckedGuarantee:
+def check_promise(
+    promise: Promise, manifest: Manifest, counted: Counted, covered: Covered | None, *, with_source: bool
+) -> CheckedGuarantee:
     """Return the promise beside what the rows keep; in doubt it does not hold."""
 
     def answer(achieved: float | None, ok: bool, detail: str) -> CheckedGuarantee:
@@ -226,4 +224,14 @@ def check_promise(promise: Promise, manifest: Manifest, counted: Counted, covere
     claimed = promise.claimed
     if claimed is None or not math.isclose(claimed, achieved, rel_tol=_AGREES, abs_tol=_AGREES):
         return answer(achieved, False, "the manifest's 'achieved' is not what the rows reach")
-    return answer(achieved, True, f"all {failing.shape[0]} classes keep it")
+    return answer(achieved, True, f"all {failing.shape[0]} classes keep it{_grounds(promise, manifest, with_source)}")
+
+
+def _grounds(promise: Promise, manifest: Manifest, with_source: bool) -> str:
+    """Say what the answer rests on if sensitive values are generalized; a source shows which values occur."""
+    boxed = {attribute.name for attribute in manifest.attributes if attribute.boxed}
+    if not any(name in boxed for subject in promise.subjects for name in subject):
+        return ""
+    return ", on frequencies induced from the values that " + (
+        "labels cover" if with_source else "occur according to the manifest"
+    )

@@ -22,6 +22,11 @@ def inlined(function: Function) -> Function:
     return cast("Function", numba.njit(inline="always")(function))
 
 
+def uncompiled(function: Function) -> Function:
+    """Return the function that a kernel was made from: slow, but it can count with Python's integers."""
+    return cast("Function", getattr(function, "py_func", function))
+
+
 @kernel
 def looked_up(table: CodeArray, places: CodeArray, out: CodeArray) -> None:
     """Fill out[i] with table[places[i]]."""

@@ -188,6 +188,8 @@ class ValueLine(Line):
 
     def places(self, values: pa.Array) -> IntArray:
         texts = _texts(values)
+        if pa.types.is_floating(values.type) and "0" in self._place:
+            texts = ["0" if text == "-0" else text for text in texts]  # two spellings of one number
         found = (self._place.get(text, self.stretches) for text in texts)
         return np.fromiter(found, dtype=np.int64, count=len(texts))
 

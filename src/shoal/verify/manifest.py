@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -52,6 +53,11 @@ class Attribute:
     def boxed(self) -> bool:
         """Whether what is published is a label that covers source values."""
         return self.labels is not None
+
+    @property
+    def may_keep_missing(self) -> bool:
+        """Whether rows without a label are legal: a missing sensitive value that is kept has none."""
+        return self.boxed and self.role == "sensitive"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +139,9 @@ def read_manifest(raw: object, *, with_file: bool) -> Manifest:
     dropped = _whole(missing["dropped"], "missing.dropped")
     if dropped and missing["policy"] != "drop":
         raise ManifestError("missing.dropped is not 0 although the policy is not 'drop'")
+    _check_complete(attributes, missing["policy"])
+    _utility(top.get("utility", {}))
+    _levels(top.get("levels", {}), attributes)
     guarantees = _sequence(top["guarantees"], "guarantees")
     if not guarantees:
         raise ManifestError("guarantees is empty: it promises nothing")
@@ -186,6 +195,8 @@ def _attribute(name: str, raw: object) -> Attribute:
             raise ManifestError(f"{where} is insensitive and yet has labels")
         covers = _mapping(entry["labels"], f"{where}.labels")
         labels = _covers(covers, f"a cover in {where}.labels")
+        if role == "sensitive" and kind != "category":
+            raise ManifestError(f"{where} is sensitive and has labels, and yet its kind is not 'category'")
     elif role == "quasi":
         raise ManifestError(f"{where} is quasi and has no labels")
     taxonomy = None
@@ -205,6 +216,31 @@ def _attribute(name: str, raw: object) -> Attribute:
         length=length,
         format=_text(entry["format"], f"{where}.format") if "format" in entry else None,
     )
+
+
+def _check_complete(attributes: Sequence[Attribute], policy: str) -> None:
+    """Where rows with missing values are dropped, no sensitive label may count them among the values it covers."""
+    for attribute in attributes:
+        flagged = any("missing" in cover for cover in (attribute.labels or {}).values())
+        if policy == "drop" and attribute.role == "sensitive" and flagged:
+            raise ManifestError(f"attributes.{attribute.name}.labels cover missing values, which were dropped")
+
+
+def _utility(raw: object) -> None:
+    for name, figure in _mapping(raw, "utility").items():
+        where = f"utility.{name}"
+        for number in _mapping(figure, where).values() if isinstance(figure, Mapping) else (figure,):
+            if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
+                raise ManifestError(f"{where} is neither a finite number nor an object of such numbers")
+
+
+def _levels(raw: object, attributes: Sequence[Attribute]) -> None:
+    quasi = {attribute.name for attribute in attributes if attribute.role == "quasi"}
+    levels = _mapping(raw, "levels")
+    if set(levels) - quasi:
+        raise ManifestError("levels names attributes that are not quasi")
+    for name, level in levels.items():
+        _whole(level, f"levels.{name}")
 
 
 def _covers(covers: Mapping[str, Any], what: str) -> dict[str, Mapping[str, Any]]:

@@ -176,17 +176,21 @@ def check_truth(
     reader = _SourceReader(manifest, covers, contents, tree, source)
     n_source = n_dropped = 0
     sums = BoxSums(contents.key)
+    met = [np.zeros(cover.width, dtype=np.bool_) for cover in covers]
     with progress.step("comparing with the source", source.n_rows) as step:
         for batch in reader.batches():
             n_source += batch.rows
             n_dropped += batch.dropped
             sums.add(batch.box, batch.hashes, tree.n_classes)
+            for a, cover in enumerate(covers):
+                if cover.attribute.role == "sensitive":
+                    met[a][batch.points[:, a]] = True
             step.advance(batch.rows)
     unsettled = counted.sums.differs(sums)
     false_rows = (
         _unmatched(unsettled, counted, contents, tree, reader, source.n_rows, progress) if unsettled.any() else 0
     )
-    return [_counts(manifest, counted.rows, n_source, n_dropped), _truth(false_rows)]
+    return [_counts(manifest, counted.rows, n_source, n_dropped), *_occurring(covers, met), _truth(false_rows)]
 
 
 def _unmatched(
@@ -226,6 +230,15 @@ def _counts(manifest: Manifest, published: int, n_source: int, n_dropped: int) -
     detail = f"{published} published + {manifest.withheld} withheld + {manifest.dropped} dropped"
     verb = "is" if told == n_source else "is not"
     return Check("source counts", told == n_source, f"{detail} {verb} the source's {n_source} rows")
+
+
+def _occurring(covers: Sequence[Covers], met: Sequence[BoolArray]) -> Iterator[Check]:
+    """A record spreads over the values under its label; one that nobody has would make it look more diverse."""
+    for cover, found in zip(covers, met, strict=True):
+        if cover.attribute.role == "sensitive":
+            name, absent = cover.attribute.name, cover.unmet(found)
+            detail = f"labels of {name} cover {absent} values that no source row has"
+            yield Check("values", not absent, detail if absent else f"all values that labels of {name} cover occur")
 
 
 def _truth(false_rows: int) -> Check:

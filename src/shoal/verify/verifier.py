@@ -13,6 +13,7 @@ import pyarrow as pa
 from shoal.errors import InputError
 from shoal.progress import Progress, Silent
 from shoal.verify.boxes import BoxTree
+from shoal.verify.contents import is_textual
 from shoal.verify.counting import Counted, count_rows
 from shoal.verify.covers import CoverError, Covers, read_covers
 from shoal.verify.guarantees import Covered, check_promise
@@ -136,7 +137,7 @@ def _verify(
                 checks.append(_same_population(name, manifest, populations[name]))
                 known[name] = _covered(populations[name], quasi, manifest, counted, progress)
             covered = known[name]
-        guarantees.append(check_promise(promise, manifest, counted, covered))
+        guarantees.append(check_promise(promise, manifest, counted, covered, with_source=source is not None))
     if source is not None and contents is not None:
         boxed = [covers[attribute.name] for attribute in manifest.attributes if attribute.boxed]
         checks += check_truth(manifest, counted, boxed, contents, source, progress)
@@ -153,7 +154,10 @@ def _covers(manifest: Manifest) -> dict[str, Covers] | Check:
 def _columns(rows: PublishedRows, manifest: Manifest) -> Check:
     declared = tuple(attribute.name for attribute in manifest.attributes)
     if rows.columns == declared:
-        return Check("columns", True, "the columns are the declared ones")
+        labelled = [attribute.name for attribute in manifest.attributes if attribute.may_keep_missing]
+        if all(is_textual(rows.schema.field(name).type) for name in labelled):
+            return Check("columns", True, "the columns are the declared ones")
+        return Check("columns", False, "labels of sensitive values are not published as text")
     extra = len(set(rows.columns) - set(declared))
     absent = [name for name in declared if name not in rows.columns]
     if extra:

@@ -1,0 +1,54 @@
+"""``shoal papers``: the experiments of the source papers, run again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shoal.cli.console import answer, out, reporting
+
+app = typer.Typer(help="Run the experiments of the source papers again.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.callback()
+def _group() -> None:
+    """Run the experiments of the source papers again."""
+
+
+@app.command("tau-l")
+def tau_l(
+    folder: Annotated[Path | None, typer.Option("--out", "-o", help="New folder for the page and its figures.")] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Folder with adult.csv.gz, nursery.csv and hierarchies/adult; else that of SHOAL_DATA."),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Few requirements on a sample of the records.")] = False,
+    seed: Annotated[int, typer.Option(help="Make another run of the random choices.", min=0)] = 1,
+    json_output: Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")] = False,
+) -> None:
+    """Compare sequential sweep with its rivals: Figures 5 to 8 of the (tau,l)-diversity paper."""
+    with reporting(json_output):
+        from shoal.cli.bars import bars
+        from shoal.papers.figures import require_plots
+        from shoal.papers.tau_l import run_tau_l
+        from shoal.papers.tau_l_page import write_result
+        from shoal.papers.tau_l_statements import statements
+        from shoal.release import refuse_existing
+
+        target = folder or Path("shoal-papers-tau-l")
+        refuse_existing(target)
+        require_plots()
+        with bars() as progress:
+            result = run_tau_l(data, quick=quick, seed=seed, progress=progress)
+        write_result(result, target)
+        if json_output:
+            answer({"folder": str(target), **result.as_dict()})
+            return
+        console = out()
+        for table in result.tables:
+            console.print(f"[bold]{table.title}[/], {table.records:,} records", soft_wrap=True)
+            for statement in statements(table):
+                console.print(f"  {statement.verdict}: {statement.claim} {statement.measured}", soft_wrap=True)
+        console.print(f"The page is {target / 'tau-l.md'}; its figures are beside it.", soft_wrap=True)

@@ -1,0 +1,1 @@
+"""Learners that people would train on a release, fit for generalized values."""

@@ -1,0 +1,170 @@
+"""Hilbert: order the records along a curve through their quasi values, and group neighbours."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from shoal.errors import UnreachableError
+from shoal.kernels import summed
+from shoal.methods.base import Method
+from shoal.methods.hilbert_line import Groups, Line
+from shoal.models.base import ClassHistograms
+from shoal.models.wording import rounded_up
+from shoal.plan import Plan
+from shoal.problem import Problem
+from shoal.progress import Progress
+
+_CONSIDERED = 64  # values of l, one by one, before the steps between them grow
+_TRIED = 8  # of those that are promising, likewise
+_SHARES = tuple(share / 16 for share in (8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15))  # of the curve
+_MERGED = 3  # values of l whose groups are merged, if no l suffices
+
+
+class Hilbert(Method):
+    """Every class is a group of neighbours on a Hilbert curve through the quasi values and meets every requirement.
+
+    Ghinita, Karras, Kalnis and Mamoulis, "Fast data anonymization with low information loss" (VLDB 2007). Where only
+    sizes matter, the curve is cut so that the total width of the labels is the least that any cuts reach. With models
+    of sensitive values, groups take records of at least l different values, the first on the curve, for the least l
+    from 2 upwards with which all requirements hold.
+    """
+
+    name: ClassVar[str] = "hilbert"
+    title: ClassVar[str] = "orders people along a curve through their quasi values and groups neighbours"
+
+    labels: Literal["nodes", "ranges"] = Field(
+        default="nodes",
+        description="nodes: a class publishes the lowest common value of its records in the taxonomy; "
+        "ranges: from its lowest to its highest value, numbers and dates out to edges of the taxonomy's groups",
+    )
+    l: int | None = Field(
+        default=None, ge=1, description="use groups of this many sensitive values; without it, the least that suffices"
+    )
+
+    def refuses(self, problem: Problem) -> str | None:
+        """Labels overlap, so that the population under one is not that of its class."""
+        if any(requirement.population is not None for requirement in problem.requirements):
+            return "its labels overlap, so it cannot serve a model that counts a population; use mondrian"
+        if self.l is not None and not problem.sensitive:
+            return "l is given, but the policy has no sensitive attribute; leave l out"
+        return None
+
+    def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan:
+        """Return the groups as a plan."""
+        with progress.step("grouping", problem.cells.n_records, unit="records") as step:
+            line = Line(problem, self.labels == "ranges", rng)
+            if self.l is None and all(requirement.values is None for requirement in problem.requirements):
+                groups, search = _narrowest(line, problem)
+            else:
+                groups, search = _Diversity(line, problem).search(self.l)
+            step.advance(problem.cells.n_records)
+            return replace(line.plan(groups), search={**search, "groups": len(groups)})
+
+
+def _narrowest(line: Line, problem: Problem) -> tuple[Groups, dict[str, Any]]:
+    """Return the cuts of the least total width, without the records that are better withheld."""
+    groups = line.cut(problem.smallest_class)
+    if problem.max_withheld:
+        groups = line.shed(groups, problem.smallest_class, problem.max_withheld)
+    return line.merged(groups), {"withheld": groups.n_withheld}
+
+
+class _Diversity:
+    """The search for the least l whose groups meet all requirements.
+
+    The sensitive values that the first requirement looks at are those that groups have l different ones of.
+    """
+
+    def __init__(self, line: Line, problem: Problem) -> None:
+        self._line = line
+        self._problem = problem
+        seen = [(r.values, r.n_values) for r in problem.requirements if r.values is not None]
+        if not seen:  # l is given
+            codes = np.asarray(problem.cells.codes[len(problem.quasi)], dtype=np.int32)
+            seen = [(codes, problem.sensitive[0].taxonomy.n_leaves)]
+        self._values, self._n_values = seen[0]
+        self._most = len(line) // int(summed(self._values, problem.cells.counts, self._n_values).max())
+
+    def search(self, only: int | None) -> tuple[Groups, dict[str, Any]]:
+        """Return groups that meet all requirements, and how they were found.
+
+        If the groups of no l meet them as they are, those of a few are merged along the curve until they do, and the
+        narrowest taken.
+        """
+        if only is not None and only > self._most:
+            raise UnreachableError(
+                f"method hilbert: l = {only}, but the most frequent sensitive value allows at most l = {self._most}"
+            )
+        every = _steps(range(2, self._most + 1), _CONSIDERED)
+        tried = []
+        for l in _steps(filter(self._promises, every), _TRIED) if only is None else [only]:
+            tried.append(l)
+            groups = self._groups(l)
+            if self._line.hold(groups):
+                return groups, {"l": l, "tried": tried, "merged": False}
+        mended = tried if only is not None else [1, *(tried or range(2, self._most + 1))[:_MERGED]]
+        found = [(l, self._line.merged(self._groups(l))) for l in mended]
+        l, groups = min(found, key=lambda pair: self._line.loss(pair[1]))
+        if len(groups) == 1:
+            groups = self._parted(groups)
+        return groups, {"l": l, "tried": tried, "merged": True}
+
+    def _size(self, l: int) -> int:
+        """Return the records of a group: a multiple of l, so that each value may have one in l."""
+        return l * -(-self._problem.smallest_class // l)
+
+    def _groups(self, l: int) -> Groups:
+        size = self._size(l)
+        return self._line.deal(self._values, self._n_values, size, size // l)
+
+    def _promises(self, l: int) -> bool:
+        """Whether the barest group, l values in equal parts, meets what is asked of these values."""
+        counts = (np.arange(self._n_values) < l) * (self._size(l) // l)
+        barest = ClassHistograms.of(counts)
+        return all(
+            bool(requirement.model.holds(barest, whole)[0])
+            for requirement, whole in zip(self._problem.requirements, self._line.wholes, strict=True)
+            if requirement.values is self._values and not requirement.model.relative_to_whole
+        )
+
+    def _parted(self, whole: Groups) -> Groups:
+        """Return two parts of the curve if two will do; refuse one class that holds only because it is the table."""
+        relative = [i for i, r in enumerate(self._problem.requirements) if r.model.relative_to_whole]
+        if not relative or (whole.low == whole.high).all():
+            return whole
+        reachable = dict.fromkeys(relative, math.inf)
+        for share in _SHARES:
+            parts = self._line.parted(share)
+            if len(parts) < 2:
+                continue
+            if self._line.hold(parts):
+                return parts
+            for i in relative:
+                reachable[i] = min(reachable[i], self._line.worst(parts, i))
+        number = max(relative, key=reachable.__getitem__)
+        offer = "no cut of the curve leaves every value of the table in both parts"
+        if math.isfinite(reachable[number]):
+            offer = f"cut in two, the curve reaches {rounded_up(reachable[number], 4)}, so ask for more than that"
+        raise UnreachableError(
+            f"{self._problem.requirements[number].model.subject} leaves no two groups: it is met only by one class in "
+            f"which every quasi attribute is fully generalized; {offer}"
+        )
+
+
+def _steps(numbers: Iterable[int], one_by_one: int) -> Iterator[int]:
+    """Yield the first few numbers one by one, then in steps that grow by a quarter.
+
+    >>> list(_steps(range(2, 30), 8))
+    [2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 19, 24]
+    """
+    following = 0.0
+    for place, number in enumerate(numbers):
+        if place < one_by_one or number >= following:
+            yield number
+            following = number * 1.25

@@ -1,0 +1,273 @@
+"""The records of a problem in the order of the Hilbert curve, and groups of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from shoal import kernels as shared
+from shoal.arrays import AnyIntArray, BoolArray, CodeArray, IntArray
+from shoal.errors import UnreachableError
+from shoal.methods import hilbert_kernels as kernels
+from shoal.methods.hilbert_curve import Grid
+from shoal.methods.hilbert_kernels import Widths
+from shoal.methods.hilbert_shedding import shedding
+from shoal.models.base import ClassHistograms
+from shoal.plan import WITHHELD, Plan
+from shoal.problem import Attribute, Problem, Requirement
+from shoal.utility.ncp import relative_widths
+
+_HISTOGRAM_ENTRIES = 1 << 22
+_UNITS_PER_GROUP = 64  # the optimal cuts look at runs of records, if groups have more records than this
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Groups:
+    """A grouping of records, no two groups with the same label, numbered along the curve."""
+
+    of: CodeArray  # (n_records,) in curve order, or WITHHELD
+    low: CodeArray  # (n_groups, d)
+    high: CodeArray  # (n_groups, d) inclusive
+    sizes: IntArray  # (n_groups,)
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    @property
+    def n_withheld(self) -> int:
+        """Number of records in no group."""
+        return len(self.of) - int(self.sizes.sum())
+
+
+class Line:
+    """Records along the curve. Those with equal quasi values stand in random order, whatever the input's was."""
+
+    def __init__(self, problem: Problem, ranges: bool, rng: np.random.Generator) -> None:
+        self._problem = problem
+        self.wholes = [requirement.whole(problem.cells.counts) for requirement in problem.requirements]
+        self._check_whole()
+        order = _curve_order(problem, rng)
+        self._cells = np.repeat(order, problem.cells.counts[order])  # (n_records,)
+        self._codes = np.stack([column[self._cells] for column in problem.quasi_codes], axis=1).astype(np.int32)
+        self._widths = _widths(problem.quasi, ranges)
+
+    def __len__(self) -> int:
+        return len(self._cells)
+
+    def cut(self, smallest: int) -> Groups:
+        """Return the runs of at least *smallest* records whose labels are narrowest in all.
+
+        Ghinita et al.: the optimal one-dimensional k-anonymization. Where groups have very many records, the curve is
+        cut between every few records only.
+        """
+        grain = max(smallest // _UNITS_PER_GROUP, 1)
+        unit = (np.arange(len(self)) // grain).astype(np.int32)
+        low, high = self._extents(unit, int(unit[-1]) + 1)
+        number = kernels.optimal_cuts(low, high, np.bincount(unit), smallest, self._widths)
+        return self._gathered(number[unit])
+
+    def shed(self, groups: Groups, smallest: int, most: int) -> Groups:
+        """Withhold up to *most* records where that narrows the labels of the rest the most.
+
+        The order of steps does not depend on *most*, every step narrows the table by more than the withheld
+        records lose, and the first that does not fit ends it: so a larger budget never gives a wider table.
+        """
+        while True:
+            first, order = shared.grouped(groups.of, len(groups))
+            keep, records, gain = shedding(first, order, self._codes, groups.low, groups.high, smallest, self._widths)
+            worth = np.flatnonzero(gain)
+            worth = worth[np.lexsort((worth, -gain[worth]))]
+            affordable = np.cumsum(records[worth]) <= most
+            taken = worth[affordable]
+            if not len(taken):
+                return groups
+            most -= int(records[taken].sum())
+            chosen = np.zeros(len(groups) + 1, dtype=np.bool_)  # the last is for what is withheld already
+            chosen[taken] = True
+            at = np.flatnonzero(chosen[groups.of])
+            attribute, least, greatest = keep[groups.of[at]].T
+            code = self._codes[at, attribute]
+            number = groups.of.copy()
+            number[at[(code < least) | (code > greatest)]] = WITHHELD
+            groups = self._gathered(number)
+            if not affordable.all():
+                return groups
+
+    def deal(self, values: CodeArray, n_values: int, size: int, cap: int) -> Groups:
+        """Return groups of *size* records with any of the cells' *values* on at most *cap* of them."""
+        first, queue = shared.grouped(values[self._cells], n_values)
+        return self._gathered(kernels.diverse_groups(first, queue, size, cap))
+
+    def parted(self, share: float) -> Groups:
+        """Return two groups, the first of which has this share of the curve."""
+        return self._gathered((np.arange(len(self)) >= share * len(self)).astype(np.int32))
+
+    def hold(self, groups: Groups) -> bool:
+        """Whether every group meets every requirement."""
+        return bool(self._holding(groups).all())
+
+    def merged(self, groups: Groups) -> Groups:
+        """Return groups that meet every requirement: those that do not join neighbours on the curve until they do.
+
+        The whole table meets all, so this comes to an end, with one group if need be.
+        """
+        while not (holding := self._holding(groups)).all():
+            number = kernels.paired(~holding, groups.low, groups.high, groups.sizes, self._widths)
+            groups = self._gathered(np.append(number, np.int32(WITHHELD))[groups.of])
+        return groups
+
+    def loss(self, groups: Groups) -> float:
+        """Return the total width of the labels over all records in groups."""
+        return float(np.dot(kernels.group_widths(groups.low, groups.high, self._widths), groups.sizes))
+
+    def worst(self, groups: Groups, requirement: int) -> float:
+        """Return what all groups reach of one requirement."""
+        model = self._problem.requirements[requirement].model
+        reached = [
+            model.worst(some, self.wholes[requirement])
+            for _, some in self._histograms(groups, self._problem.requirements[requirement])
+        ]
+        return min(reached) if model.achieved_is == "at least" else max(reached)
+
+    def plan(self, groups: Groups) -> Plan:
+        """Return the groups as classes."""
+        lo, hi = self._labels(groups.low, groups.high)
+        ones = np.ones(len(self), dtype=np.int64)
+        return Plan.of_pieces(lo, hi, self._problem.cells.n_cells, self._cells, groups.of, ones)
+
+    def _check_whole(self) -> None:
+        for requirement, whole in zip(self._problem.requirements, self.wholes, strict=True):
+            reason = requirement.model.why_unreachable(whole)
+            if reason is None and not bool(requirement.model.holds(whole.as_class(), whole)[0]):
+                reached = requirement.model.worst(whole.as_class(), whole)
+                reason = f"{requirement.model.subject}: the whole table as one class has {reached:.6g}"
+            if reason is not None:
+                raise UnreachableError(reason)
+
+    def _extents(self, group: CodeArray, n_groups: int) -> tuple[CodeArray, CodeArray]:
+        low = np.full((n_groups, self._codes.shape[1]), np.iinfo(np.int32).max, dtype=np.int32)
+        high = np.full_like(low, -1)
+        kernels.extents(group, self._codes, low, high)
+        return low, high
+
+    def _gathered(self, number: CodeArray) -> Groups:
+        """Return groups by their numbers; groups that would publish the same are one, for they would be one class."""
+        n_groups = int(number.max()) + 1
+        low, high = self._extents(number, n_groups)
+        same = _equal_rows(*self._labels(low, high))
+        of = np.append(same, np.int32(WITHHELD))[number]
+        n_groups = int(same.max()) + 1
+        low, high = self._extents(of, n_groups)
+        return Groups(of, low, high, np.bincount(of[of >= 0], minlength=n_groups).astype(np.int64))
+
+    def _labels(self, low: CodeArray, high: CodeArray) -> tuple[CodeArray, CodeArray]:
+        """Return the leaf ranges to publish, [lo, hi)."""
+        lo, hi = low.copy(), high + 1
+        for j, attribute in enumerate(self._problem.quasi):
+            if self._widths.ranges:
+                several = low[:, j] < high[:, j]
+                lo[several, j] = self._widths.first[j, low[several, j]]
+                hi[several, j] = self._widths.last[j, high[several, j]] + 1
+            else:
+                nodes = attribute.taxonomy.lowest_nodes(lo[:, j], hi[:, j])
+                lo[:, j], hi[:, j] = attribute.taxonomy.lo[nodes], attribute.taxonomy.hi[nodes]
+        return lo, hi
+
+    def _holding(self, groups: Groups) -> BoolArray:
+        """Return (n_groups,) whether each meets every requirement."""
+        holding = np.ones(len(groups), dtype=np.bool_)
+        for requirement, whole in zip(self._problem.requirements, self.wholes, strict=True):
+            for part, some in self._histograms(groups, requirement):
+                holding[part] &= requirement.model.holds(some, whole)
+        return holding
+
+    def _histograms(self, groups: Groups, requirement: Requirement) -> Iterator[tuple[slice, ClassHistograms]]:
+        """Yield what the requirement sees of some groups at a time."""
+        if requirement.values is None:
+            yield slice(None), ClassHistograms(groups.sizes)
+            return
+        first, order = shared.grouped(groups.of, len(groups))
+        values = requirement.values[self._cells[order]]
+        ones = np.ones(len(values), dtype=np.int64)
+        step = max(_HISTOGRAM_ENTRIES // requirement.n_values, 1)
+        for start, stop in pairwise([*range(0, len(groups), step), len(groups)]):
+            counts = np.zeros((stop - start, requirement.n_values), dtype=np.int64)
+            shared.tally_classes(first[start : stop + 1], values, ones, counts)
+            yield slice(start, stop), ClassHistograms(groups.sizes[start:stop], counts)
+
+
+def _curve_order(problem: Problem, rng: np.random.Generator) -> IntArray:
+    """Return (n_cells,) the cells along the curve, in random order where their quasi values have one place."""
+    keys = Grid.of(problem.quasi).keys(problem.quasi_codes)
+    order = np.lexsort((*problem.cells.codes, *keys[::-1]))  # the same whatever order the cells come in
+    ordered = keys[:, order]
+    moved = np.ones(len(order), dtype=np.bool_)
+    moved[1:] = (ordered[:, 1:] != ordered[:, :-1]).any(axis=0)
+    return order[np.lexsort((rng.random(len(order)), np.cumsum(moved)))]
+
+
+def _equal_rows(lo: CodeArray, hi: CodeArray) -> CodeArray:
+    """Number the distinct rows of both arrays by their first occurrence; return (n_rows,) the number of each."""
+    key = np.zeros(len(lo), dtype=np.int64)
+    bound = 1
+    for low, high in zip(lo.T, hi.T, strict=True):
+        base = int(high.max()) + 1
+        if bound * base * base >= 1 << 62:
+            key = np.unique(key, return_inverse=True)[1].reshape(-1)
+            bound = int(key.max()) + 1
+        key = (key * base + low) * base + high
+        bound *= base * base
+    _, first, same = np.unique(key, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), dtype=np.int32)
+    rank[np.argsort(first)] = np.arange(len(first), dtype=np.int32)
+    return rank[same.reshape(-1)]
+
+
+def _widths(quasi: tuple[Attribute, ...], ranges: bool) -> Widths:
+    """Put the taxonomies of all attributes into arrays."""
+    d = len(quasi)
+    n_nodes = max(attribute.taxonomy.n_nodes for attribute in quasi)
+    n_leaves = max(attribute.taxonomy.n_leaves for attribute in quasi)
+    widths = Widths(
+        ranges=ranges,
+        parent=np.zeros((d, n_nodes), dtype=np.int32),
+        start=np.zeros((d, n_nodes), dtype=np.int32),
+        end=np.zeros((d, n_nodes), dtype=np.int32),
+        node=np.zeros((d, n_nodes)),
+        first=np.zeros((d, n_leaves), dtype=np.int32),
+        last=np.zeros((d, n_leaves), dtype=np.int32),
+        place=np.zeros((d, n_leaves)),
+        full=np.array([attribute.weight for attribute in quasi]),
+    )
+    for j, attribute in enumerate(quasi):
+        taxonomy, weight = attribute.taxonomy, attribute.weight
+        nodes, leaf = slice(taxonomy.n_nodes), np.arange(taxonomy.n_leaves, dtype=np.int32)
+        widths.parent[j, nodes] = taxonomy.parent
+        widths.start[j, nodes], widths.end[j, nodes] = taxonomy.lo, taxonomy.hi
+        widths.node[j, nodes] = weight * relative_widths(taxonomy, taxonomy.lo, taxonomy.hi)
+        widths.first[j, leaf], widths.last[j, leaf] = _edges(attribute)
+        known = leaf if taxonomy.missing is None else leaf[:-1]
+        widths.place[j, leaf] = 2 * weight
+        widths.place[j, known] = weight * relative_widths(taxonomy, np.zeros_like(known), known + 1)
+    return widths
+
+
+def _edges(attribute: Attribute) -> tuple[AnyIntArray, AnyIntArray]:
+    """Return (n_leaves,) the first and the last leaf of a range that ends at each leaf.
+
+    Ranges of categories end where the group does. Those of numbers and dates end at edges of groups of the taxonomy,
+    so that no end is a record's value.
+    """
+    taxonomy = attribute.taxonomy
+    leaf = np.arange(taxonomy.n_leaves, dtype=np.int32)
+    if taxonomy.positions is None:
+        return leaf, leaf
+    groups = slice(taxonomy.n_leaves, None)
+    edges = np.unique(np.concatenate([[0, taxonomy.n_leaves], taxonomy.lo[groups], taxonomy.hi[groups]]))
+    if taxonomy.missing is not None:
+        edges = np.union1d(edges, [taxonomy.missing])
+    after = np.searchsorted(edges, leaf, side="right")
+    return edges[after - 1], edges[after] - 1

@@ -1,0 +1,65 @@
+"""Incognito: one level of generalization for each attribute, the best there is in the whole lattice of levels."""
+
+from __future__ import annotations
+
+import time
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from shoal.methods.base import Method
+from shoal.methods.incognito_recode import recoded
+from shoal.methods.incognito_solve import Solution, refuse_hopeless, solve
+from shoal.plan import Plan
+from shoal.problem import Problem
+from shoal.progress import Progress
+
+
+class Incognito(Method):
+    """Every value of an attribute is generalized to the same level, and no choice of levels keeps more.
+
+    Full-domain generalization after LeFevre, DeWitt and Ramakrishnan, "Incognito: efficient full-domain
+    k-anonymity" (SIGMOD 2005), with record suppression, roll-up and measures as users of ARX know them. The search
+    tells how many nodes the lattice has, how many were checked, and the bound that proves the optimum.
+    """
+
+    name: ClassVar[str] = "incognito"
+    title: ClassVar[str] = "generalizes every attribute to one level, the best of all combinations"
+
+    measure: Literal["um", "loss", "ncp", "non-uniform-entropy", "discernibility", "class-size"] = Field(
+        default="loss", description="what the best levels lose least of; weights count in um, loss and ncp"
+    )
+    time_budget: float = Field(
+        default=60.0, gt=0, allow_inf_nan=False, description="seconds after which the best levels so far are taken"
+    )
+    recode: bool = Field(
+        default=False,
+        description="generalize the suppressed records again by levels of their own, until nothing more can be kept",
+    )
+    round_suppression: float = Field(
+        default=1.0, gt=0, le=1, description="with recode: the share of its records that a round may leave to the next"
+    )
+
+    def refuses(self, problem: Problem) -> str | None:
+        """Labels of several rounds overlap, and only some models bear that."""
+        if not self.recode:
+            return None
+        for requirement in problem.requirements:
+            model = requirement.model
+            if model.relative_to_whole or requirement.population is not None or not model.merge_monotone:
+                return f"recode cannot serve {model.subject}, which looks beyond a class's records; leave it out"
+        return None
+
+    def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan:  # noqa: ARG002
+        """Return the classes of the best node."""
+        refuse_hopeless(problem)
+        end = time.monotonic() + self.time_budget
+        with progress.step("searching", unit="nodes") as step:
+
+            def solved(part: Problem, budget: int) -> Solution:
+                return solve(part, self.measure, budget, max(end - time.monotonic(), 0.0), step)
+
+            if self.recode:
+                return recoded(problem, solved, self.round_suppression)
+            return solved(problem, problem.max_withheld).plan()

@@ -1,0 +1,207 @@
+"""The groups of records at a node of the lattice, rolled up from the smallest finer grouping that is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from shoal import kernels
+from shoal.arrays import BoolArray, CodeArray, IntArray, KeyArray
+from shoal.methods import incognito_kernels
+from shoal.methods.incognito_levels import Ladders, Levels
+from shoal.models.base import ClassHistograms
+from shoal.problem import Problem, Requirement
+
+_DENSE_ENTRIES = 1 << 24  # of one histogram that is kept
+_KEPT_ENTRIES = 1 << 27  # of all arrays that the store keeps
+_BLOCK_ENTRIES = 1 << 22
+_LARGE = 2048  # groups from which on a detour may pay
+_STEPS = (2, 4)  # so many of the widest attributes at a time
+
+
+@dataclass(slots=True, eq=False)
+class Grouping:
+    """The groups of one node: packed keys, records, people of each population, and how they came about."""
+
+    levels: Levels
+    keys: KeyArray  # (n_groups, n_words)
+    tallies: IntArray  # (n_groups, 1 + n_populations) records, then people
+    source: Grouping | None  # None for the grouping of the cells themselves
+    group_of: CodeArray  # (n groups of the source, or n_cells) the group here
+    histograms: dict[int, IntArray] = field(default_factory=dict)  # by the identity of the values
+
+    @property
+    def n_groups(self) -> int:
+        """Number of different combinations, those that only a population has included."""
+        return len(self.keys)
+
+    @property
+    def sizes(self) -> IntArray:
+        """(n_groups,) records."""
+        return self.tallies[:, 0]
+
+    def group_of_cells(self) -> CodeArray:
+        """Return (n_cells,) the group of each cell."""
+        if self.source is None:
+            return self.group_of
+        return self.group_of[self.source.group_of_cells()]
+
+    def freed(self) -> Grouping:
+        """Return the same, made from the first grouping, so that those in between can be forgotten."""
+        if self.source is None or self.source.source is None:
+            return self
+        group_of, source = self.group_of, self.source
+        while source is not None and source.source is not None:
+            group_of, source = group_of[source.group_of], source.source
+        return Grouping(self.levels, self.keys, self.tallies, source, group_of, self.histograms)
+
+    @property
+    def n_entries(self) -> int:
+        """Entries of all arrays that stay in memory with it."""
+        return self.keys.size + self.tallies.size + len(self.group_of) + sum(h.size for h in self.histograms.values())
+
+
+class Groupings:
+    """Makes groupings of nodes, and keeps those from which others can be made cheaply."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.ladders, keys = Ladders.of(problem)
+        self._counts = problem.cells.counts
+        self._populations: dict[str, int] = {}
+        columns = [self._counts]
+        for requirement in problem.requirements:
+            if requirement.population is not None and requirement.population_name not in self._populations:
+                self._populations[requirement.population_name] = len(columns)
+                columns.append(requirement.population)
+        group_of, keys, tallies = self._rolled(keys, np.stack(columns, axis=1), (), len(keys))
+        widths = [rung.width(0) for rung in self.ladders.rungs]
+        self._widest = sorted(range(len(widths)), key=lambda j: -widths[j])
+        bottom = (0,) * self.ladders.n_attributes
+        self.base = Grouping(bottom, keys, tallies, None, group_of)
+        self._kept = [self.base]
+        self._levels = np.zeros((1, self.ladders.n_attributes), dtype=np.int64)
+        self._groups = np.array([self.base.n_groups], dtype=np.int64)
+        self._entries = self.base.n_entries
+
+    def at(self, levels: Levels) -> Grouping:
+        """Return the grouping of a node.
+
+        On the way from a large grouping to a node only the widest attributes are generalized at first: few nodes
+        differ in these, so that what comes out serves many others too.
+        """
+        source = self._smallest_finer(levels)
+        for n_widest in _STEPS:
+            if source.n_groups < _LARGE:
+                break
+            between = tuple(level if j in self._widest[:n_widest] else 0 for j, level in enumerate(levels))
+            if any(now < then for now, then in zip(source.levels, between, strict=True)):
+                meeting = tuple(map(max, source.levels, between))
+                source = self._made(source, between if source is self.base else meeting)
+        return source if source.levels == levels else self._made(source, levels)
+
+    def _smallest_finer(self, levels: Levels) -> Grouping:
+        finer = np.flatnonzero((self._levels <= np.array(levels)).all(axis=1))
+        return self._kept[int(finer[self._groups[finer].argmin()])]
+
+    def _made(self, source: Grouping, levels: Levels) -> Grouping:
+        changed = tuple(
+            (j, source.levels[j], level) for j, level in enumerate(levels) if self._differs(j, source.levels[j], level)
+        )
+        room = min(self.ladders.n_labels(levels), source.n_groups)
+        group_of, keys, tallies = self._rolled(source.keys, source.tallies, changed, room)
+        made = Grouping(levels, keys, tallies, source, group_of)
+        self._keep(made, source)
+        return made
+
+    def people(self, grouping: Grouping, name: str) -> IntArray:
+        """Return (n_groups,) the people of one population."""
+        return grouping.tallies[:, self._populations[name]]
+
+    @property
+    def population_names(self) -> tuple[str, ...]:
+        """The populations that are counted."""
+        return tuple(self._populations)
+
+    def blocks(
+        self, grouping: Grouping, requirement: Requirement, chosen: BoolArray
+    ) -> Iterator[tuple[IntArray, ClassHistograms]]:
+        """Yield the chosen groups and what the requirement's model sees of them, some at a time."""
+        wanted = np.flatnonzero(chosen)
+        people = None if requirement.population is None else self.people(grouping, requirement.population_name)
+        if requirement.values is None:
+            yield wanted, ClassHistograms(grouping.sizes[wanted], None, None if people is None else people[wanted])
+            return
+        counts = self.dense(grouping, requirement)
+        if counts is not None:
+            if len(wanted) < len(counts):
+                counts = counts[wanted]
+            yield wanted, ClassHistograms(grouping.sizes[wanted], counts)
+            return
+        place = np.full(grouping.n_groups, -1, dtype=np.int32)
+        place[wanted] = np.arange(len(wanted), dtype=np.int32)
+        first, order = kernels.grouped(place[grouping.group_of_cells()], len(wanted))
+        values, records = requirement.values[order], self._counts[order]
+        step = max(_BLOCK_ENTRIES // requirement.n_values, 1)
+        for start in range(0, len(wanted), step):
+            edges = first[start : start + step + 1]
+            counts = np.zeros((len(edges) - 1, requirement.n_values), dtype=np.int64)
+            kernels.tally_classes(edges, values, records, counts)
+            these = wanted[start : start + step]
+            yield these, ClassHistograms(grouping.sizes[these], counts)
+
+    def dense(self, grouping: Grouping, requirement: Requirement) -> IntArray | None:
+        """Return (n_groups, n_values) records of each sensitive value; None if too large or if none is looked at."""
+        if requirement.values is None:
+            return None
+        known = grouping.histograms.get(id(requirement.values))
+        if known is not None or grouping.n_groups * requirement.n_values > _DENSE_ENTRIES:
+            return known
+        of_source = None if grouping.source is None else self.dense(grouping.source, requirement)
+        if of_source is not None:
+            made = incognito_kernels.add_rows(grouping.group_of, of_source, grouping.n_groups)
+        else:
+            made = incognito_kernels.tally_values(
+                grouping.group_of_cells(), requirement.values, self._counts, grouping.n_groups, requirement.n_values
+            )
+        grouping.histograms[id(requirement.values)] = made
+        self._entries += made.size
+        return made
+
+    def _differs(self, attribute: int, start: int, end: int) -> bool:
+        rung = self.ladders.rungs[attribute]
+        return rung.width(start) != rung.width(end)
+
+    def _rolled(
+        self, keys: KeyArray, tallies: IntArray, changed: tuple[tuple[int, int, int], ...], room: int
+    ) -> tuple[CodeArray, KeyArray, IntArray]:
+        fields = [self.ladders.field(j) for j, _, _ in changed]
+        tables = [self.ladders.rungs[j].step(start, end) for j, start, end in changed]
+        first = np.cumsum([0, *(len(table) for table in tables)])[: len(tables)]
+        return incognito_kernels.roll_up(
+            keys,
+            tallies,
+            np.array([word for word, _, _ in fields], dtype=np.int64),
+            np.array([shift for _, shift, _ in fields], dtype=np.uint64),
+            np.array([mask for _, _, mask in fields], dtype=np.uint64),
+            first.astype(np.int64),
+            np.concatenate([*tables, np.zeros(1, dtype=np.uint64)]),
+            room,
+        )
+
+    def _keep(self, made: Grouping, source: Grouping) -> None:
+        """Keep what is much smaller than its source; when there is too much, forget the largest but the first."""
+        if 2 * made.n_groups > source.n_groups:
+            return
+        self._kept.append(made)
+        self._entries += made.n_entries
+        if self._entries > _KEPT_ENTRIES:
+            smallest = sorted(self._kept[1:], key=lambda grouping: grouping.n_entries)[: 3 * len(self._kept) // 4]
+            self._kept = [self.base, *(grouping.freed() for grouping in smallest)]
+            self._levels = np.array([kept.levels for kept in self._kept], dtype=np.int64)
+            self._groups = np.array([kept.n_groups for kept in self._kept], dtype=np.int64)
+            self._entries = sum(grouping.n_entries for grouping in self._kept)
+        else:
+            self._levels = np.vstack([self._levels, made.levels])
+            self._groups = np.append(self._groups, made.n_groups)

@@ -1,0 +1,157 @@
+"""Whether a node of the lattice keeps every requirement, and what must be suppressed for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+import numpy as np
+
+from shoal.arrays import BoolArray
+from shoal.methods.incognito_bounds import has_bound, least_suppressed
+from shoal.methods.incognito_groups import Grouping, Groupings
+from shoal.methods.incognito_kernels import small_records
+from shoal.methods.incognito_levels import Levels
+from shoal.methods.incognito_measures import NodeMeasure
+from shoal.models.base import Whole
+from shoal.problem import Problem, Requirement
+
+_ORDER = {"sizes": 0, "population": 1, "values": 2}
+
+
+class Finding(Enum):
+    """What a check tells about a node, and about its neighbours."""
+
+    HOLDS = "it keeps every requirement"
+    DEARER = "it costs more than the best node known, whatever the requirements say"
+    FAILS = "it fails, which says nothing of other nodes"
+    FAILS_DOWN = "it fails, and so does everything finer"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Verdict:
+    """A checked node: with what suppressed it holds, and at what cost."""
+
+    levels: Levels
+    finding: Finding
+    passes: bool  # what is easily told of it and all coarser nodes rules none of them out
+    plain: float  # cost without suppression: no coarser node costs less
+    cost: float = np.inf
+    suppressed: BoolArray | None = None  # (n_groups,) when it holds
+
+
+class Judge:
+    """Checks nodes: cheap tests first, models last; exact under suppression.
+
+    A record is suppressed if its class fails. Beside a model that compares with the whole table, the whole is what
+    remains, and classes that fail against it are suppressed too, until all that remain hold. A model that a union
+    may break allows no suppression, and has to hold for the labels that only a population has.
+    """
+
+    def __init__(self, problem: Problem, groupings: Groupings, measure: NodeMeasure, budget: int) -> None:
+        self.groupings = groupings
+        self.measure = measure
+        self.requirements = sorted(
+            problem.requirements, key=lambda r: (r.model.relative_to_whole, _ORDER[r.model.sees])
+        )
+        self.wholes = [requirement.whole(problem.cells.counts) for requirement in self.requirements]
+        self.monotone = all(requirement.model.merge_monotone for requirement in self.requirements)
+        self.relative = any(requirement.model.relative_to_whole for requirement in self.requirements)
+        self.budget = budget if self.monotone else 0
+        self.smallest = problem.smallest_class
+        self.n_checked = 0
+        self._bounded = [
+            (requirement, whole)
+            for requirement, whole in zip(self.requirements, self.wholes, strict=True)
+            if has_bound(requirement)
+        ]
+        self._several = int(np.count_nonzero(groupings.base.sizes)) > 1
+
+    def sizes_suffice(self, levels: Levels) -> bool:
+        """Whether records in classes that are too small for any model fit the budget."""
+        return small_records(self.groupings.at(levels).sizes, self.smallest) <= self.budget
+
+    def check(self, levels: Levels, best: float = np.inf) -> Verdict:
+        """Judge a node; one that cannot cost less than *best* is not examined further."""
+        self.n_checked += 1
+        grouping = self.groupings.at(levels)
+        sizes = grouping.sizes
+        nothing = np.zeros(len(sizes), dtype=np.bool_)
+        plain = self.measure.cost(grouping, nothing)
+        n_small = small_records(sizes, self.smallest)
+        if n_small > self.budget:
+            return Verdict(levels, Finding.FAILS_DOWN, False, plain)
+        failing = nothing
+        if n_small:
+            failing = (sizes > 0) & (sizes < self.smallest)
+            if self.measure.cost(grouping, failing) > best:
+                return Verdict(levels, Finding.DEARER, True, plain)
+        if self.budget and self._surely_fails(grouping):
+            return Verdict(levels, Finding.FAILS_DOWN, False, plain)
+        suppressed = self._suppressed(grouping, failing)
+        if suppressed is None:
+            down = self.monotone and not self.budget
+            return Verdict(levels, Finding.FAILS_DOWN if down else Finding.FAILS, True, plain)
+        kept = int(np.count_nonzero((sizes > 0) & ~suppressed))
+        if not kept or (kept == 1 and self.relative and self._several):
+            return Verdict(levels, Finding.FAILS, True, plain)  # a table of one class is like itself: no protection
+        return Verdict(levels, Finding.HOLDS, True, plain, self.measure.cost(grouping, suppressed), suppressed)
+
+    def _surely_fails(self, grouping: Grouping) -> bool:
+        """Whether this node and all that are finer need more suppression than the budget allows."""
+        for requirement, whole in self._bounded:
+            counts = self.groupings.dense(grouping, requirement)
+            if counts is not None:
+                least = least_suppressed(requirement, whole, grouping.sizes, counts, self.smallest, self.budget)
+                if least > self.budget:
+                    return True
+        return False
+
+    def _suppressed(self, grouping: Grouping, failing: BoolArray) -> BoolArray | None:
+        """Return which groups have to be suppressed, or None if that is more than the budget."""
+        failing = failing.copy()
+        for requirement, whole in zip(self.requirements, self.wholes, strict=True):
+            if not requirement.model.relative_to_whole:
+                self._judge(grouping, requirement, whole, failing)
+                if self._exceeded(grouping, failing):
+                    return None
+        relative = [
+            (requirement, whole)
+            for requirement, whole in zip(self.requirements, self.wholes, strict=True)
+            if requirement.model.relative_to_whole
+        ]
+        changed = bool(relative)
+        while changed:
+            before = int(np.count_nonzero(failing))
+            remaining = [self._remaining(grouping, requirement, whole, failing) for requirement, whole in relative]
+            for (requirement, _), whole in zip(relative, remaining, strict=True):
+                self._judge(grouping, requirement, whole, failing)
+                if self._exceeded(grouping, failing):
+                    return None
+            changed = int(np.count_nonzero(failing)) > before
+        return failing
+
+    def _judge(self, grouping: Grouping, requirement: Requirement, whole: Whole, failing: BoolArray) -> None:
+        """Mark the groups that fail a model; groups without records only concern models that a union may break."""
+        chosen = ~failing
+        if requirement.model.merge_monotone:
+            chosen &= grouping.sizes > 0
+        elif requirement.population is not None:
+            chosen &= (grouping.sizes > 0) | (self.groupings.people(grouping, requirement.population_name) > 0)
+        for groups, histograms in self.groupings.blocks(grouping, requirement, chosen):
+            failing[groups[~requirement.model.holds(histograms, whole)]] = True
+
+    def _exceeded(self, grouping: Grouping, failing: BoolArray) -> bool:
+        if not self.budget:
+            return bool(failing.any())
+        return int(grouping.sizes[failing].sum()) > self.budget
+
+    def _remaining(self, grouping: Grouping, requirement: Requirement, whole: Whole, failing: BoolArray) -> Whole:
+        """Return the whole table without the groups that are suppressed."""
+        if whole.counts is None or not failing.any():
+            return whole
+        counts = whole.counts.copy()
+        for _, histograms in self.groupings.blocks(grouping, requirement, failing):
+            if histograms.counts is not None:
+                counts -= histograms.counts.sum(axis=0)
+        return replace(whole, size=int(counts.sum()), counts=counts)

@@ -1,0 +1,233 @@
+"""What a node of the lattice costs: the measures that the full-domain search minimizes.
+
+A *cost* orders nodes, lower first, and never falls from a node to its generalizations while nothing is suppressed;
+suppressing more never lowers it. ``value`` turns a cost into the figure that people know. Suppressed records follow
+ARX: in discernibility each counts as many as the table has records, in the average class size all of them are one
+more class, in non-uniform entropy the values of the node become one value among the suppressed; elsewhere they are
+fully lost.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import ClassVar
+
+import numpy as np
+
+from shoal.arrays import BoolArray, FloatArray
+from shoal.methods.incognito_groups import Grouping
+from shoal.methods.incognito_kernels import tally_codes
+from shoal.methods.incognito_levels import Ladder, Ladders, Levels
+from shoal.utility.ncp import relative_widths
+
+
+class NodeMeasure(ABC):
+    """A measure of nodes; ``separable`` ones are sums over the attributes while nothing is suppressed."""
+
+    name: ClassVar[str]
+    separable: ClassVar[bool] = True
+
+    def __init__(self, ladders: Ladders, n_sensitive: int) -> None:
+        self.ladders = ladders
+        self.n_sensitive = n_sensitive
+
+    @abstractmethod
+    def cost(self, grouping: Grouping, suppressed: BoolArray) -> float:
+        """Return the cost of a node whose suppressed groups are these."""
+
+    def value(self, cost: float) -> float:
+        """Return the measure's figure for a cost."""
+        return cost
+
+    def parts(self) -> tuple[FloatArray, ...]:
+        """Return n_attributes x (n_levels,) what each level adds to the cost; nothing if not separable."""
+        return ()
+
+    def lattice(self) -> FloatArray:
+        """Return the costs of all nodes without suppression, as an array over the levels; 0 if not separable."""
+        total = np.zeros(self.ladders.shape)
+        for j, part in enumerate(self.parts()):
+            total += part.reshape([-1 if i == j else 1 for i in range(self.ladders.n_attributes)])
+        return total
+
+    def plain(self, levels: Levels) -> float:
+        """Return the cost of one node without suppression; a lower bound of 0 if not separable."""
+        total = 0.0
+        for part, level in zip(self.parts(), levels, strict=False):
+            total += float(part[level])
+        return total
+
+
+class _Shares(NodeMeasure):
+    """Every published value loses a share of its record, a suppressed record all."""
+
+    def __init__(self, ladders: Ladders, n_sensitive: int) -> None:
+        super().__init__(ladders, n_sensitive)
+        self._lost = [[self.lost(rung, level) for level in range(rung.top + 1)] for rung in ladders.rungs]
+        self._totals = [
+            np.array([np.dot(rung.records_at(level), lost) for level, lost in enumerate(losses)])
+            for rung, losses in zip(ladders.rungs, self._lost, strict=True)
+        ]
+        self._parts = tuple(self.part(j, totals) for j, totals in enumerate(self._totals))
+
+    @abstractmethod
+    def lost(self, rung: Ladder, level: int) -> FloatArray:
+        """Return (width,) the share that each value of a level loses."""
+
+    @abstractmethod
+    def part(self, attribute: int, totals: FloatArray) -> FloatArray:
+        """Return what an attribute adds to the cost if its values lose these totals."""
+
+    def parts(self) -> tuple[FloatArray, ...]:
+        return self._parts
+
+    def cost(self, grouping: Grouping, suppressed: BoolArray) -> float:
+        n_suppressed = int(grouping.sizes[suppressed].sum())
+        if not n_suppressed:
+            return self.plain(grouping.levels)
+        total = self._besides(n_suppressed)
+        for j, level in enumerate(grouping.levels):
+            lost = self._lost[j][level]
+            gone = tally_codes(grouping.keys, grouping.sizes, suppressed, *self.ladders.field(j), len(lost))
+            more = self._totals[j][level] - np.dot(gone, lost) + n_suppressed
+            total += float(self.part(j, np.array([more]))[0])
+        return total
+
+    def _besides(self, n_suppressed: int) -> float:  # noqa: ARG002
+        return 0.0
+
+
+class LossCost(_Shares):
+    """Generalized loss: prod(1 + v)^(w / sum w) - 1 with v = (sum of leaf shares - N/d) / (N - N/d).
+
+    Iyengar, "Transforming data to satisfy privacy constraints" (KDD 2002), as ARX normalizes and aggregates it; the
+    weights are exponents of a geometric mean. The cost is the logarithm of the product.
+    """
+
+    name = "loss"
+
+    def lost(self, rung: Ladder, level: int) -> FloatArray:
+        return np.asarray((rung.hi[level] - rung.lo[level]) / rung.taxonomy.n_leaves)
+
+    def part(self, attribute: int, totals: FloatArray) -> FloatArray:
+        n, leaves = self.ladders.n_records, self.ladders.rungs[attribute].taxonomy.n_leaves
+        if leaves == 1:
+            return np.zeros_like(totals)
+        least = n / leaves
+        weight = self.ladders.weights[attribute] / sum(self.ladders.weights)
+        return np.asarray(weight * np.log1p(np.maximum(totals - least, 0.0) / (n - least)))
+
+    def value(self, cost: float) -> float:
+        return math.expm1(cost)
+
+
+class UmCost(_Shares):
+    """um: the mean over records and attributes of 1 / (leaves covered); sensitive attributes keep theirs."""
+
+    name = "um"
+
+    def lost(self, rung: Ladder, level: int) -> FloatArray:
+        return np.asarray(1.0 - 1.0 / (rung.hi[level] - rung.lo[level]))
+
+    def part(self, attribute: int, totals: FloatArray) -> FloatArray:
+        return np.asarray(self.ladders.weights[attribute] * totals / self._all)
+
+    def value(self, cost: float) -> float:
+        return 1.0 - cost
+
+    @property
+    def _all(self) -> float:
+        return self.ladders.n_records * (sum(self.ladders.weights) + self.n_sensitive)
+
+    def _besides(self, n_suppressed: int) -> float:
+        return self.n_sensitive * n_suppressed / self._all
+
+
+class NcpCost(_Shares):
+    """Normalized certainty penalty: the mean over records and attributes of the relative width."""
+
+    name = "ncp"
+
+    def lost(self, rung: Ladder, level: int) -> FloatArray:
+        return relative_widths(rung.taxonomy, rung.lo[level], rung.hi[level])
+
+    def part(self, attribute: int, totals: FloatArray) -> FloatArray:
+        weight = self.ladders.weights[attribute] / sum(self.ladders.weights)
+        return np.asarray(weight * totals / self.ladders.n_records)
+
+
+class EntropyCost(NodeMeasure):
+    """Non-uniform entropy: the sum of -log2(records with the original value / records with the published one).
+
+    De Waal and Willenborg; Prasser et al. for suppressed records.
+    """
+
+    name = "non-uniform-entropy"
+
+    def __init__(self, ladders: Ladders, n_sensitive: int) -> None:
+        super().__init__(ladders, n_sensitive)
+        self._parts = tuple(
+            np.array([self._part(rung, level) for level in range(rung.top + 1)]) for rung in ladders.rungs
+        )
+
+    def parts(self) -> tuple[FloatArray, ...]:
+        return self._parts
+
+    def cost(self, grouping: Grouping, suppressed: BoolArray) -> float:
+        total = self.plain(grouping.levels)
+        n_suppressed = int(grouping.sizes[suppressed].sum())
+        if not n_suppressed:
+            return total
+        for j, level in enumerate(grouping.levels):
+            width = self.ladders.rungs[j].width(level)
+            gone = tally_codes(grouping.keys, grouping.sizes, suppressed, *self.ladders.field(j), width)
+            gone = gone[gone > 0]
+            total += float(np.dot(gone, np.log2(n_suppressed / gone)))
+        return total
+
+    @staticmethod
+    def _part(rung: Ladder, level: int) -> float:
+        occurring = rung.records > 0
+        published = rung.records_at(level)[rung.codes[level]][occurring]
+        original = rung.records[occurring]
+        return float(np.dot(original, np.log2(published / original)))
+
+
+class DiscernibilityCost(NodeMeasure):
+    """Discernibility: the sum of squared class sizes; a suppressed record counts as many as there are records.
+
+    Bayardo and Agrawal, "Data privacy through optimal k-anonymization" (ICDE 2005).
+    """
+
+    name = "discernibility"
+    separable = False
+
+    def cost(self, grouping: Grouping, suppressed: BoolArray) -> float:
+        sizes = grouping.sizes
+        n_suppressed = int(sizes[suppressed].sum())
+        kept = sizes[~suppressed] if n_suppressed else sizes
+        exact = int(np.dot(kept, kept)) + n_suppressed * self.ladders.n_records
+        return float(exact)
+
+
+class ClassSizeCost(NodeMeasure):
+    """Average class size: records over classes; all suppressed records together are one more class.
+
+    LeFevre, DeWitt and Ramakrishnan (ICDE 2006), without their division by k.
+    """
+
+    name = "class-size"
+    separable = False
+
+    def cost(self, grouping: Grouping, suppressed: BoolArray) -> float:
+        occupied = grouping.sizes > 0
+        gone = occupied & suppressed
+        classes = int(np.count_nonzero(occupied)) - int(np.count_nonzero(gone)) + int(gone.any())
+        return self.ladders.n_records / classes
+
+
+MEASURES: dict[str, Callable[[Ladders, int], NodeMeasure]] = {
+    kind.name: kind for kind in (UmCost, LossCost, NcpCost, EntropyCost, DiscernibilityCost, ClassSizeCost)
+}

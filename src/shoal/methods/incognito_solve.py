@@ -1,0 +1,118 @@
+"""One full-domain search from the problem to its plan, or to the reason why there is none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from shoal.errors import UnreachableError
+from shoal.methods.incognito_groups import Groupings
+from shoal.methods.incognito_judge import Judge
+from shoal.methods.incognito_levels import Levels
+from shoal.methods.incognito_measures import MEASURES
+from shoal.methods.incognito_search import Outcome, search
+from shoal.models.base import Whole
+from shoal.models.wording import rounded_up
+from shoal.plan import WITHHELD, Plan
+from shoal.problem import Problem, Requirement
+from shoal.progress import Step
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Solution:
+    """The outcome of a search together with what it searched."""
+
+    problem: Problem
+    judge: Judge
+    outcome: Outcome
+    seconds: float
+
+    @property
+    def found(self) -> bool:
+        """Whether some node holds."""
+        return self.outcome.best is not None
+
+    def plan(self) -> Plan:
+        """Return the best node's classes, with the search's figures, or raise what stands in the way."""
+        best = self.outcome.best
+        if best is None or best.suppressed is None:
+            raise UnreachableError(self._why_none())
+        groupings = self.judge.groupings
+        grouping = groupings.at(best.levels)
+        published = (grouping.sizes > 0) & ~best.suppressed
+        number = np.where(published, np.cumsum(published) - 1, WITHHELD).astype(np.int32)
+        lo, hi = groupings.ladders.ranges(grouping.keys[published], best.levels)
+        people = {name: groupings.people(grouping, name)[published] for name in groupings.population_names}
+        class_of = number[grouping.group_of_cells()]
+        plan = Plan.of_cells(lo, hi, class_of, self.problem.cells.counts, people)
+        levels = dict(zip((attribute.name for attribute in self.problem.quasi), best.levels, strict=True))
+        told = self.outcome.as_dict(self.judge)
+        return replace(plan, levels=levels, search={**told, "levels": levels}, warnings=self._warnings())
+
+    def _warnings(self) -> tuple[str, ...]:
+        if self.outcome.complete:
+            return ()
+        told = self.outcome.as_dict(self.judge)
+        sentence = (
+            f"the search of {told['lattice']} combinations of levels ended at its time budget of {self.seconds:.3g} s "
+            f"with {told['checked']} checked: {told['measure']} is {told['optimum']:.6g}, and no combination is better "
+            f"than {told['bound']:.6g} (gap {told['gap']:.3g}); a larger time_budget may find a better one"
+        )
+        return (sentence,)
+
+    def _why_none(self) -> str:
+        """Say what stands in the way if no node holds."""
+        if not self.outcome.complete:
+            return (
+                f"no combination of levels that keeps every requirement was found in {self.seconds:.3g} s "
+                f"({self.outcome.n_checked} of {self.outcome.n_nodes} checked); allow a larger time_budget"
+            )
+        return self._relative_model_that_blocks() or (
+            f"none of the {self.outcome.n_nodes} combinations of levels keeps every requirement at once "
+            f"with at most {self.judge.budget} records withheld; weaken one of them, or withhold more"
+        )
+
+    def _relative_model_that_blocks(self) -> str:
+        """Say what the most general tables of several classes reach of models that compare with the whole."""
+        judge, top = self.judge, self.judge.groupings.ladders.top
+        nodes = [(*top[:j], level, *top[j + 1 :]) for j, height in enumerate(top) for level in range(height)]
+        for requirement, whole in zip(judge.requirements, judge.wholes, strict=True):
+            if not requirement.model.relative_to_whole:
+                continue
+            reached = [self._reached(levels, requirement, whole) for levels in nodes]
+            offer = "in all of these a class lacks a value of the table, which no weaker parameter allows"
+            if min(reached, default=np.inf) < np.inf:
+                offer = f"the best of these reaches {rounded_up(min(reached), 4)}, so ask for at least that"
+            return (
+                f"{requirement.model.subject} is met only by one class in which every quasi attribute is fully "
+                f"generalized, not by tables where one attribute keeps more; {offer}"
+            )
+        return ""
+
+    def _reached(self, levels: Levels, requirement: Requirement, whole: Whole) -> float:
+        grouping = self.judge.groupings.at(levels)
+        occupied = grouping.sizes > 0
+        if np.count_nonzero(occupied) < 2:
+            return np.inf
+        blocks = self.judge.groupings.blocks(grouping, requirement, occupied)
+        return max(requirement.model.worst(histograms, whole) for _, histograms in blocks)
+
+
+def solve(problem: Problem, measure: str, budget: int, seconds: float, step: Step) -> Solution:
+    """Search the lattice of a problem with at most *budget* records suppressed."""
+    groupings = Groupings(problem)
+    judge = Judge(problem, groupings, MEASURES[measure](groupings.ladders, len(problem.sensitive)), budget)
+    return Solution(problem, judge, search(judge, seconds, step), seconds)
+
+
+def refuse_hopeless(problem: Problem) -> None:
+    """Raise before any search if the whole table as one class fails a requirement."""
+    for requirement in problem.requirements:
+        whole = requirement.whole(problem.cells.counts)
+        reason = requirement.model.why_unreachable(whole)
+        if reason is None and not bool(requirement.model.holds(whole.as_class(), whole)[0]):
+            reached = requirement.model.worst(whole.as_class(), whole)
+            reason = f"{requirement.model.subject}: the whole table as one class has {reached:.6g}"
+        if reason is not None:
+            raise UnreachableError(reason)

@@ -1,0 +1,208 @@
+"""Sequential Sweep: (tau,l)-diversity by moving records to more general classes, one class at a time."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from shoal import kernels
+from shoal.errors import UnreachableError
+from shoal.induced import Induced
+from shoal.judging import Judge, judged
+from shoal.methods.base import Method
+from shoal.methods.sweep_classes import Classes, Sweep, population_under, values_of
+from shoal.methods.sweep_improve import can_improve, improved
+from shoal.methods.sweep_kernels import group_by_label
+from shoal.methods.sweep_mending import generalized, whole_of
+from shoal.methods.sweep_order import Items
+from shoal.methods.sweep_state import Models, Parts, Trees
+from shoal.models.base import Whole
+from shoal.models.wording import rounded_up
+from shoal.plan import Plan
+from shoal.problem import Problem
+from shoal.progress import Progress
+
+_MOST_ITEMS = 100_000
+
+
+class SequentialSweep(Method):
+    """Every class meets every requirement, on frequencies induced from what is published of sensitive values.
+
+    Tian and Zhang, "Extending l-diversity for better data anonymization", Figure 4. Records that a class cannot keep
+    go on to the next more general one; sensitive values are generalized where nothing else helps.
+    """
+
+    name: ClassVar[str] = "sweep"
+    title: ClassVar[str] = "moves records to more general classes one by one, and generalizes sensitive values too"
+
+    improve: bool = Field(
+        default=True,
+        description="after the sweep, pull records of general classes back into special ones while all promises hold",
+    )
+
+    def refuses(self, problem: Problem) -> str | None:
+        """Labels of different generality overlap, so a share of the population under them has no lower bound."""
+        items = math.prod(attribute.taxonomy.height + 1 for attribute in problem.quasi)
+        if items > _MOST_ITEMS:
+            return (
+                f"the quasi attributes have {items:,} combinations of levels, of which it can sweep {_MOST_ITEMS:,}; "
+                "use fewer attributes or flatter taxonomies, or another method"
+            )
+        if any(not requirement.model.merge_monotone for requirement in problem.requirements):
+            return "its labels overlap, so a share of the population has no lower bound; use mondrian, or a min of 0"
+        return None
+
+    def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan:
+        """Return the classes of the sweep as a plan."""
+        parts = Parts.of(problem)
+        started = _whole_made_to_hold(problem, Models.of(problem, parts), parts, rng)
+        models = Models.of(problem, started)
+        wholes = tuple(whole_of(problem, bound, started) for bound in models.others)
+        items = Items.of(problem.quasi, problem.quasi_codes)
+        sweep = Sweep(problem, items, Trees.of(problem), models, wholes, rng)
+        with progress.step("sweeping", problem.cells.n_records, unit="records") as step:
+            classes, parts = sweep.run(started, step)
+        gain = 0.0
+        if self.improve and can_improve(sweep, len(classes.item)):
+            with progress.step("improving", None):
+                parts, gain = improved(sweep, classes, parts)
+        classes, parts = _with_last_class(sweep, classes, parts)
+        plan = _as_plan(sweep, classes, parts)
+        _explain_if_whole(sweep, plan)
+        _check(problem, plan)
+        story = {
+            "items": len(items),
+            "generalized_before": _raised(problem, started),
+            "generalized": _raised(problem, parts),
+            "improved_by": gain,
+        }
+        return replace(plan, warnings=_warnings(problem), search=story)
+
+
+def _whole_made_to_hold(problem: Problem, models: Models, parts: Parts, rng: np.random.Generator) -> Parts:
+    """Steps 1 and 2: generalize sensitive values until the table as one class holds; refuse if it cannot."""
+    for requirement in problem.requirements:
+        whole = requirement.whole(problem.cells.counts)
+        place = requirement.place
+        if place is not None and not models.joint[place]:
+            whole = _at_root(requirement.induced(problem.cells.counts), whole)
+        why = requirement.model.why_unreachable(whole)
+        if why is not None:
+            raise UnreachableError(why)
+    started = generalized(problem, models, parts, None, rng)
+    if started is None:
+        raise UnreachableError("the table as one class does not meet all models together, however it is generalized")
+    return started
+
+
+def _at_root(induced: Induced, whole: Whole) -> Whole:
+    """Return the table with every sensitive value at the root: what an adversary believes beforehand."""
+    unit = int(induced.weights.sum())
+    return replace(whole, size=whole.size * unit, counts=induced.weights * whole.size, unit=unit)
+
+
+def _with_last_class(sweep: Sweep, classes: Classes, parts: Parts) -> tuple[Classes, Parts]:
+    """Steps 18 to 22: mend what no class took.
+
+    Where generalizing sensitive values does not help, these records are withheld if the policy permits it, or else
+    closed classes are dissolved into their class, the least informative first.
+    """
+    problem = sweep.problem
+    dissolved = len(classes.item)  # classes from here on are in the last one
+    while True:
+        inside = (parts.owner < 0) | (parts.owner >= dissolved)
+        if not inside.any():
+            break
+        mended = generalized(problem, sweep.models, parts.take(inside), sweep.wholes, sweep.rng)
+        if mended is not None:
+            mended.owner = np.full(len(mended.cell), dissolved, dtype=np.int64)
+            parts = Parts.joined([parts.take(~inside), mended])
+            break
+        if dissolved == len(classes.item) and _may_withhold(problem, int(parts.records[inside].sum())):
+            break
+        if not dissolved:
+            raise UnreachableError("the table as one class does not meet all models together")
+        dissolved -= 1
+    root = np.array([[attribute.taxonomy.root for attribute in problem.quasi]], dtype=np.int32)
+    item = np.append(classes.item[:dissolved], len(sweep.items) - 1)
+    return Classes(item, np.concatenate([classes.nodes[:dissolved], root])), parts
+
+
+def _may_withhold(problem: Problem, records: int) -> bool:
+    """Whether so few records may be left out; never beside models that compare with the published table."""
+    relative = any(requirement.model.relative_to_whole for requirement in problem.requirements)
+    return records <= problem.max_withheld and records < problem.cells.n_records and not relative
+
+
+def _as_plan(sweep: Sweep, classes: Classes, parts: Parts) -> Plan:
+    """Write the classes down as ranges; parts without a class are withheld."""
+    problem = sweep.problem
+    parts = parts.take(parts.owner >= 0)
+    used, owner = np.unique(parts.owner, return_inverse=True)
+    nodes, item = classes.nodes[used], classes.item[used]
+    parts.owner = owner.reshape(-1).astype(np.int64)
+    trees = [attribute.taxonomy for attribute in problem.quasi]
+    lo = np.stack([tree.lo[nodes[:, j]] for j, tree in enumerate(trees)], axis=1)
+    hi = np.stack([tree.hi[nodes[:, j]] for j, tree in enumerate(trees)], axis=1)
+    population = {}
+    for bound in sweep.models.others:
+        if bound.requirement.population is not None:
+            people = np.zeros(len(used), dtype=np.int64)
+            for number in np.unique(item).tolist():
+                here = item == number
+                people[here] = population_under(sweep.trees, bound, sweep.items.levels[number], nodes[here])
+            population[bound.requirement.population_name] = people
+    return Plan.of_parts(lo, hi, problem.cells, parts.as_plan(problem), population)
+
+
+def _explain_if_whole(sweep: Sweep, plan: Plan) -> None:
+    """Refuse a table that became one class because a model compares classes with the table, which always holds."""
+    relative = [(i, bound) for i, bound in enumerate(sweep.models.others) if bound.requirement.model.relative_to_whole]
+    if plan.n_classes > 1 or not relative:
+        return
+    number, bound = relative[0]
+    reached = math.inf
+    cells = np.flatnonzero(sweep.problem.cells.counts)
+    for levels in np.eye(sweep.items.levels.shape[1], dtype=np.int32):
+        group, n = group_by_label(sweep.trees.labels(cells, levels), sweep.problem.cells.counts[cells], 0)
+        if (group < 0).any() or n < 2:
+            continue
+        first, order = kernels.grouped(group, n)
+        parts = Parts.of(sweep.problem)
+        judge = Judge(bound.requirement, bound.induced, sweep.wholes[number])
+        values = values_of(bound, parts, order)
+        for classes in judge.histograms(first, values, parts.records[order]):
+            reached = min(reached, bound.requirement.model.worst(classes, judge.whole))
+    offer = f"one step above that reaches {rounded_up(reached, 4)}, so ask for more than that"
+    raise UnreachableError(
+        f"{bound.requirement.model.subject}: it is met only by one class in which every quasi attribute is fully "
+        f"generalized; {offer if math.isfinite(reached) else 'ask for much less'}"
+    )
+
+
+def _check(problem: Problem, plan: Plan) -> None:
+    """Let the models themselves judge every class as it will be published."""
+    for requirement, classes, whole in judged(problem, plan):
+        if not requirement.model.holds(classes, whole).all():
+            raise UnreachableError(f"{requirement.model.subject}: the sweep found no classes that all meet it")
+
+
+def _warnings(problem: Problem) -> tuple[str, ...]:
+    about = {requirement.place for requirement in problem.requirements}
+    return tuple(
+        f"sensitive attribute {attribute.name!r} has no taxonomy, so it is generalized to everything at once"
+        for place, attribute in enumerate(problem.sensitive)
+        if place in about and attribute.taxonomy.height <= 1 and not attribute.taxonomy.declared
+    )
+
+
+def _raised(problem: Problem, parts: Parts) -> dict[str, int]:
+    """Return how many records publish a generalized value of each sensitive attribute."""
+    return {
+        attribute.name: int(parts.records[parts.nodes[:, place] >= attribute.taxonomy.n_leaves].sum())
+        for place, attribute in enumerate(problem.sensitive)
+    }

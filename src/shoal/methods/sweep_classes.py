@@ -1,0 +1,162 @@
+"""The sweep itself: from item to item, classes close when they hold, and who has to leave goes on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from shoal import kernels
+from shoal.arrays import BoolArray, CodeArray, IntArray
+from shoal.judging import Judge
+from shoal.methods.sweep_kernels import group_by_label, settle
+from shoal.methods.sweep_order import Items
+from shoal.methods.sweep_state import Bound, Models, Parts, Trees
+from shoal.models.base import Whole
+from shoal.plan import same_rows
+from shoal.problem import Problem
+from shoal.progress import Step
+
+_NO_LIMIT = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Classes:
+    """Labels of classes: the item at which each closed, and its nodes."""
+
+    item: IntArray  # (n_classes,)
+    nodes: CodeArray  # (n_classes, n_quasi)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sweep:
+    """One run over the items of V."""
+
+    problem: Problem
+    items: Items
+    trees: Trees
+    models: Models
+    wholes: tuple[Whole, ...]  # (n_others,) the table that each of the other models compares with
+    rng: np.random.Generator
+
+    def run(self, parts: Parts, step: Step) -> tuple[Classes, Parts]:
+        """Return the closed classes and all parts; those that no class took are left to the last item's class."""
+        _, pattern = same_rows((*parts.nodes.T, np.zeros(len(parts.cell), dtype=np.int32)))
+        _, example = np.unique(pattern, return_index=True)
+        patterns = parts.nodes[example]
+        remaining = parts.records.copy()
+        live = np.arange(len(remaining))
+        rules = self.models.rules
+        at_least = rules.records if (parts.nodes >= self._n_leaves()).any() else rules.plain_records
+        closed: list[Parts] = []
+        items: list[IntArray] = [np.zeros(0, dtype=np.int64)]
+        labels: list[CodeArray] = [np.zeros((0, self.items.levels.shape[1]), dtype=np.int32)]
+        n_classes = 0
+        for item in range(len(self.items) - 1):
+            if not len(live):
+                break
+            codes = self.trees.labels(parts.cell[live], self.items.levels[item])
+            class_of, n = group_by_label(codes, remaining[live], at_least)
+            if not n:
+                continue
+            first, order = kernels.grouped(class_of, n)
+            members = live[order]
+            stay = remaining[members]
+            nodes = codes[order[first[:-1]]]
+            sizes = self._settled(first, parts.take(members), pattern[members], patterns, stay, item, nodes)
+            held = np.flatnonzero(sizes)
+            number = np.full(n, -1, dtype=np.int64)
+            number[held] = n_classes + np.arange(len(held))
+            staying = np.flatnonzero(stay)
+            taken = parts.take(members[staying])
+            taken.records = stay[staying]
+            taken.owner = number[class_of[order[staying]]]
+            closed.append(taken)
+            items.append(np.full(len(held), item, dtype=np.int64))
+            labels.append(nodes[held])
+            n_classes += len(held)
+            remaining[members] -= stay
+            live = live[remaining[live] > 0]
+            step.advance(int(sizes.sum()))
+        last = parts.take(live)
+        last.records = remaining[live]
+        last.owner = np.full(len(live), -1, dtype=np.int64)
+        return Classes(np.concatenate(items), np.concatenate(labels)), Parts.joined([*closed, last])
+
+    def _n_leaves(self) -> IntArray:
+        return np.array([attribute.taxonomy.n_leaves for attribute in self.problem.sensitive], dtype=np.int64)
+
+    def _settled(
+        self,
+        first: IntArray,
+        members: Parts,
+        pattern: CodeArray,
+        patterns: CodeArray,
+        stay: IntArray,
+        item: int,
+        nodes: CodeArray,
+    ) -> IntArray:
+        """Lower *stay* until every class holds or is empty; return the sizes."""
+        n = len(first) - 1
+        order = np.arange(len(stay))
+        most, focus = np.full(n, _NO_LIMIT), np.full(n, -1, dtype=np.int64)
+        rules = self.models.rules
+        sizes = settle(first, order, pattern, patterns, rules, most, focus, self.rng, stay)
+        population = self._population(item, nodes)
+        asked = np.arange(n)
+        while self.models.others:
+            asked = asked[sizes[asked] > 0]
+            holds, rule = self.judged(first, members, stay, asked, [people[asked] for people in population])
+            asked, rule = asked[~holds], rule[~holds]
+            if not len(asked):
+                break
+            inside = np.concatenate([order[first[c] : first[c + 1]] for c in asked])
+            edges = np.concatenate([[0], np.cumsum(first[asked + 1] - first[asked])])
+            most = sizes[asked] - np.maximum(sizes[asked] // 16, 1)
+            sizes[asked] = settle(edges, inside, pattern, patterns, rules, most, rule, self.rng, stay)
+        return sizes
+
+    def judged(
+        self, first: IntArray, members: Parts, stay: IntArray, asked: IntArray, population: list[IntArray]
+    ) -> tuple[BoolArray, IntArray]:
+        """Return whether the *asked* classes meet the other models, and the rule of the first that they do not."""
+        inside = np.concatenate([np.arange(first[c], first[c + 1]) for c in [*asked.tolist()]] or [first[:0]])
+        inside = inside[stay[inside] > 0]
+        place = np.searchsorted(first, inside, side="right") - 1
+        edges = np.searchsorted(place, np.append(asked, len(first)))
+        holds, rule = np.ones(len(asked), dtype=np.bool_), np.full(len(asked), -1, dtype=np.int64)
+        for number, bound in enumerate(self.models.others):
+            judge = Judge(bound.requirement, bound.induced, self.wholes[number])
+            values = values_of(bound, members, inside)
+            verdicts = [
+                bound.requirement.model.holds(classes, judge.whole)
+                for classes in judge.histograms(edges, values, stay[inside], population[number])
+            ]
+            verdict = np.concatenate(verdicts) if verdicts else holds
+            rule[holds & ~verdict] = bound.rule
+            holds &= verdict
+        return holds, rule
+
+    def _population(self, item: int, nodes: CodeArray) -> list[IntArray]:
+        """Return for each of the other models (n_classes,) the people under each label; 0 where none are counted."""
+        return [population_under(self.trees, bound, self.items.levels[item], nodes) for bound in self.models.others]
+
+
+def values_of(bound: Bound, members: Parts, inside: IntArray) -> CodeArray | None:
+    """Return what a requirement sees of parts: nodes of its attribute, joint values, or nothing."""
+    requirement = bound.requirement
+    if requirement.place is not None:
+        return np.ascontiguousarray(members.nodes[inside, requirement.place])
+    return None if requirement.values is None else requirement.values[members.cell[inside]]
+
+
+def population_under(trees: Trees, bound: Bound, levels: CodeArray, nodes: CodeArray) -> IntArray:
+    """Return (n_classes,) the people of a requirement's population under the labels of one item."""
+    population = bound.requirement.population
+    if population is None:
+        return np.zeros(len(nodes), dtype=np.int64)
+    cells = np.flatnonzero(population)
+    codes = np.concatenate([nodes, trees.labels(cells, levels)])
+    people = np.concatenate([np.zeros(len(nodes), dtype=np.int64), population[cells]])
+    group, n = group_by_label(codes, people, 0)
+    return kernels.summed(group, people, n)[group[: len(nodes)]]

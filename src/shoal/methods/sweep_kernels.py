@@ -1,0 +1,389 @@
+"""Compiled loops of the sweep: parts into classes by label, records out of classes until the rules hold."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shoal.arrays import CodeArray, IntArray
+from shoal.compiled import compiled
+from shoal.methods.sweep_rules import Rules
+
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+
+
+@compiled
+def label_codes(
+    cells: IntArray,
+    leaves: CodeArray,
+    table: CodeArray,
+    offset: IntArray,
+    width: IntArray,
+    levels: CodeArray,
+    codes: CodeArray,
+) -> None:
+    """Fill in (n_cells, n_quasi) the nodes of cells at a level vector; the first is -1 where a leaf is too shallow."""
+    for i in range(len(cells)):
+        cell = cells[i]
+        for j in range(len(levels)):
+            code = table[offset[j] + levels[j] * width[j] + leaves[cell, j]]
+            codes[i, j] = code
+            if code < 0:
+                codes[i, 0] = -1
+                break
+
+
+@compiled
+def group_by_label(codes: CodeArray, records: IntArray, at_least: int) -> tuple[CodeArray, int]:
+    """Return (n_parts,) the class of each part, -1 for parts that wait or whose class is too small, and how many."""
+    n, d = codes.shape
+    size = 16
+    while size < 2 * n:
+        size *= 2
+    slots = np.full(size, -1, dtype=np.int32)
+    class_of = np.full(n, -1, dtype=np.int32)
+    example = np.empty(n, dtype=np.int32)
+    total = np.zeros(n, dtype=np.int64)
+    mask = np.uint64(size - 1)
+    n_classes = 0
+    for i in range(n):
+        if codes[i, 0] < 0:
+            continue
+        key = np.uint64(0)
+        for j in range(d):
+            key = (key ^ np.uint64(codes[i, j])) * _MIX
+            key ^= key >> np.uint64(29)
+        slot = key & mask
+        while True:
+            found = slots[slot]
+            if found < 0:
+                slots[slot] = n_classes
+                example[n_classes] = i
+                found = np.int32(n_classes)
+                n_classes += 1
+                break
+            other = example[found]
+            same = True
+            for j in range(d):
+                if codes[i, j] != codes[other, j]:
+                    same = False
+                    break
+            if same:
+                break
+            slot = (slot + np.uint64(1)) & mask
+        class_of[i] = found
+        total[found] += records[i]
+    number = np.full(n_classes, -1, dtype=np.int32)
+    kept = 0
+    for c in range(n_classes):
+        if total[c] >= at_least:
+            number[c] = kept
+            kept += 1
+    for i in range(n):
+        if class_of[i] >= 0:
+            class_of[i] = number[class_of[i]]
+    return class_of, kept
+
+
+@compiled
+def add_units(rules: Rules, r: int, node: int, records: int, units: IntArray) -> None:
+    """Add the units of some records published as a node, or take them away if *records* is negative."""
+    base = rules.first_leaf[r]
+    if node < rules.n_leaves[r]:
+        units[base + node] += records * rules.factor[r]
+        return
+    place = rules.first_node[r] + node
+    for leaf in range(base + rules.lo[place], base + rules.hi[place]):
+        units[leaf] += records * (rules.weights[leaf] // rules.common[place]) * rules.share[place]
+
+
+@compiled
+def tally_units(
+    rules: Rules, nodes: CodeArray, owner: IntArray, records: IntArray, n_classes: int
+) -> tuple[IntArray, IntArray]:
+    """Return (n_classes, n_leaves of all rules) units and (n_classes,) records of classes."""
+    units = np.zeros((n_classes, len(rules.weights)), dtype=np.int64)
+    sizes = np.zeros(n_classes, dtype=np.int64)
+    for part in range(len(owner)):
+        sizes[owner[part]] += records[part]
+        for r in range(len(rules.place)):
+            add_units(rules, r, nodes[part, rules.place[r]], records[part], units[owner[part]])
+    return units, sizes
+
+
+@compiled
+def unit_share(rules: Rules, r: int, node: int, leaf: int) -> int:
+    """Return the units that a record published as a node gives to one leaf."""
+    if node < rules.n_leaves[r]:
+        return int(rules.factor[r]) if node == leaf else 0
+    place = rules.first_node[r] + node
+    if leaf < rules.lo[place] or leaf >= rules.hi[place]:
+        return 0
+    return int((rules.weights[rules.first_leaf[r] + leaf] // rules.common[place]) * rules.share[place])
+
+
+@compiled
+def limit_of(n: int, top: int, bottom: int) -> int:
+    """Return floor(n top / bottom) without leaving 64 bits."""
+    return (n // bottom) * top + (n % bottom) * top // bottom
+
+
+@compiled
+def judge(rules: Rules, r: int, size: int, units: IntArray, touched: IntArray, n_touched: int, best: IntArray) -> int:
+    """Say what a rule thinks of a class: 0 it holds; -1 too few values; else at least so many records must leave.
+
+    *best* becomes the largest counts, falling.
+    """
+    n_limits = rules.first_limit[r + 1] - rules.first_limit[r]
+    base = rules.first_leaf[r]
+    for k in range(n_limits):
+        best[k] = 0
+    distinct = 0
+    for t in range(n_touched):
+        count = units[base + touched[t]]
+        if count <= 0:
+            continue
+        distinct += 1
+        k = n_limits
+        while k > 0 and best[k - 1] < count:
+            if k < n_limits:
+                best[k] = best[k - 1]
+            k -= 1
+        if k < n_limits:
+            best[k] = count
+    if distinct < rules.distinct[r]:
+        return -1
+    n = size * rules.factor[r]
+    total = 0
+    leaving = 0
+    for k in range(n_limits):
+        top, bottom = rules.top[rules.first_limit[r] + k], rules.bottom[rules.first_limit[r] + k]
+        total += best[k]
+        excess = total - limit_of(n, top, bottom)
+        if excess > 0:
+            # (S - t f) <= psi (n - t f) needs t >= (S - psi n) / ((1 - psi) f); rounded down it is a safe first step
+            needed = int(excess / ((1.0 - top / bottom) * rules.factor[r]) * (1.0 - 1e-9))
+            leaving = max(leaving, needed, 1)
+    return leaving
+
+
+@compiled
+def dominant(rules: Rules, r: int, size: int, units: IntArray, touched: IntArray, n_touched: int) -> tuple[int, int]:
+    """Return the leaf that is most frequent, or most above its share of the table, and its lead in records."""
+    base = rules.first_leaf[r]
+    n = size * rules.factor[r]
+    leaf, first, second = -1, -np.inf, -np.inf
+    for t in range(n_touched):
+        count = units[base + touched[t]]
+        if count <= 0:
+            continue
+        excess = count - rules.reference[base + touched[t]] * n
+        if excess > first:
+            leaf, first, second = touched[t], excess, first
+        elif excess > second:
+            second = excess
+    lead = first - second if second > -np.inf else first
+    return leaf, int(lead / rules.factor[r])
+
+
+@compiled
+def settle(
+    first: IntArray,
+    order: IntArray,
+    pattern_of: CodeArray,
+    patterns: CodeArray,
+    rules: Rules,
+    most: IntArray,
+    focus: IntArray,
+    rng: np.random.Generator,
+    stay: IntArray,
+) -> IntArray:
+    """Let records leave each class until all rules hold and at most ``most[c]`` records are left; return the sizes.
+
+    Class c has the parts ``order[first[c]:first[c + 1]]`` with ``stay`` records of each, which is lowered. The one who
+    leaves is of the pattern that takes most from the dominant value of the first rule that fails, or of rule
+    ``focus[c]`` if all hold (-1: any). A class that cannot hold ends empty.
+    """
+    n_rules = len(rules.place)
+    slot_of = np.full(len(patterns), -1, dtype=np.int32)
+    units = np.zeros(len(rules.weights), dtype=np.int64)
+    touched = np.empty((n_rules, max(1, rules.n_leaves.max() if n_rules else 1)), dtype=np.int64)
+    n_touched = np.zeros(n_rules, dtype=np.int64)
+    seen = np.zeros(len(rules.weights), dtype=np.bool_)
+    n_limits = 1
+    for r in range(n_rules):
+        n_limits = max(n_limits, rules.first_limit[r + 1] - rules.first_limit[r])
+    best = np.zeros(n_limits, dtype=np.int64)
+    widest = 0
+    for c in range(len(first) - 1):
+        widest = max(widest, first[c + 1] - first[c])
+    pattern = np.empty(widest, dtype=np.int64)
+    before = np.empty(widest, dtype=np.int64)
+    remaining = np.empty(widest, dtype=np.int64)
+    sizes = np.zeros(len(first) - 1, dtype=np.int64)
+    for c in range(len(first) - 1):
+        n_groups = 0
+        size = 0
+        for i in range(first[c], first[c + 1]):
+            part = order[i]
+            s = pattern_of[part]
+            if slot_of[s] < 0:
+                slot_of[s] = n_groups
+                pattern[n_groups] = s
+                before[n_groups] = 0
+                n_groups += 1
+            before[slot_of[s]] += stay[part]
+            size += stay[part]
+        plain = True
+        for g in range(n_groups):
+            remaining[g] = before[g]
+            for r in range(n_rules):
+                node = patterns[pattern[g], rules.place[r]]
+                if node >= rules.n_leaves[r]:
+                    plain = False
+                    place = rules.first_node[r] + node
+                    low, high = rules.lo[place], rules.hi[place]
+                else:
+                    low, high = node, node + 1
+                for leaf in range(low, high):
+                    if not seen[rules.first_leaf[r] + leaf]:
+                        seen[rules.first_leaf[r] + leaf] = True
+                        touched[r, n_touched[r]] = leaf
+                        n_touched[r] += 1
+                add_units(rules, r, node, before[g], units)
+        at_least = rules.plain_records if plain else rules.records
+        while size >= at_least:
+            leaving = 0
+            rule = focus[c]
+            for r in range(n_rules):
+                leaving = judge(rules, r, size, units, touched[r], n_touched[r], best)
+                if leaving != 0:
+                    rule = r
+                    break
+            if leaving < 0:
+                size = 0
+                break
+            if leaving == 0:
+                if size <= most[c]:
+                    break
+                leaving = size - most[c]
+            if rule < 0:  # nothing to choose by: anybody
+                place = int(rng.random() * size)
+                chosen = 0
+                while place >= remaining[chosen]:
+                    place -= remaining[chosen]
+                    chosen += 1
+                leaving = 1
+            else:
+                leaf, lead = dominant(rules, rule, size, units, touched[rule], n_touched[rule])
+                chosen, most_units, equal = -1, 0, 0
+                for g in range(n_groups):
+                    if remaining[g] <= 0:
+                        continue
+                    gives = unit_share(rules, rule, patterns[pattern[g], rules.place[rule]], leaf)
+                    if gives > most_units:
+                        chosen, most_units, equal = g, gives, remaining[g]
+                    elif gives == most_units and gives > 0:  # among equal patterns, every record has the same chance
+                        equal += remaining[g]
+                        if rng.random() * equal < remaining[g]:
+                            chosen = g
+                leaving = min(leaving, lead, remaining[chosen])
+                if equal > remaining[chosen] or most_units < rules.factor[rule]:
+                    leaving = 1
+                leaving = max(leaving, 1)
+            remaining[chosen] -= leaving
+            size -= leaving
+            for r in range(n_rules):
+                add_units(rules, r, patterns[pattern[chosen], rules.place[r]], -leaving, units)
+        if size < at_least:
+            size = 0
+        sizes[c] = size
+        for g in range(n_groups):
+            slot_of[pattern[g]] = g if size else -1
+        if size:
+            for i in range(first[c], first[c + 1]):
+                part = order[i]
+                g = slot_of[pattern_of[part]]
+                stay[part] = drawn(stay[part], before, remaining, g, rng)
+            for g in range(n_groups):
+                slot_of[pattern[g]] = -1
+        else:
+            for i in range(first[c], first[c + 1]):
+                stay[order[i]] = 0
+        for r in range(n_rules):
+            for t in range(n_touched[r]):
+                units[rules.first_leaf[r] + touched[r, t]] = 0
+                seen[rules.first_leaf[r] + touched[r, t]] = False
+            n_touched[r] = 0
+    return sizes
+
+
+@compiled
+def drawn(records: int, total: IntArray, wanted: IntArray, g: int, rng: np.random.Generator) -> int:
+    """Return how many of a part's records are among the ``wanted[g]`` drawn from ``total[g]``; both are lowered."""
+    if wanted[g] == 0:
+        return 0
+    if wanted[g] == total[g]:
+        wanted[g] -= records
+        total[g] -= records
+        return records
+    taken = 0
+    for _ in range(records):
+        if rng.random() * total[g] < wanted[g]:
+            wanted[g] -= 1
+            taken += 1
+        total[g] -= 1
+    return taken
+
+
+@compiled
+def lift(
+    rules: Rules, chosen: IntArray, steps: CodeArray, width: IntArray, by_node: IntArray, lifted: IntArray
+) -> bool:
+    """Generalize sensitive values of one class, step by step, until the *chosen* rules on the attribute hold.
+
+    ``by_node`` are the records of each node; ``lifted[node]`` counts those that went from a node to the next. Each time
+    it is a record whose value covers the dominant leaf, the least general one. False: nothing more can be lifted.
+    """
+    n_leaves = rules.n_leaves[chosen[0]]
+    touched = np.arange(n_leaves)
+    n_limits = 1
+    for r in chosen:
+        n_limits = max(n_limits, rules.first_limit[r + 1] - rules.first_limit[r])
+    best = np.zeros(n_limits, dtype=np.int64)
+    units = np.zeros(len(rules.weights), dtype=np.int64)
+    size = by_node.sum()
+    for r in chosen:
+        for node in range(len(by_node)):
+            if by_node[node]:
+                add_units(rules, r, node, by_node[node], units)
+    while True:
+        failing, excess = -1, 0
+        for r in chosen:
+            excess = judge(rules, r, size, units, touched, n_leaves, best)
+            if excess != 0:
+                failing = r
+                break
+        if failing < 0:
+            return True
+        node, most = -1, 0
+        for leaf in range(n_leaves):
+            count = units[rules.first_leaf[failing] + leaf]
+            if count <= most:
+                continue
+            candidate = -1
+            for v in range(len(by_node)):
+                useful = by_node[v] > 0 and steps[v] != v and unit_share(rules, failing, v, leaf) > 0
+                if useful and (candidate < 0 or width[v] < width[candidate]):
+                    candidate = v
+            if candidate >= 0:
+                node, most = candidate, count
+        if node < 0:
+            return False
+        # far from the goal several at once; they are fewer than it can possibly take
+        amount = max(1, min(by_node[node], excess // (8 * n_leaves)))
+        by_node[node] -= amount
+        by_node[steps[node]] += amount
+        lifted[node] += amount
+        for r in chosen:
+            add_units(rules, r, node, -amount, units)
+            add_units(rules, r, steps[node], amount, units)

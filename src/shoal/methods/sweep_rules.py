@@ -1,0 +1,116 @@
+"""What the sweep's compiled loops know of patterns and models: plain arrays, one entry a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shoal.arrays import FloatArray, IntArray
+from shoal.induced import Induced
+from shoal.models.base import Curve
+
+_FINEST = 1 << 30
+
+
+class Rules(NamedTuple):
+    """Limits on the induced frequencies of sensitive attributes.
+
+    Rule r looks at the sensitive attribute ``place[r]``. A record published as node v of it gives
+    ``(weights[a] // common[v]) * share[v]`` units to every leaf a below v, ``factor[r]`` in all.
+    The k most frequent leaves may have ``top / bottom`` of the class, for the k-th limit of the rule, and
+    ``distinct[r]`` leaves must occur.
+    """
+
+    place: IntArray  # (n_rules,)
+    factor: IntArray  # (n_rules,)
+    n_leaves: IntArray  # (n_rules,)
+    first_leaf: IntArray  # (n_rules + 1,) into weights
+    weights: IntArray
+    first_node: IntArray  # (n_rules + 1,) into lo, hi, common, share
+    lo: IntArray
+    hi: IntArray
+    common: IntArray
+    share: IntArray
+    first_limit: IntArray  # (n_rules + 1,) into top, bottom
+    top: IntArray
+    bottom: IntArray
+    distinct: IntArray  # (n_rules,)
+    reference: FloatArray  # like weights: share of the whole table that a leaf may have; 0 unless a model compares
+    records: int  # that every class needs
+    plain_records: int  # that a class needs in which no sensitive value is generalized
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rule:
+    """One rule: the place of its attribute, how that spreads, its curve, and the table it compares with."""
+
+    place: int
+    induced: Induced
+    curve: Curve
+    reference: FloatArray | None = None  # (n_leaves,) shares of the whole table
+
+
+def build_rules(bound: Sequence[Rule], records: int, plain_records: int) -> Rules:
+    """Flatten the rules."""
+    weights, lo, hi, common, share, top, bottom = (_Parts() for _ in range(7))
+    reference = [np.zeros(0, dtype=np.float64)]
+    first_leaf, first_node, first_limit = [0], [0], [0]
+    for rule in bound:
+        induced, tree = rule.induced, rule.induced.taxonomy
+        weights.append(induced.weights)
+        lo.append(tree.lo)
+        hi.append(tree.hi)
+        divisor = np.ones(tree.n_nodes, dtype=np.int64)
+        units = np.zeros(tree.n_nodes, dtype=np.int64)
+        for node in np.flatnonzero(induced.allowed).tolist():
+            if node >= tree.n_leaves:
+                divisor[node] = np.gcd.reduce(induced.weights[tree.lo[node] : tree.hi[node]])
+                units[node] = induced.factor // (int(induced.totals[node]) // int(divisor[node]))
+        common.append(divisor)
+        share.append(units)
+        limits = [_rounded_down(limit) for limit in rule.curve.limits]
+        top.append([limit.numerator for limit in limits])
+        bottom.append([limit.denominator for limit in limits])
+        reference.append(np.zeros(tree.n_leaves) if rule.reference is None else rule.reference)
+        first_leaf.append(first_leaf[-1] + tree.n_leaves)
+        first_node.append(first_node[-1] + tree.n_nodes)
+        first_limit.append(first_limit[-1] + len(limits))
+    return Rules(
+        place=_whole([rule.place for rule in bound]),
+        factor=_whole([rule.induced.factor for rule in bound]),
+        n_leaves=_whole([rule.induced.taxonomy.n_leaves for rule in bound]),
+        first_leaf=_whole(first_leaf),
+        weights=weights.joined(),
+        first_node=_whole(first_node),
+        lo=lo.joined(),
+        hi=hi.joined(),
+        common=common.joined(),
+        share=share.joined(),
+        first_limit=_whole(first_limit),
+        top=top.joined(),
+        bottom=bottom.joined(),
+        distinct=_whole([rule.curve.distinct for rule in bound]),
+        reference=np.concatenate(reference),
+        records=records,
+        plain_records=plain_records,
+    )
+
+
+def _rounded_down(limit: Fraction) -> Fraction:
+    """Return a limit whose products stay in 64 bits; a finer one becomes a little stricter."""
+    return limit if limit.denominator <= _FINEST else Fraction(limit.numerator * _FINEST // limit.denominator, _FINEST)
+
+
+def _whole(values: Sequence[int]) -> IntArray:
+    return np.array(values, dtype=np.int64)
+
+
+class _Parts(list[Any]):
+    """Arrays that follow each other in one."""
+
+    def joined(self) -> IntArray:
+        return np.concatenate([np.zeros(0, dtype=np.int64), *(np.asarray(part, dtype=np.int64) for part in self)])

@@ -1,0 +1,61 @@
+"""association-kept: how much of the dependence between attributes is left."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+
+import numpy as np
+
+from shoal.arrays import FloatArray
+from shoal.plan import Plan
+from shoal.problem import Problem
+from shoal.utility.base import Measure, ratio
+from shoal.utility.rows import original_rows, published_rows
+
+_NONE = 1e-9  # mean-square contingency below which two attributes are independent but for rounding
+
+
+class AssociationKept(Measure):
+    """The mean over pairs of attributes of Cramer's V in the release, relative to V in the original table.
+
+    The release's contingency tables are the expected ones if records lie evenly in their published ranges. Both V are
+    normalised by the number of values in the original. Attributes of more than 64 leaves are cut into 64 bins. Pairs
+    without association in the original do not count; chance may make an association stronger, so the mean can pass 1.
+    """
+
+    name = "association-kept"
+    title = "share of the association between pairs of attributes that is kept (Cramer's V after / before)"
+    better = "higher"
+    cost = "expensive"
+    within = (0.0, math.inf)
+    monotone = False
+    counts_withheld = False
+
+    def applies(self, problem: Problem) -> bool:
+        """There must be a pair of attributes."""
+        return len(problem.quasi) + len(problem.sensitive) > 1
+
+    def of(self, problem: Problem, plan: Plan) -> float:
+        """Compare both tables pair by pair; the normalisation cancels out."""
+        before, after = original_rows(problem), published_rows(problem, plan)
+        kept = []
+        for first, second in combinations(range(len(before.columns)), 2):
+            was = contingency(before.crossed(first, second))
+            if was > _NONE:
+                kept.append(math.sqrt(ratio(contingency(after.crossed(first, second)), was)))
+        return float(np.mean(kept)) if kept else 1.0
+
+
+def contingency(table: FloatArray) -> float:
+    """Return the mean-square contingency (chi squared / n) of a table of counts.
+
+    >>> contingency(np.array([[3.0, 0.0], [0.0, 1.0]])), contingency(np.array([[2.0, 2.0], [1.0, 1.0]]))
+    (1.0, 0.0)
+    """
+    total = table.sum()
+    if not total > 0:
+        return 0.0
+    expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / total
+    there = expected > 0
+    return float(((table - expected)[there] ** 2 / expected[there]).sum() / total)

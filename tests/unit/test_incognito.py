@@ -1,0 +1,224 @@
+"""The full-domain method: levels, budget of time, local recoding, refusals."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import shoal
+from shoal.cells import Cells
+from shoal.errors import UnreachableError
+from shoal.methods import incognito_groups, incognito_search
+from shoal.methods.incognito import Incognito
+from shoal.methods.incognito_groups import Groupings
+from shoal.models.distinct_l_diversity import DistinctLDiversity
+from shoal.models.k_anonymity import KAnonymity
+from shoal.models.t_closeness import TCloseness
+from shoal.problem import Attribute, Problem, Requirement
+from shoal.progress import Silent
+from shoal.taxonomies.nested import from_nested
+
+LETTERS = {"*": {"ab": ["a", "b"], "cd": ["c", "d"]}}
+
+
+def table_of(rows: list[tuple[int, ...]], counts: list[int], model: Any = None, **options: Any) -> Problem:
+    """A problem over letters; the last code of a row is its sensitive value."""
+    trees = [from_nested(LETTERS) for _ in rows[0][:-1]]
+    columns = [np.array(column) for column in zip(*rows, strict=True)]
+    cells = Cells((*columns[:-1], columns[-1].astype(np.int32)), np.array(counts, dtype=np.int64))
+    values = from_nested({"*": ["x", "y", "z"]})
+    seen: dict[str, Any] = {}
+    if model is not None and model.sees == "values":
+        seen = {"values": columns[-1].astype(np.int32), "n_values": 3, "taxonomy": values}
+    requirements = (Requirement(model or KAnonymity(k=3), 0, **seen),)
+    quasi = tuple(Attribute(f"q{j}", tree) for j, tree in enumerate(trees))
+    return Problem(quasi, (Attribute("s", values),), cells, requirements, **options)
+
+
+def many(n_attributes: int, seed: int = 1, n: int = 300) -> Problem:
+    rng = np.random.default_rng(seed)
+    rows = [(*(int(v) for v in rng.integers(0, 4, n_attributes)), 0) for _ in range(n)]
+    return table_of(rows, [1] * n)
+
+
+def plan_of(problem: Problem, **parameters: Any) -> Any:
+    return Incognito(**parameters).plan(problem, np.random.default_rng(1), Silent())
+
+
+def test_the_least_general_of_equally_good_nodes_is_taken() -> None:
+    problem = table_of([(0, 0, 0), (0, 1, 0), (1, 0, 0), (1, 1, 0)], [3, 3, 3, 3])
+    plan = plan_of(problem, measure="discernibility")
+    assert dict(plan.levels) == {"q0": 0, "q1": 0}
+    assert plan.n_classes == 4
+    assert plan.search["optimum"] == 36
+
+
+def test_suppressing_an_outlier_keeps_all_detail() -> None:
+    rows, counts = [(0, 0, 0), (1, 0, 0), (3, 3, 0)], [3, 3, 1]
+    assert plan_of(table_of(rows, counts)).levels != {"q0": 0, "q1": 0}
+    plan = plan_of(table_of(rows, counts, max_withheld=1))
+    assert dict(plan.levels) == {"q0": 0, "q1": 0}
+    assert plan.n_withheld == 1
+    assert plan.assignment.class_of.tolist()[2] == -1
+    assert plan.hi[:, 0].tolist() == [1, 2]
+
+
+def test_a_record_unlike_the_table_is_suppressed() -> None:
+    rows = [(0, 0, 0), (0, 0, 1), (3, 3, 0), (3, 3, 1), (2, 0, 2)]
+    plan = plan_of(table_of(rows, [5, 5, 5, 5, 1], TCloseness(t=0.05), max_withheld=1), measure="um")
+    assert plan.n_classes == 2
+    assert plan.n_withheld == 1
+
+
+def test_a_search_without_time_says_how_far_it_may_be_from_the_optimum(monkeypatch: pytest.MonkeyPatch) -> None:
+    for limit in (1 << 18, 0):
+        monkeypatch.setattr(incognito_search, "_TABULATED_NODES", limit)
+        plan = plan_of(many(6), time_budget=1e-9)
+        assert not plan.search["complete"]
+        assert plan.search["pruned"] is None
+        assert plan.search["gap"] > 0
+        assert len(plan.warnings) == 1
+        assert "time budget" in plan.warnings[0]
+        assert "gap" in plan.warnings[0]
+        assert plan.sizes.min() >= 3
+
+
+def test_fifteen_attributes_have_an_answer_in_time() -> None:
+    plan = plan_of(many(15, n=120), time_budget=1.5)
+    assert plan.search["lattice"] == 3**15
+    assert plan.search["bound"] <= plan.search["optimum"]
+    assert plan.sizes.min() >= 3
+    if not plan.search["complete"]:
+        assert plan.warnings
+
+
+def test_large_and_small_lattices_are_searched_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    for measure in ("loss", "ncp", "discernibility"):
+        small = plan_of(many(4), measure=measure)
+        with monkeypatch.context() as patch:
+            patch.setattr(incognito_search, "_TABULATED_NODES", 0)
+            large = plan_of(many(4), measure=measure)
+        assert large.search["complete"]
+        assert large.search["optimum"] == pytest.approx(small.search["optimum"])
+        assert small.search["checked"] + small.search["pruned"] == small.search["lattice"] == 81
+
+
+def test_groups_are_the_same_from_any_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = many(4, n=400)
+    monkeypatch.setattr(incognito_groups, "_KEPT_ENTRIES", 2000)  # so that groupings are forgotten on the way
+    rolled = Groupings(problem)
+    for levels in itertools.product(range(3), repeat=4):
+        one, fresh = rolled.at(levels), Groupings(problem).at(levels)
+        cells = one.group_of_cells()
+        assert sorted(one.sizes) == sorted(fresh.sizes)
+        assert np.array_equal(one.keys[cells], fresh.keys[fresh.group_of_cells()])
+        assert np.array_equal(np.bincount(cells, minlength=one.n_groups), one.sizes)
+
+
+def test_keys_of_many_words_and_histograms_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(2)
+    wide = from_nested({"*": {f"g{i}": [f"v{i}-{j}" for j in range(40)] for i in range(40)}})
+    n = 200
+    value = rng.integers(0, 3, n).astype(np.int32)
+    columns = [rng.integers(0, 1600, n) for _ in range(7)]  # 7 x 8 bits for what occurs, of 11
+    model = DistinctLDiversity(l=3)
+    tree = from_nested({"*": ["x", "y", "z"]})
+    problem = Problem(
+        tuple(Attribute(f"q{j}", wide) for j in range(9)),
+        (Attribute("s", tree),),
+        Cells((*columns, *columns[:2], value), np.ones(n, dtype=np.int64)),
+        (Requirement(model, 0, value, 3, tree),),
+    )
+    assert Groupings(problem).base.keys.shape[1] == 2
+    plan = plan_of(problem, measure="ncp")
+    monkeypatch.setattr(incognito_groups, "_DENSE_ENTRIES", 0)
+    monkeypatch.setattr(incognito_groups, "_BLOCK_ENTRIES", 6)
+    again = plan_of(problem, measure="ncp")
+    assert plan.levels == again.levels
+    assert plan.search["optimum"] == again.search["optimum"]
+
+
+def people(n: int = 400, seed: int = 3) -> pa.Table:
+    rng = np.random.default_rng(seed)
+    age = np.clip(rng.normal(40, 15, n), 0, 99).astype(int)
+    return pa.table(
+        {
+            "age": age,
+            "sex": rng.choice(["f", "m"], n),
+            "zip": [f"{60000 + 7 * int(a) + int(b)}" for a, b in zip(age, rng.integers(0, 30, n), strict=True)],
+            "illness": rng.choice(["angina", "flu", "gout"], n),
+        }
+    )
+
+
+def policy(models: list[dict[str, Any]], **method: Any) -> dict[str, Any]:
+    withheld = method.pop("max_withheld", 0.02)
+    return {
+        "attributes": {
+            "age": {"role": "quasi", "taxonomy": {"intervals": {"min": 0, "max": 99, "widths": [5, 10, 50]}}},
+            "sex": {"role": "quasi"},
+            "zip": {"role": "quasi", "taxonomy": {"mask": {"length": 5}}},
+            "illness": {"role": "sensitive"},
+        },
+        "privacy": models,
+        "method": {"incognito": method},
+        "max_withheld": withheld,
+    }
+
+
+K4: dict[str, Any] = {"k-anonymity": {"k": 4}}
+
+
+@pytest.mark.parametrize("measure", ["um", "loss", "ncp", "non-uniform-entropy", "discernibility", "class-size"])
+@pytest.mark.parametrize("share", [1.0, 0.3])
+def test_recoding_keeps_more_and_verifies(measure: str, share: float) -> None:
+    models = [K4, {"distinct-l-diversity": {"l": 2}}]
+    plain = shoal.anonymize(people(), policy(models, measure=measure), seed=1)
+    local = shoal.anonymize(people(), policy(models, measure=measure, recode=True, round_suppression=share), seed=1)
+    assert local.verification.verified
+    assert local.manifest["withheld"] <= 8
+    assert local.utility["ncp"] <= plain.utility["ncp"]
+    rounds = local.evidence["search"]["rounds"]
+    assert len(rounds) > 1
+    assert sum(entry["records"] for entry in rounds) == local.manifest["rows"]
+    assert not local.manifest.get("levels")
+    assert plain.manifest["levels"]
+
+
+def test_recoding_withholds_nothing_if_nothing_may_be_withheld() -> None:
+    release = shoal.anonymize(people(), policy([K4], recode=True, max_withheld=0), seed=1)
+    assert release.manifest["withheld"] == 0
+    assert release.manifest["rows"] == 400
+    assert release.verification.verified
+
+
+def test_one_round_that_keeps_everything_has_levels() -> None:
+    plan = plan_of(table_of([(0, 0, 0), (3, 3, 0)], [5, 5]), recode=True)
+    assert dict(plan.levels) == {"q0": 0, "q1": 0}
+    assert plan.n_withheld == 0
+
+
+def test_recoding_refuses_models_that_look_beyond_a_class() -> None:
+    with pytest.raises(UnreachableError, match="recode cannot serve t-closeness"):
+        shoal.anonymize(people(), policy([{"t-closeness": {"t": 0.3}}], recode=True))
+
+
+def test_what_is_not_reachable_says_what_is() -> None:
+    with pytest.raises(UnreachableError, match=r"the best of these reaches 0\.\d+, so ask for at least that"):
+        shoal.anonymize(people(), policy([{"t-closeness": {"t": 0.001}}]))
+    with pytest.raises(UnreachableError, match="only 400 records"):
+        shoal.anonymize(people(), policy([{"k-anonymity": {"k": 401}}]))
+
+
+def test_the_search_stays_internal_and_levels_are_published() -> None:
+    release = shoal.anonymize(people(), policy([K4]), seed=1)
+    assert set(release.manifest["levels"]) == {"age", "sex", "zip"}
+    assert "search" not in release.manifest
+    search = release.evidence["search"]
+    assert search["complete"]
+    assert search["measure"] == "loss"
+    assert search["lattice"] == 5 * 2 * 6
