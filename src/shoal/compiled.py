@@ -13,3 +13,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 def compiled(function: F) -> F:
     """Compile a function over plain arrays at its first call on this machine; later starts load it from disk."""
     return cast("F", njit(cache=True, nogil=True)(function))
+
+
+def inlined(function: F) -> F:
+    """Compile a small function into its callers: a call would copy every array of a tuple that it is given."""
+    return cast("F", njit(cache=True, nogil=True, forceinline=True)(function))

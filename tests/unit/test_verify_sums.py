@@ -18,6 +18,7 @@ from shoal.verify.boxes import NOBODY, BoxTree
 from shoal.verify.contents import Contents, common_type
 from shoal.verify.covers import read_covers
 from shoal.verify.manifest import Attribute
+from shoal.verify.spans import Spans
 from shoal.verify.sums import BoxSums
 
 KEY = np.array([0x0123456789ABCDEF, 0xFEDCBA9876543211], dtype=np.uint64)
@@ -115,7 +116,7 @@ def test_equal_tables_are_settled_without_matching(monkeypatch):
     def never(*_: object) -> int:
         raise AssertionError("rows were matched")
 
-    monkeypatch.setattr(truth, "_unmatched", never)
+    monkeypatch.setattr(truth, "unserved", never)
     assert verify(PUBLISHED, SOURCE).verified
 
 
@@ -166,7 +167,7 @@ def test_halves_of_a_tree_built_side_by_side(monkeypatch, side):
     labels = {f"{i}": {"from": 3 * i, "below": 3 * i + 3} for i in range(side)}
     covers = [read_covers(Attribute(name, "quasi", "number", labels)) for name in "ab"]
     grid = np.array([(a, b) for a in range(side) for b in range(side) if (a + b) % 5], dtype=np.int32)
-    tree = BoxTree.of(covers, grid)
+    tree = BoxTree.of(covers, Spans.of(covers, grid))
     values = pa.array([3 * i + 1 for i in range(side)])
     codes = [cover.places(values) for cover in covers]
     everywhere = np.array([(a, b) for a in range(side) for b in range(side)], dtype=np.int32)

@@ -15,7 +15,7 @@ from shoal.models.base import ClassHistograms
 from shoal.problem import Problem, Requirement
 
 _DENSE_ENTRIES = 1 << 24  # of one histogram that is kept
-_KEPT_ENTRIES = 1 << 27  # of all arrays that the store keeps
+_KEPT_ENTRIES = 1 << 26  # of all arrays that the store keeps
 _BLOCK_ENTRIES = 1 << 22
 _LARGE = 2048  # groups from which on a detour may pay
 _STEPS = (2, 4)  # so many of the widest attributes at a time
@@ -28,7 +28,7 @@ class Grouping:
     levels: Levels
     keys: KeyArray  # (n_groups, n_words)
     tallies: IntArray  # (n_groups, 1 + n_populations) records, then people
-    source: Grouping | None  # None for the grouping of the cells themselves
+    source: Grouping | None  # None for the grouping of the cells themselves, and where it was forgotten
     group_of: CodeArray  # (n groups of the source, or n_cells) the group here
     histograms: dict[int, IntArray] = field(default_factory=dict)  # by the identity of the values
 
@@ -42,20 +42,9 @@ class Grouping:
         """(n_groups,) records."""
         return self.tallies[:, 0]
 
-    def group_of_cells(self) -> CodeArray:
-        """Return (n_cells,) the group of each cell."""
-        if self.source is None:
-            return self.group_of
-        return self.group_of[self.source.group_of_cells()]
-
-    def freed(self) -> Grouping:
-        """Return the same, made from the first grouping, so that those in between can be forgotten."""
-        if self.source is None or self.source.source is None:
-            return self
-        group_of, source = self.group_of, self.source
-        while source is not None and source.source is not None:
-            group_of, source = group_of[source.group_of], source.source
-        return Grouping(self.levels, self.keys, self.tallies, source, group_of, self.histograms)
+    def cut_off(self) -> None:
+        """Forget the source, so that it need not stay in memory."""
+        self.source, self.group_of = None, self.group_of[:0]
 
     @property
     def n_entries(self) -> int:
@@ -106,14 +95,24 @@ class Groupings:
         return self._kept[int(finer[self._groups[finer].argmin()])]
 
     def _made(self, source: Grouping, levels: Levels) -> Grouping:
-        changed = tuple(
-            (j, source.levels[j], level) for j, level in enumerate(levels) if self._differs(j, source.levels[j], level)
-        )
+        changed = self._changed(source.levels, levels)
         room = min(self.ladders.n_labels(levels), source.n_groups)
         group_of, keys, tallies = self._rolled(source.keys, source.tallies, changed, room)
         made = Grouping(levels, keys, tallies, source, group_of)
         self._keep(made, source)
         return made
+
+    def group_of_cells(self, grouping: Grouping) -> CodeArray:
+        """Return (n_cells,) the group of each cell.
+
+        Groups are numbered as they first occur, on whatever way they are rolled up; so the way need not be kept.
+        """
+        if grouping is self.base:
+            return self.base.group_of
+        rolled, _, _ = self._rolled(
+            self.base.keys, self.base.tallies, self._changed(self.base.levels, grouping.levels), grouping.n_groups
+        )
+        return rolled[self.base.group_of]
 
     def people(self, grouping: Grouping, name: str) -> IntArray:
         """Return (n_groups,) the people of one population."""
@@ -141,7 +140,7 @@ class Groupings:
             return
         place = np.full(grouping.n_groups, -1, dtype=np.int32)
         place[wanted] = np.arange(len(wanted), dtype=np.int32)
-        first, order = kernels.grouped(place[grouping.group_of_cells()], len(wanted))
+        first, order = kernels.grouped(place[self.group_of_cells(grouping)], len(wanted))
         values, records = requirement.values[order], self._counts[order]
         step = max(_BLOCK_ENTRIES // requirement.n_values, 1)
         for start in range(0, len(wanted), step):
@@ -163,15 +162,16 @@ class Groupings:
             made = incognito_kernels.add_rows(grouping.group_of, of_source, grouping.n_groups)
         else:
             made = incognito_kernels.tally_values(
-                grouping.group_of_cells(), requirement.values, self._counts, grouping.n_groups, requirement.n_values
+                self.group_of_cells(grouping), requirement.values, self._counts, grouping.n_groups, requirement.n_values
             )
         grouping.histograms[id(requirement.values)] = made
         self._entries += made.size
         return made
 
-    def _differs(self, attribute: int, start: int, end: int) -> bool:
-        rung = self.ladders.rungs[attribute]
-        return rung.width(start) != rung.width(end)
+    def _changed(self, start: Levels, end: Levels) -> tuple[tuple[int, int, int], ...]:
+        """Return (attribute, level, new level) where values change between two nodes."""
+        steps = zip(self.ladders.rungs, start, end, strict=True)
+        return tuple((j, a, b) for j, (rung, a, b) in enumerate(steps) if rung.width(a) != rung.width(b))
 
     def _rolled(
         self, keys: KeyArray, tallies: IntArray, changed: tuple[tuple[int, int, int], ...], room: int
@@ -197,8 +197,10 @@ class Groupings:
         self._kept.append(made)
         self._entries += made.n_entries
         if self._entries > _KEPT_ENTRIES:
-            smallest = sorted(self._kept[1:], key=lambda grouping: grouping.n_entries)[: 3 * len(self._kept) // 4]
-            self._kept = [self.base, *(grouping.freed() for grouping in smallest)]
+            smallest = sorted(self._kept[1:], key=lambda grouping: grouping.n_entries)[: len(self._kept) // 2]
+            for grouping in smallest:
+                grouping.cut_off()
+            self._kept = [self.base, *smallest]
             self._levels = np.array([kept.levels for kept in self._kept], dtype=np.int64)
             self._groups = np.array([kept.n_groups for kept in self._kept], dtype=np.int64)
             self._entries = sum(grouping.n_entries for grouping in self._kept)

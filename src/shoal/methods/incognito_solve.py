@@ -44,7 +44,7 @@ class Solution:
         number = np.where(published, np.cumsum(published) - 1, WITHHELD).astype(np.int32)
         lo, hi = groupings.ladders.ranges(grouping.keys[published], best.levels)
         people = {name: groupings.people(grouping, name)[published] for name in groupings.population_names}
-        class_of = number[grouping.group_of_cells()]
+        class_of = number[groupings.group_of_cells(grouping)]
         plan = Plan.of_cells(lo, hi, class_of, self.problem.cells.counts, people)
         levels = dict(zip((attribute.name for attribute in self.problem.quasi), best.levels, strict=True))
         told = self.outcome.as_dict(self.judge)

@@ -16,10 +16,9 @@ from shoal.judging import Judge, judged
 from shoal.methods.base import Method
 from shoal.methods.sweep_classes import Classes, Sweep, population_under, values_of
 from shoal.methods.sweep_improve import can_improve, improved
-from shoal.methods.sweep_kernels import group_by_label
 from shoal.methods.sweep_mending import generalized, whole_of
 from shoal.methods.sweep_order import Items
-from shoal.methods.sweep_state import Models, Parts, Trees
+from shoal.methods.sweep_state import Models, Parts, grouped_cells, tree_tables
 from shoal.models.base import Whole
 from shoal.models.wording import rounded_up
 from shoal.plan import Plan
@@ -63,7 +62,7 @@ class SequentialSweep(Method):
         models = Models.of(problem, started)
         wholes = tuple(whole_of(problem, bound, started) for bound in models.others)
         items = Items.of(problem.quasi, problem.quasi_codes)
-        sweep = Sweep(problem, items, Trees.of(problem), models, wholes, rng)
+        sweep = Sweep(problem, items, tree_tables(problem), models, wholes, rng)
         with progress.step("sweeping", problem.cells.n_records, unit="records") as step:
             classes, parts = sweep.run(started, step)
         gain = 0.0
@@ -168,10 +167,10 @@ def _explain_if_whole(sweep: Sweep, plan: Plan) -> None:
     reached = math.inf
     cells = np.flatnonzero(sweep.problem.cells.counts)
     for levels in np.eye(sweep.items.levels.shape[1], dtype=np.int32):
-        group, n = group_by_label(sweep.trees.labels(cells, levels), sweep.problem.cells.counts[cells], 0)
-        if (group < 0).any() or n < 2:
+        group, nodes = grouped_cells(sweep.trees, levels, cells, sweep.problem.cells.counts[cells])
+        if (group < 0).any() or len(nodes) < 2:
             continue
-        first, order = kernels.grouped(group, n)
+        first, order = kernels.grouped(group, len(nodes))
         parts = Parts.of(sweep.problem)
         judge = Judge(bound.requirement, bound.induced, sweep.wholes[number])
         values = values_of(bound, parts, order)

@@ -11,7 +11,8 @@ from shoal.arrays import BoolArray, CodeArray, IntArray
 from shoal.judging import Judge
 from shoal.methods.sweep_kernels import group_by_label, settle
 from shoal.methods.sweep_order import Items
-from shoal.methods.sweep_state import Bound, Models, Parts, Trees
+from shoal.methods.sweep_rules import TreeTables
+from shoal.methods.sweep_state import Bound, Models, Parts, grouped_cells
 from shoal.models.base import Whole
 from shoal.plan import same_rows
 from shoal.problem import Problem
@@ -34,7 +35,7 @@ class Sweep:
 
     problem: Problem
     items: Items
-    trees: Trees
+    trees: TreeTables
     models: Models
     wholes: tuple[Whole, ...]  # (n_others,) the table that each of the other models compares with
     rng: np.random.Generator
@@ -44,28 +45,40 @@ class Sweep:
         _, pattern = same_rows((*parts.nodes.T, np.zeros(len(parts.cell), dtype=np.int32)))
         _, example = np.unique(pattern, return_index=True)
         patterns = parts.nodes[example]
+        of_pattern = np.bincount(pattern, weights=parts.records).astype(np.int64)
+        rules, trees, row = self.models.rules, self.trees, parts.cell
+        raised = np.asarray((parts.nodes >= self._n_leaves()).any(axis=1))
         remaining = parts.records.copy()
         live = np.arange(len(remaining))
-        rules = self.models.rules
-        at_least = rules.records if (parts.nodes >= self._n_leaves()).any() else rules.plain_records
         closed: list[Parts] = []
         items: list[IntArray] = [np.zeros(0, dtype=np.int64)]
         labels: list[CodeArray] = [np.zeros((0, self.items.levels.shape[1]), dtype=np.int32)]
         n_classes = 0
         for item in range(len(self.items) - 1):
-            if not len(live):
-                break
-            codes = self.trees.labels(parts.cell[live], self.items.levels[item])
-            class_of, n = group_by_label(codes, remaining[live], at_least)
-            if not n:
+            if 2 * len(live) < len(remaining):  # what is far apart in memory costs more than copying it together
+                parts, pattern, remaining, raised = parts.take(live), pattern[live], remaining[live], raised[live]
+                trees = trees._replace(leaves=trees.leaves[row[live]], shared=trees.shared[row[live]])
+                row = live = np.arange(len(remaining))
+            class_of, nodes = group_by_label(
+                trees,
+                self.items.levels[item],
+                live,
+                row,
+                remaining,
+                raised,
+                rules.plain_records,
+                rules.records,
+            )
+            if not len(nodes):
                 continue
-            first, order = kernels.grouped(class_of, n)
+            first, order = kernels.grouped(class_of, len(nodes))
             members = live[order]
             stay = remaining[members]
-            nodes = codes[order[first[:-1]]]
-            sizes = self._settled(first, parts.take(members), pattern[members], patterns, stay, item, nodes)
+            sizes = self._settled(first, parts, members, pattern[members], patterns, stay, item, nodes)
             held = np.flatnonzero(sizes)
-            number = np.full(n, -1, dtype=np.int64)
+            if not len(held):
+                continue
+            number = np.full(len(nodes), -1, dtype=np.int64)
             number[held] = n_classes + np.arange(len(held))
             staying = np.flatnonzero(stay)
             taken = parts.take(members[staying])
@@ -78,10 +91,28 @@ class Sweep:
             remaining[members] -= stay
             live = live[remaining[live] > 0]
             step.advance(int(sizes.sum()))
+            of_pattern -= np.bincount(pattern[members], weights=stay, minlength=len(patterns)).astype(np.int64)
+            if not self._any_class_can_close(patterns[of_pattern > 0]):
+                break
         last = parts.take(live)
         last.records = remaining[live]
         last.owner = np.full(len(live), -1, dtype=np.int64)
         return Classes(np.concatenate(items), np.concatenate(labels)), Parts.joined([*closed, last])
+
+    def _any_class_can_close(self, patterns: CodeArray) -> bool:
+        """Whether records with these patterns cover as many different values as every rule needs."""
+        rules = self.models.rules
+        for r, place in enumerate(rules.place.tolist()):
+            tree = self.problem.sensitive[place].taxonomy
+            nodes = patterns[:, place]
+            edges = np.zeros(tree.n_leaves + 1, dtype=np.int64)
+            np.add.at(edges, tree.lo[nodes], 1)
+            np.add.at(edges, tree.hi[nodes], -1)
+            weights = rules.weights[rules.first_leaf[r] : rules.first_leaf[r + 1]]
+            covered = (np.cumsum(edges[:-1]) > 0) & (weights > 0)
+            if covered.sum() < rules.distinct[r]:
+                return False
+        return len(patterns) > 0
 
     def _n_leaves(self) -> IntArray:
         return np.array([attribute.taxonomy.n_leaves for attribute in self.problem.sensitive], dtype=np.int64)
@@ -89,7 +120,8 @@ class Sweep:
     def _settled(
         self,
         first: IntArray,
-        members: Parts,
+        parts: Parts,
+        members: IntArray,
         pattern: CodeArray,
         patterns: CodeArray,
         stay: IntArray,
@@ -102,11 +134,14 @@ class Sweep:
         most, focus = np.full(n, _NO_LIMIT), np.full(n, -1, dtype=np.int64)
         rules = self.models.rules
         sizes = settle(first, order, pattern, patterns, rules, most, focus, self.rng, stay)
+        if not self.models.others:
+            return sizes
         population = self._population(item, nodes)
+        inside_of = parts.take(members)
         asked = np.arange(n)
-        while self.models.others:
+        while True:
             asked = asked[sizes[asked] > 0]
-            holds, rule = self.judged(first, members, stay, asked, [people[asked] for people in population])
+            holds, rule = self.judged(first, inside_of, stay, asked, [people[asked] for people in population])
             asked, rule = asked[~holds], rule[~holds]
             if not len(asked):
                 break
@@ -150,13 +185,15 @@ def values_of(bound: Bound, members: Parts, inside: IntArray) -> CodeArray | Non
     return None if requirement.values is None else requirement.values[members.cell[inside]]
 
 
-def population_under(trees: Trees, bound: Bound, levels: CodeArray, nodes: CodeArray) -> IntArray:
+def population_under(trees: TreeTables, bound: Bound, levels: CodeArray, nodes: CodeArray) -> IntArray:
     """Return (n_classes,) the people of a requirement's population under the labels of one item."""
     population = bound.requirement.population
     if population is None:
         return np.zeros(len(nodes), dtype=np.int64)
     cells = np.flatnonzero(population)
-    codes = np.concatenate([nodes, trees.labels(cells, levels)])
-    people = np.concatenate([np.zeros(len(nodes), dtype=np.int64), population[cells]])
-    group, n = group_by_label(codes, people, 0)
-    return kernels.summed(group, people, n)[group[: len(nodes)]]
+    group, labels = grouped_cells(trees, levels, cells, population[cells])
+    people = kernels.summed(group, population[cells], len(labels))
+    _, same = same_rows((*np.concatenate([nodes, labels]).T,))
+    total = np.zeros(int(same.max()) + 1, dtype=np.int64)
+    total[same[len(nodes) :]] = people
+    return total[same[: len(nodes)]]

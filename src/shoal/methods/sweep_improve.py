@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from shoal.arrays import FloatArray, IntArray
+from shoal.arrays import CodeArray, FloatArray, IntArray
 from shoal.methods.sweep_classes import Classes, Sweep
 from shoal.methods.sweep_kernels import tally_units
 from shoal.methods.sweep_pulling import covering_classes, pull
@@ -12,9 +12,10 @@ from shoal.methods.sweep_state import Parts
 from shoal.plan import same_rows
 
 _CANDIDATES = 12  # classes that a record is offered
+_LOOKUPS = 1 << 25  # of a cell at an item: in larger tables only the least informative cells are offered others
 _ROUNDS = 8
 _MOST_UNITS = 1 << 27  # entries of the histograms of all classes
-_WORTH = 1e-5  # of the table's information: a round that gains less is the last
+_WORTH = 2e-4  # of the table's information: a round that gains less is the last
 
 
 def can_improve(sweep: Sweep, n_classes: int) -> bool:
@@ -28,7 +29,7 @@ def improved(sweep: Sweep, classes: Classes, parts: Parts) -> tuple[Parts, float
     Parts without a class are those of the last one, which need not hold yet. Every move gains, and leaves every
     other class with all its promises.
     """
-    problem, trees, rules = sweep.problem, sweep.trees, sweep.models.rules
+    problem, rules = sweep.problem, sweep.models.rules
     last = len(classes.item)
     information = np.append(_class_information(sweep, classes), _at_root(sweep))
     parts.owner = np.where(parts.owner < 0, last, parts.owner)
@@ -45,29 +46,20 @@ def improved(sweep: Sweep, classes: Classes, parts: Parts) -> tuple[Parts, float
     columns = problem.cells.codes[len(problem.quasi) :]
     whole = float(problem.cells.n_records) * sum(attribute.weight for attribute in (*problem.quasi, *problem.sensitive))
     total = 0.0
+    changed = np.ones(last + 1, dtype=np.bool_)
+    rows, candidates = _candidates(sweep, classes, parts, information)
     for _ in range(_ROUNDS):
         own = np.zeros(parts.nodes.shape, dtype=np.int32)
         for place, column in enumerate(columns):
             own[:, place] = column[parts.cell]
-        movable = np.flatnonzero((information[parts.owner] < best) | (parts.nodes != own).any(axis=1))
-        movable = sweep.rng.permutation(movable)
-        order = movable[np.argsort(information[parts.owner[movable]], kind="stable")]
-        rows, row_of = _rows(parts, order)
-        floor = np.full(len(rows), np.inf)
-        np.minimum.at(floor, row_of[order], information[parts.owner[order]])
-        candidates = covering_classes(
-            rows,
-            floor,
-            trees.leaves,
-            trees.table,
-            trees.offset,
-            trees.width,
-            sweep.items.levels,
-            classes.item,
-            classes.nodes,
-            information[:-1],
-            _CANDIDATES,
-        )
+        row_of = np.searchsorted(rows, parts.cell)
+        # who could not move finds the same again, unless something happened in a class that matters to it
+        around = np.asarray(np.append(changed, False)[candidates].any(axis=1))
+        stirred = around[row_of] | changed[parts.owner]
+        movable = stirred & ((information[parts.owner] < best) | (parts.nodes != own).any(axis=1))
+        mixed = sweep.rng.permutation(np.flatnonzero(movable))
+        order = mixed[np.argsort(information[parts.owner[mixed]], kind="stable")]
+        changed = np.zeros(last + 1, dtype=np.bool_)
         units, sizes = tally_units(rules, parts.nodes, parts.owner, parts.records, last + 1)
         records = parts.records.copy()
         part, nodes, goal, gain = pull(
@@ -86,6 +78,7 @@ def improved(sweep: Sweep, classes: Classes, parts: Parts) -> tuple[Parts, float
             first_node,
             following,
             last,
+            changed,
         )
         total += gain
         moved = Parts(parts.cell[part], nodes, np.ones(len(part), dtype=np.int64), goal)
@@ -109,12 +102,26 @@ def _at_root(sweep: Sweep) -> float:
     return sum(attribute.weight / attribute.taxonomy.n_leaves for attribute in sweep.problem.quasi)
 
 
-def _rows(parts: Parts, order: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the cells that parts in *order* belong to, and (n_parts,) the place of each part's cell among them."""
-    cells, place = np.unique(parts.cell[order], return_inverse=True)
-    row_of = np.full(len(parts.cell), -1, dtype=np.int64)
-    row_of[order] = place.reshape(-1)
-    return cells, row_of
+def _candidates(sweep: Sweep, classes: Classes, parts: Parts, information: FloatArray) -> tuple[IntArray, CodeArray]:
+    """Return the cells whose records could tell more elsewhere, ascending, and for each the classes they may join."""
+    rows, place = np.unique(parts.cell, return_inverse=True)
+    floor = np.full(len(rows), np.inf)
+    np.minimum.at(floor, place.reshape(-1), information[parts.owner])
+    offered = _LOOKUPS // max(len(np.unique(classes.item)), 1)
+    if len(rows) > offered:
+        least = np.argpartition(floor, offered)[:offered]
+        floor[np.setdiff1d(np.arange(len(rows)), least)] = np.inf
+    found = covering_classes(
+        rows,
+        floor,
+        sweep.trees,
+        sweep.items.levels,
+        classes.item,
+        classes.nodes,
+        information[:-1],
+        _CANDIDATES,
+    )
+    return rows, found
 
 
 def _condensed(parts: Parts) -> Parts:

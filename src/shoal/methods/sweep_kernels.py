@@ -4,87 +4,151 @@ from __future__ import annotations
 
 import numpy as np
 
-from shoal.arrays import CodeArray, IntArray
-from shoal.compiled import compiled
-from shoal.methods.sweep_rules import Rules
+from shoal.arrays import BoolArray, CodeArray, IntArray, KeyArray
+from shoal.compiled import compiled, inlined
+from shoal.methods.sweep_rules import Rules, TreeTables
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
+_SMALL = 1 << 31
+
+
+@inlined
+def label_node(trees: TreeTables, levels: CodeArray, cell: int, j: int) -> int:
+    """Return the node of a cell's j-th quasi value at a level vector; -1 if its leaf is nearer to the root."""
+    return int(trees.table[trees.offset[j] + levels[j] * trees.width[j] + trees.leaves[cell, j]])
 
 
 @compiled
-def label_codes(
-    cells: IntArray,
-    leaves: CodeArray,
-    table: CodeArray,
-    offset: IntArray,
-    width: IntArray,
+def same_label(trees: TreeTables, levels: CodeArray, one: int, other: int) -> bool:
+    """Say whether two cells bear the same label at a level vector."""
+    same = True
+    for j in range(len(levels)):
+        same = same and label_node(trees, levels, one, j) == label_node(trees, levels, other, j)
+    return same
+
+
+@inlined
+def _slot(key: np.uint64, mask: np.uint64) -> np.uint64:
+    return ((key ^ (key >> np.uint64(31))) * _MIX >> np.uint64(20)) & mask
+
+
+@compiled
+def _possible_members(
+    trees: TreeTables,
     levels: CodeArray,
-    codes: CodeArray,
-) -> None:
-    """Fill in (n_cells, n_quasi) the nodes of cells at a level vector; the first is -1 where a leaf is too shallow."""
-    for i in range(len(cells)):
-        cell = cells[i]
-        for j in range(len(levels)):
-            code = table[offset[j] + levels[j] * width[j] + leaves[cell, j]]
-            codes[i, j] = code
-            if code < 0:
-                codes[i, 0] = -1
-                break
+    live: IntArray,
+    row: IntArray,
+    records: IntArray,
+    raised: BoolArray,
+    at_least: int,
+    if_raised: int,
+) -> tuple[KeyArray, IntArray]:
+    """Return the keys of the labels of live parts, and the parts whose class may be large enough.
 
-
-@compiled
-def group_by_label(codes: CodeArray, records: IntArray, at_least: int) -> tuple[CodeArray, int]:
-    """Return (n_parts,) the class of each part, -1 for parts that wait or whose class is too small, and how many."""
-    n, d = codes.shape
-    size = 16
+    Records are first counted in a small table in which labels may share a place, so that most of those whose label is
+    rare are found without looking far in memory.
+    """
+    n, d = len(live), len(levels)
+    size = 1 << 10
     while size < 2 * n:
         size *= 2
-    slots = np.full(size, -1, dtype=np.int32)
-    class_of = np.full(n, -1, dtype=np.int32)
-    example = np.empty(n, dtype=np.int32)
-    total = np.zeros(n, dtype=np.int64)
     mask = np.uint64(size - 1)
-    n_classes = 0
+    seen = np.zeros(size, dtype=np.uint8)
+    keys = np.empty(n, dtype=np.uint64)
+    shallow = np.zeros(n, dtype=np.bool_)
+    most = min(at_least, 255)
+    start, shared, terms, uneven = trees.start.copy(), trees.shared, trees.terms, trees.uneven
+    for j in range(d):
+        start[trees.column[j]] += levels[j] * trees.step[j]
     for i in range(n):
-        if codes[i, 0] < 0:
-            continue
+        part = live[i]
+        here = row[part]
         key = np.uint64(0)
-        for j in range(d):
-            key = (key ^ np.uint64(codes[i, j])) * _MIX
-            key ^= key >> np.uint64(29)
-        slot = key & mask
+        for column in range(len(start)):
+            key += terms[start[column] + shared[here, column]]
+        keys[i] = key
+        if uneven:
+            for j in range(d):
+                if label_node(trees, levels, here, j) < 0:
+                    shallow[i] = True
+            if shallow[i]:
+                continue
+        slot = _slot(key, mask)
+        enough = raised[part] and records[part] >= if_raised
+        seen[slot] = most if enough else min(seen[slot] + records[part], most)
+    maybe = np.empty(n, dtype=np.int64)
+    found = 0
+    for i in range(n):
+        if not shallow[i] and seen[_slot(keys[i], mask)] >= most:
+            maybe[found] = i
+            found += 1
+    return keys, maybe[:found]
+
+
+@compiled
+def group_by_label(
+    trees: TreeTables,
+    levels: CodeArray,
+    live: IntArray,
+    row: IntArray,
+    records: IntArray,
+    raised: BoolArray,
+    at_least: int,
+    if_raised: int,
+) -> tuple[CodeArray, CodeArray]:
+    """Return (n_live,) the class of each live part at a level vector, and (n_classes, n_quasi) the nodes of classes.
+
+    Parts whose leaves are too shallow, or whose class is too small, have class -1. A class is too small below
+    *at_least* records, or below *if_raised* if some of its parts are *raised*.
+    """
+    n, d = len(live), len(levels)
+    keys, maybe = _possible_members(trees, levels, live, row, records, raised, at_least, if_raised)
+    size = 16
+    while size < 2 * len(maybe):
+        size *= 2
+    mask = np.uint64(size - 1)
+    slots = np.full(size, -1, dtype=np.int32)
+    example = np.empty(len(maybe), dtype=np.int64)
+    total = np.zeros(len(maybe), dtype=np.int64)
+    enough = np.empty(len(maybe), dtype=np.int64)
+    class_of = np.full(n, -1, dtype=np.int32)
+    n_classes = 0
+    for i in maybe:
+        slot = _slot(keys[i], mask)
         while True:
             found = slots[slot]
             if found < 0:
                 slots[slot] = n_classes
                 example[n_classes] = i
+                enough[n_classes] = at_least
                 found = np.int32(n_classes)
                 n_classes += 1
                 break
             other = example[found]
-            same = True
-            for j in range(d):
-                if codes[i, j] != codes[other, j]:
-                    same = False
-                    break
-            if same:
+            if keys[other] == keys[i] and (trees.exact or same_label(trees, levels, row[live[i]], row[live[other]])):
                 break
             slot = (slot + np.uint64(1)) & mask
         class_of[i] = found
-        total[found] += records[i]
+        total[found] += records[live[i]]
+        if raised[live[i]]:
+            enough[found] = if_raised
     number = np.full(n_classes, -1, dtype=np.int32)
     kept = 0
     for c in range(n_classes):
-        if total[c] >= at_least:
+        if total[c] >= enough[c]:
             number[c] = kept
             kept += 1
-    for i in range(n):
-        if class_of[i] >= 0:
-            class_of[i] = number[class_of[i]]
-    return class_of, kept
+    for i in maybe:
+        class_of[i] = number[class_of[i]]
+    nodes = np.empty((kept, d), dtype=np.int32)
+    for c in range(n_classes):
+        if number[c] >= 0:
+            for j in range(d):
+                nodes[number[c], j] = label_node(trees, levels, row[live[example[c]]], j)
+    return class_of, nodes
 
 
-@compiled
+@inlined
 def add_units(rules: Rules, r: int, node: int, records: int, units: IntArray) -> None:
     """Add the units of some records published as a node, or take them away if *records* is negative."""
     base = rules.first_leaf[r]
@@ -110,7 +174,7 @@ def tally_units(
     return units, sizes
 
 
-@compiled
+@inlined
 def unit_share(rules: Rules, r: int, node: int, leaf: int) -> int:
     """Return the units that a record published as a node gives to one leaf."""
     if node < rules.n_leaves[r]:
@@ -121,17 +185,17 @@ def unit_share(rules: Rules, r: int, node: int, leaf: int) -> int:
     return int((rules.weights[rules.first_leaf[r] + leaf] // rules.common[place]) * rules.share[place])
 
 
-@compiled
+@inlined
 def limit_of(n: int, top: int, bottom: int) -> int:
     """Return floor(n top / bottom) without leaving 64 bits."""
     return (n // bottom) * top + (n % bottom) * top // bottom
 
 
-@compiled
+@inlined
 def judge(rules: Rules, r: int, size: int, units: IntArray, touched: IntArray, n_touched: int, best: IntArray) -> int:
     """Say what a rule thinks of a class: 0 it holds; -1 too few values; else at least so many records must leave.
 
-    *best* becomes the largest counts, falling.
+    Whoever they are, fewer cannot do. *best* becomes the largest counts, falling.
     """
     n_limits = rules.first_limit[r + 1] - rules.first_limit[r]
     base = rules.first_leaf[r]
@@ -158,31 +222,53 @@ def judge(rules: Rules, r: int, size: int, units: IntArray, touched: IntArray, n
     for k in range(n_limits):
         top, bottom = rules.top[rules.first_limit[r] + k], rules.bottom[rules.first_limit[r] + k]
         total += best[k]
-        excess = total - limit_of(n, top, bottom)
-        if excess > 0:
-            # (S - t f) <= psi (n - t f) needs t >= (S - psi n) / ((1 - psi) f); rounded down it is a safe first step
-            needed = int(excess / ((1.0 - top / bottom) * rules.factor[r]) * (1.0 - 1e-9))
+        small = n < _SMALL and bottom < _SMALL
+        if total * bottom > n * top if small else total > limit_of(n, top, bottom):
+            # The k largest lose at most f units with every record that leaves, so that S - t f <= psi (n - t f) needs
+            # t >= (S - psi n) / ((1 - psi) f); rounded down it is a safe first step.
+            needed = int((total - n * (top / bottom)) / ((1.0 - top / bottom) * rules.factor[r]) * (1.0 - 1e-9))
             leaving = max(leaving, needed, 1)
     return leaving
 
 
-@compiled
-def dominant(rules: Rules, r: int, size: int, units: IntArray, touched: IntArray, n_touched: int) -> tuple[int, int]:
-    """Return the leaf that is most frequent, or most above its share of the table, and its lead in records."""
+@inlined
+def dominant(rules: Rules, r: int, size: int, units: IntArray, touched: IntArray, n_touched: int) -> int:
+    """Return the leaf that is most frequent, or most above its share of the table."""
     base = rules.first_leaf[r]
     n = size * rules.factor[r]
-    leaf, first, second = -1, -np.inf, -np.inf
+    leaf, most = -1, -np.inf
     for t in range(n_touched):
         count = units[base + touched[t]]
-        if count <= 0:
-            continue
         excess = count - rules.reference[base + touched[t]] * n
-        if excess > first:
-            leaf, first, second = touched[t], excess, first
-        elif excess > second:
-            second = excess
-    lead = first - second if second > -np.inf else first
-    return leaf, int(lead / rules.factor[r])
+        if count > 0 and excess > most:
+            leaf, most = touched[t], excess
+    return leaf
+
+
+@inlined
+def chosen_group(
+    rules: Rules,
+    r: int,
+    leaf: int,
+    n_groups: int,
+    pattern: IntArray,
+    patterns: CodeArray,
+    remaining: IntArray,
+    rng: np.random.Generator,
+) -> int:
+    """Return the pattern that takes most from a leaf; among equal ones every record has the same chance."""
+    chosen, most, equal = -1, 0, 0
+    for g in range(n_groups):
+        if remaining[g] <= 0:
+            continue
+        gives = unit_share(rules, r, patterns[pattern[g], rules.place[r]], leaf)
+        if gives > most:
+            chosen, most, equal = g, gives, remaining[g]
+        elif gives == most and gives > 0:
+            equal += remaining[g]
+            if rng.random() * equal < remaining[g]:
+                chosen = g
+    return chosen
 
 
 @compiled
@@ -209,6 +295,8 @@ def settle(
     touched = np.empty((n_rules, max(1, rules.n_leaves.max() if n_rules else 1)), dtype=np.int64)
     n_touched = np.zeros(n_rules, dtype=np.int64)
     seen = np.zeros(len(rules.weights), dtype=np.bool_)
+    alone = patterns.shape[1] == 1  # then a value that is kept is a pattern of its own
+    group_of_leaf = np.full(len(rules.weights), -1, dtype=np.int64)
     n_limits = 1
     for r in range(n_rules):
         n_limits = max(n_limits, rules.first_limit[r + 1] - rules.first_limit[r])
@@ -249,6 +337,8 @@ def settle(
                         seen[rules.first_leaf[r] + leaf] = True
                         touched[r, n_touched[r]] = leaf
                         n_touched[r] += 1
+                if alone and node < rules.n_leaves[r]:
+                    group_of_leaf[rules.first_leaf[r] + node] = g
                 add_units(rules, r, node, before[g], units)
         at_least = rules.plain_records if plain else rules.records
         while size >= at_least:
@@ -266,34 +356,22 @@ def settle(
                 if size <= most[c]:
                     break
                 leaving = size - most[c]
-            if rule < 0:  # nothing to choose by: anybody
-                place = int(rng.random() * size)
-                chosen = 0
-                while place >= remaining[chosen]:
-                    place -= remaining[chosen]
-                    chosen += 1
-                leaving = 1
-            else:
-                leaf, lead = dominant(rules, rule, size, units, touched[rule], n_touched[rule])
-                chosen, most_units, equal = -1, 0, 0
-                for g in range(n_groups):
-                    if remaining[g] <= 0:
-                        continue
-                    gives = unit_share(rules, rule, patterns[pattern[g], rules.place[rule]], leaf)
-                    if gives > most_units:
-                        chosen, most_units, equal = g, gives, remaining[g]
-                    elif gives == most_units and gives > 0:  # among equal patterns, every record has the same chance
-                        equal += remaining[g]
-                        if rng.random() * equal < remaining[g]:
-                            chosen = g
-                leaving = min(leaving, lead, remaining[chosen])
-                if equal > remaining[chosen] or most_units < rules.factor[rule]:
-                    leaving = 1
-                leaving = max(leaving, 1)
-            remaining[chosen] -= leaving
-            size -= leaving
-            for r in range(n_rules):
-                add_units(rules, r, patterns[pattern[chosen], rules.place[r]], -leaving, units)
+            for _ in range(min(leaving, size)):
+                if rule < 0:  # nothing to choose by: anybody
+                    seat = int(rng.random() * size)
+                    chosen = 0
+                    while seat >= remaining[chosen]:
+                        seat -= remaining[chosen]
+                        chosen += 1
+                else:
+                    leaf = dominant(rules, rule, size, units, touched[rule], n_touched[rule])
+                    chosen = group_of_leaf[rules.first_leaf[rule] + leaf]
+                    if chosen < 0 or remaining[chosen] <= 0:
+                        chosen = chosen_group(rules, rule, leaf, n_groups, pattern, patterns, remaining, rng)
+                remaining[chosen] -= 1
+                size -= 1
+                for r in range(n_rules):
+                    add_units(rules, r, patterns[pattern[chosen], rules.place[r]], -1, units)
         if size < at_least:
             size = 0
         sizes[c] = size
@@ -313,11 +391,12 @@ def settle(
             for t in range(n_touched[r]):
                 units[rules.first_leaf[r] + touched[r, t]] = 0
                 seen[rules.first_leaf[r] + touched[r, t]] = False
+                group_of_leaf[rules.first_leaf[r] + touched[r, t]] = -1
             n_touched[r] = 0
     return sizes
 
 
-@compiled
+@inlined
 def drawn(records: int, total: IntArray, wanted: IntArray, g: int, rng: np.random.Generator) -> int:
     """Return how many of a part's records are among the ``wanted[g]`` drawn from ``total[g]``; both are lowered."""
     if wanted[g] == 0:

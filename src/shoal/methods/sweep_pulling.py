@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import numpy as np
 
-from shoal.arrays import CodeArray, FloatArray, IntArray
-from shoal.compiled import compiled
-from shoal.methods.sweep_kernels import add_units, judge
-from shoal.methods.sweep_rules import Rules
+from shoal.arrays import BoolArray, CodeArray, FloatArray, IntArray
+from shoal.compiled import compiled, inlined
+from shoal.methods.sweep_kernels import add_units, judge, label_node
+from shoal.methods.sweep_rules import Rules, TreeTables
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
+
+
+@inlined
+def _place(key: np.uint64, number: int, mask: np.uint64) -> np.uint64:
+    mixed = (key ^ (key >> np.uint64(31)) ^ (np.uint64(number) << np.uint64(40))) * _MIX
+    return (mixed >> np.uint64(20)) & mask
 
 
 @compiled
 def covering_classes(
     rows: IntArray,
     floor: FloatArray,
-    leaves: CodeArray,
-    table: CodeArray,
-    offset: IntArray,
-    width: IntArray,
+    trees: TreeTables,
     levels: CodeArray,
     item: IntArray,
     nodes: CodeArray,
@@ -37,19 +40,18 @@ def covering_classes(
     mask = np.uint64(size - 1)
     slots = np.full(size, -1, dtype=np.int32)
     for c in range(n_classes):
-        key = np.uint64(item[c])
+        key = np.uint64(0)
         for j in range(d):
-            key = (key ^ np.uint64(nodes[c, j])) * _MIX
-            key ^= key >> np.uint64(29)
-        slot = key & mask
+            key += np.uint64(nodes[c, j]) * trees.multiplier[j]
+        slot = _place(key, item[c], mask)
         while slots[slot] >= 0:
             slot = (slot + np.uint64(1)) & mask
         slots[slot] = c
     found = np.full((len(rows), most), -1, dtype=np.int32)
     n_found = np.zeros(len(rows), dtype=np.int64)
     codes = np.empty(d, dtype=np.int32)
-    searching = np.arange(len(rows))
-    n_searching = len(rows)
+    searching = np.flatnonzero(floor < np.inf)
+    n_searching = len(searching)
     first = 0
     while first < n_classes and n_searching:
         number = item[first]
@@ -66,19 +68,16 @@ def covering_classes(
             left += 1
             if best <= floor[row]:
                 continue
-            key = np.uint64(number)
+            key = np.uint64(0)
             shallow = False
             for j in range(d):
-                code = table[offset[j] + levels[number, j] * width[j] + leaves[cell, j]]
-                if code < 0:
-                    shallow = True
-                    break
+                code = label_node(trees, levels[number], cell, j)
+                shallow = shallow or code < 0
                 codes[j] = code
-                key = (key ^ np.uint64(code)) * _MIX
-                key ^= key >> np.uint64(29)
+                key += np.uint64(code) * trees.multiplier[j]
             if shallow:
                 continue
-            slot = key & mask
+            slot = _place(key, number, mask)
             while slots[slot] >= 0:
                 c = slots[slot]
                 same = item[c] == number
@@ -99,7 +98,7 @@ def covering_classes(
     return found
 
 
-@compiled
+@inlined
 def class_holds(rules: Rules, size: int, units: IntArray, touched: IntArray, best: IntArray) -> int:
     """Return -1 if a class with these units meets all rules, else the first rule that it does not meet."""
     for r in range(len(rules.place)):
@@ -125,12 +124,13 @@ def pull(
     first_node: IntArray,
     steps: CodeArray,
     last: int,
+    changed: BoolArray,
 ) -> tuple[IntArray, CodeArray, IntArray, float]:
     """Move records where they tell more, one by one; return (part, nodes, class) of each move, and the gain.
 
     A record may go to a candidate class, or stay in its own with less general sensitive values; these are generalized
     as far as the class that it joins needs, and as the gain permits. No class that holds may cease to; the class
-    *last* is mended later, and only keeps its number of records.
+    *last* is mended later, and only keeps its number of records. *changed* marks classes that lost or won somebody.
     """
     n_sensitive = nodes.shape[1]
     n_limits = 1
@@ -198,6 +198,8 @@ def pull(
             sizes[goal] += 1
             records[part] -= 1
             total += gain
+            changed[here] = True
+            changed[goal] = True
             moved_part.append(part)
             moved_class.append(goal)
             moved_nodes.append(chosen.copy())

@@ -1,7 +1,8 @@
-"""What the sweep's compiled loops know of patterns and models: plain arrays, one entry a rule."""
+"""What the sweep's compiled loops know of trees and models: plain arrays."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -9,11 +10,34 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shoal.arrays import FloatArray, IntArray
+from shoal.arrays import CodeArray, FloatArray, IntArray, KeyArray
 from shoal.induced import Induced
 from shoal.models.base import Curve
 
 _FINEST = 1 << 30
+
+
+class TreeTables(NamedTuple):
+    """The quasi attributes: the ancestors of every leaf at every level, all in one array.
+
+    The node of leaf a of attribute j at level h is ``table[offset[j] + h * width[j] + a]``, -1 below the leaf's own
+    level, which only ``uneven`` trees have. The sum of nodes times ``multiplier`` tells labels apart if it is
+    ``exact``, and is a good hash if it is not. So that a key takes few looks at memory, small attributes share a
+    column: ``shared`` holds a code for their leaves, and ``terms`` the sums for every such code and all their levels.
+    """
+
+    leaves: CodeArray  # (n_cells, n_quasi)
+    table: CodeArray
+    offset: IntArray  # (n_quasi,)
+    width: IntArray  # (n_quasi,)
+    multiplier: KeyArray  # (n_quasi,)
+    exact: bool
+    uneven: bool
+    shared: CodeArray  # (n_cells, n_columns)
+    column: IntArray  # (n_quasi,) of each attribute
+    step: IntArray  # (n_quasi,) how far one level more leads in terms
+    start: IntArray  # (n_columns,) of each column in terms
+    terms: KeyArray
 
 
 class Rules(NamedTuple):
@@ -93,11 +117,20 @@ def build_rules(bound: Sequence[Rule], records: int, plain_records: int) -> Rule
         first_limit=_whole(first_limit),
         top=top.joined(),
         bottom=bottom.joined(),
-        distinct=_whole([rule.curve.distinct for rule in bound]),
+        distinct=_whole([values_needed(rule.curve) for rule in bound]),
         reference=np.concatenate(reference),
         records=records,
         plain_records=plain_records,
     )
+
+
+def values_needed(curve: Curve) -> int:
+    """Return how many values a class must have: F(k) >= k / v for every class with v values, so psi(k) >= k / v.
+
+    >>> values_needed(Curve((Fraction(1, 2), Fraction(3, 5))))
+    4
+    """
+    return max([curve.distinct, *(math.ceil(k / limit) for k, limit in enumerate(curve.limits, start=1))])
 
 
 def _rounded_down(limit: Fraction) -> Fraction:

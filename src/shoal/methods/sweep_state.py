@@ -8,15 +8,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from shoal import kernels
-from shoal.arrays import BoolArray, CodeArray, IntArray
+from shoal.arrays import BoolArray, CodeArray, IntArray, KeyArray
 from shoal.induced import Induced
-from shoal.methods.sweep_kernels import label_codes
+from shoal.methods.sweep_kernels import group_by_label
 from shoal.methods.sweep_order import nodes_at_levels
-from shoal.methods.sweep_rules import Rule, Rules, build_rules
+from shoal.methods.sweep_rules import Rule, Rules, TreeTables, build_rules
 from shoal.models.base import Curve
 from shoal.plan import KEPT
 from shoal.plan import Parts as PlanParts
 from shoal.problem import Problem, Requirement
+
+_ODD = 0x9E3779B97F4A7C15
+_SHARED_TERMS = 1 << 14  # sums of one column: they stay in the nearest cache
 
 
 @dataclass(slots=True, eq=False)
@@ -78,31 +81,76 @@ class Parts:
         return PlanParts(self.cell, self.owner, lo, hi, self.records)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Trees:
-    """The quasi attributes as compiled loops see them: the ancestors of every leaf at every level, in one array."""
+def tree_tables(problem: Problem) -> TreeTables:
+    """Write down the quasi attributes for the compiled loops."""
+    tables = [nodes_at_levels(attribute.taxonomy) for attribute in problem.quasi]
+    radix, multiplier = 1, []
+    for attribute in problem.quasi:
+        multiplier.append(radix)
+        radix *= attribute.taxonomy.n_nodes
+    exact = radix < 1 << 63
+    if not exact:
+        multiplier = [pow(_ODD, j + 1, 1 << 64) for j in range(len(tables))]
+    factors = np.array(multiplier, dtype=np.uint64)
+    leaves = np.stack([codes.astype(np.int32) for codes in problem.quasi_codes], axis=1)
+    shared, column, step, start, terms = _shared_columns(tables, factors, leaves)
+    return TreeTables(
+        leaves=leaves,
+        table=np.concatenate([table.reshape(-1) for table in tables]),
+        offset=np.cumsum([0, *(table.size for table in tables[:-1])]).astype(np.int64),
+        width=np.array([table.shape[1] for table in tables], dtype=np.int64),
+        multiplier=factors,
+        exact=exact,
+        uneven=any(bool((table < 0).any()) for table in tables),
+        shared=shared,
+        column=column,
+        step=step,
+        start=start,
+        terms=terms,
+    )
 
-    leaves: CodeArray  # (n_cells, n_quasi)
-    table: CodeArray
-    offset: IntArray  # (n_quasi,)
-    width: IntArray  # (n_quasi,)
 
-    @classmethod
-    def of(cls, problem: Problem) -> Trees:
-        """Write down the trees of a problem."""
-        tables = [nodes_at_levels(attribute.taxonomy) for attribute in problem.quasi]
-        return cls(
-            leaves=np.stack([codes.astype(np.int32) for codes in problem.quasi_codes], axis=1),
-            table=np.concatenate([table.reshape(-1) for table in tables]),
-            offset=np.cumsum([0, *(table.size for table in tables[:-1])]).astype(np.int64),
-            width=np.array([table.shape[1] for table in tables], dtype=np.int64),
-        )
+def _shared_columns(
+    tables: Sequence[CodeArray], factors: KeyArray, leaves: CodeArray
+) -> tuple[CodeArray, IntArray, IntArray, IntArray, KeyArray]:
+    """Put attributes together in columns, the smallest first, as long as all sums of a column are few."""
+    groups: list[list[int]] = []
+    sizes: list[int] = []
+    for j in sorted(range(len(tables)), key=lambda j: tables[j].size):
+        if groups and sizes[-1] * tables[j].size <= _SHARED_TERMS:
+            groups[-1].append(j)
+            sizes[-1] *= tables[j].size
+        else:
+            groups.append([j])
+            sizes.append(tables[j].size)
+    shared = np.zeros((len(leaves), len(groups)), dtype=np.int32)
+    column, step = np.zeros(len(tables), dtype=np.int64), np.zeros(len(tables), dtype=np.int64)
+    terms: list[KeyArray] = []
+    for number, group in enumerate(groups):
+        # sums: (levels of the group, leaves of the group)
+        sums = np.zeros((1, 1), dtype=np.uint64)
+        for j in group:
+            n_levels, n_leaves = tables[j].shape
+            products = tables[j].astype(np.uint64) * factors[j]
+            sums = (sums[:, np.newaxis, :, np.newaxis] + products[np.newaxis, :, np.newaxis, :]).reshape(
+                len(sums) * n_levels, sums.shape[1] * n_leaves
+            )
+            shared[:, number] = shared[:, number] * n_leaves + leaves[:, j]
+        stride = sums.shape[1]
+        for j in reversed(group):
+            column[j], step[j] = number, stride
+            stride *= tables[j].shape[0]
+        terms.append(sums.reshape(-1))
+    start = np.cumsum([0, *(len(part) for part in terms[:-1])]).astype(np.int64)
+    return shared, column, step, start, np.concatenate(terms)
 
-    def labels(self, cells: IntArray, levels: CodeArray) -> CodeArray:
-        """Return (n_cells, n_quasi) the nodes of cells at a level vector; -1 first where a leaf is too shallow."""
-        codes = np.zeros((len(cells), len(levels)), dtype=np.int32)
-        label_codes(cells, self.leaves, self.table, self.offset, self.width, levels, codes)
-        return codes
+
+def grouped_cells(
+    trees: TreeTables, levels: CodeArray, cells: IntArray, records: IntArray
+) -> tuple[CodeArray, CodeArray]:
+    """Return (n_cells,) the class of cells at a level vector, -1 where a leaf is too shallow, and classes' nodes."""
+    nobody = np.zeros(len(cells), dtype=np.bool_)
+    return group_by_label(trees, levels, np.arange(len(cells)), cells, records, nobody, 0, 0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

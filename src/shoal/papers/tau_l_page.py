@@ -122,9 +122,9 @@ def _lines(result: Result) -> Iterator[str]:
 _ALGORITHMS = """The algorithms: SWEEP (`sweep`, without `improve` and with it, which the paper does not have), CLD
 (`incognito` with recursive (c,l)-diversity, the node of the highest um) and 1DLD (`hilbert`). CLD and 1DLD do not take
 (tau,l): 1DLD runs with every l from 2 upward, CLD with every such l and c = {c}.
-Of the tables that meet a requirement the one with the least excessive protection is shown, as in the paper. Time is that
-of the search: all pairs for CLD, which have no order; for 1DLD up to the first l that meets the requirement; one run for
-SWEEP. A run that takes less than a second is repeated, and the median counts."""
+Of the tables that meet a requirement the one with the least excessive protection is shown, as in the paper. Time is
+that of the search: all pairs for CLD, which have no order; for 1DLD up to the first l that meets the requirement; one
+run for SWEEP. A run that takes less than a second is repeated, and the median counts."""
 
 _LEARNING = """Decision trees learn by ID3 (information gain, no pruning) to tell the sensitive value from the quasi
 attributes: the published table has no other attribute to tell. Records are dealt into three folds; two are anonymized

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shoal.arrays import CodeArray, KeyArray
-from shoal.verify.hashing import fold_boxes, fold_numbers, fold_values, fold_words, fresh_key, hash_texts, hash_words
+from shoal.arrays import KeyArray
+from shoal.verify.hashing import fold_numbers, fold_values, fold_words, fresh_key, hash_texts, hash_words
 from shoal.verify.reading import coded
 
 _MISSING = np.uint64(0x5348_4F41_4C4D_4953)
@@ -93,11 +93,6 @@ class Contents:
             else:
                 fold_values(self.key, rows, _bits(column))
         return np.zeros(batch.num_rows, dtype=np.uint64) if rows is None else rows
-
-    def with_box(self, hashes: KeyArray, box: CodeArray) -> KeyArray:
-        """Return (n_rows,) hashes of content and box together; changes *hashes*."""
-        fold_boxes(self.key, hashes, box)
-        return hashes
 
     def _words(self, values: pa.Array, kind: pa.DataType) -> KeyArray:
         """Return (n + 1,) a word for each value, the last for missing ones."""

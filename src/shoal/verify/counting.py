@@ -14,7 +14,7 @@ from shoal.arrays import BoolArray, CodeArray, IntArray, KeyArray
 from shoal.progress import Progress
 from shoal.verify.ahead import prepared
 from shoal.verify.contents import Contents
-from shoal.verify.kernels import kernel, looked_up, mark
+from shoal.verify.kernels import kernel, looked_up, mark, paired
 from shoal.verify.manifest import Attribute, Manifest
 from shoal.verify.reading import PublishedRows, coded
 from shoal.verify.sums import BoxSums
@@ -69,7 +69,7 @@ class Counted:
     idle: dict[str, int]  # attribute -> labels that no row has
     boxed_labels: CodeArray  # (n_boxes, n_boxed) distinct labels of quasi and generalized sensitive attributes
     sums: BoxSums | None  # over the contents of each box
-    contents_of: Callable[[BoolArray], tuple[KeyArray, IntArray]]  # the distinct (content, box) of chosen boxes
+    contents_of: Callable[[CodeArray, Interner], tuple[KeyArray, IntArray]]  # the distinct (content, box)
 
 
 class _LabelReader:
@@ -132,14 +132,6 @@ def _gathered(numbers: CodeArray, places: CodeArray) -> CodeArray:
 
 
 @kernel
-def _paired(first: CodeArray, second: CodeArray) -> KeyArray:
-    out = np.empty(first.shape[0], dtype=np.uint64)
-    for i in range(first.shape[0]):
-        out[i] = (np.uint64(first[i]) << _SHIFT) | np.uint64(second[i])
-    return out
-
-
-@kernel
 def _count_each(owner: CodeArray, sizes: IntArray) -> None:
     for i in range(owner.shape[0]):
         sizes[owner[i]] += 1
@@ -191,15 +183,18 @@ class _Reader:
             return owner, owner
         return owner, self.boxes.ids([batch.labels[name] for name in self.labels], batch.rows)
 
-    def contents_of(self, chosen: BoolArray) -> tuple[KeyArray, IntArray]:
-        """Read the rows again; return the distinct hashes of content and box, in chosen boxes, and their counts."""
-        assert self._contents is not None  # noqa: S101 - asked for only when a source is given
+    def contents_of(self, places: CodeArray, numbers: Interner) -> tuple[KeyArray, IntArray]:
+        """Read the rows again; return the distinct keys content << 32 | place of the box, ascending, and their counts.
+
+        Contents have the numbers that *numbers* gives them; boxes without a place (-1) are left out.
+        """
         tally = Tally()
         for batch in self.batches():
             _, box = self.owners(batch)
-            assert batch.hashes is not None  # noqa: S101 - as above
-            wanted = chosen[box]
-            tally.add(self._contents.with_box(batch.hashes[wanted], box[wanted]))
+            assert batch.hashes is not None  # noqa: S101 - asked for only when a source is given
+            place = _gathered(places, box)
+            wanted = place >= 0
+            tally.add(paired(numbers.ids(batch.hashes[wanted]), place[wanted]))
         return tally.result()
 
 
@@ -228,8 +223,8 @@ def count_rows(
             for subject, tally in tallies.items():
                 joint = codes[subject[0]]
                 for interner, name in zip(joints[subject], subject[1:], strict=True):
-                    joint = interner.ids(_paired(joint, codes[name]))
-                tally.add(_paired(owner, joint))
+                    joint = interner.ids(paired(joint, codes[name]))
+                tally.add(paired(owner, joint))
             if sums is not None and batch.hashes is not None:
                 sums.add(box, batch.hashes, reader.boxes.count)
             step.advance(batch.rows)

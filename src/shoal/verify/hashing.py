@@ -100,13 +100,6 @@ def fold_numbers(key: KeyArray, rows: KeyArray, numbers: FloatArray, bits: KeyAr
 
 
 @kernel
-def fold_boxes(key: KeyArray, rows: KeyArray, boxes: CodeArray) -> None:
-    """Change rows[i] to the hash of itself and boxes[i]."""
-    for i in range(rows.shape[0]):
-        rows[i] = combine(key, rows[i], np.uint64(boxes[i]))
-
-
-@kernel
 def fold_values(key: KeyArray, rows: KeyArray, words: KeyArray) -> None:
     """Change rows[i] to the hash of itself and words[i]."""
     for i in range(rows.shape[0]):

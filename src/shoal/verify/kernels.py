@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numba
+import numpy as np
 
-from shoal.arrays import BoolArray, CodeArray
+from shoal.arrays import BoolArray, CodeArray, KeyArray
 
+_SHIFT = np.uint64(32)
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -39,3 +41,12 @@ def mark(places: CodeArray, used: BoolArray) -> None:
     """Set used[places[i]] for every i."""
     for i in range(places.shape[0]):
         used[places[i]] = True
+
+
+@kernel
+def paired(first: CodeArray, second: CodeArray) -> KeyArray:
+    """Return (n,) first << 32 | second."""
+    out = np.empty(first.shape[0], dtype=np.uint64)
+    for i in range(first.shape[0]):
+        out[i] = (np.uint64(first[i]) << _SHIFT) | np.uint64(second[i])
+    return out

@@ -23,13 +23,14 @@ from shoal.verify.ahead import prepared
 from shoal.verify.boxes import SEVERAL, BoxTree
 from shoal.verify.contents import Contents, common_type
 from shoal.verify.covers import Covers
-from shoal.verify.flow import largest_flow
-from shoal.verify.kernels import kernel, looked_up
+from shoal.verify.kernels import kernel, looked_up, paired
 from shoal.verify.manifest import Manifest
+from shoal.verify.matching import unserved
 from shoal.verify.reading import coded
 from shoal.verify.result import Check
+from shoal.verify.spans import Spans
 from shoal.verify.sums import BoxSums
-from shoal.verify.tally import Tally
+from shoal.verify.tally import Combinations, Interner, Tally
 
 if TYPE_CHECKING:
     from shoal.sources import Source
@@ -92,49 +93,40 @@ def _unmet(wanted: KeyArray, demand: IntArray, held: KeyArray, supply: IntArray)
     return out
 
 
-class _Undecided:
-    """Source rows that several classes cover, equal ones together."""
+class _Offers:
+    """Source rows that several boxes may want, equal ones together."""
 
-    def __init__(self) -> None:
-        self._points: list[CodeArray] = []
-        self._contents: list[KeyArray] = []
+    def __init__(self, covers: Sequence[Covers], numbers: Interner) -> None:
+        self._cells = Combinations([cover.width for cover in covers])
+        self._numbers = numbers
+        self._tally = Tally()
 
-    def add(self, points: CodeArray, contents: KeyArray) -> None:
-        if contents.shape[0]:
-            self._points.append(points)
-            self._contents.append(contents)
+    def add(self, points: CodeArray, hashes: KeyArray) -> None:
+        if hashes.shape[0]:
+            cells = self._cells.ids(list(points.T))
+            self._tally.add(paired(self._numbers.ids(hashes), cells))
 
-    def groups(self) -> tuple[CodeArray, KeyArray, IntArray]:
-        """Return distinct points and contents, and how many rows each stands for."""
-        points, contents = np.concatenate(self._points), np.concatenate(self._contents)
-        self._points, self._contents = [], []
-        order = np.lexsort((*points.T, contents))
-        points, contents = points[order], contents[order]
-        fresh = np.ones(contents.shape[0], dtype=np.bool_)
-        fresh[1:] = (contents[1:] != contents[:-1]) | (points[1:] != points[:-1]).any(axis=1)
-        first = np.flatnonzero(fresh)
-        return points[first], contents[first], np.diff(np.append(first, contents.shape[0]))
-
-    def __bool__(self) -> bool:
-        return bool(self._contents)
+    def result(self) -> tuple[KeyArray, IntArray, CodeArray]:
+        """Return the distinct keys content << 32 | cell, ascending, how many rows each stands for, and the cells."""
+        return *self._tally.result(), self._cells.tuples()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Located:
-    """A batch of the source: which box covers each row that is not dropped, and what its content is."""
+    """A batch of the source: where each row that is not dropped lies, and what its content is."""
 
     rows: int
     dropped: int
     points: CodeArray
     hashes: KeyArray
-    box: CodeArray
+    box: CodeArray  # the only box that covers it
 
 
 class _SourceReader:
     """Reads the source and finds the boxes that cover its rows, as often as needed."""
 
     def __init__(
-        self, manifest: Manifest, covers: Sequence[Covers], contents: Contents, tree: BoxTree, source: Source
+        self, manifest: Manifest, covers: Sequence[Covers], contents: Contents, tree: BoxTree | None, source: Source
     ) -> None:
         self._points = PointReader(covers, manifest.missing_tokens)
         self._drop = manifest.missing_policy == "drop"
@@ -144,8 +136,11 @@ class _SourceReader:
         self._tree = tree
         self._source = source
 
-    def batches(self) -> Iterator[_Located]:
-        return prepared(self._source.batches(self._columns, dictionary=self._complete), self._locate)
+    def batches(self, progress: Progress, step: str) -> Iterator[_Located]:
+        with progress.step(step, self._source.n_rows) as bar:
+            for batch in prepared(self._source.batches(self._columns, dictionary=self._complete), self._locate):
+                yield batch
+                bar.advance(batch.rows)
 
     def _locate(self, batch: pa.RecordBatch) -> _Located:
         rows, dropped = batch.num_rows, 0
@@ -155,7 +150,8 @@ class _SourceReader:
             if dropped:
                 batch = batch.filter(pa.array(~gone))
         points = self._points.points(batch)
-        return _Located(rows, dropped, points, self._contents.hashes(batch), self._tree.find(points))
+        box = np.full(len(points), SEVERAL, dtype=np.int32) if self._tree is None else self._tree.find(points)
+        return _Located(rows, dropped, points, self._contents.hashes(batch), box)
 
 
 def check_truth(
@@ -169,57 +165,61 @@ def check_truth(
     """Compare the release with its source; *contents* is the hasher that the release was read with.
 
     Where the source rows that only one box covers make the same sums as the published rows of that box, these
-    rows serve each other. Only if other boxes are left both tables are read again to match their rows.
+    rows serve each other. Only if other boxes are left both tables are read again to match their rows. Where
+    boxes are crowded most would be left, so all rows are matched at once.
     """
     assert counted.sums is not None  # noqa: S101 - the caller counted with contents
-    tree = BoxTree.of(covers, counted.boxed_labels)
+    spans = Spans.of(covers, counted.boxed_labels)
+    tree = None if spans.crowded() else BoxTree.of(covers, spans)
     reader = _SourceReader(manifest, covers, contents, tree, source)
+    numbers = Interner()
+    sums, offers = BoxSums(contents.key), _Offers(covers, numbers)
     n_source = n_dropped = 0
-    sums = BoxSums(contents.key)
     met = [np.zeros(cover.width, dtype=np.bool_) for cover in covers]
-    with progress.step("comparing with the source", source.n_rows) as step:
-        for batch in reader.batches():
-            n_source += batch.rows
-            n_dropped += batch.dropped
+    for batch in reader.batches(progress, "comparing with the source"):
+        n_source += batch.rows
+        n_dropped += batch.dropped
+        if tree is None:
+            offers.add(batch.points, batch.hashes)
+        else:
             sums.add(batch.box, batch.hashes, tree.n_classes)
-            for a, cover in enumerate(covers):
-                if cover.attribute.role == "sensitive":
-                    met[a][batch.points[:, a]] = True
-            step.advance(batch.rows)
+        for a, cover in enumerate(covers):
+            if cover.attribute.role == "sensitive":
+                met[a][batch.points[:, a]] = True
     unsettled = counted.sums.differs(sums)
-    false_rows = (
-        _unmatched(unsettled, counted, contents, tree, reader, source.n_rows, progress) if unsettled.any() else 0
-    )
+    false_rows = 0
+    if unsettled.any():
+        # places: (n_boxes,) of unsettled boxes, small ones first; the others -1
+        order = np.argsort(spans.sizes(), kind="stable")
+        order = order[unsettled[order]]
+        places = np.full(unsettled.shape[0], -1, dtype=np.int32)
+        places[order] = np.arange(order.shape[0], dtype=np.int32)
+        wanted, demand = counted.contents_of(places, numbers)
+        if tree is not None:
+            demand = _left_over(
+                wanted, demand, places, reader.batches(progress, "matching with the source"), numbers, offers
+            )
+        false_rows = unserved(spans.taken(order), wanted, demand, *offers.result())
     return [_counts(manifest, counted.rows, n_source, n_dropped), *_occurring(covers, met), _truth(false_rows)]
 
 
-def _unmatched(
-    unsettled: BoolArray,
-    counted: Counted,
-    contents: Contents,
-    tree: BoxTree,
-    reader: _SourceReader,
-    n_rows: int | None,
-    progress: Progress,
-) -> int:
-    """Return how many published rows of these boxes no source row is left for, in the best of all matchings."""
-    wanted, demand = counted.contents_of(unsettled)
-    single, undecided = Tally(), _Undecided()
-    with progress.step("matching with the source", n_rows) as step:
-        for batch in reader.batches():
-            several = batch.box == SEVERAL
-            if several.any():
-                undecided.add(batch.points[several], batch.hashes[several])
-            alone = np.append(unsettled, False)[np.maximum(batch.box, -1)]
-            single.add(contents.with_box(batch.hashes[alone], batch.box[alone]))
-            step.advance(batch.rows)
-    unmet = _unmet(wanted, demand, *single.result())
-    missing = int(unmet.sum())
-    if missing and undecided:
-        points, hashes, supply = undecided.groups()
-        start, target = tree.edges(points, hashes, contents.key, wanted, unmet)
-        missing -= largest_flow(start, target, supply, unmet)
-    return missing
+def _left_over(
+    wanted: KeyArray,
+    demand: IntArray,
+    places: CodeArray,
+    batches: Iterator[_Located],
+    numbers: Interner,
+    offers: _Offers,
+) -> IntArray:
+    """Return (n_wanted,) the demand that rows in one box only do not meet; rows in several are offered."""
+    single = Tally()
+    for batch in batches:
+        several = batch.box == SEVERAL
+        offers.add(batch.points[several], batch.hashes[several])
+        place = np.append(places, np.int32(-1))[np.maximum(batch.box, -1)]
+        alone = place >= 0
+        single.add(paired(numbers.ids(batch.hashes[alone]), place[alone]))
+    return _unmet(wanted, demand, *single.result())
 
 
 def _counts(manifest: Manifest, published: int, n_source: int, n_dropped: int) -> Check:

@@ -31,6 +31,7 @@ from shoal.verify.reading import (
     read_json,
 )
 from shoal.verify.result import Check, CheckedGuarantee, Verification
+from shoal.verify.spans import Spans
 from shoal.verify.truth import PointReader, check_truth, contents_for
 
 if TYPE_CHECKING:
@@ -204,7 +205,7 @@ def _covered(
     absent = [name for name in names if name not in population.schema.names]
     if absent:
         raise InputError(f"{population.name} lacks columns of the release: {', '.join(absent)}")
-    tree = BoxTree.of(covers, counted.labels)
+    tree = BoxTree.of(covers, Spans.of(covers, counted.labels))
     reader = PointReader(covers, manifest.missing_tokens)
     totals = np.zeros(counted.sizes.shape[0], dtype=np.int64)
     uncovered = 0
