@@ -9,7 +9,7 @@ from importlib.abc import MetaPathFinder
 
 import typer
 
-from shoal.cli import anonymize, audit, demo, init, policy, verify
+from shoal.cli import anonymize, audit, demo, init, papers, policy, verify
 from shoal.cli.console import show_version
 
 app = typer.Typer(
@@ -35,6 +35,7 @@ app.command("audit")(audit.audit)
 app.command("anonymize")(anonymize.anonymize)
 app.command("verify")(verify.verify)
 app.add_typer(policy.app, name="policy")
+app.add_typer(papers.app, name="papers")
 
 
 class _NoPandas(MetaPathFinder):

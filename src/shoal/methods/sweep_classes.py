@@ -9,8 +9,8 @@ import numpy as np
 from shoal import kernels
 from shoal.arrays import BoolArray, CodeArray, IntArray
 from shoal.judging import Judge
-from shoal.methods.sweep_kernels import group_by_label, settle
-from shoal.methods.sweep_order import Items
+from shoal.methods.sweep_kernels import group_by_label, settle, without_hope
+from shoal.methods.sweep_order import Items, Scouts
 from shoal.methods.sweep_rules import TreeTables
 from shoal.methods.sweep_state import Bound, Models, Parts, grouped_cells
 from shoal.models.base import Whole
@@ -18,6 +18,7 @@ from shoal.plan import same_rows
 from shoal.problem import Problem
 from shoal.progress import Step
 
+_SCOUT_AGAIN = 0.7  # once so few of the parts are left, more of them may be without hope
 _NO_LIMIT = np.iinfo(np.int64).max
 
 
@@ -31,7 +32,11 @@ class Classes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sweep:
-    """One run over the items of V."""
+    """One run over the items of V.
+
+    Many items share a *scout*, a level vector that is more general than all of them. A class that has too few values at
+    the scout has no subset that could close at one of its items, now or later, so its parts are passed over there.
+    """
 
     problem: Problem
     items: Items
@@ -54,25 +59,29 @@ class Sweep:
         items: list[IntArray] = [np.zeros(0, dtype=np.int64)]
         labels: list[CodeArray] = [np.zeros((0, self.items.levels.shape[1]), dtype=np.int32)]
         n_classes = 0
+        scouts = Scouts.of(self.items)
+        bits = np.uint64(1) << np.arange(len(scouts.levels), dtype=np.uint64)
+        scouted = np.full(len(scouts.levels), np.inf)  # how many parts were live then
+        hopeless = np.zeros(len(live), dtype=np.uint64)  # a bit for every scout
         for item in range(len(self.items) - 1):
             if 2 * len(live) < len(remaining):  # what is far apart in memory costs more than copying it together
                 parts, pattern, remaining, raised = parts.take(live), pattern[live], remaining[live], raised[live]
                 trees = trees._replace(leaves=trees.leaves[row[live]], shared=trees.shared[row[live]])
+                hopeless = hopeless[live]
                 row = live = np.arange(len(remaining))
-            class_of, nodes = group_by_label(
-                trees,
-                self.items.levels[item],
-                live,
-                row,
-                remaining,
-                raised,
-                rules.plain_records,
-                rules.records,
-            )
+            cluster = scouts.of_item[item]
+            if len(live) < _SCOUT_AGAIN * scouted[cluster]:
+                scouted[cluster] = len(live)
+                found = self._grouped(scouts.levels[cluster], trees, live, row, remaining, raised)
+                lost = without_hope(found[0], len(found[1]), live, pattern, patterns, raised, rules)
+                hopeless[live] &= ~bits[cluster]
+                hopeless[live[lost]] |= bits[cluster]
+            hopeful = live[hopeless[live] & bits[cluster] == 0]
+            class_of, nodes = self._grouped(self.items.levels[item], trees, hopeful, row, remaining, raised)
             if not len(nodes):
                 continue
             first, order = kernels.grouped(class_of, len(nodes))
-            members = live[order]
+            members = hopeful[order]
             stay = remaining[members]
             sizes = self._settled(first, parts, members, pattern[members], patterns, stay, item, nodes)
             held = np.flatnonzero(sizes)
@@ -98,6 +107,19 @@ class Sweep:
         last.records = remaining[live]
         last.owner = np.full(len(live), -1, dtype=np.int64)
         return Classes(np.concatenate(items), np.concatenate(labels)), Parts.joined([*closed, last])
+
+    def _grouped(
+        self,
+        levels: CodeArray,
+        trees: TreeTables,
+        live: IntArray,
+        row: IntArray,
+        remaining: IntArray,
+        raised: BoolArray,
+    ) -> tuple[CodeArray, CodeArray]:
+        """Return (n_live,) the class of live parts at a level vector, -1 if it is too small, and the classes' nodes."""
+        rules = self.models.rules
+        return group_by_label(trees, levels, live, row, remaining, raised, rules.plain_records, rules.records)
 
     def _any_class_can_close(self, patterns: CodeArray) -> bool:
         """Whether records with these patterns cover as many different values as every rule needs."""

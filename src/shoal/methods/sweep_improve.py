@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 
 from shoal.arrays import CodeArray, FloatArray, IntArray
@@ -9,10 +11,10 @@ from shoal.methods.sweep_classes import Classes, Sweep
 from shoal.methods.sweep_kernels import tally_units
 from shoal.methods.sweep_pulling import covering_classes, pull
 from shoal.methods.sweep_state import Parts
-from shoal.plan import same_rows
 
 _CANDIDATES = 12  # classes that a record is offered
 _LOOKUPS = 1 << 25  # of a cell at an item: in larger tables only the least informative cells are offered others
+_THREADS = 2
 _ROUNDS = 8
 _MOST_UNITS = 1 << 27  # entries of the histograms of all classes
 _WORTH = 2e-4  # of the table's information: a round that gains less is the last
@@ -46,6 +48,7 @@ def improved(sweep: Sweep, classes: Classes, parts: Parts) -> tuple[Parts, float
     columns = problem.cells.codes[len(problem.quasi) :]
     whole = float(problem.cells.n_records) * sum(attribute.weight for attribute in (*problem.quasi, *problem.sensitive))
     total = 0.0
+    units, sizes = tally_units(rules, parts.nodes, parts.owner, parts.records, last + 1)  # kept up to date by pull
     changed = np.ones(last + 1, dtype=np.bool_)
     rows, candidates = _candidates(sweep, classes, parts, information)
     for _ in range(_ROUNDS):
@@ -60,7 +63,6 @@ def improved(sweep: Sweep, classes: Classes, parts: Parts) -> tuple[Parts, float
         mixed = sweep.rng.permutation(np.flatnonzero(movable))
         order = mixed[np.argsort(information[parts.owner[mixed]], kind="stable")]
         changed = np.zeros(last + 1, dtype=np.bool_)
-        units, sizes = tally_units(rules, parts.nodes, parts.owner, parts.records, last + 1)
         records = parts.records.copy()
         part, nodes, goal, gain = pull(
             order,
@@ -83,7 +85,7 @@ def improved(sweep: Sweep, classes: Classes, parts: Parts) -> tuple[Parts, float
         total += gain
         moved = Parts(parts.cell[part], nodes, np.ones(len(part), dtype=np.int64), goal)
         parts.records = records
-        parts = _condensed(Parts.joined([parts.take(records > 0), moved]))
+        parts = Parts.joined([parts.take(records > 0), moved])
         if gain < _WORTH * whole:
             break
     parts.owner = np.where(parts.owner == last, -1, parts.owner)
@@ -111,22 +113,21 @@ def _candidates(sweep: Sweep, classes: Classes, parts: Parts, information: Float
     if len(rows) > offered:
         least = np.argpartition(floor, offered)[:offered]
         floor[np.setdiff1d(np.arange(len(rows)), least)] = np.inf
-    found = covering_classes(
-        rows,
-        floor,
-        sweep.trees,
-        sweep.items.levels,
-        classes.item,
-        classes.nodes,
-        information[:-1],
-        _CANDIDATES,
-    )
+    asked = np.flatnonzero(floor < np.inf)
+    found = np.full((len(rows), _CANDIDATES), -1, dtype=np.int32)
+
+    def look(some: IntArray) -> None:
+        found[some] = covering_classes(
+            rows[some],
+            floor[some],
+            sweep.trees,
+            sweep.items.levels,
+            classes.item,
+            classes.nodes,
+            information[:-1],
+            _CANDIDATES,
+        )
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        list(pool.map(look, np.array_split(asked, _THREADS)))
     return rows, found
-
-
-def _condensed(parts: Parts) -> Parts:
-    """Put together parts of one cell in one class that publish the same."""
-    first, same = same_rows((parts.cell, parts.owner, *parts.nodes.T))
-    whole = parts.take(first)
-    whole.records = np.bincount(same, weights=parts.records, minlength=len(first)).astype(np.int64)
-    return whole

@@ -148,6 +148,54 @@ def group_by_label(
     return class_of, nodes
 
 
+@compiled
+def without_hope(
+    class_of: CodeArray,
+    n_classes: int,
+    live: IntArray,
+    pattern: CodeArray,
+    patterns: CodeArray,
+    raised: BoolArray,
+    rules: Rules,
+) -> BoolArray:
+    """Return (n_live,) whether a part's class, and so each of its subsets, has too few values for some rule.
+
+    Parts without a class have no hope either; a class with *raised* parts always has.
+    """
+    n_rules = len(rules.place)
+    distinct = np.zeros((n_classes, n_rules), dtype=np.int64)
+    hope = np.zeros(n_classes, dtype=np.bool_)
+    first = np.zeros(n_classes + 1, dtype=np.int64)
+    for i in range(len(live)):
+        if class_of[i] >= 0:
+            first[class_of[i] + 1] += 1
+    for c in range(n_classes):
+        first[c + 1] += first[c]
+    place = first[:-1].copy()
+    order = np.empty(first[-1], dtype=np.int64)
+    for i in range(len(live)):
+        if class_of[i] >= 0:
+            order[place[class_of[i]]] = live[i]
+            place[class_of[i]] += 1
+    seen = np.full(rules.first_node[-1], -1, dtype=np.int64)  # the class that last had a node
+    for c in range(n_classes):
+        for k in range(first[c], first[c + 1]):
+            hope[c] = hope[c] or raised[order[k]]
+            for r in range(n_rules):
+                node = rules.first_node[r] + patterns[pattern[order[k]], rules.place[r]]
+                if seen[node] != c:
+                    seen[node] = c
+                    distinct[c, r] += 1
+        enough = True
+        for r in range(n_rules):
+            enough = enough and distinct[c, r] >= rules.distinct[r]
+        hope[c] = hope[c] or enough
+    result = np.empty(len(live), dtype=np.bool_)
+    for i in range(len(live)):
+        result[i] = class_of[i] < 0 or not hope[class_of[i]]
+    return result
+
+
 @inlined
 def add_units(rules: Rules, r: int, node: int, records: int, units: IntArray) -> None:
     """Add the units of some records published as a node, or take them away if *records* is negative."""

@@ -10,9 +10,11 @@ from itertools import product
 
 import numpy as np
 
-from shoal.arrays import AnyIntArray, CodeArray
+from shoal.arrays import AnyIntArray, CodeArray, IntArray
 from shoal.problem import Attribute
 from shoal.taxonomies.tree import Taxonomy
+
+_MOST_SCOUTS = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,6 +46,24 @@ class Items:
     def __len__(self) -> int:
         """Return the number of items."""
         return len(self.levels)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scouts:
+    """Level vectors each of which is more general than, or equal to, a cluster of items."""
+
+    levels: CodeArray  # (n_scouts, n_quasi) at most 64
+    of_item: IntArray  # (n_items,)
+
+    @classmethod
+    def of(cls, items: Items) -> Scouts:
+        """Round levels down to multiples of a step, the least step that leaves few enough vectors."""
+        step = 2
+        while True:
+            levels, of_item = np.unique(items.levels // step * step, axis=0, return_inverse=True)
+            if len(levels) <= _MOST_SCOUTS:
+                return cls(levels, of_item.reshape(-1).astype(np.int64))
+            step += 1
 
 
 def level_information(taxonomy: Taxonomy, leaves: AnyIntArray) -> list[Fraction]:

@@ -50,8 +50,8 @@ def covering_classes(
     found = np.full((len(rows), most), -1, dtype=np.int32)
     n_found = np.zeros(len(rows), dtype=np.int64)
     codes = np.empty(d, dtype=np.int32)
-    searching = np.flatnonzero(floor < np.inf)
-    n_searching = len(searching)
+    searching = np.arange(len(rows))
+    n_searching = len(rows)
     first = 0
     while first < n_classes and n_searching:
         number = item[first]

@@ -122,8 +122,11 @@ def _measure(
             search.far[b] = 0
             queue[filled] = b
             filled += 1
-    reached = -1
+    reached, level = -1, 0
     while taken < filled:
+        if taken == level:  # large boxes first, for they leave little to look at
+            level = filled
+            queue[taken:level] = -np.sort(-queue[taken:level])
         b = queue[taken]
         taken += 1
         if reached >= 0 and search.far[b] > reached:
@@ -321,7 +324,7 @@ def unserved(
     wanted, demand = wanted[demand > 0], demand[demand > 0]
     if not offered.shape[0] or not wanted.shape[0]:
         return int(demand.sum())
-    scale = np.maximum(spans.widths().mean(axis=0), 0.5)
+    scale = np.maximum(spans.usual_widths(), 0.5)
     cuts = [wanted[len(wanted) * part // _PARTS] >> _SHIFT << _SHIFT for part in range(1, _PARTS)]
     theirs = [0, *np.searchsorted(wanted, cuts).tolist(), len(wanted)]
     ours = [0, *np.searchsorted(offered, cuts).tolist(), len(offered)]

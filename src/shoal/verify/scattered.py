@@ -173,9 +173,10 @@ def found(tree: Scattered, marks: Marks, mark: int, spans: Spans, box: int, star
     node = 0 if start < 0 else tree.leaf[start]
     while node < last:
         meets = (marks.live[node] > 0) & (marks.least[node] <= mark) & (marks.most[node] >= mark)
-        if meets:
-            for a in range(d):
-                meets &= (frames[node, 2 * a] < hulls[box, 2 * a + 1]) & (frames[node, 2 * a + 1] >= hulls[box, 2 * a])
+        a = 0
+        while meets and a < d:
+            meets = (frames[node, 2 * a] < hulls[box, 2 * a + 1]) & (frames[node, 2 * a + 1] >= hulls[box, 2 * a])
+            a += 1
         if not meets:
             node = nodes[node, AFTER]
             continue

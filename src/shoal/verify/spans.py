@@ -12,8 +12,8 @@ from shoal.verify.covers import Covers
 from shoal.verify.kernels import inlined, kernel
 
 Ragged: TypeAlias = tuple[CodeArray, IntArray, IntArray, CodeArray, CodeArray]  # labels and all their ranges
-_SAMPLE = 64
-_CROWDED = 16  # of the sample
+_SAMPLE = 32
+_CROWDED = 8  # of the sample
 
 
 class Spans(NamedTuple):
@@ -53,13 +53,13 @@ class Spans(NamedTuple):
         """Return the boxes in this order."""
         return Spans(self.hulls[order], self.uneven[order], (self.ragged[0][order], *self.ragged[1:]))
 
-    def widths(self) -> CodeArray:
-        """Return (n_boxes, n_attributes) how many codes each hull spans."""
-        return self.hulls[:, 1::2] - self.hulls[:, ::2]
+    def usual_widths(self) -> FloatArray:
+        """Return (n_attributes,) how many codes hulls span in the mean."""
+        return np.asarray(self.hulls[:, 1::2].mean(axis=0) - self.hulls[:, ::2].mean(axis=0), dtype=np.float64)
 
     def sizes(self) -> FloatArray:
-        """Return (n_boxes,) the logarithm of each hull's volume."""
-        return np.asarray(np.log(np.maximum(self.widths(), 0.5)).sum(axis=1), dtype=np.float64)
+        """Return (n_boxes,) the volume of each hull."""
+        return _volumes(self.hulls)
 
     def crowded(self) -> bool:
         """Whether many boxes overlap, judged by how many cover a corner of a few of them.
@@ -69,22 +69,35 @@ class Spans(NamedTuple):
         n = self.hulls.shape[0]
         some = np.unique(np.arange(_SAMPLE) * n // _SAMPLE)[:n]
         corners = np.ascontiguousarray(self.hulls[some, ::2])
-        return bool(_meetings(self.hulls, corners) >= _CROWDED * some.shape[0] / _SAMPLE)
+        return _meet(self.hulls, corners, -(-_CROWDED * some.shape[0] // _SAMPLE))
 
 
 @kernel
-def _meetings(hulls: CodeArray, corners: CodeArray) -> int:
-    """Return how many corners are in more than one hull."""
+def _volumes(hulls: CodeArray) -> FloatArray:
+    out = np.ones(hulls.shape[0])
+    for box in range(hulls.shape[0]):
+        for a in range(hulls.shape[1] // 2):
+            out[box] *= hulls[box, 2 * a + 1] - hulls[box, 2 * a]
+    return out
+
+
+@kernel
+def _meet(hulls: CodeArray, corners: CodeArray, enough: int) -> bool:
+    """Return whether enough of the corners are in more than one hull."""
     meetings = 0
     for i in range(corners.shape[0]):
         covering = 0
         for box in range(hulls.shape[0]):
-            if in_hull(hulls, corners, i, box):
-                covering += 1
-                if covering > 1:
-                    meetings += 1
-                    break
-    return meetings
+            a = 0
+            while a < corners.shape[1] and hulls[box, 2 * a] <= corners[i, a] < hulls[box, 2 * a + 1]:
+                a += 1
+            covering += a == corners.shape[1]
+            if covering > 1:
+                meetings += 1
+                break
+        if meetings >= enough:
+            return True
+    return False
 
 
 @inlined
