@@ -1,4 +1,4 @@
-"""Run all benchmarks, or those named: ``python -m bench [start] [adult] [peer] [stays]``."""
+"""Run all benchmarks, or those named: ``python -m bench [start] [adult] [sweep] ...``."""
 
 from __future__ import annotations
 

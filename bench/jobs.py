@@ -1,9 +1,8 @@
-"""What is measured: one function a line of the table."""
+"""What is measured: one function for a few lines of the table."""
 
 from __future__ import annotations
 
 import json
-import shutil
 import statistics
 import sys
 from collections.abc import Callable, Iterator
@@ -11,7 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.measuring import REPEATS, Measured, process, shoal_command, timed
+from bench.full_domain import incognito
+from bench.measuring import REPEATS, Measured, command, process, shoal_command, timed
+from bench.moving import hilbert, sweep, sweep_stays
 
 Job = Callable[[Path], Iterator[Measured]]
 
@@ -36,7 +37,7 @@ def adult(folder: Path) -> Iterator[Measured]:
     table.to_pandas().to_csv(source, index=False)
     written.write_text(json.dumps(policy))
     name = "Adult, k = 10 and entropy 4"
-    runs = [_command(source, written, folder / "out") for _ in range(REPEATS + 1)][1:]
+    runs = [command(source, written, folder / "out") for _ in range(REPEATS + 1)][1:]
     seconds = [run.seconds for run in runs]
     peak = max(run.peak_mib for run in runs)
     yield Measured(f"{name}: whole command", seconds, "2 s", statistics.median(seconds) <= 2, peak)
@@ -75,7 +76,7 @@ def stays(folder: Path) -> Iterator[Measured]:
         count = timed(lambda source=source: LocalEngine().count(source, columns, Silent()))
         limit, within = ("2.5 s", statistics.median(count) <= 2.5) if million == 10 else ("-", True)
         yield Measured(f"{million} million stays, Parquet: count", count, limit, within)
-        runs = [_command(path, policy, folder / "out") for _ in range(REPEATS)]
+        runs = [command(path, policy, folder / "out") for _ in range(REPEATS)]
         whole[million] = [run.seconds for run in runs]
         peak = max(run.peak_mib for run in runs)
         limit, within = "-", True
@@ -87,11 +88,13 @@ def stays(folder: Path) -> Iterator[Measured]:
     yield Measured("growth from 1 to 10 million rows (a ratio, not seconds)", growth, "11x", within)
 
 
-JOBS: dict[str, Job] = {"start": start, "adult": adult, "peer": peer, "stays": stays}
-
-
-def _command(source: Path, policy: Path, out: Path) -> object:
-    shutil.rmtree(out, ignore_errors=True)
-    finished = process([shoal_command(), "anonymize", source, "-p", policy, "-o", out])
-    shutil.rmtree(out)
-    return finished
+JOBS: dict[str, Job] = {
+    "start": start,
+    "adult": adult,
+    "peer": peer,
+    "stays": stays,
+    "sweep": sweep,
+    "sweep-stays": sweep_stays,
+    "incognito": incognito,
+    "hilbert": hilbert,
+}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 import statistics
 import subprocess
 import sys
@@ -100,3 +101,11 @@ def _lines(path: str) -> list[str]:
 def shoal_command() -> Path:
     """Return the installed command of this environment."""
     return Path(sys.executable).with_name("shoal")
+
+
+def command(source: Path, policy: Path, out: Path) -> Finished:
+    """Run ``shoal anonymize`` as a process of its own, and remove what it wrote."""
+    shutil.rmtree(out, ignore_errors=True)
+    finished = process([shoal_command(), "anonymize", source, "-p", policy, "-o", out])
+    shutil.rmtree(out)
+    return finished

@@ -336,3 +336,30 @@ def test_messages_name_the_attribute(name: str) -> None:
     assert build(name, {**parameters, "attribute": "occupation"}).subject == f"{name} on 'occupation'"
     joint = build(name, {**parameters, "attribute": ["sex", "occupation"]})
     assert joint.subject == f"{name} on 'sex', 'occupation' together"
+
+
+@every_case
+def test_a_curve_says_the_same_as_holds(name: str, parameters: dict[str, Any]) -> None:
+    model, classes = build(name, parameters), every_class()
+    if model.curve is None:
+        assert name not in ("k-anonymity", "tau-l-diversity")  # compiled loops depend on these
+        return
+    verdict = model.holds(classes, whole_of(WHOLES[1]))
+    for row, size, held in zip(classes.counts, classes.sizes.tolist(), verdict.tolist(), strict=True):
+        top = sorted(row.tolist(), reverse=True)
+        within = all(sum(top[:k]) <= limit * size for k, limit in enumerate(model.curve.limits, start=1))
+        enough = np.count_nonzero(row) >= model.curve.distinct and size >= model.curve.records
+        assert held == (size > 0 and within and enough)
+
+
+def test_units_of_records_change_no_verdict() -> None:
+    for name, parameters in CASES:
+        model = build(name, parameters)
+        if model.sees != "values":
+            continue
+        classes, whole = every_class(), whole_of(WHOLES[1])
+        finer = replace(classes, sizes=classes.sizes * 12, counts=classes.counts * 12, unit=12)
+        finer_whole = replace(whole, size=whole.size * 12, counts=whole.counts * 12, unit=12)
+        assert np.array_equal(model.holds(classes, whole), model.holds(finer, finer_whole)), name
+        achieved = model.achieved(classes, whole)
+        assert np.allclose(achieved, model.achieved(finer, finer_whole), equal_nan=True), name

@@ -12,12 +12,13 @@ from pydantic import Field
 from shoal import kernels
 from shoal.errors import UnreachableError
 from shoal.induced import Induced
-from shoal.judging import Judge, judged
+from shoal.judging import judged
 from shoal.methods.base import Method
-from shoal.methods.sweep_classes import Classes, Sweep, population_under, values_of
+from shoal.methods.sweep_classes import Classes, Sweep
 from shoal.methods.sweep_improve import can_improve, improved
-from shoal.methods.sweep_mending import generalized, whole_of
+from shoal.methods.sweep_mending import generalized
 from shoal.methods.sweep_order import Items
+from shoal.methods.sweep_others import Others, population_under, values_of
 from shoal.methods.sweep_state import Models, Parts, grouped_cells, tree_tables
 from shoal.models.base import Whole
 from shoal.models.wording import rounded_up
@@ -60,9 +61,9 @@ class SequentialSweep(Method):
         parts = Parts.of(problem)
         started = _whole_made_to_hold(problem, Models.of(problem, parts), parts, rng)
         models = Models.of(problem, started)
-        wholes = tuple(whole_of(problem, bound, started) for bound in models.others)
+        others = Others.of(problem, models.others, started)
         items = Items.of(problem.quasi, problem.quasi_codes)
-        sweep = Sweep(problem, items, tree_tables(problem), models, wholes, rng)
+        sweep = Sweep(problem, items, tree_tables(problem), models, others, rng)
         with progress.step("sweeping", problem.cells.n_records, unit="records") as step:
             classes, parts = sweep.run(started, step)
         gain = 0.0
@@ -116,7 +117,7 @@ def _with_last_class(sweep: Sweep, classes: Classes, parts: Parts) -> tuple[Clas
         inside = (parts.owner < 0) | (parts.owner >= dissolved)
         if not inside.any():
             break
-        mended = generalized(problem, sweep.models, parts.take(inside), sweep.wholes, sweep.rng)
+        mended = generalized(problem, sweep.models, parts.take(inside), sweep.others, sweep.rng)
         if mended is not None:
             mended.owner = np.full(len(mended.cell), dissolved, dtype=np.int64)
             parts = Parts.joined([parts.take(~inside), mended])
@@ -160,10 +161,14 @@ def _as_plan(sweep: Sweep, classes: Classes, parts: Parts) -> Plan:
 
 def _explain_if_whole(sweep: Sweep, plan: Plan) -> None:
     """Refuse a table that became one class because a model compares classes with the table, which always holds."""
-    relative = [(i, bound) for i, bound in enumerate(sweep.models.others) if bound.requirement.model.relative_to_whole]
+    relative = [
+        (bound, judge)
+        for bound, judge in zip(sweep.others.bound, sweep.others.judges, strict=True)
+        if bound.requirement.model.relative_to_whole
+    ]
     if plan.n_classes > 1 or not relative:
         return
-    number, bound = relative[0]
+    bound, judge = relative[0]
     reached = math.inf
     cells = np.flatnonzero(sweep.problem.cells.counts)
     for levels in np.eye(sweep.items.levels.shape[1], dtype=np.int32):
@@ -171,10 +176,8 @@ def _explain_if_whole(sweep: Sweep, plan: Plan) -> None:
         if (group < 0).any() or len(nodes) < 2:
             continue
         first, order = kernels.grouped(group, len(nodes))
-        parts = Parts.of(sweep.problem)
-        judge = Judge(bound.requirement, bound.induced, sweep.wholes[number])
-        values = values_of(bound, parts, order)
-        for classes in judge.histograms(first, values, parts.records[order]):
+        parts = Parts.of(sweep.problem).take(order)
+        for classes in judge.histograms(first, values_of(bound, parts), parts.records):
             reached = min(reached, bound.requirement.model.worst(classes, judge.whole))
     offer = f"one step above that reaches {rounded_up(reached, 4)}, so ask for more than that"
     raise UnreachableError(

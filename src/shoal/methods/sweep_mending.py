@@ -5,24 +5,22 @@ from __future__ import annotations
 import numpy as np
 
 from shoal import kernels
-from shoal.arrays import IntArray
 from shoal.judging import Judge
-from shoal.methods.sweep_classes import values_of
 from shoal.methods.sweep_kernels import lift
+from shoal.methods.sweep_others import Others, judge_of, values_of
 from shoal.methods.sweep_state import Bound, Models, Parts
-from shoal.models.base import Whole
 from shoal.problem import Problem
 
 
 def generalized(
-    problem: Problem, models: Models, parts: Parts, wholes: tuple[Whole, ...] | None, rng: np.random.Generator
+    problem: Problem, models: Models, parts: Parts, others: Others | None, rng: np.random.Generator
 ) -> Parts | None:
     """Generalize sensitive values of one class until it keeps every promise; None if that does not help.
 
     Tian and Zhang, steps 1, 2, 20 and 21: the record's value covers the dominant one, the least general first. Without
-    *wholes* the class is the whole table, which models that compare with the table always accept.
+    *others* the class is the whole table, which models that compare with the table always accept.
     """
-    locked = models.joint if wholes is None else models.frozen
+    locked = models.joint if others is None else models.frozen
     for place, chosen in enumerate(models.of_place):
         if chosen:
             raised = _by_rules(problem, models, parts, place, chosen, locked[place], rng)
@@ -30,7 +28,7 @@ def generalized(
                 return None
             parts = raised
     for number, bound in enumerate(models.others):
-        while not _holds(problem, bound, parts, None if wholes is None else wholes[number]):
+        while not _holds(problem, bound, parts, None if others is None else others.judges[number]):
             if bound.requirement.place is None or locked[bound.requirement.place]:
                 return None
             raised = _by_one(problem, models, parts, bound, rng)
@@ -80,25 +78,13 @@ def _by_one(problem: Problem, models: Models, parts: Parts, bound: Bound, rng: n
     return None
 
 
-def _holds(problem: Problem, bound: Bound, parts: Parts, whole: Whole | None) -> bool:
-    everybody = np.arange(len(parts.cell))
-    values = values_of(bound, parts, everybody)
-    if whole is None:
-        whole = whole_of(problem, bound, parts)
+def _holds(problem: Problem, bound: Bound, parts: Parts, judge: Judge | None) -> bool:
+    if judge is None:
         if bound.requirement.model.relative_to_whole:
             return True
-    judge = Judge(bound.requirement, bound.induced, whole)
-    edges: IntArray = np.array([0, len(everybody)])
+        judge = judge_of(problem, bound, parts)
     population = bound.requirement.population
     people = None if population is None else np.array([population.sum()])
-    (classes,) = judge.histograms(edges, values, parts.records, people)
-    return bool(bound.requirement.model.holds(classes, whole)[0])
-
-
-def whole_of(problem: Problem, bound: Bound, parts: Parts) -> Whole:
-    """Return the table that *parts* publish, as one of the other models sees it."""
-    if bound.induced is None:
-        return bound.requirement.whole(problem.cells.counts)
-    place = bound.requirement.place
-    assert place is not None  # noqa: S101 - for the type checker
-    return Judge.of(bound.requirement, problem.cells.counts, parts.nodes[:, place].copy(), parts.records).whole
+    edges = np.array([0, len(parts.cell)])
+    (classes,) = judge.histograms(edges, values_of(bound, parts), parts.records, people)
+    return bool(bound.requirement.model.holds(classes, judge.whole)[0])

@@ -10,7 +10,7 @@ import numpy as np
 from shoal import kernels
 from shoal.arrays import BoolArray, CodeArray, IntArray, KeyArray
 from shoal.induced import Induced
-from shoal.methods.sweep_kernels import group_by_label
+from shoal.methods.sweep_grouping import group_by_label
 from shoal.methods.sweep_order import nodes_at_levels
 from shoal.methods.sweep_rules import Rule, Rules, TreeTables, build_rules
 from shoal.models.base import Curve

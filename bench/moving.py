@@ -1,0 +1,82 @@
+"""The methods that move single records: Sequential Sweep, and groups along a Hilbert curve."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.measuring import Measured, command, timed
+from bench.planning import planner
+
+REQUIREMENTS = ((0.5, 3), (0.3, 5), (0.25, 6), (0.15, 9), (0.1, 13))
+MILLION = 1_000_000
+COPIES = 4
+
+
+def sweep(_: Path) -> Iterator[Measured]:
+    """Adult, six quasi attributes (720 combinations of levels), from weak to strong (tau,l)."""
+    from shoal import anonymize
+    from shoal.datasets import adult, adult_policy
+
+    table = adult(columns=list(adult_policy()["attributes"]))
+    for tau, l in REQUIREMENTS:
+        for improve in (False, True):
+            policy = adult_policy(privacy=[{"tau-l-diversity": {"tau": tau, "l": l}}])
+            policy["method"] = {"sweep": {"improve": improve}}
+            name = f"sweep, Adult, tau = {tau}, l = {l}, {'improve' if improve else 'without improve'}"
+            plan = timed(planner(table, policy), 3)
+            yield Measured(f"{name}: plan in process", plan, "0.6 s", statistics.median(plan) <= 0.6)
+            whole = timed(lambda policy=policy: anonymize(table, policy, seed=1), 3)
+            yield Measured(f"{name}: in process, verified", whole, "0.6 s", statistics.median(whole) <= 0.6)
+
+
+def sweep_stays(folder: Path, rows: int = MILLION) -> Iterator[Measured]:
+    """Generated stays by sweep, and the same cells with four times as many records in each."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path, policy = _stays(folder, rows, {"tau-l-diversity": {"tau": 0.3, "l": 5}}, {"sweep": {}})
+    name = f"sweep, {rows / 1e6:g} million stays, tau = 0.3, l = 5"
+    plan = timed(planner(path, policy), 2)
+    yield Measured(f"{name}: plan in process", plan, "-", True)
+    runs = [command(path, policy, folder / "out") for _ in range(3)]
+    seconds = [run.seconds for run in runs]
+    peak = max(run.peak_mib for run in runs)
+    yield Measured(f"{name}: whole command", seconds, "8 s", statistics.median(seconds) <= 8, peak)
+    copied = folder / "copied.parquet"
+    pq.write_table(pa.concat_tables([pq.read_table(path)] * COPIES), copied)
+    runs = [command(copied, policy, folder / "out") for _ in range(2)]
+    growth = [float(ratio) for ratio in np.array([run.seconds for run in runs]) / statistics.median(seconds)]
+    within = statistics.median(growth) <= COPIES
+    told = f"sweep: growth from 1 to {COPIES} copies of every row (a ratio, not seconds)"
+    yield Measured(told, growth, f"{COPIES}x", within, max(run.peak_mib for run in runs))
+    copied.unlink()
+
+
+def hilbert(folder: Path, rows: int = MILLION) -> Iterator[Measured]:
+    """Generated stays in groups of five different diagnoses."""
+    from shoal import anonymize
+
+    path, policy = _stays(folder, rows, {"distinct-l-diversity": {"l": 5}}, {"hilbert": {}})
+    name = f"hilbert, {rows / 1e6:g} million stays, l = 5"
+    plan = timed(planner(path, policy), 3)
+    yield Measured(f"{name}: plan in process", plan, "5 s", statistics.median(plan) <= 5)
+    whole = timed(lambda: anonymize(path, policy, seed=1), 2)
+    yield Measured(f"{name}: in process, verified", whole, "5 s", statistics.median(whole) <= 5)
+
+
+def _stays(folder: Path, rows: int, model: dict[str, Any], method: dict[str, Any]) -> tuple[Path, Path]:
+    """Write the stays, unless they are there, and the demo's policy with one model and another method."""
+    from shoal.datasets import hospital_policy, write_stays
+
+    path = folder / f"stays-{rows}.parquet"
+    if not path.exists():
+        write_stays(path, rows, seed=1)
+    policy = folder / f"{next(iter(method))}.json"
+    policy.write_text(json.dumps({**hospital_policy(), "privacy": [model], "method": method}))
+    return path, policy

@@ -1,0 +1,24 @@
+"""Planning alone, without reading, writing and verifying: what other tools call their search."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def planner(data: object, policy: Mapping[str, Any] | Path, seed: int = 1) -> Callable[[], object]:
+    """Count a table once and return a function that plans it from the counted cells."""
+    from shoal.encoding import encode
+    from shoal.engines.local import LocalEngine
+    from shoal.policy import Policy
+    from shoal.progress import Silent
+    from shoal.sources import open_source
+
+    loaded = Policy.load(policy)
+    columns = (*loaded.names("sensitive"), *loaded.names("quasi"))
+    counted = LocalEngine().count(open_source(data, loaded.source), columns, Silent())
+    problem = encode(counted, loaded).problem
+    return lambda: loaded.method.plan(problem, np.random.default_rng(seed), Silent())

@@ -1,0 +1,195 @@
+"""Compiled loops of the sweep: parts into classes by their labels."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shoal.arrays import BoolArray, CodeArray, IntArray, KeyArray
+from shoal.compiled import compiled, inlined
+from shoal.methods.sweep_rules import Rules, TreeTables
+
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+
+
+@inlined
+def label_node(trees: TreeTables, levels: CodeArray, cell: int, j: int) -> int:
+    """Return the node of a cell's j-th quasi value at a level vector; -1 if its leaf is nearer to the root."""
+    return int(trees.table[trees.offset[j] + levels[j] * trees.width[j] + trees.leaves[cell, j]])
+
+
+@compiled
+def same_label(trees: TreeTables, levels: CodeArray, one: int, other: int) -> bool:
+    """Say whether two cells bear the same label at a level vector."""
+    same = True
+    for j in range(len(levels)):
+        same = same and label_node(trees, levels, one, j) == label_node(trees, levels, other, j)
+    return same
+
+
+@inlined
+def _slot(key: np.uint64, mask: np.uint64) -> np.uint64:
+    return ((key ^ (key >> np.uint64(31))) * _MIX >> np.uint64(20)) & mask
+
+
+@compiled
+def _possible_members(
+    trees: TreeTables,
+    levels: CodeArray,
+    live: IntArray,
+    row: IntArray,
+    records: IntArray,
+    raised: BoolArray,
+    at_least: int,
+    if_raised: int,
+) -> tuple[KeyArray, IntArray]:
+    """Return the keys of the labels of live parts, and the parts whose class may be large enough.
+
+    Records are first counted in a small table in which labels may share a place, so that most of those whose label is
+    rare are found without looking far in memory.
+    """
+    n, d = len(live), len(levels)
+    size = 1 << 10
+    while size < 2 * n:
+        size *= 2
+    mask = np.uint64(size - 1)
+    seen = np.zeros(size, dtype=np.uint8)
+    keys = np.empty(n, dtype=np.uint64)
+    shallow = np.zeros(n, dtype=np.bool_)
+    most = min(at_least, 255)
+    start, shared, terms, uneven = trees.start.copy(), trees.shared, trees.terms, trees.uneven
+    for j in range(d):
+        start[trees.column[j]] += levels[j] * trees.step[j]
+    for i in range(n):
+        part = live[i]
+        here = row[part]
+        key = np.uint64(0)
+        for column in range(len(start)):
+            key += terms[start[column] + shared[here, column]]
+        keys[i] = key
+        if uneven:
+            for j in range(d):
+                if label_node(trees, levels, here, j) < 0:
+                    shallow[i] = True
+            if shallow[i]:
+                continue
+        slot = _slot(key, mask)
+        enough = raised[part] and records[part] >= if_raised
+        seen[slot] = most if enough else min(seen[slot] + records[part], most)
+    maybe = np.empty(n, dtype=np.int64)
+    found = 0
+    for i in range(n):
+        if not shallow[i] and seen[_slot(keys[i], mask)] >= most:
+            maybe[found] = i
+            found += 1
+    return keys, maybe[:found]
+
+
+@compiled
+def group_by_label(
+    trees: TreeTables,
+    levels: CodeArray,
+    live: IntArray,
+    row: IntArray,
+    records: IntArray,
+    raised: BoolArray,
+    at_least: int,
+    if_raised: int,
+) -> tuple[CodeArray, CodeArray]:
+    """Return (n_live,) the class of each live part at a level vector, and (n_classes, n_quasi) the nodes of classes.
+
+    Parts whose leaves are too shallow, or whose class is too small, have class -1. A class is too small below
+    *at_least* records, or below *if_raised* if some of its parts are *raised*.
+    """
+    n, d = len(live), len(levels)
+    keys, maybe = _possible_members(trees, levels, live, row, records, raised, at_least, if_raised)
+    size = 16
+    while size < 2 * len(maybe):
+        size *= 2
+    mask = np.uint64(size - 1)
+    slots = np.full(size, -1, dtype=np.int32)
+    example = np.empty(len(maybe), dtype=np.int64)
+    total = np.zeros(len(maybe), dtype=np.int64)
+    enough = np.empty(len(maybe), dtype=np.int64)
+    class_of = np.full(n, -1, dtype=np.int32)
+    n_classes = 0
+    for i in maybe:
+        slot = _slot(keys[i], mask)
+        while True:
+            found = slots[slot]
+            if found < 0:
+                slots[slot] = n_classes
+                example[n_classes] = i
+                enough[n_classes] = at_least
+                found = np.int32(n_classes)
+                n_classes += 1
+                break
+            other = example[found]
+            if keys[other] == keys[i] and (trees.exact or same_label(trees, levels, row[live[i]], row[live[other]])):
+                break
+            slot = (slot + np.uint64(1)) & mask
+        class_of[i] = found
+        total[found] += records[live[i]]
+        if raised[live[i]]:
+            enough[found] = if_raised
+    number = np.full(n_classes, -1, dtype=np.int32)
+    kept = 0
+    for c in range(n_classes):
+        if total[c] >= enough[c]:
+            number[c] = kept
+            kept += 1
+    for i in maybe:
+        class_of[i] = number[class_of[i]]
+    nodes = np.empty((kept, d), dtype=np.int32)
+    for c in range(n_classes):
+        if number[c] >= 0:
+            for j in range(d):
+                nodes[number[c], j] = label_node(trees, levels, row[live[example[c]]], j)
+    return class_of, nodes
+
+
+@compiled
+def without_hope(
+    class_of: CodeArray,
+    n_classes: int,
+    live: IntArray,
+    pattern: CodeArray,
+    patterns: CodeArray,
+    raised: BoolArray,
+    rules: Rules,
+) -> BoolArray:
+    """Return (n_live,) whether a part's class, and so each of its subsets, has too few values for some rule.
+
+    Parts without a class have no hope either; a class with *raised* parts always has.
+    """
+    n_rules = len(rules.place)
+    distinct = np.zeros((n_classes, n_rules), dtype=np.int64)
+    hope = np.zeros(n_classes, dtype=np.bool_)
+    first = np.zeros(n_classes + 1, dtype=np.int64)
+    for i in range(len(live)):
+        if class_of[i] >= 0:
+            first[class_of[i] + 1] += 1
+    for c in range(n_classes):
+        first[c + 1] += first[c]
+    place = first[:-1].copy()
+    order = np.empty(first[-1], dtype=np.int64)
+    for i in range(len(live)):
+        if class_of[i] >= 0:
+            order[place[class_of[i]]] = live[i]
+            place[class_of[i]] += 1
+    seen = np.full(rules.first_node[-1], -1, dtype=np.int64)  # the class that last had a node
+    for c in range(n_classes):
+        for k in range(first[c], first[c + 1]):
+            hope[c] = hope[c] or raised[order[k]]
+            for r in range(n_rules):
+                node = rules.first_node[r] + patterns[pattern[order[k]], rules.place[r]]
+                if seen[node] != c:
+                    seen[node] = c
+                    distinct[c, r] += 1
+        enough = True
+        for r in range(n_rules):
+            enough = enough and distinct[c, r] >= rules.distinct[r]
+        hope[c] = hope[c] or enough
+    result = np.empty(len(live), dtype=np.bool_)
+    for i in range(len(live)):
+        result[i] = class_of[i] < 0 or not hope[class_of[i]]
+    return result
