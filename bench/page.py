@@ -6,10 +6,10 @@ from typing import Any
 
 HEAD = """# Benchmarks
 
-Measured by `make bench` on the machine named below: medians of {repeats} runs with the least and the most, whole
-commands as processes of their own, peak memory as the system reports it for that process. The demo data are generated
-with fixed seeds; Adult is read from a local folder. Every release counted here was verified with its source before it
-was put in place, and that time is included. Timings never decide a test.
+Measured by `make bench` on the machine named below: medians of {repeats} runs (of one to three where they take long)
+with the least and the most, whole commands as processes of their own, peak memory as the system reports it for that
+process. The demo data are generated with fixed seeds; Adult is read from a local folder. Every release counted here was
+verified with its source before it was put in place, and that time is included. Timings never decide a test.
 
 {machine}
 

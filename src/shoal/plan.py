@@ -12,7 +12,7 @@ from shoal import kernels
 from shoal.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
 from shoal.cells import Cells
 from shoal.errors import InputError
-from shoal.problem import Requirement
+from shoal.problem import Problem, Requirement
 
 WITHHELD = -1
 SPLIT = -2
@@ -159,6 +159,14 @@ class Plan:
         if self.targets is None:
             return cell, target, records, target
         return cell, np.append(self.targets.class_of, np.int32(WITHHELD))[target], records, target
+
+    def generalized_sensitive(self, problem: Problem) -> dict[str, int]:
+        """Return how many records publish a generalized value, for each sensitive attribute that has such records."""
+        if self.targets is None:
+            return {}
+        records = ((self.targets.lo != KEPT) * self.targets.records[:, np.newaxis]).sum(axis=0)
+        names = [attribute.name for attribute in problem.sensitive]
+        return {name: int(number) for name, number in zip(names, records, strict=True) if number}
 
     @property
     def n_classes(self) -> int:

@@ -24,14 +24,14 @@ from shoal.models.k_anonymity import KAnonymity
 from shoal.models.tau_l_diversity import TauLDiversity
 from shoal.papers import figures, grid
 from shoal.papers.accuracy import CrossValidation
-from shoal.papers.classes import cumulative, meets, psi, sensitive_weights
+from shoal.papers.classes import meets, sensitive_weights
 from shoal.papers.tables import adult_table, nursery_table
 from shoal.papers.tau_l import ALGORITHMS, CLD, IMPROVED, ONE_D, SWEEP, Outcome, Result, TableResult
 from shoal.papers.tau_l_page import FIGURES, page, relative_seconds, write_result
 from shoal.papers.tau_l_statements import statements
 from shoal.plan import KEPT, Assignment, Plan, Targets
 from shoal.policy import Policy
-from shoal.problem import Problem
+from shoal.problem import Problem, Requirement
 from shoal.progress import Progress, Silent
 from shoal.sources import open_source
 
@@ -82,11 +82,14 @@ def test_generalized_sensitive_values_count_for_those_below_that_occur() -> None
 
 
 def test_meeting_a_requirement_is_about_every_class_and_every_k() -> None:
-    asked = TauLDiversity(tau=0.5, l=3)
-    assert psi(asked, 4).tolist() == [0.5, 0.75, 1, 1]
-    assert cumulative(np.array([[1.0, 0.0, 2.0, 1.0]])).tolist() == [[0.5, 0.75, 1, 1]]
-    assert meets(np.array([[2.0, 1.0, 1.0, 0.0], [1.0, 1.0, 1.0, 1.0]]), asked)
-    assert not meets(np.array([[2.0, 1.0, 1.0, 0.0], [2.0, 2.0, 0.0, 0.0]]), asked)
+    """Of age 1 two illnesses have all records, which psi(2) = 0.75 does not allow."""
+    illnesses = ["flu", "flu", "anemia", "hepatitis", "anemia", "anemia", "hepatitis", "hepatitis"]
+    problem = problem_of([0, 0, 0, 0, 1, 1, 1, 1], illnesses)
+    values = problem.cells.codes[1].astype(np.int32)
+    asked = Requirement(TauLDiversity(tau=0.5, l=3), 0, values, problem.sensitive[0].taxonomy.n_leaves)
+    problem = replace(problem, requirements=(asked,))
+    plans = [Cut(width=width).plan(problem, np.random.default_rng(0), Silent()) for width in (1, 2)]
+    assert [meets(problem, plan) for plan in plans] == [False, True]
 
 
 class Cut(Method):
@@ -127,7 +130,7 @@ def test_folds_whose_others_cannot_meet_the_requirement_are_left_out() -> None:
 
 @pytest.mark.parametrize("asked", [grid.ADULT, grid.NURSERY, grid.QUICK_ADULT, grid.QUICK_NURSERY])
 def test_requirements_only_get_stronger(asked: grid.Grid) -> None:
-    curves = np.stack([psi(one, 14) for one in asked.requirements])
+    curves = np.array([[float(limit) for limit in one.limits] + [1.0] * (14 - one.l) for one in asked.requirements])
     assert (np.diff(curves, axis=0) <= 1e-12).all()
     assert len({(one.tau, one.l) for one in asked.requirements}) == len(asked.requirements)
 
@@ -237,7 +240,7 @@ def test_the_tables_are_those_of_the_paper(shared_data: Path) -> None:
         problem = table.problem("tau-l-diversity", tau=0.5, l=3)
         combinations.append(int(np.prod([attribute.taxonomy.height + 1 for attribute in problem.quasi])))
         plan = Mondrian().plan(problem, rng, Silent())
-        assert meets(sensitive_weights(problem, plan), TauLDiversity(tau=0.5, l=3))
+        assert meets(problem, plan)
     assert combinations == [720, 864]
     assert all(str(n) in table.choices for n, table in zip(combinations, tables, strict=True))
     assert adult_table(shared_data, 500, rng).n_records == 500

@@ -7,13 +7,13 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from shoal import guarantees
+from shoal import judging
 from shoal.cells import Cells
 from shoal.errors import InputError
 from shoal.guarantees import achieved
 from shoal.models.k_anonymity import KAnonymity
 from shoal.models.simple_l_diversity import SimpleLDiversity
-from shoal.plan import SPLIT, WITHHELD, Assignment, Dealer, Plan
+from shoal.plan import KEPT, SPLIT, WITHHELD, Assignment, Dealer, Parts, Plan, same_rows
 from shoal.policy import Policy
 from shoal.problem import Attribute, Problem, Requirement
 from shoal.taxonomies.nested import from_nested
@@ -165,7 +165,7 @@ POLICY = Policy.load(
 
 @pytest.mark.parametrize("entries", [1, 2, 5, 6, 1 << 22])
 def test_what_is_achieved_does_not_depend_on_blocks(monkeypatch: pytest.MonkeyPatch, entries: int) -> None:
-    monkeypatch.setattr(guarantees, "_HISTOGRAM_ENTRIES", entries)
+    monkeypatch.setattr(judging, "_HISTOGRAM_ENTRIES", entries)
     for seed in range(5):
         problem, plan, table = small_problem(7, seed)
         size, diversity = achieved(problem, plan, POLICY)
@@ -182,3 +182,61 @@ def test_withheld_records_do_not_count_towards_what_is_achieved() -> None:
     size, diversity = achieved(problem, fewer, POLICY)
     assert size.achieved == table.sum(axis=1).min()
     assert diversity.achieved == 1
+
+
+def parts_of(rows: list[tuple[int, int, int, int, int]]) -> Parts:
+    """Parts with one sensitive attribute, from (cell, class, lo, hi, records)."""
+    cell, owner, lo, hi, records = (np.array(column, dtype=np.int64) for column in zip(*rows, strict=True))
+    return Parts(cell, owner, lo.astype(np.int32)[:, np.newaxis], hi.astype(np.int32)[:, np.newaxis], records)
+
+
+LABELS = np.array([[0], [1]], dtype=np.int32)
+
+
+def test_parts_that_keep_their_values_need_no_targets() -> None:
+    cells = Cells((np.array([0, 1]), np.array([0, 1], dtype=np.int32)), np.array([3, 4]))
+    plan = Plan.of_parts(LABELS, LABELS + 1, cells, parts_of([(0, 0, KEPT, 0, 3), (1, 1, KEPT, 0, 4)]))
+    assert plan.targets is None
+    assert plan.sizes.tolist() == [3, 4]
+    cell, class_of, records, target = plan.pieces(cells.counts)
+    assert (cell.tolist(), class_of.tolist(), records.tolist()) == ([0, 1], [0, 1], [3, 4])
+    assert target.tolist() == class_of.tolist()
+
+
+def test_parts_under_ranges_of_sensitive_values_are_targets() -> None:
+    cells = Cells((np.array([0, 1]), np.array([0, 1], dtype=np.int32)), np.array([5, 4]))
+    rows = [(0, 0, KEPT, 0, 2), (0, 0, 0, 2, 1), (1, 0, 0, 2, 3), (1, 1, KEPT, 0, 1)]
+    plan = Plan.of_parts(LABELS, LABELS + 1, cells, parts_of(rows), {"people": np.array([7, 8])})
+    assert plan.n_withheld == 2  # of cell 0, which are in no part
+    assert plan.sizes.tolist() == [6, 1]
+    assert plan.population["people"].tolist() == [7, 8]
+    targets = plan.targets
+    assert targets is not None
+    told = zip(targets.class_of, targets.lo[:, 0], targets.hi[:, 0], targets.records, strict=True)
+    assert sorted(tuple(map(int, row)) for row in told) == [(0, KEPT, 0, 2), (0, 0, 2, 4), (1, KEPT, 0, 1)]
+    found: Counter[tuple[int, int, int]] = Counter()
+    for cell, class_of, records, target in zip(*plan.pieces(cells.counts), strict=True):
+        low = KEPT if class_of == WITHHELD else int(targets.lo[target, 0])
+        found[int(cell), int(class_of), low] += int(records)
+    assert found == Counter({(0, 0, KEPT): 2, (0, 0, 0): 1, (0, WITHHELD, KEPT): 2, (1, 0, 0): 3, (1, 1, KEPT): 1})
+
+
+def test_parts_of_classes_with_the_same_ranges_are_in_one_class() -> None:
+    cells = Cells((np.array([0, 0]), np.array([0, 1], dtype=np.int32)), np.array([3, 4]))
+    same = np.zeros((2, 1), dtype=np.int32)
+    plan = Plan.of_parts(same, same + 1, cells, parts_of([(0, 0, 0, 2, 3), (1, 1, 0, 2, 4)]))
+    assert plan.n_classes == 1
+    assert plan.targets is not None
+    assert plan.targets.records.tolist() == [7]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_same_rows_tells_rows_apart_and_only_those(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    large = [1 << 30, 3, 1 << 31, 5, 1 << 30, 2]
+    table = np.stack([rng.integers(0, size, 30) for size in large], axis=1)
+    table = np.concatenate([table, table[rng.integers(0, 30, 40)]])
+    first, group = same_rows(tuple(table.T))
+    assert np.array_equal(table[first][group], table)
+    assert len(first) == len(np.unique(table, axis=0))
+    assert all(first[number] == np.flatnonzero(group == number)[0] for number in range(len(first)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -104,7 +104,25 @@ def show(release: Release) -> None:
         f"Unique people: {before['unique_records']:,} before, {after['unique_records']:,} after. "
         f"Information kept: {manifest['utility']['um']:.1%}."
     )
+    for name, records in evidence["generalized_sensitive"].items():
+        console.print(f"{records:,} records publish a generalized {escape(name)}.", soft_wrap=True)
+    _tell_in_users_terms(evidence["utility"])
     for warning in evidence["warnings"]:
         console.print(f"[yellow]Warning:[/] {escape(warning)}.", soft_wrap=True)
     folder = escape(str(release.folder))
     console.print(f"Keep {folder}/internal to yourself; {folder}/public may leave the house.", soft_wrap=True)
+
+
+def _tell_in_users_terms(utility: dict[str, Any]) -> None:
+    """Say what the release answers, where it was asked."""
+    if "query-error" in utility:
+        median, most = utility["query-error"], utility["query-error-95"]
+        text = f"A random count is off by {median:.1%} in the median, by at most {most:.1%} for 95 of 100."
+        out().print(text, soft_wrap=True)
+    kept = []
+    if "association-kept" in utility:
+        kept.append(f"{utility['association-kept']:.0%} of the association between columns")
+    if "accuracy-ratio" in utility:
+        kept.append(f"{utility['accuracy-ratio']:.0%} of the accuracy of predictions")
+    if kept:
+        out().print(f"It keeps {' and '.join(kept)}.", soft_wrap=True)

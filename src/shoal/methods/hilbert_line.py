@@ -10,11 +10,11 @@ import numpy as np
 
 from shoal import kernels as shared
 from shoal.arrays import AnyIntArray, BoolArray, CodeArray, IntArray
-from shoal.errors import UnreachableError
 from shoal.methods import hilbert_kernels as kernels
 from shoal.methods.hilbert_curve import Grid
 from shoal.methods.hilbert_kernels import Widths
 from shoal.methods.hilbert_shedding import shedding
+from shoal.methods.hopeless import refuse_hopeless
 from shoal.models.base import ClassHistograms
 from shoal.plan import WITHHELD, Plan
 from shoal.problem import Attribute, Problem, Requirement
@@ -48,7 +48,7 @@ class Line:
     def __init__(self, problem: Problem, ranges: bool, rng: np.random.Generator) -> None:
         self._problem = problem
         self.wholes = [requirement.whole(problem.cells.counts) for requirement in problem.requirements]
-        self._check_whole()
+        refuse_hopeless(problem, 0)
         order = _curve_order(problem, rng)
         self._cells = np.repeat(order, problem.cells.counts[order])  # (n_records,)
         self._codes = np.stack([column[self._cells] for column in problem.quasi_codes], axis=1).astype(np.int32)
@@ -137,15 +137,6 @@ class Line:
         lo, hi = self._labels(groups.low, groups.high)
         ones = np.ones(len(self), dtype=np.int64)
         return Plan.of_pieces(lo, hi, self._problem.cells.n_cells, self._cells, groups.of, ones)
-
-    def _check_whole(self) -> None:
-        for requirement, whole in zip(self._problem.requirements, self.wholes, strict=True):
-            reason = requirement.model.why_unreachable(whole)
-            if reason is None and not bool(requirement.model.holds(whole.as_class(), whole)[0]):
-                reached = requirement.model.worst(whole.as_class(), whole)
-                reason = f"{requirement.model.subject}: the whole table as one class has {reached:.6g}"
-            if reason is not None:
-                raise UnreachableError(reason)
 
     def _extents(self, group: CodeArray, n_groups: int) -> tuple[CodeArray, CodeArray]:
         low = np.full((n_groups, self._codes.shape[1]), np.iinfo(np.int32).max, dtype=np.int32)

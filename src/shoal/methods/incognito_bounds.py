@@ -2,20 +2,20 @@
 
 What remains of a coarse class at a finer node is a union of classes that hold, and holds itself if the model is one
 that unions cannot break. So a coarse class that fails has to lose enough records for what remains to hold, and the
-sum over classes bounds the suppression of every finer node from below. For some models that sum is easily told.
+sum over classes bounds the suppression of every finer node from below. For models that are a curve, and for
+t-closeness with the equal distance, that sum is easily told.
 """
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from shoal.arrays import IntArray
-from shoal.methods.incognito_kernels import surely_distant, surely_dominated
-from shoal.models.alpha_k_anonymity import AlphaKAnonymity
+from shoal.methods.incognito_kernels import surely_distant, surely_uneven
 from shoal.models.base import Whole
-from shoal.models.simple_l_diversity import SimpleLDiversity
 from shoal.models.t_closeness import TCloseness
-from shoal.models.tau_l_diversity import TauLDiversity
 from shoal.problem import Requirement
 
 _ROUNDING = 1e-6  # of the number of records, against errors of floating point
@@ -26,7 +26,12 @@ def has_bound(requirement: Requirement) -> bool:
     model = requirement.model
     if isinstance(model, TCloseness):
         return model.distance == "equal"
-    return _largest_share(requirement) < 1.0
+    curve = model.curve
+    return (
+        requirement.values is not None
+        and curve is not None
+        and (curve.distinct > 1 or min(curve.limits, default=1) < 1)
+    )
 
 
 def least_suppressed(
@@ -44,16 +49,9 @@ def least_suppressed(
             return 0.0
         found = surely_distant(sizes, counts, reference, smallest, requirement.model.t, kept_share, enough)
     else:
-        found = surely_dominated(sizes, counts, smallest, _largest_share(requirement), enough)
+        curve = requirement.model.curve
+        if curve is None:
+            return 0.0
+        limits = np.array([float(limit) for limit in curve.limits], dtype=np.float64)
+        found = surely_uneven(sizes, counts, smallest, limits, curve.distinct, enough)
     return math.floor(found - _ROUNDING * whole.size)
-
-
-def _largest_share(requirement: Requirement) -> float:
-    model = requirement.model
-    if isinstance(model, TauLDiversity):
-        return model.tau
-    if isinstance(model, AlphaKAnonymity):
-        return model.alpha
-    if isinstance(model, SimpleLDiversity):
-        return 1.0 / model.l
-    return 1.0

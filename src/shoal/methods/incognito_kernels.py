@@ -9,6 +9,7 @@ from shoal.compiled import compiled
 
 Bools = NDArray[np.bool_]
 Codes = NDArray[np.int32]
+Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Keys = NDArray[np.uint64]
 
@@ -145,23 +146,41 @@ def surely_distant(
 
 
 @compiled
-def surely_dominated(sizes: Ints, counts: Ints, smallest: int, share: float, enough: float) -> float:
-    """Return a lower bound of the records to suppress so that no value has more than a share of its class.
+def surely_uneven(sizes: Ints, counts: Ints, smallest: int, limits: Floats, distinct: int, enough: float) -> float:
+    """Return a lower bound of the records to suppress so that the k most frequent values keep within ``limits[k - 1]``.
 
-    Suppressing x records of the value with r of n records helps most: r - x <= share (n - x).
+    Suppressing x records of the k values that have r of n records helps most: r - x <= limit (n - x). A class that
+    has fewer than *distinct* values, or records than *smallest*, goes as a whole; the sum is left when it exceeds
+    *enough*.
     """
     total = 0.0
+    n_limits = len(limits)
+    largest = np.zeros(n_limits, dtype=np.int64)  # descending
     for i in range(len(sizes)):
         n = sizes[i]
         if n < smallest:
             total += n
             continue
-        most = 0
+        present = 0
+        largest[:] = 0
         for v in range(counts.shape[1]):
-            most = max(most, counts[i, v])
-        surplus = (most - share * n) / (1.0 - share)
-        if surplus > 0:
-            total += surplus
+            count = counts[i, v]
+            present += count > 0
+            if n_limits and count > largest[n_limits - 1]:
+                place = n_limits - 1
+                while place > 0 and largest[place - 1] < count:
+                    largest[place] = largest[place - 1]
+                    place -= 1
+                largest[place] = count
+        if present < distinct:
+            total += n
+            continue
+        together, surplus = 0, 0.0
+        for k in range(n_limits):
+            together += largest[k]
+            if limits[k] < 1.0:
+                surplus = max(surplus, (together - limits[k] * n) / (1.0 - limits[k]))
+        total += surplus
         if total > enough:
             break
     return total

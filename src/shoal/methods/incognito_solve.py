@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from shoal.errors import UnreachableError
+from shoal.methods.hopeless import failing_as_one_class
 from shoal.methods.incognito_groups import Groupings
 from shoal.methods.incognito_judge import Judge
 from shoal.methods.incognito_levels import Levels
@@ -68,6 +69,8 @@ class Solution:
                 f"no combination of levels that keeps every requirement was found in {self.seconds:.3g} s "
                 f"({self.outcome.n_checked} of {self.outcome.n_nodes} checked); allow a larger time_budget"
             )
+        for _, _, reason in failing_as_one_class(self.problem):  # withholding was thought to help, and does not
+            return reason
         return self._relative_model_that_blocks() or (
             f"none of the {self.outcome.n_nodes} combinations of levels keeps every requirement at once "
             f"with at most {self.judge.budget} records withheld; weaken one of them, or withhold more"
@@ -104,15 +107,3 @@ def solve(problem: Problem, measure: str, budget: int, seconds: float, step: Ste
     groupings = Groupings(problem)
     judge = Judge(problem, groupings, MEASURES[measure](groupings.ladders, len(problem.sensitive)), budget)
     return Solution(problem, judge, search(judge, seconds, step), seconds)
-
-
-def refuse_hopeless(problem: Problem) -> None:
-    """Raise before any search if the whole table as one class fails a requirement."""
-    for requirement in problem.requirements:
-        whole = requirement.whole(problem.cells.counts)
-        reason = requirement.model.why_unreachable(whole)
-        if reason is None and not bool(requirement.model.holds(whole.as_class(), whole)[0]):
-            reached = requirement.model.worst(whole.as_class(), whole)
-            reason = f"{requirement.model.subject}: the whole table as one class has {reached:.6g}"
-        if reason is not None:
-            raise UnreachableError(reason)

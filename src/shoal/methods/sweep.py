@@ -58,19 +58,27 @@ class SequentialSweep(Method):
 
     def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan:
         """Return the classes of the sweep as a plan."""
+        _refuse_unreachable(problem)
         parts = Parts.of(problem)
         started = _whole_made_to_hold(problem, Models.of(problem, parts), parts, rng)
         models = Models.of(problem, started)
         others = Others.of(problem, models.others, started)
-        items = Items.of(problem.quasi, problem.quasi_codes)
+        there = problem.cells.counts > 0  # the population's cells are in no class
+        items = Items.of(problem.quasi, [codes[there] for codes in problem.quasi_codes])
         sweep = Sweep(problem, items, tree_tables(problem), models, others, rng)
         with progress.step("sweeping", problem.cells.n_records, unit="records") as step:
             classes, parts = sweep.run(started, step)
+        swept = replace(parts)
+        closed, parts = _with_last_class(sweep, classes, parts)
         gain = 0.0
         if self.improve and can_improve(sweep, len(classes.item)):
             with progress.step("improving", None):
-                parts, gain = improved(sweep, classes, parts)
-        classes, parts = _with_last_class(sweep, classes, parts)
+                moved, _ = improved(sweep, classes, swept)
+                better, moved = _with_last_class(sweep, classes, moved)
+            gain = _information(problem, better, moved) - _information(problem, closed, parts)
+            # who was pulled out of the last class may be missing there
+            gain, closed, parts = (gain, better, moved) if gain > 0 else (0.0, closed, parts)
+        classes = closed
         plan = _as_plan(sweep, classes, parts)
         _explain_if_whole(sweep, plan)
         _check(problem, plan)
@@ -83,16 +91,27 @@ class SequentialSweep(Method):
         return replace(plan, warnings=_warnings(problem), search=story)
 
 
-def _whole_made_to_hold(problem: Problem, models: Models, parts: Parts, rng: np.random.Generator) -> Parts:
-    """Steps 1 and 2: generalize sensitive values until the table as one class holds; refuse if it cannot."""
+def _refuse_unreachable(problem: Problem) -> None:
+    """Raise if the table as one class meets some requirement neither as it is nor with all values at the root."""
+    joint = {
+        name
+        for requirement in problem.requirements
+        for name in requirement.model.attributes
+        if requirement.place is None
+    }
     for requirement in problem.requirements:
         whole = requirement.whole(problem.cells.counts)
-        place = requirement.place
-        if place is not None and not models.joint[place]:
-            whole = _at_root(requirement.induced(problem.cells.counts), whole)
         why = requirement.model.why_unreachable(whole)
+        if why is None:
+            continue
+        if requirement.place is not None and problem.sensitive[requirement.place].name not in joint:
+            why = requirement.model.why_unreachable(_at_root(requirement.induced(problem.cells.counts), whole))
         if why is not None:
             raise UnreachableError(why)
+
+
+def _whole_made_to_hold(problem: Problem, models: Models, parts: Parts, rng: np.random.Generator) -> Parts:
+    """Steps 1 and 2: generalize sensitive values until the table as one class holds; refuse if it cannot."""
     started = generalized(problem, models, parts, None, rng)
     if started is None:
         raise UnreachableError("the table as one class does not meet all models together, however it is generalized")
@@ -132,6 +151,18 @@ def _with_last_class(sweep: Sweep, classes: Classes, parts: Parts) -> tuple[Clas
     return Classes(item, np.concatenate([classes.nodes[:dissolved], root])), parts
 
 
+def _information(problem: Problem, classes: Classes, parts: Parts) -> float:
+    """Return the share of the table's information that parts keep, by attributes' weights; withheld ones keep none."""
+    shown = parts.take(parts.owner >= 0)
+    attributes = (*problem.quasi, *problem.sensitive)
+    columns = (*classes.nodes[shown.owner].T, *shown.nodes.T)
+    kept = np.zeros(len(shown.cell))
+    for attribute, nodes in zip(attributes, columns, strict=True):
+        kept += attribute.weight / (attribute.taxonomy.hi - attribute.taxonomy.lo)[nodes]
+    whole = problem.cells.n_records * sum(attribute.weight for attribute in attributes)
+    return float(np.dot(kept, shown.records)) / whole
+
+
 def _may_withhold(problem: Problem, records: int) -> bool:
     """Whether so few records may be left out; never beside models that compare with the published table."""
     relative = any(requirement.model.relative_to_whole for requirement in problem.requirements)
@@ -166,10 +197,11 @@ def _explain_if_whole(sweep: Sweep, plan: Plan) -> None:
         for bound, judge in zip(sweep.others.bound, sweep.others.judges, strict=True)
         if bound.requirement.model.relative_to_whole
     ]
-    if plan.n_classes > 1 or not relative:
+    n_leaves = [attribute.taxonomy.n_leaves for attribute in sweep.problem.quasi]
+    if plan.n_classes > 1 or not relative or (plan.hi - plan.lo != n_leaves).any() or max(n_leaves) == 1:
         return
     bound, judge = relative[0]
-    reached = math.inf
+    reached, alone = math.inf, True
     cells = np.flatnonzero(sweep.problem.cells.counts)
     for levels in np.eye(sweep.items.levels.shape[1], dtype=np.int32):
         group, nodes = grouped_cells(sweep.trees, levels, cells, sweep.problem.cells.counts[cells])
@@ -179,10 +211,18 @@ def _explain_if_whole(sweep: Sweep, plan: Plan) -> None:
         parts = Parts.of(sweep.problem).take(order)
         for classes in judge.histograms(first, values_of(bound, parts), parts.records):
             reached = min(reached, bound.requirement.model.worst(classes, judge.whole))
-    offer = f"one step above that reaches {rounded_up(reached, 4)}, so ask for more than that"
+            alone &= not bool(bound.requirement.model.holds(classes, judge.whole).all())
+    if not alone:
+        raise UnreachableError(
+            "all models together are met only by one class in which every quasi attribute is fully generalized; "
+            "ask for less of one of them"
+        )
+    offer = "ask for much less"
+    if math.isfinite(reached):
+        offer = f"one step above that reaches {rounded_up(reached, 4)}, so ask for more than that"
     raise UnreachableError(
         f"{bound.requirement.model.subject}: it is met only by one class in which every quasi attribute is fully "
-        f"generalized; {offer if math.isfinite(reached) else 'ask for much less'}"
+        f"generalized; {offer}"
     )
 
 

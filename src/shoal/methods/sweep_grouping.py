@@ -40,7 +40,6 @@ def _possible_members(
     records: IntArray,
     raised: BoolArray,
     at_least: int,
-    if_raised: int,
 ) -> tuple[KeyArray, IntArray]:
     """Return the keys of the labels of live parts, and the parts whose class may be large enough.
 
@@ -73,8 +72,8 @@ def _possible_members(
             if shallow[i]:
                 continue
         slot = _slot(key, mask)
-        enough = raised[part] and records[part] >= if_raised
-        seen[slot] = most if enough else min(seen[slot] + records[part], most)
+        # a class with raised parts may be smaller, however few records each of them has
+        seen[slot] = most if raised[part] else min(seen[slot] + records[part], most)
     maybe = np.empty(n, dtype=np.int64)
     found = 0
     for i in range(n):
@@ -101,7 +100,7 @@ def group_by_label(
     *at_least* records, or below *if_raised* if some of its parts are *raised*.
     """
     n, d = len(live), len(levels)
-    keys, maybe = _possible_members(trees, levels, live, row, records, raised, at_least, if_raised)
+    keys, maybe = _possible_members(trees, levels, live, row, records, raised, at_least)
     size = 16
     while size < 2 * len(maybe):
         size *= 2

@@ -307,6 +307,9 @@ def lift(
                 break
         if failing < 0:
             return True
+        highest = 0.0
+        for k in range(rules.first_limit[failing], rules.first_limit[failing + 1]):
+            highest = max(highest, rules.top[k] / rules.bottom[k])
         node, most = -1, 0
         for leaf in range(n_leaves):
             count = units[rules.first_leaf[failing] + leaf]
@@ -321,8 +324,8 @@ def lift(
                 node, most = candidate, count
         if node < 0:
             return False
-        # far from the goal several at once; they are fewer than it can possibly take
-        amount = max(1, min(by_node[node], excess // (8 * n_leaves)))
+        # Far from the goal several at once: where t records must leave, t (1 - psi) or more must be lifted.
+        amount = max(1, min(by_node[node], int(excess * (1.0 - highest)) // (8 * n_leaves)))
         by_node[node] -= amount
         by_node[steps[node]] += amount
         lifted[node] += amount

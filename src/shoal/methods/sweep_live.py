@@ -68,6 +68,7 @@ class Live:
             np.add.at(edges, tree.hi[nodes], -1)
             weights = self._rules.weights[self._rules.first_leaf[r] : self._rules.first_leaf[r + 1]]
             covered = (np.cumsum(edges[:-1]) > 0) & (weights > 0)
+            covered[nodes[nodes < tree.n_leaves]] = True  # who keeps a value shows it, whatever its weight
             if covered.sum() < self._rules.distinct[r]:
                 return False
         return len(patterns) > 0

@@ -1,15 +1,13 @@
-"""What the classes of a plan show of the sensitive attribute, and whether that meets a requirement."""
+"""What the classes of a plan show of the sensitive attribute, and whether that meets what is asked for."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from shoal.arrays import FloatArray
-from shoal.models.tau_l_diversity import TauLDiversity
+from shoal.judging import judged
 from shoal.plan import KEPT, Plan
 from shoal.problem import Problem
-
-_ROUNDING = 1e-9
 
 
 def sensitive_weights(problem: Problem, plan: Plan) -> FloatArray:
@@ -41,22 +39,6 @@ def sensitive_weights(problem: Problem, plan: Plan) -> FloatArray:
     return weights
 
 
-def cumulative(weights: FloatArray) -> FloatArray:
-    """Return (n_classes, n_values) F(k): the share of the k most frequent values.
-
-    >>> cumulative(np.array([[1.0, 2.0, 1.0, 0.0]])).tolist()
-    [[0.5, 0.75, 1.0, 1.0]]
-    """
-    ordered = -np.sort(-weights, axis=1)
-    return np.asarray(np.cumsum(ordered, axis=1) / weights.sum(axis=1, keepdims=True), dtype=np.float64)
-
-
-def psi(requirement: TauLDiversity, n_values: int) -> FloatArray:
-    """Return psi(1), ..., psi(n_values)."""
-    limits = [float(limit) for limit in requirement.limits[:n_values]]
-    return np.array(limits + [1.0] * (n_values - len(limits)), dtype=np.float64)
-
-
-def meets(weights: FloatArray, requirement: TauLDiversity) -> bool:
-    """Whether F(k) <= psi(k) in every class and for every k, up to rounding."""
-    return bool((cumulative(weights) <= psi(requirement, weights.shape[1]) + _ROUNDING).all())
+def meets(problem: Problem, plan: Plan) -> bool:
+    """Whether every class of the plan, as it would be published, keeps every requirement of the problem; exact."""
+    return all(bool(asked.model.holds(classes, whole).all()) for asked, classes, whole in judged(problem, plan))

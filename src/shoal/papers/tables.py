@@ -61,8 +61,9 @@ def adult_table(folder: Path | None, rows: int | None, rng: np.random.Generator)
         name="adult",
         title="Adult",
         choices="The sensitive attribute is occupation (14 values). The quasi attributes are, by importance, age, "
-        "workclass, education, marital-status, race and sex, with the taxonomies of the ARX project; ages are cut in "
-        "5, 10 and 20 years. That makes 720 combinations of levels.",
+        "workclass, education, marital-status, race and sex, with the taxonomies of the ARX project, except for age: "
+        "the labels of its file do not fit what they cover (15-19 stands for 16 to 20), so ages are cut in 5, 10 and "
+        "20 years. That makes 720 combinations of levels.",
         attributes=attributes,
         counted=_counted(adult(_folder(folder), columns=list(attributes)), attributes, rows, rng),
     )

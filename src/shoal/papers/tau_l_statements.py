@@ -126,7 +126,7 @@ def _grows_linearly(table: TableResult) -> Statement:
     ]
     claim = "Where only SWEEP gives a table, its time grows linearly from one requirement to the next."
     if len(seconds) < 3:
-        return Statement(8, claim, "not tested", f"Only {len(seconds)} such requirements: too few for a line.")
+        return Statement(8, claim, "not tested", f"Such requirements: {len(seconds)}, too few for a line.")
     places = np.arange(len(seconds))
     slope, start = np.polyfit(places, seconds, 1)
     spread = float(np.var(seconds))

@@ -37,6 +37,7 @@ def build_evidence(
         "randomness": "operating system" if seed is None else "the given seed: repeatable, so keep it secret",
         "risk_before": class_risks(rewriter.counted.class_sizes(policy.names("quasi"))),
         "risk_after": class_risks(rewriter.plan.sizes),
+        "generalized_sensitive": rewriter.plan.generalized_sensitive(rewriter.encoding.problem),
         "utility": utility,
         "withheld": rewriter.plan.n_withheld,
         "search": dict(rewriter.plan.search),

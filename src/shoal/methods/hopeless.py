@@ -1,0 +1,66 @@
+"""Requirements that no classes of a table can meet, told before any work starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from shoal.arrays import IntArray
+from shoal.errors import UnreachableError
+from shoal.models.base import ClassHistograms, Whole
+from shoal.problem import Problem, Requirement
+
+
+def refuse_hopeless(problem: Problem, n_withheld: int) -> None:
+    """Raise if some requirement fails for the whole table as one class, and also without any *n_withheld* records.
+
+    Classes that meet a model which unions cannot break meet it together, so what they leave out of the table would
+    have made the rest of it hold as one class.
+    """
+    for requirement, whole, reason in failing_as_one_class(problem):
+        if not (n_withheld and _holds_without(requirement, whole, n_withheld)):
+            raise UnreachableError(reason)
+
+
+def failing_as_one_class(problem: Problem) -> Iterator[tuple[Requirement, Whole, str]]:
+    """Yield the requirements that the whole table as one class fails, each with the whole and a reason for people."""
+    for requirement in problem.requirements:
+        model, whole = requirement.model, requirement.whole(problem.cells.counts)
+        reason = model.why_unreachable(whole)
+        if reason is None and not bool(model.holds(whole.as_class(), whole)[0]):
+            reached = model.worst(whole.as_class(), whole)
+            reason = f"{model.subject}: the whole table as one class has {reached:.6g}"
+        if reason is not None:
+            yield requirement, whole, reason
+
+
+def _holds_without(requirement: Requirement, whole: Whole, n_withheld: int) -> bool:
+    """Whether the table can hold as one class without *n_withheld* records, taken where they are most frequent.
+
+    No other choice leaves values more evenly spread, so what fails then fails with every choice; but a class must not
+    become smaller than the model allows.
+    """
+    size = max(whole.size - n_withheld, min(requirement.model.smallest_class, whole.size))
+    people = None if whole.population is None else np.array([whole.population], dtype=np.int64)
+    counts = None if whole.counts is None else flattened(whole.counts, whole.size - size)[np.newaxis, :]
+    rest = ClassHistograms(np.array([size], dtype=np.int64), counts, people)
+    return bool(requirement.model.holds(rest, whole)[0])
+
+
+def flattened(counts: IntArray, n_fewer: int) -> IntArray:
+    """Return counts with so many records fewer, always taken from the largest.
+
+    >>> flattened(np.array([9, 2, 6, 1]), 5).tolist()
+    [5, 2, 5, 1]
+    """
+    largest = np.sort(counts)[::-1]
+    above = np.cumsum(largest) - n_fewer  # records that the k largest keep
+    following = np.append(largest[1:], 0)
+    n_cut = int(np.argmax(above >= following * np.arange(1, len(counts) + 1))) + 1
+    level, rest = divmod(int(above[n_cut - 1]), n_cut)
+    order = np.argsort(-counts, kind="stable")
+    result = np.array(counts, dtype=np.int64)
+    result[order[:n_cut]] = level
+    result[order[:rest]] += 1
+    return result

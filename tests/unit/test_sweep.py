@@ -1,0 +1,282 @@
+"""The sweep: refusals, warnings, weights, locked attributes, the last class, odd tables."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pytest
+from typer.testing import CliRunner
+
+import shoal
+from shoal.cells import Cells
+from shoal.cli import app
+from shoal.errors import PolicyError, ShoalError, UnreachableError
+from shoal.methods import sweep as sweep_module
+from shoal.methods.sweep import SequentialSweep
+from shoal.models.tau_l_diversity import TauLDiversity
+from shoal.plan import KEPT
+from shoal.problem import Attribute, Problem, Requirement
+from shoal.progress import Silent
+from shoal.taxonomies.nested import from_nested
+
+TREE = {"any": {"low": ["u", "v"], "high": ["w", "x"]}}
+
+
+def tau_l(tau: float = 0.5, l: int = 2, **more: Any) -> dict[str, Any]:
+    return {"tau-l-diversity": {"tau": tau, "l": l, **more}}
+
+
+def policy(privacy: list[dict[str, Any]], improve: bool = True, **options: Any) -> dict[str, Any]:
+    sensitive = options.pop("sensitive", {"s": TREE})
+    entries = {
+        name: {"role": "sensitive"} | ({"taxonomy": {"tree": tree}} if tree else {}) for name, tree in sensitive.items()
+    }
+    quasi = {"q": {"role": "quasi", "taxonomy": {"tree": {"*": {"ab": ["a", "b"], "cd": ["c", "d"]}}}}}
+    return {"attributes": quasi | entries, "privacy": privacy, "method": {"sweep": {"improve": improve}}, **options}
+
+
+def table(n: int = 40, seed: int = 1, skew: float = 0.5, **more: list[Any]) -> pa.Table:
+    rng = np.random.default_rng(seed)
+    rest = (1 - skew) / 3
+    columns = {
+        "q": rng.choice(list("abcd"), n).tolist(),
+        "s": ["u", "v", "w", "x", *rng.choice(list("uvwx"), n - 4, p=[skew, rest, rest, rest]).tolist()],
+    }
+    return pa.table(columns | more)
+
+
+def problem_of(rows: list[tuple[int, int]], counts: list[int], model: TauLDiversity, tree: Any) -> Problem:
+    quasi, sensitive = from_nested({"*": ["a", "b", "c", "d"]}), from_nested(tree)
+    q, s = (np.array(column, dtype=np.int32) for column in zip(*rows, strict=True))
+    cells = Cells((q, s), np.array(counts, dtype=np.int64))
+    requirement = Requirement(model, 0, s, sensitive.n_leaves, sensitive, place=0)
+    return Problem((Attribute("q", quasi),), (Attribute("s", sensitive),), cells, (requirement,))
+
+
+def test_too_many_level_combinations_are_refused() -> None:
+    names = [f"q{i}" for i in range(17)]
+    columns: dict[str, Any] = {name: ["a", "b"] for name in names}
+    document = policy([{"k-anonymity": {"k": 1}}], sensitive={})
+    document["attributes"] = {name: {"role": "quasi"} for name in names}
+    with pytest.raises(ShoalError, match="131,072 combinations of levels"):
+        shoal.anonymize(pa.table(columns), document)
+
+
+def test_a_least_share_of_the_population_is_refused(tmp_path: Path) -> None:
+    pyarrow.csv.write_csv(table().select(["q"]), tmp_path / "people.csv")
+    share = {"min": 0.1, "max": 1, "population": str(tmp_path / "people.csv")}
+    with pytest.raises(ShoalError, match="overlap"):
+        shoal.anonymize(table(), policy([{"delta-presence": share}]))
+    release = shoal.anonymize(table(), policy([{"delta-presence": share | {"min": 0}}]), seed=1)
+    assert release.manifest["rows"] == 40
+
+
+@pytest.mark.parametrize(
+    ("privacy", "says"),
+    [
+        (tau_l(0.5, 5), "l = 5 but only 4 values occur.*tau = 0.5 with l = 4"),
+        (tau_l(0.2, 4), "even if all are fully generalized.*at least 0.25"),
+        (tau_l(0.1, 9), "l = 9 but only 4 values occur.*tau = 0.25 with l = 4"),
+        (tau_l(1e-30, 3), "at least 0.25"),
+        ({"simple-l-diversity": {"l": 1e30}}, "only 4"),
+        ({"distinct-l-diversity": {"l": 10**20}}, "only 4"),
+        ({"alpha-k-anonymity": {"alpha": 1e-30, "k": 2}}, "0.25"),
+        ({"k-anonymity": {"k": 10**20}}, "only 40 records"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_reached_names_the_nearest_that_can(privacy: dict[str, Any], says: str) -> None:
+    with pytest.raises(UnreachableError, match=says):
+        shoal.anonymize(table(), policy([privacy]))
+
+
+def test_the_nearest_reachable_requirement_is_reachable() -> None:
+    release = shoal.anonymize(table(skew=0.9), policy([tau_l(0.25, 4)]), seed=1)
+    assert release.manifest["guarantees"][0]["achieved"] == pytest.approx(0.25)
+
+
+def test_without_a_taxonomy_there_is_a_flat_one_and_a_warning(tmp_path: Path) -> None:
+    document = policy([tau_l(0.4, 3)], sensitive={"s": None})
+    release = shoal.anonymize(table(skew=0.8), document, seed=1)
+    assert len(release.evidence["warnings"]) == 1
+    assert "'s' has no taxonomy" in release.evidence["warnings"][0]
+    assert "*" in release.data["s"].to_pylist()
+    assert not shoal.anonymize(table(skew=0.8), policy([tau_l(0.4, 3)]), seed=1).evidence["warnings"]
+    pyarrow.csv.write_csv(table(skew=0.8), tmp_path / "data.csv")
+    (tmp_path / "policy.json").write_text(json.dumps(document))
+    arguments = ["anonymize", str(tmp_path / "data.csv"), "-p", str(tmp_path / "policy.json"), "-o"]
+    runner = CliRunner(env={"COLUMNS": "200"})
+    told = runner.invoke(app, [*arguments, str(tmp_path / "one")])
+    assert told.exit_code == 0
+    assert "Warning: sensitive attribute 's' has no taxonomy" in told.output
+    answered = runner.invoke(app, [*arguments, str(tmp_path / "two"), "--json"])
+    assert "has no taxonomy" in json.loads(answered.stdout)["warnings"][0]
+
+
+def test_a_missing_weight_is_an_error_that_names_no_value() -> None:
+    with pytest.raises(PolicyError, match="2 of 4 values of 's' have no weight") as caught:
+        shoal.anonymize(table(), policy([tau_l(weights={"u": 1, "v": 2})]))
+    assert "'w'" not in str(caught.value)
+    with pytest.raises(PolicyError, match="all weights are 0"):
+        shoal.anonymize(table(), policy([tau_l(weights=dict.fromkeys("uvwx", 0))]))
+
+
+def test_an_adversary_with_weights_needs_more_generalization() -> None:
+    fair, knowing = (
+        shoal.anonymize(table(60, skew=0.85), policy([tau_l(0.6, 2, **given)], improve=False), seed=1)
+        for given in ({}, {"weights": {"u": 5, "v": 4, "w": 3, "x": 3}})
+    )
+    before = [release.evidence["search"]["generalized_before"]["s"] for release in (fair, knowing)]
+    assert 0 < before[0] < before[1]
+
+
+def test_weights_that_favour_a_value_do_not_refuse_a_table_that_holds_as_it_is() -> None:
+    even = pa.table({"q": list("abcd") * 4, "s": [s for s in "uvwx" for _ in range(4)]})
+    for weights in ({"u": 9, "v": 1, "w": 1, "x": 1}, {"u": 1, "v": 1, "w": 0, "x": 0}):
+        release = shoal.anonymize(even, policy([tau_l(0.5, 3, weights=weights)]), seed=1)
+        assert sorted(release.data["s"].to_pylist()) == sorted(even["s"].to_pylist())
+        assert len(set(release.data["q"].to_pylist())) == 4
+
+
+def test_numbers_are_keys_of_weights(tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text(
+        "attributes:\n  q: {role: quasi}\n  s: {role: sensitive}\n"
+        "privacy:\n  - tau-l-diversity: {tau: 0.6, l: 2, weights: {1: 1, 2: 2, 3: 2}}\nmethod: {sweep: {}}\n"
+    )
+    numbers = pa.table({"q": list("aabbaabb"), "s": [1, 1, 1, 1, 1, 1, 2, 3]})
+    release = shoal.anonymize(numbers, path, seed=1)
+    assert release.manifest["rows"] == 8
+    assert set(release.manifest["guarantees"][0]["parameters"]["weights"]) == {"1", "2", "3"}
+
+
+def test_far_from_the_goal_no_more_is_generalized_than_one_by_one() -> None:
+    """995 of 1,000 at tau = 0.98 under a flat tree: 30 records at the root take 15 away, as one by one would."""
+    problem = problem_of([(0, 0), (1, 1)], [995, 5], TauLDiversity(tau=0.98, l=2), {"any": ["u", "v"]})
+    plan = SequentialSweep(improve=False).plan(problem, np.random.default_rng(1), Silent())
+    assert plan.search["generalized_before"] == {"s": 30}
+
+
+def test_attributes_of_joint_models_are_never_generalized() -> None:
+    jobs = (["cook", "clerk", "smith"] * 20)[:40]
+    privacy = [tau_l(0.8, 2, attribute="s"), {"distinct-l-diversity": {"l": 3, "attribute": ["s", "job"]}}]
+    document = policy(privacy, sensitive={"s": TREE, "job": None})
+    release = shoal.anonymize(table(job=jobs), document, seed=1)
+    assert sorted(release.data["s"].to_pylist()) == sorted(table()["s"].to_pylist())
+    assert sorted(release.data["job"].to_pylist()) == sorted(jobs)
+    with pytest.raises(UnreachableError):
+        shoal.anonymize(
+            table(skew=0.9, job=jobs),
+            policy([tau_l(0.5, 2, attribute="s"), privacy[1]], sensitive={"s": TREE, "job": None}),
+        )
+
+
+def test_models_that_compare_with_the_table_freeze_values_once_the_sweep_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[int] = []
+    generalize = sweep_module.generalized
+
+    def watched(problem: Any, models: Any, parts: Any, *rest: Any) -> Any:
+        result = generalize(problem, models, parts, *rest)
+        if result is not None:
+            started.append(int(result.records[result.nodes[:, 0] >= 4].sum()))
+        return result
+
+    monkeypatch.setattr(sweep_module, "generalized", watched)
+    for seed in range(5):
+        started.clear()
+        data = table(200, seed, skew=0.4)
+        privacy = [tau_l(0.55, 2), {"t-closeness": {"t": 0.3}}]
+        release = shoal.anonymize(data, policy(privacy), seed=seed)
+        generalized = sum(text in ("low", "high", "any") for text in release.data["s"].to_pylist())
+        assert generalized == started[0] == 0
+        assert len(set(release.data["q"].to_pylist())) > 1
+
+
+def test_a_table_that_becomes_one_class_by_all_models_together_says_so() -> None:
+    privacy = [tau_l(0.5, 2), {"t-closeness": {"t": 0.35}}]
+    far = pa.table({"q": ["a"] * 9 + ["c"], "s": ["u"] * 9 + ["v"]})  # nothing one step below the root is like all
+    with pytest.raises(UnreachableError, match="ask for much less"):
+        shoal.anonymize(far, policy([{"delta-disclosure": {"delta": 2}}]), seed=1)
+    with pytest.raises(UnreachableError, match="all models together"):
+        shoal.anonymize(table(80, 1, skew=0.8), policy(privacy), seed=1)
+    with pytest.raises(UnreachableError, match=r"t-closeness on 's': it is met only by one class.*reaches 0"):
+        shoal.anonymize(table(80, 0, skew=0.8), policy([{"t-closeness": {"t": 0.0001}}]), seed=0)
+
+
+@pytest.mark.parametrize("budget", [0, 0.1])
+def test_too_few_leftovers_are_withheld_or_others_join_them(budget: float) -> None:
+    lonely = pa.table({"q": ["a"] * 10 + ["b"] * 9 + ["c"], "s": ["u", "v"] * 10})
+    release = shoal.anonymize(lonely, policy([{"k-anonymity": {"k": 4}}], max_withheld=budget), seed=1)
+    sizes = release.data.group_by("q").aggregate([([], "count_all")])["count_all"].to_pylist()
+    assert min(sizes) >= 4
+    assert release.manifest["withheld"] == (1 if budget else 0)
+    assert release.manifest["rows"] == (19 if budget else 20)
+
+
+def test_population_models_count_people_under_the_labels(tmp_path: Path) -> None:
+    people = pa.table({"q": ["a"] * 12 + ["b"] * 3 + ["c"] * 2 + ["d"] * 9})
+    pyarrow.csv.write_csv(people, tmp_path / "people.csv")
+    model = {"k-map": {"k": 10, "population": str(tmp_path / "people.csv")}}
+    release = shoal.anonymize(table(), policy([model]), seed=1)
+    below = {"a": 12, "ab": 15, "cd": 11, "*": 26}
+    assert set(release.data["q"].to_pylist()) <= set(below)
+    assert "a" in release.data["q"].to_pylist()
+
+
+def test_the_order_of_items_counts_values_of_the_table_not_of_the_population(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[list[int]] = []
+    of = sweep_module.Items.of
+
+    def watched(attributes: Any, columns: Any) -> Any:
+        seen.append(sorted(set(np.asarray(columns[0]).tolist())))
+        return of(attributes, columns)
+
+    monkeypatch.setattr(sweep_module.Items, "of", watched)
+    rows = [(0, 0), (0, 1), (1, 0), (1, 1), (3, 0)]
+    problem = problem_of(rows, [3, 3, 3, 3, 0], TauLDiversity(tau=0.5, l=2), {"any": ["u", "v"]})
+    SequentialSweep().plan(problem, np.random.default_rng(1), Silent())
+    assert seen == [[0, 1]]
+
+
+def test_a_table_without_sensitive_attributes() -> None:
+    release = shoal.anonymize(table().select(["q"]), policy([{"k-anonymity": {"k": 5}}], sensitive={}), seed=1)
+    sizes = release.data.group_by("q").aggregate([([], "count_all")])["count_all"].to_pylist()
+    assert sum(sizes) == 40
+    assert min(sizes) >= 5
+    assert len(sizes) > 2
+
+
+def test_a_table_of_one_row_and_one_of_equal_rows() -> None:
+    one = pa.table({"q": ["a"], "s": ["u"]})
+    assert shoal.anonymize(one, policy([{"k-anonymity": {"k": 1}}]), seed=1).data["q"].to_pylist() == ["a"]
+    equal = pa.table({"q": ["a"] * 6, "s": ["u", "v"] * 3})
+    for model in ({"t-closeness": {"t": 0.1}}, tau_l(0.5, 2), {"beta-likeness": {"beta": 0.1, "enhanced": False}}):
+        release = shoal.anonymize(equal, policy([model]), seed=1)
+        assert set(release.data["q"].to_pylist()) == {"a"}
+
+
+def test_a_class_of_raised_records_may_be_smaller_than_one_of_plain_ones() -> None:
+    """Two cells of one generalized record each: together they hold, though neither alone is k records."""
+    model = TauLDiversity(tau=0.25, l=4)
+    rows = [(q, s) for q in range(4) for s in range(4)]
+    problem = problem_of(rows, [4, 0, 0, 0, 1, 0, 0, 0, 1, 1, 0, 0, 1, 1, 1, 1], model, {"any": ["u", "v", "w", "x"]})
+    plan = SequentialSweep(improve=False).plan(problem, np.random.default_rng(1), Silent())
+    assert plan.targets is not None
+    assert (plan.targets.lo != KEPT).any()
+    assert plan.sizes.min() < 4
+
+
+def test_the_better_of_both_is_kept_where_improving_spoils_the_last_class() -> None:
+    rows = [("d", "u"), ("a", "v"), ("a", "v"), ("a", "u"), ("a", "u"), ("b", "u")]
+    q, s = zip(*rows, strict=True)
+    for seed in range(8):
+        kept = [
+            shoal.anonymize(pa.table({"q": q, "s": s}), policy([tau_l(0.5, 2)], improve), seed=seed).utility["um"]
+            for improve in (False, True)
+        ]
+        assert kept[1] >= kept[0]
