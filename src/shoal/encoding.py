@@ -220,8 +220,10 @@ def _bound(
 def _weighted(requirement: Requirement, counted: CountedCells, sensitive: tuple[Attribute, ...]) -> Requirement:
     """Look up the adversary's weights of the values of the table; weights of other values do not matter."""
     given: Mapping[str, float] | None = getattr(requirement.model, "weights", None)
-    if given is None or requirement.place is None:
+    if given is None:
         return requirement
+    if requirement.place is None:
+        raise PolicyError(f"{requirement.model.subject}: weights are of one attribute's values, not of joint ones")
     attribute = sensitive[requirement.place]
     values, _ = counted.in_use(counted.columns.index(attribute.name))
     spelled = texts(values).to_pylist()

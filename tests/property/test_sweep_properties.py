@@ -191,9 +191,8 @@ def test_a_release_of_the_sweep_keeps_its_word(
 def test_improving_never_lowers_um(rows: list[tuple[Any, ...]], chosen: set[int], seed: int) -> None:
     privacy = [MODELS[number] for number in sorted(chosen)]
     try:
-        plain, better = (
-            shoal.anonymize(table_of(rows), policy_of(privacy, improve), seed=seed) for improve in (False, True)
-        )
+        plain = shoal.anonymize(table_of(rows), policy_of(privacy, improve=False), seed=seed)
     except UnreachableError:
         return
+    better = shoal.anonymize(table_of(rows), policy_of(privacy, improve=True), seed=seed)  # never refuses then
     assert better.utility["um"] >= plain.utility["um"] - 1e-12

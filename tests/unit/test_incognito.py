@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import itertools
+import re
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import shoal
 from shoal.cells import Cells
 from shoal.errors import UnreachableError
-from shoal.methods import incognito_groups, incognito_search
+from shoal.methods import incognito_groups, incognito_search, incognito_solve
 from shoal.methods.incognito import Incognito
+from shoal.methods.incognito_bounds import has_bound, least_suppressed
 from shoal.methods.incognito_groups import Groupings
+from shoal.models.alpha_k_anonymity import AlphaKAnonymity
+from shoal.models.base import ClassHistograms, Whole
 from shoal.models.distinct_l_diversity import DistinctLDiversity
+from shoal.models.entropy_l_diversity import EntropyLDiversity
 from shoal.models.k_anonymity import KAnonymity
 from shoal.models.t_closeness import TCloseness
+from shoal.models.tau_l_diversity import TauLDiversity
 from shoal.problem import Attribute, Problem, Requirement
 from shoal.progress import Silent
 from shoal.taxonomies.nested import from_nested
@@ -72,6 +80,57 @@ def test_a_record_unlike_the_table_is_suppressed() -> None:
     plan = plan_of(table_of(rows, [5, 5, 5, 5, 1], TCloseness(t=0.05), max_withheld=1), measure="um")
     assert plan.n_classes == 2
     assert plan.n_withheld == 1
+
+
+def test_a_requirement_that_the_whole_table_fails_may_hold_for_what_is_not_withheld() -> None:
+    """A value on 5 of 9 records: no class of all has it on half, but without one record of it there is one."""
+    rows, counts = [(0, 0, 0), (0, 0, 1), (3, 3, 0)], [4, 4, 1]
+    model = AlphaKAnonymity(alpha=0.5, k=2)
+    with pytest.raises(UnreachableError, match=r"alpha = 0\.5 but the most frequent value"):
+        plan_of(table_of(rows, counts, model))
+    plan = plan_of(table_of(rows, counts, model, max_withheld=1))
+    assert (plan.n_withheld, plan.sizes.tolist()) == (1, [8])
+    even = table_of([(0, 0, 0), (0, 0, 1), (3, 3, 0)], [4, 4, 1], EntropyLDiversity(l=2), max_withheld=2)
+    assert plan_of(even).sizes.tolist() == [8]  # though two withheld records leave no two equal parts
+    apart = [(0, 0, 0), (0, 0, 1), (3, 3, 0), (3, 3, 1)]  # no class can be left out
+    with pytest.raises(UnreachableError, match=r"alpha = 0\.5 but the most frequent value"):
+        plan_of(table_of(apart, [5, 4, 5, 4], model, max_withheld=2))
+
+
+@pytest.mark.parametrize("model", [EntropyLDiversity(l=3), DistinctLDiversity(l=4), KAnonymity(k=30)], ids=str)
+def test_what_no_withholding_mends_is_refused_before_any_search(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(incognito_solve, "search", None)
+    with pytest.raises(UnreachableError, match=model.name):
+        plan_of(table_of([(0, 0, 0), (1, 0, 1), (3, 3, 2)], [20, 5, 3], model, max_withheld=8))
+
+
+@given(
+    counts=st.lists(st.lists(st.integers(0, 9), min_size=4, max_size=4), min_size=1, max_size=3),
+    model=st.sampled_from(
+        [
+            TauLDiversity(tau=0.5, l=3),
+            TauLDiversity(tau=0.4, l=4),
+            AlphaKAnonymity(alpha=0.4, k=2),
+            DistinctLDiversity(l=3),
+        ]
+    ),
+)
+@settings(max_examples=60, deadline=None)
+def test_the_bound_never_exceeds_what_a_class_must_lose(counts: list[list[int]], model: Any) -> None:
+    """Against the best of all ways to take records out of each class, one by one."""
+    table = np.array(counts, dtype=np.int64)
+    table = table[table.sum(axis=1) > 0]
+    requirement = Requirement(model, 0, np.zeros(1, dtype=np.int32), 4)
+    least = 0
+    for row in table:
+        kept = [rest for rest in itertools.product(*(range(n + 1) for n in row)) if sum(rest)]
+        holding = model.holds(ClassHistograms.of(kept), Whole.of(row))
+        least += int(row.sum()) - max((sum(rest) for rest, good in zip(kept, holding, strict=True) if good), default=0)
+    assert has_bound(requirement)
+    found = least_suppressed(
+        requirement, Whole.of(table.sum(axis=0)), table.sum(axis=1), table, model.smallest_class, int(table.sum())
+    )
+    assert found <= least
 
 
 def test_a_search_without_time_says_how_far_it_may_be_from_the_optimum(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,6 +272,20 @@ def test_what_is_not_reachable_says_what_is() -> None:
         shoal.anonymize(people(), policy([{"t-closeness": {"t": 0.001}}]))
     with pytest.raises(UnreachableError, match="only 400 records"):
         shoal.anonymize(people(), policy([{"k-anonymity": {"k": 401}}]))
+
+
+@pytest.mark.parametrize("method", ["incognito", "hilbert"])
+def test_what_a_refusal_offers_is_reachable_for_all_sensitive_attributes(method: str) -> None:
+    """The offer must suffice for both sensitive attributes, not only for the first."""
+    table = people(200).append_column("job", pa.array(np.where(np.arange(200) % 9 < 4, "cook", "smith")))
+    asked = policy([{"t-closeness": {"t": 0.0001}}, {"k-anonymity": {"k": 3}}], max_withheld=0)
+    asked["attributes"]["job"] = {"role": "sensitive"}
+    asked["method"] = {method: {}}
+    with pytest.raises(UnreachableError, match="so ask for") as refusal:
+        shoal.anonymize(table, asked, seed=1)
+    offered = float(re.search(r"reaches ([0-9.]+), so", str(refusal.value))[1])
+    asked["privacy"][0] = {"t-closeness": {"t": offered + 0.0001}}
+    assert shoal.anonymize(table, asked, seed=1).verification.verified
 
 
 def test_the_search_stays_internal_and_levels_are_published() -> None:

@@ -82,13 +82,13 @@ def test_generalized_sensitive_values_count_for_those_below_that_occur() -> None
 
 
 def test_meeting_a_requirement_is_about_every_class_and_every_k() -> None:
-    """Of age 1 two illnesses have all records, which psi(2) = 0.75 does not allow."""
+    """Of age 4 two illnesses have all records, which psi(2) = 0.75 does not allow."""
     illnesses = ["flu", "flu", "anemia", "hepatitis", "anemia", "anemia", "hepatitis", "hepatitis"]
-    problem = problem_of([0, 0, 0, 0, 1, 1, 1, 1], illnesses)
+    problem = problem_of([0, 0, 0, 0, 4, 4, 4, 4], illnesses)
     values = problem.cells.codes[1].astype(np.int32)
     asked = Requirement(TauLDiversity(tau=0.5, l=3), 0, values, problem.sensitive[0].taxonomy.n_leaves)
     problem = replace(problem, requirements=(asked,))
-    plans = [Cut(width=width).plan(problem, np.random.default_rng(0), Silent()) for width in (1, 2)]
+    plans = [Cut(width=width).plan(problem, np.random.default_rng(0), Silent()) for width in (4, 8)]
     assert [meets(problem, plan) for plan in plans] == [False, True]
 
 

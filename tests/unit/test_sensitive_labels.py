@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import shoal
+from shoal.errors import TaxonomyError
 from shoal.policy import Policy
 from shoal.sources import open_source
 from shoal.taxonomies.parse import texts
@@ -84,17 +85,18 @@ def test_bools_have_a_flat_tree() -> None:
     assert {text.lower() for text in found if text not in (None, "*")} <= {"true", "false"}
 
 
-@pytest.mark.parametrize("name", ["u", "w"])
-def test_a_node_named_like_a_value_is_told_apart(name: str) -> None:
-    """The tree has a leaf and a group that read alike only through the root's label."""
-    tree = {"any": {"low": ["u", "v"], "high": ["w", "any value"]}}
-    tree = {f"{name} ": tree["any"]}
-    table, release = anonymized(["u", "v", "w", "any value"], tree)
+def test_a_group_named_like_the_spelling_of_a_value_is_told_apart() -> None:
+    """The leaf reads 3.0 in the tree, but files spell that value 3."""
+    values = [0.5, 1.25, 3.0, 4.75]
+    table, release = anonymized(values, {"any": {"3": [0.5, 1.25], "high": ["3.0", 4.75]}})
     found = stands_for(release, table)
-    labels = release.manifest["attributes"]["s"]["labels"]
-    assert len(labels) == len(set(labels))
-    for value in ("u", "v", "w", "any value"):
-        assert found.get(value, {value}) == {value}
+    assert found["(3)"] <= {"0.5", "1.25"}
+    assert found["3"] == {"3"}
+
+
+def test_a_tree_with_a_group_named_like_a_value_is_refused() -> None:
+    with pytest.raises(TaxonomyError, match="rename the group"):
+        anonymized(["u", "v", "w"], {"u": {"low": ["u", "v"], "high": ["w"]}})
 
 
 def test_a_flat_trees_star_that_is_also_a_value() -> None:

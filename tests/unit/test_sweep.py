@@ -187,13 +187,13 @@ def test_models_that_compare_with_the_table_freeze_values_once_the_sweep_runs(mo
         return result
 
     monkeypatch.setattr(sweep_module, "generalized", watched)
-    for seed in range(5):
+    for seed in range(4):
         started.clear()
-        data = table(200, seed, skew=0.4)
-        privacy = [tau_l(0.55, 2), {"t-closeness": {"t": 0.3}}]
+        data = table(200, seed, skew=0.8)
+        privacy = [tau_l(0.5, 2), {"t-closeness": {"t": 0.5}}]
         release = shoal.anonymize(data, policy(privacy), seed=seed)
         generalized = sum(text in ("low", "high", "any") for text in release.data["s"].to_pylist())
-        assert generalized == started[0] == 0
+        assert generalized == started[0] > 0
         assert len(set(release.data["q"].to_pylist())) > 1
 
 
@@ -203,7 +203,7 @@ def test_a_table_that_becomes_one_class_by_all_models_together_says_so() -> None
     with pytest.raises(UnreachableError, match="ask for much less"):
         shoal.anonymize(far, policy([{"delta-disclosure": {"delta": 2}}]), seed=1)
     with pytest.raises(UnreachableError, match="all models together"):
-        shoal.anonymize(table(80, 1, skew=0.8), policy(privacy), seed=1)
+        shoal.anonymize(table(80, 4, skew=0.8), policy(privacy), seed=4)
     with pytest.raises(UnreachableError, match=r"t-closeness on 's': it is met only by one class.*reaches 0"):
         shoal.anonymize(table(80, 0, skew=0.8), policy([{"t-closeness": {"t": 0.0001}}]), seed=0)
 
@@ -280,3 +280,21 @@ def test_the_better_of_both_is_kept_where_improving_spoils_the_last_class() -> N
             for improve in (False, True)
         ]
         assert kept[1] >= kept[0]
+
+
+@pytest.mark.parametrize(
+    "privacy",
+    [
+        [{"k-anonymity": {"k": 4}}],
+        [{"distinct-l-diversity": {"l": 3}}],
+        [{"simple-l-diversity": {"l": 2}}, {"k-anonymity": {"k": 5}}],
+        [tau_l(0.5, 3), {"k-anonymity": {"k": 5}}],
+    ],
+    ids=str,
+)
+def test_what_the_whole_table_meets_is_never_refused(privacy: list[dict[str, Any]]) -> None:
+    for seed in range(10):
+        for improve in (False, True):
+            release = shoal.anonymize(table(22, seed, skew=0.5), policy(privacy, improve), seed=seed)
+            assert release.manifest["rows"] == 22
+            assert release.manifest["withheld"] == 0

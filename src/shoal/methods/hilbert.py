@@ -135,25 +135,31 @@ class _Diversity:
 
     def _parted(self, whole: Groups) -> Groups:
         """Return two parts of the curve if two will do; refuse one class that holds only because it is the table."""
-        relative = [i for i, r in enumerate(self._problem.requirements) if r.model.relative_to_whole]
-        if not relative or (whole.low == whole.high).all():
+        asked = self._problem.requirements
+        if not any(r.model.relative_to_whole for r in asked) or (whole.low == whole.high).all():
             return whole
-        reachable = dict.fromkeys(relative, math.inf)
+        offers: dict[int, float] = {}  # by the number of the policy's model, where only that one fails
         for share in _SHARES:
             parts = self._line.parted(share)
             if len(parts) < 2:
                 continue
-            if self._line.hold(parts):
+            failing = self._line.failing(parts)
+            if not failing:
                 return parts
-            for i in relative:
-                reachable[i] = min(reachable[i], self._line.worst(parts, i))
-        number = max(relative, key=reachable.__getitem__)
-        offer = "no cut of the curve leaves every value of the table in both parts"
-        if math.isfinite(reachable[number]):
-            offer = f"cut in two, the curve reaches {rounded_up(reachable[number], 4)}, so ask for more than that"
+            numbers = {asked[i].number for i in failing}
+            if len(numbers) == 1 and all(asked[i].model.relative_to_whole for i in failing):
+                reached = max(self._line.worst(parts, i) for i in failing)
+                offers[min(numbers)] = min(reached, offers.get(min(numbers), math.inf))
+        number = min(offers, key=lambda place: (offers[place], place), default=None)
+        models = [r.model for r in asked if r.model.relative_to_whole and number in (None, r.number)]
+        offer = "the halves of the curve fail other requirements too"
+        if number is not None:
+            offer = "no cut of the curve leaves every value of the table in both parts"
+            if math.isfinite(offers[number]):
+                offer = f"cut in two, the curve reaches {rounded_up(offers[number], 4)}, so ask for more than that"
         raise UnreachableError(
-            f"{self._problem.requirements[number].model.subject} leaves no two groups: it is met only by one class in "
-            f"which every quasi attribute is fully generalized; {offer}"
+            f"{models[0].subject if len(models) == 1 else models[0].name} leaves no two groups: it is met only by one "
+            f"class in which every quasi attribute is fully generalized; {offer}"
         )
 
 

@@ -16,7 +16,7 @@ from shoal.methods.hilbert_kernels import Widths
 from shoal.methods.hilbert_shedding import shedding
 from shoal.methods.hopeless import refuse_hopeless
 from shoal.models.base import ClassHistograms
-from shoal.plan import WITHHELD, Plan
+from shoal.plan import WITHHELD, Plan, same_rows
 from shoal.problem import Attribute, Problem, Requirement
 from shoal.utility.ncp import relative_widths
 
@@ -108,6 +108,15 @@ class Line:
     def hold(self, groups: Groups) -> bool:
         """Whether every group meets every requirement."""
         return bool(self._holding(groups).all())
+
+    def failing(self, groups: Groups) -> list[int]:
+        """Return the places of the requirements that some group fails."""
+        together = enumerate(zip(self._problem.requirements, self.wholes, strict=True))
+        return [
+            place
+            for place, (requirement, whole) in together
+            if not all(requirement.model.holds(some, whole).all() for _, some in self._histograms(groups, requirement))
+        ]
 
     def merged(self, groups: Groups) -> Groups:
         """Return groups that meet every requirement: those that do not join neighbours on the curve until they do.
@@ -202,19 +211,10 @@ def _curve_order(problem: Problem, rng: np.random.Generator) -> IntArray:
 
 def _equal_rows(lo: CodeArray, hi: CodeArray) -> CodeArray:
     """Number the distinct rows of both arrays by their first occurrence; return (n_rows,) the number of each."""
-    key = np.zeros(len(lo), dtype=np.int64)
-    bound = 1
-    for low, high in zip(lo.T, hi.T, strict=True):
-        base = int(high.max()) + 1
-        if bound * base * base >= 1 << 62:
-            key = np.unique(key, return_inverse=True)[1].reshape(-1)
-            bound = int(key.max()) + 1
-        key = (key * base + low) * base + high
-        bound *= base * base
-    _, first, same = np.unique(key, return_index=True, return_inverse=True)
+    first, same = same_rows((*lo.T, *hi.T))
     rank = np.empty(len(first), dtype=np.int32)
     rank[np.argsort(first)] = np.arange(len(first), dtype=np.int32)
-    return rank[same.reshape(-1)]
+    return rank[same]
 
 
 def _widths(quasi: tuple[Attribute, ...], ranges: bool) -> Widths:

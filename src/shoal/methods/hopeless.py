@@ -42,25 +42,23 @@ def _holds_without(requirement: Requirement, whole: Whole, n_withheld: int) -> b
     become smaller than the model allows.
     """
     size = max(whole.size - n_withheld, min(requirement.model.smallest_class, whole.size))
+    counts, unit = (None, 1) if whole.counts is None else flattened(whole.counts, whole.size - size)
     people = None if whole.population is None else np.array([whole.population], dtype=np.int64)
-    counts = None if whole.counts is None else flattened(whole.counts, whole.size - size)[np.newaxis, :]
-    rest = ClassHistograms(np.array([size], dtype=np.int64), counts, people)
+    rest = ClassHistograms(
+        np.array([size * unit], dtype=np.int64), None if counts is None else counts[np.newaxis, :], people, unit
+    )
     return bool(requirement.model.holds(rest, whole)[0])
 
 
-def flattened(counts: IntArray, n_fewer: int) -> IntArray:
-    """Return counts with so many records fewer, always taken from the largest.
+def flattened(counts: IntArray, n_fewer: int) -> tuple[IntArray, int]:
+    """Return counts with so many records fewer, taken from the largest evenly, in parts of a record; and the parts.
 
-    >>> flattened(np.array([9, 2, 6, 1]), 5).tolist()
-    [5, 2, 5, 1]
+    >>> counts, parts = flattened(np.array([9, 2, 6, 1]), 6)
+    >>> counts.tolist(), parts
+    ([9, 4, 9, 2], 2)
     """
     largest = np.sort(counts)[::-1]
     above = np.cumsum(largest) - n_fewer  # records that the k largest keep
     following = np.append(largest[1:], 0)
     n_cut = int(np.argmax(above >= following * np.arange(1, len(counts) + 1))) + 1
-    level, rest = divmod(int(above[n_cut - 1]), n_cut)
-    order = np.argsort(-counts, kind="stable")
-    result = np.array(counts, dtype=np.int64)
-    result[order[:n_cut]] = level
-    result[order[:rest]] += 1
-    return result
+    return np.minimum(counts * n_cut, above[n_cut - 1]), n_cut

@@ -64,6 +64,9 @@ class Groupings:
             if requirement.population is not None and requirement.population_name not in self._populations:
                 self._populations[requirement.population_name] = len(columns)
                 columns.append(requirement.population)
+        fields = np.array([self.ladders.field(j) for j in range(self.ladders.n_attributes)], dtype=np.uint64)
+        self._fields = fields[:, 0].astype(np.int64), fields[:, 1].copy(), fields[:, 2].copy()  # word, shift, mask
+        self._tables: dict[tuple[int, int, int], KeyArray] = {}
         group_of, keys, tallies = self._rolled(keys, np.stack(columns, axis=1), (), len(keys))
         widths = [rung.width(0) for rung in self.ladders.rungs]
         self._widest = sorted(range(len(widths)), key=lambda j: -widths[j])
@@ -176,19 +179,21 @@ class Groupings:
     def _rolled(
         self, keys: KeyArray, tallies: IntArray, changed: tuple[tuple[int, int, int], ...], room: int
     ) -> tuple[CodeArray, KeyArray, IntArray]:
-        fields = [self.ladders.field(j) for j, _, _ in changed]
-        tables = [self.ladders.rungs[j].step(start, end) for j, start, end in changed]
-        first = np.cumsum([0, *(len(table) for table in tables)])[: len(tables)]
+        attributes = [j for j, _, _ in changed]
+        tables = [self._table(*step) for step in changed]
+        first = np.zeros(len(tables), dtype=np.int64)
+        np.cumsum([len(table) for table in tables[:-1]], out=first[1:])
+        word, shift, mask = self._fields
+        table = np.concatenate(tables) if tables else np.zeros(1, dtype=np.uint64)
         return incognito_kernels.roll_up(
-            keys,
-            tallies,
-            np.array([word for word, _, _ in fields], dtype=np.int64),
-            np.array([shift for _, shift, _ in fields], dtype=np.uint64),
-            np.array([mask for _, _, mask in fields], dtype=np.uint64),
-            first.astype(np.int64),
-            np.concatenate([*tables, np.zeros(1, dtype=np.uint64)]),
-            room,
+            keys, tallies, word[attributes], shift[attributes], mask[attributes], first, table, room
         )
+
+    def _table(self, attribute: int, start: int, end: int) -> KeyArray:
+        known = self._tables.get((attribute, start, end))
+        if known is None:
+            known = self._tables[attribute, start, end] = self.ladders.rungs[attribute].step(start, end)
+        return known
 
     def _keep(self, made: Grouping, source: Grouping) -> None:
         """Keep what is much smaller than its source; when there is too much, forget the largest but the first."""

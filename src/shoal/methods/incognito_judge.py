@@ -97,6 +97,12 @@ class Judge:
             return Verdict(levels, Finding.FAILS, True, plain)  # a table of one class is like itself: no protection
         return Verdict(levels, Finding.HOLDS, True, plain, self.measure.cost(grouping, suppressed), suppressed)
 
+    def kept_by_all(self, grouping: Grouping, requirement: Requirement, whole: Whole) -> bool:
+        """Whether all groups keep a requirement, nothing being suppressed."""
+        failing = np.zeros(grouping.n_groups, dtype=np.bool_)
+        self._judge(grouping, requirement, whole, failing)
+        return not failing.any()
+
     def _surely_fails(self, grouping: Grouping) -> bool:
         """Whether this node and all that are finer need more suppression than the budget allows."""
         for requirement, whole in self._bounded:

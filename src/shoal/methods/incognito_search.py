@@ -51,13 +51,12 @@ def search(judge: Judge, seconds: float, step: Step) -> Outcome:
     """Return the cheapest node that holds; of equally cheap ones of a tabulated lattice the least general."""
     deadline = time.monotonic() + seconds
     n_nodes = math.prod(judge.groupings.ladders.shape)
-    known = judge.n_checked
     walk: Walk = _Tabulated(judge, deadline) if n_nodes <= _TABULATED_NODES else Frontier(judge, deadline)
     for _ in walk.run():
         step.advance(1)
     if walk.best is None and not walk.complete:
         walk.improves(judge.check(judge.groupings.ladders.top))
-    return Outcome(walk.best, walk.bound, walk.complete, n_nodes, min(judge.n_checked - known, n_nodes))
+    return Outcome(walk.best, walk.bound, walk.complete, n_nodes, min(judge.n_checked, n_nodes))
 
 
 class _Tabulated(Walk):

@@ -77,28 +77,43 @@ class Solution:
         )
 
     def _relative_model_that_blocks(self) -> str:
-        """Say what the most general tables of several classes reach of models that compare with the whole."""
-        judge, top = self.judge, self.judge.groupings.ladders.top
+        """Say what tables of several classes would reach of a model that compares with the whole, if only that fails.
+
+        These are the most general ones, where one attribute keeps a level; nothing is suppressed in them.
+        """
+        top = self.judge.groupings.ladders.top
         nodes = [(*top[:j], level, *top[j + 1 :]) for j, height in enumerate(top) for level in range(height)]
-        for requirement, whole in zip(judge.requirements, judge.wholes, strict=True):
-            if not requirement.model.relative_to_whole:
-                continue
-            reached = [self._reached(levels, requirement, whole) for levels in nodes]
-            offer = "in all of these a class lacks a value of the table, which no weaker parameter allows"
-            if min(reached, default=np.inf) < np.inf:
-                offer = f"the best of these reaches {rounded_up(min(reached), 4)}, so ask for at least that"
-            return (
-                f"{requirement.model.subject} is met only by one class in which every quasi attribute is fully "
-                f"generalized, not by tables where one attribute keeps more; {offer}"
-            )
-        return ""
+        offers: dict[int, float] = {}  # by the number of the policy's model
+        for levels in nodes:
+            failing = self._failing(levels)
+            numbers = {requirement.number for requirement, _ in failing}
+            if len(numbers) == 1 and all(requirement.model.relative_to_whole for requirement, _ in failing):
+                reached = max(self._reached(levels, requirement, whole) for requirement, whole in failing)
+                offers[min(numbers)] = min(reached, offers.get(min(numbers), np.inf))
+        if not offers:
+            return ""
+        number = min(offers, key=lambda place: (offers[place], place))
+        models = [requirement.model for requirement in self.problem.requirements if requirement.number == number]
+        offer = "in all of these a class lacks a value of the table, which no weaker parameter allows"
+        if offers[number] < np.inf:
+            offer = f"the best of these reaches {rounded_up(offers[number], 4)}, so ask for at least that"
+        subject = models[0].subject if len(models) == 1 else models[0].name
+        return (
+            f"{subject} is met only by one class in which every quasi attribute is fully generalized, "
+            f"not by tables where one attribute keeps more; {offer}"
+        )
+
+    def _failing(self, levels: Levels) -> list[tuple[Requirement, Whole]]:
+        """Return the requirements that a node of several classes fails; none if it has but one class."""
+        grouping = self.judge.groupings.at(levels)
+        if np.count_nonzero(grouping.sizes) < 2:
+            return []
+        together = zip(self.judge.requirements, self.judge.wholes, strict=True)
+        return [(asked, whole) for asked, whole in together if not self.judge.kept_by_all(grouping, asked, whole)]
 
     def _reached(self, levels: Levels, requirement: Requirement, whole: Whole) -> float:
         grouping = self.judge.groupings.at(levels)
-        occupied = grouping.sizes > 0
-        if np.count_nonzero(occupied) < 2:
-            return np.inf
-        blocks = self.judge.groupings.blocks(grouping, requirement, occupied)
+        blocks = self.judge.groupings.blocks(grouping, requirement, grouping.sizes > 0)
         return max(requirement.model.worst(histograms, whole) for _, histograms in blocks)
 
 

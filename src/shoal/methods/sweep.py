@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import ClassVar
 
@@ -130,25 +131,45 @@ def _with_last_class(sweep: Sweep, classes: Classes, parts: Parts) -> tuple[Clas
     Where generalizing sensitive values does not help, these records are withheld if the policy permits it, or else
     closed classes are dissolved into their class, the least informative first.
     """
-    problem = sweep.problem
-    dissolved = len(classes.item)  # classes from here on are in the last one
-    while True:
-        inside = (parts.owner < 0) | (parts.owner >= dissolved)
-        if not inside.any():
-            break
-        mended = generalized(problem, sweep.models, parts.take(inside), sweep.others, sweep.rng)
-        if mended is not None:
-            mended.owner = np.full(len(mended.cell), dissolved, dtype=np.int64)
-            parts = Parts.joined([parts.take(~inside), mended])
-            break
-        if dissolved == len(classes.item) and _may_withhold(problem, int(parts.records[inside].sum())):
-            break
-        if not dissolved:
-            raise UnreachableError("the table as one class does not meet all models together")
-        dissolved -= 1
+    problem, n = sweep.problem, len(classes.item)
+
+    def mended(n_dissolved: int) -> Parts | None:
+        inside = (parts.owner < 0) | (parts.owner >= n - n_dissolved)
+        last = generalized(problem, sweep.models, parts.take(inside), sweep.others, sweep.rng)
+        if last is None:
+            return None
+        last.owner = np.full(len(last.cell), n - n_dissolved, dtype=np.int64)
+        return Parts.joined([parts.take(~inside), last])
+
+    n_dissolved = 0
+    left = int(parts.records[parts.owner < 0].sum())
+    found = mended(0) if left else parts
+    if found is None and not _may_withhold(problem, left):
+        n_dissolved, found = _fewest(mended, n)
+    if found is not None:
+        parts = found
+    kept = n - n_dissolved
     root = np.array([[attribute.taxonomy.root for attribute in problem.quasi]], dtype=np.int32)
-    item = np.append(classes.item[:dissolved], len(sweep.items) - 1)
-    return Classes(item, np.concatenate([classes.nodes[:dissolved], root])), parts
+    item = np.append(classes.item[:kept], len(sweep.items) - 1)
+    return Classes(item, np.concatenate([classes.nodes[:kept], root])), parts
+
+
+def _fewest(attempt: Callable[[int], Parts | None], most: int) -> tuple[int, Parts]:
+    """Return a number at which an attempt succeeds, and how; no smaller one on the way to it did."""
+    failed, number = 0, 1
+    while (found := attempt(min(number, most))) is None:
+        if number >= most:
+            raise UnreachableError("the table as one class does not meet all models together")
+        failed, number = number, 2 * number
+    number = min(number, most)
+    while number - failed > 1:
+        middle = (failed + number) // 2
+        fewer = attempt(middle)
+        if fewer is None:
+            failed = middle
+        else:
+            number, found = middle, fewer
+    return number, found
 
 
 def _information(problem: Problem, classes: Classes, parts: Parts) -> float:

@@ -95,15 +95,20 @@ def judge(rules: Rules, r: int, size: int, units: IntArray, touched: IntArray, n
 
 
 @inlined
-def dominant(rules: Rules, r: int, size: int, units: IntArray, touched: IntArray, n_touched: int) -> int:
-    """Return the leaf that is most frequent, or most above its share of the table."""
+def dominant(
+    rules: Rules, r: int, size: int, units: IntArray, touched: IntArray, n_touched: int, rng: np.random.Generator
+) -> int:
+    """Return the leaf that is most frequent, or most above its share of the table; among equal ones, by chance."""
     base = rules.first_leaf[r]
     n = size * rules.factor[r]
-    leaf, most = -1, -np.inf
+    leaf, most, equal = -1, -np.inf, 1
     for t in range(n_touched):
         count = units[base + touched[t]]
         excess = count - rules.reference[base + touched[t]] * n
-        if count > 0 and excess > most:
+        if count <= 0 or excess < most:
+            continue
+        equal = equal + 1 if excess == most else 1
+        if equal == 1 or rng.random() * equal < 1.0:
             leaf, most = touched[t], excess
     return leaf
 
@@ -227,7 +232,7 @@ def settle(
                         seat -= remaining[chosen]
                         chosen += 1
                 else:
-                    leaf = dominant(rules, rule, size, units, touched[rule], n_touched[rule])
+                    leaf = dominant(rules, rule, size, units, touched[rule], n_touched[rule], rng)
                     chosen = group_of_leaf[rules.first_leaf[rule] + leaf]
                     if chosen < 0 or remaining[chosen] <= 0:
                         chosen = chosen_group(rules, rule, leaf, n_groups, pattern, patterns, remaining, rng)

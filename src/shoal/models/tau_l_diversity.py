@@ -14,6 +14,8 @@ from shoal.models.base import ClassHistograms, Curve, ValueModel, Whole
 from shoal.models.exact import at_most, fraction, largest_sums
 from shoal.models.wording import number, rounded_up
 
+_ROUNDING = 1e-14
+
 
 class TauLDiversity(ValueModel):
     """The k most frequent values of a class have at most the share psi(k) of it, for every k.
@@ -31,7 +33,7 @@ class TauLDiversity(ValueModel):
     achieved_is = "at most"
 
     tau: float = Field(gt=0, le=1, description="largest share of the most frequent value in a class")
-    l: int = Field(ge=2, description="number of values at which the curve reaches 1")
+    l: int = Field(ge=2, le=100_000, description="number of values at which the curve reaches 1")
     psi: tuple[float, ...] | None = Field(
         default=None,
         description="the curve's l points, from tau to 1, never falling; without it, a straight line",
@@ -118,7 +120,9 @@ class TauLDiversity(ValueModel):
         for column in range(sums.shape[1]):
             rest = (classes.sizes - sums[:, column]) / size
             room = np.minimum(room, rest / float(weights[column]))
-        return np.where(classes.sizes > 0, 1.0 - room, math.inf)
+        reached = np.where(classes.sizes > 0, 1.0 - room, math.inf)
+        # a class that just meets tau reaches tau, not the next number beside it
+        return np.where(np.abs(reached - self.tau) < _ROUNDING, self.tau, reached)
 
     def why_unreachable(self, whole: Whole) -> str | None:
         """Say whether l or tau fails on the whole table, and the nearest requirement that can be met."""
