@@ -18,9 +18,9 @@ import shoal
 from shoal.encoding import encode
 from shoal.engines.local import LocalEngine
 from shoal.judging import judged
-from shoal.methods import sweep
 from shoal.methods.sweep import SequentialSweep
-from shoal.methods.sweep_order import Items, level_information
+from shoal.methods.sweep import planning as sweep
+from shoal.methods.sweep.order import Items, level_information
 from shoal.policy import Policy
 from shoal.problem import Attribute, Problem
 from shoal.progress import Silent

@@ -18,8 +18,8 @@ from shoal.cells import Cells
 from shoal.datasets import adult, adult_policy
 from shoal.kernels import grouped
 from shoal.methods.hilbert import Hilbert
-from shoal.methods.hilbert_curve import curve_keys
-from shoal.methods.hilbert_kernels import diverse_groups
+from shoal.methods.hilbert.curve import curve_keys
+from shoal.methods.hilbert.kernels import diverse_groups
 from shoal.models.k_anonymity import KAnonymity
 from shoal.problem import Attribute, Problem, Requirement
 from shoal.progress import Silent

@@ -15,7 +15,7 @@ from shoal.cells import Cells
 from shoal.encoding import encode
 from shoal.engines.local import LocalEngine
 from shoal.methods.incognito import Incognito
-from shoal.methods.incognito_measures import MEASURES
+from shoal.methods.incognito.measures import MEASURES
 from shoal.plan import Plan
 from shoal.policy import Policy
 from shoal.problem import Problem

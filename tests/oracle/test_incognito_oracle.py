@@ -14,8 +14,7 @@ import pytest
 
 from shoal.cells import Cells
 from shoal.errors import UnreachableError
-from shoal.methods import incognito_search
-from shoal.methods.incognito import Incognito
+from shoal.methods.incognito import Incognito, search
 from shoal.models.base import ClassHistograms, PrivacyModel, Whole
 from shoal.plan import Plan
 from shoal.problem import Attribute, Problem, Requirement
@@ -200,7 +199,7 @@ def test_every_model_has_an_example() -> None:
 @pytest.mark.parametrize(("name", "given"), CASES, ids=str)
 def test_no_node_is_better(name: str, given: dict[str, Any], large: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if large:
-        monkeypatch.setattr(incognito_search, "_TABULATED_NODES", 0)
+        monkeypatch.setattr(search, "_TABULATED_NODES", 0)
     found = 0
     for seed in range(2):
         for number, measure in enumerate(MEASURES):

@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 
 from shoal.cells import Cells
-from shoal.methods import sweep as sweep_module
 from shoal.methods.sweep import SequentialSweep
-from shoal.methods.sweep_order import Items
+from shoal.methods.sweep import planning as sweep_module
+from shoal.methods.sweep.order import Items
 from shoal.models.k_anonymity import KAnonymity
 from shoal.models.tau_l_diversity import TauLDiversity
 from shoal.plan import KEPT, Plan

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from shoal.cells import Cells
 from shoal.errors import UnreachableError
 from shoal.methods.hilbert import Hilbert
-from shoal.methods.hilbert_curve import MOST_BITS, Grid, curve_keys
+from shoal.methods.hilbert.curve import MOST_BITS, Grid, curve_keys
 from shoal.models.base import PrivacyModel
 from shoal.models.distinct_l_diversity import DistinctLDiversity
 from shoal.models.entropy_l_diversity import EntropyLDiversity

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 import shoal
 from shoal.cells import Cells
 from shoal.errors import UnreachableError
-from shoal.methods import incognito_groups, incognito_search, incognito_solve
-from shoal.methods.incognito import Incognito
-from shoal.methods.incognito_bounds import has_bound, least_suppressed
-from shoal.methods.incognito_groups import Groupings
+from shoal.methods.incognito import Incognito, groups, search, solve
+from shoal.methods.incognito.bounds import has_bound, least_suppressed
+from shoal.methods.incognito.groups import Groupings
 from shoal.models.alpha_k_anonymity import AlphaKAnonymity
 from shoal.models.base import ClassHistograms, Whole
 from shoal.models.distinct_l_diversity import DistinctLDiversity
@@ -99,7 +98,7 @@ def test_a_requirement_that_the_whole_table_fails_may_hold_for_what_is_not_withh
 
 @pytest.mark.parametrize("model", [EntropyLDiversity(l=3), DistinctLDiversity(l=4), KAnonymity(k=30)], ids=str)
 def test_what_no_withholding_mends_is_refused_before_any_search(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(incognito_solve, "search", None)
+    monkeypatch.setattr(solve, "search", None)
     with pytest.raises(UnreachableError, match=model.name):
         plan_of(table_of([(0, 0, 0), (1, 0, 1), (3, 3, 2)], [20, 5, 3], model, max_withheld=8))
 
@@ -135,7 +134,7 @@ def test_the_bound_never_exceeds_what_a_class_must_lose(counts: list[list[int]],
 
 def test_a_search_without_time_says_how_far_it_may_be_from_the_optimum(monkeypatch: pytest.MonkeyPatch) -> None:
     for limit in (1 << 18, 0):
-        monkeypatch.setattr(incognito_search, "_TABULATED_NODES", limit)
+        monkeypatch.setattr(search, "_TABULATED_NODES", limit)
         plan = plan_of(many(6), time_budget=1e-9)
         assert not plan.search["complete"]
         assert plan.search["pruned"] is None
@@ -159,7 +158,7 @@ def test_large_and_small_lattices_are_searched_alike(monkeypatch: pytest.MonkeyP
     for measure in ("loss", "ncp", "discernibility"):
         small = plan_of(many(4), measure=measure)
         with monkeypatch.context() as patch:
-            patch.setattr(incognito_search, "_TABULATED_NODES", 0)
+            patch.setattr(search, "_TABULATED_NODES", 0)
             large = plan_of(many(4), measure=measure)
         assert large.search["complete"]
         assert large.search["optimum"] == pytest.approx(small.search["optimum"])
@@ -168,7 +167,7 @@ def test_large_and_small_lattices_are_searched_alike(monkeypatch: pytest.MonkeyP
 
 def test_groups_are_the_same_from_any_source(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = many(4, n=400)
-    monkeypatch.setattr(incognito_groups, "_KEPT_ENTRIES", 2000)  # so that groupings are forgotten on the way
+    monkeypatch.setattr(groups, "_KEPT_ENTRIES", 2000)  # so that groupings are forgotten on the way
     rolled = Groupings(problem)
     for levels in itertools.product(range(3), repeat=4):
         alone = Groupings(problem)
@@ -195,8 +194,8 @@ def test_keys_of_many_words_and_histograms_in_blocks(monkeypatch: pytest.MonkeyP
     )
     assert Groupings(problem).base.keys.shape[1] == 2
     plan = plan_of(problem, measure="ncp")
-    monkeypatch.setattr(incognito_groups, "_DENSE_ENTRIES", 0)
-    monkeypatch.setattr(incognito_groups, "_BLOCK_ENTRIES", 6)
+    monkeypatch.setattr(groups, "_DENSE_ENTRIES", 0)
+    monkeypatch.setattr(groups, "_BLOCK_ENTRIES", 6)
     again = plan_of(problem, measure="ncp")
     assert plan.levels == again.levels
     assert plan.search["optimum"] == again.search["optimum"]

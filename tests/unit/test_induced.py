@@ -10,8 +10,8 @@ import pytest
 
 from shoal.errors import PolicyError
 from shoal.induced import Induced
-from shoal.methods.sweep_kernels import judge, limit_of, unit_share
-from shoal.methods.sweep_rules import Rule, build_rules, values_needed
+from shoal.methods.sweep.kernels import judge, limit_of, unit_share
+from shoal.methods.sweep.rules import Rule, build_rules, values_needed
 from shoal.models.base import ClassHistograms, Curve, Whole
 from shoal.models.tau_l_diversity import TauLDiversity
 from shoal.taxonomies.nested import from_nested

@@ -16,8 +16,8 @@ import shoal
 from shoal.cells import Cells
 from shoal.cli import app
 from shoal.errors import PolicyError, ShoalError, UnreachableError
-from shoal.methods import sweep as sweep_module
 from shoal.methods.sweep import SequentialSweep
+from shoal.methods.sweep import planning as sweep_module
 from shoal.models.tau_l_diversity import TauLDiversity
 from shoal.plan import KEPT
 from shoal.problem import Attribute, Problem, Requirement

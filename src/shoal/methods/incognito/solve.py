@@ -8,11 +8,11 @@ import numpy as np
 
 from shoal.errors import UnreachableError
 from shoal.methods.hopeless import failing_as_one_class
-from shoal.methods.incognito_groups import Groupings
-from shoal.methods.incognito_judge import Judge
-from shoal.methods.incognito_levels import Levels
-from shoal.methods.incognito_measures import MEASURES
-from shoal.methods.incognito_search import Outcome, search
+from shoal.methods.incognito.groups import Groupings
+from shoal.methods.incognito.judge import Judge
+from shoal.methods.incognito.levels import Levels
+from shoal.methods.incognito.measures import MEASURES
+from shoal.methods.incognito.search import Outcome, search
 from shoal.models.base import Whole
 from shoal.models.wording import rounded_up
 from shoal.plan import WITHHELD, Plan

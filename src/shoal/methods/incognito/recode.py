@@ -9,7 +9,7 @@ import numpy as np
 
 from shoal.arrays import IntArray
 from shoal.cells import Cells
-from shoal.methods.incognito_solve import Solution
+from shoal.methods.incognito.solve import Solution
 from shoal.plan import WITHHELD, Plan
 from shoal.problem import Problem
 from shoal.utility.ncp import NormalizedCertaintyPenalty

@@ -1,6 +1,6 @@
 """Compiled loops that count and part the two sides of Mondrian's cuts: items are moved, never their indices.
 
-Arrays are those of :mod:`shoal.methods.mondrian_kernels`; ``side`` (n_items,) is 0 for left and 1 for right.
+Arrays are those of :mod:`shoal.methods.mondrian.kernels`; ``side`` (n_items,) is 0 for left and 1 for right.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from shoal.arrays import IntArray
-from shoal.methods.incognito_kernels import surely_distant, surely_uneven
+from shoal.methods.incognito.kernels import surely_distant, surely_uneven
 from shoal.models.base import Whole
 from shoal.models.t_closeness import TCloseness
 from shoal.problem import Requirement

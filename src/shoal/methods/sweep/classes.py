@@ -8,12 +8,12 @@ import numpy as np
 
 from shoal import kernels
 from shoal.arrays import CodeArray, IntArray
-from shoal.methods.sweep_kernels import settle
-from shoal.methods.sweep_live import Live
-from shoal.methods.sweep_order import Items
-from shoal.methods.sweep_others import Others
-from shoal.methods.sweep_rules import TreeTables
-from shoal.methods.sweep_state import Models, Parts
+from shoal.methods.sweep.kernels import settle
+from shoal.methods.sweep.live import Live
+from shoal.methods.sweep.order import Items
+from shoal.methods.sweep.others import Others
+from shoal.methods.sweep.rules import TreeTables
+from shoal.methods.sweep.state import Models, Parts
 from shoal.problem import Problem
 from shoal.progress import Step
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from shoal.arrays import BoolArray, CodeArray, IntArray
-from shoal.methods.sweep_grouping import group_by_label, without_hope
-from shoal.methods.sweep_order import Items, Scouts
-from shoal.methods.sweep_rules import Rules, TreeTables
-from shoal.methods.sweep_state import Parts
+from shoal.methods.sweep.grouping import group_by_label, without_hope
+from shoal.methods.sweep.order import Items, Scouts
+from shoal.methods.sweep.rules import Rules, TreeTables
+from shoal.methods.sweep.state import Parts
 from shoal.plan import same_rows
 from shoal.problem import Problem
 

@@ -10,8 +10,8 @@ import numpy as np
 from shoal import kernels
 from shoal.arrays import BoolArray, CodeArray, IntArray
 from shoal.judging import Judge
-from shoal.methods.sweep_rules import TreeTables
-from shoal.methods.sweep_state import Bound, Parts, grouped_cells
+from shoal.methods.sweep.rules import TreeTables
+from shoal.methods.sweep.state import Bound, Parts, grouped_cells
 from shoal.plan import same_rows
 from shoal.problem import Problem
 

@@ -11,9 +11,9 @@ from itertools import combinations
 import numpy as np
 
 from shoal.arrays import IntArray
-from shoal.methods.incognito_judge import Finding, Judge, Verdict
-from shoal.methods.incognito_levels import Levels
-from shoal.methods.incognito_walk import Walk, lowered, raised
+from shoal.methods.incognito.judge import Finding, Judge, Verdict
+from shoal.methods.incognito.levels import Levels
+from shoal.methods.incognito.walk import Walk, lowered, raised
 
 _MOST_WAITING = 1 << 20  # nodes of the frontier, for the sake of memory
 _MOST_FAILURES = 4096

@@ -6,9 +6,9 @@ import numpy as np
 
 from shoal.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from shoal.compiled import compiled, inlined
-from shoal.methods.sweep_grouping import label_node
-from shoal.methods.sweep_kernels import add_units, judge
-from shoal.methods.sweep_rules import Rules, TreeTables
+from shoal.methods.sweep.grouping import label_node
+from shoal.methods.sweep.kernels import add_units, judge
+from shoal.methods.sweep.rules import Rules, TreeTables
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 

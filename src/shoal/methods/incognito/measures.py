@@ -17,9 +17,9 @@ from typing import ClassVar
 import numpy as np
 
 from shoal.arrays import BoolArray, FloatArray
-from shoal.methods.incognito_groups import Grouping
-from shoal.methods.incognito_kernels import tally_codes
-from shoal.methods.incognito_levels import Ladder, Ladders, Levels
+from shoal.methods.incognito.groups import Grouping
+from shoal.methods.incognito.kernels import tally_codes
+from shoal.methods.incognito.levels import Ladder, Ladders, Levels
 from shoal.utility.ncp import relative_widths
 
 

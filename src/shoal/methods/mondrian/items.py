@@ -15,8 +15,8 @@ from itertools import pairwise
 import numpy as np
 
 from shoal.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
-from shoal.methods import mondrian_kernels as kernels
-from shoal.methods import mondrian_sides as sides
+from shoal.methods.mondrian import kernels as kernels
+from shoal.methods.mondrian import sides as sides
 from shoal.models.base import ClassHistograms
 from shoal.problem import Attribute, Problem, Requirement
 

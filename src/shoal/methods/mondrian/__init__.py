@@ -8,7 +8,6 @@ import numpy as np
 from pydantic import Field
 
 from shoal.methods.base import Method
-from shoal.methods.mondrian_tree import MondrianTree
 from shoal.plan import Plan
 from shoal.problem import Problem
 from shoal.progress import Progress
@@ -43,6 +42,8 @@ class Mondrian(Method):
 
     def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan:
         """Return the boxes as a plan."""
+        from shoal.methods.mondrian.tree import MondrianTree
+
         with (
             progress.step("cutting", problem.cells.n_records, unit="records") as step,
             MondrianTree(problem, self.cuts == "relaxed", self.search_below, rng) as tree,

@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from shoal.arrays import CodeArray, FloatArray, IntArray
-from shoal.methods.sweep_classes import Classes, Sweep
-from shoal.methods.sweep_kernels import tally_units
-from shoal.methods.sweep_pulling import covering_classes, pull
-from shoal.methods.sweep_state import Parts
+from shoal.methods.sweep.classes import Classes, Sweep
+from shoal.methods.sweep.kernels import tally_units
+from shoal.methods.sweep.pulling import covering_classes, pull
+from shoal.methods.sweep.state import Parts
 
 _CANDIDATES = 12  # classes that a record is offered
 _LOOKUPS = 1 << 25  # of a cell at an item: in larger tables only the least informative cells are offered others

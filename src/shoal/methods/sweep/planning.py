@@ -1,95 +1,63 @@
-"""Sequential Sweep: (tau,l)-diversity by moving records to more general classes, one class at a time."""
+"""The whole of the sweep: from the table that holds as one class to a plan whose classes all hold."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import ClassVar
 
 import numpy as np
-from pydantic import Field
 
 from shoal import kernels
 from shoal.errors import UnreachableError
 from shoal.induced import Induced
 from shoal.judging import judged
-from shoal.methods.base import Method
-from shoal.methods.sweep_classes import Classes, Sweep
-from shoal.methods.sweep_improve import can_improve, improved
-from shoal.methods.sweep_mending import generalized
-from shoal.methods.sweep_order import Items
-from shoal.methods.sweep_others import Others, population_under, values_of
-from shoal.methods.sweep_state import Models, Parts, grouped_cells, tree_tables
+from shoal.methods.sweep.classes import Classes, Sweep
+from shoal.methods.sweep.improve import can_improve, improved
+from shoal.methods.sweep.mending import generalized
+from shoal.methods.sweep.order import Items
+from shoal.methods.sweep.others import Others, population_under, values_of
+from shoal.methods.sweep.state import Models, Parts, grouped_cells, tree_tables
 from shoal.models.base import Whole
 from shoal.models.wording import rounded_up
 from shoal.plan import Plan
 from shoal.problem import Problem
 from shoal.progress import Progress
 
-_MOST_ITEMS = 100_000
 
-
-class SequentialSweep(Method):
-    """Every class meets every requirement, on frequencies induced from what is published of sensitive values.
-
-    Tian and Zhang, "Extending l-diversity for better data anonymization", Figure 4. Records that a class cannot keep
-    go on to the next more general one; sensitive values are generalized where nothing else helps.
-    """
-
-    name: ClassVar[str] = "sweep"
-    title: ClassVar[str] = "moves records to more general classes one by one, and generalizes sensitive values too"
-
-    improve: bool = Field(
-        default=True,
-        description="after the sweep, pull records of general classes back into special ones while all promises hold",
-    )
-
-    def refuses(self, problem: Problem) -> str | None:
-        """Labels of different generality overlap, so a share of the population under them has no lower bound."""
-        items = math.prod(attribute.taxonomy.height + 1 for attribute in problem.quasi)
-        if items > _MOST_ITEMS:
-            return (
-                f"the quasi attributes have {items:,} combinations of levels, of which it can sweep {_MOST_ITEMS:,}; "
-                "use fewer attributes or flatter taxonomies, or another method"
-            )
-        if any(not requirement.model.merge_monotone for requirement in problem.requirements):
-            return "its labels overlap, so a share of the population has no lower bound; use mondrian, or a min of 0"
-        return None
-
-    def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan:
-        """Return the classes of the sweep as a plan."""
-        _refuse_unreachable(problem)
-        parts = Parts.of(problem)
-        started = _whole_made_to_hold(problem, Models.of(problem, parts), parts, rng)
-        models = Models.of(problem, started)
-        others = Others.of(problem, models.others, started)
-        there = problem.cells.counts > 0  # the population's cells are in no class
-        items = Items.of(problem.quasi, [codes[there] for codes in problem.quasi_codes])
-        sweep = Sweep(problem, items, tree_tables(problem), models, others, rng)
-        with progress.step("sweeping", problem.cells.n_records, unit="records") as step:
-            classes, parts = sweep.run(started, step)
-        swept = replace(parts)
-        closed, parts = _with_last_class(sweep, classes, parts)
-        gain = 0.0
-        if self.improve and can_improve(sweep, len(classes.item)):
-            with progress.step("improving", None):
-                moved, _ = improved(sweep, classes, swept)
-                better, moved = _with_last_class(sweep, classes, moved)
-            gain = _information(problem, better, moved) - _information(problem, closed, parts)
-            # who was pulled out of the last class may be missing there
-            gain, closed, parts = (gain, better, moved) if gain > 0 else (0.0, closed, parts)
-        classes = closed
-        plan = _as_plan(sweep, classes, parts)
-        _explain_if_whole(sweep, plan)
-        _check(problem, plan)
-        story = {
-            "items": len(items),
-            "generalized_before": _raised(problem, started),
-            "generalized": _raised(problem, parts),
-            "improved_by": gain,
-        }
-        return replace(plan, warnings=_warnings(problem), search=story)
+def planned(problem: Problem, improve: bool, rng: np.random.Generator, progress: Progress) -> Plan:
+    """Return the classes of the sweep as a plan."""
+    _refuse_unreachable(problem)
+    parts = Parts.of(problem)
+    started = _whole_made_to_hold(problem, Models.of(problem, parts), parts, rng)
+    models = Models.of(problem, started)
+    others = Others.of(problem, models.others, started)
+    there = problem.cells.counts > 0  # the population's cells are in no class
+    items = Items.of(problem.quasi, [codes[there] for codes in problem.quasi_codes])
+    sweep = Sweep(problem, items, tree_tables(problem), models, others, rng)
+    with progress.step("sweeping", problem.cells.n_records, unit="records") as step:
+        classes, parts = sweep.run(started, step)
+    swept = replace(parts)
+    closed, parts = _with_last_class(sweep, classes, parts)
+    gain = 0.0
+    if improve and can_improve(sweep, len(classes.item)):
+        with progress.step("improving", None):
+            moved, _ = improved(sweep, classes, swept)
+            better, moved = _with_last_class(sweep, classes, moved)
+        gain = _information(problem, better, moved) - _information(problem, closed, parts)
+        # who was pulled out of the last class may be missing there
+        gain, closed, parts = (gain, better, moved) if gain > 0 else (0.0, closed, parts)
+    classes = closed
+    plan = _as_plan(sweep, classes, parts)
+    _explain_if_whole(sweep, plan)
+    _check(problem, plan)
+    story = {
+        "items": len(items),
+        "generalized_before": _raised(problem, started),
+        "generalized": _raised(problem, parts),
+        "improved_by": gain,
+    }
+    return replace(plan, warnings=_warnings(problem), search=story)
 
 
 def _refuse_unreachable(problem: Problem) -> None:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from shoal.methods.incognito_judge import Finding, Judge, Verdict
-from shoal.methods.incognito_levels import Levels
+from shoal.methods.incognito.judge import Finding, Judge, Verdict
+from shoal.methods.incognito.levels import Levels
 
 
 class Walk(ABC):

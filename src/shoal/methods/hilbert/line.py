@@ -10,10 +10,10 @@ import numpy as np
 
 from shoal import kernels as shared
 from shoal.arrays import AnyIntArray, BoolArray, CodeArray, IntArray
-from shoal.methods import hilbert_kernels as kernels
-from shoal.methods.hilbert_curve import Grid
-from shoal.methods.hilbert_kernels import Widths
-from shoal.methods.hilbert_shedding import shedding
+from shoal.methods.hilbert import kernels as kernels
+from shoal.methods.hilbert.curve import Grid
+from shoal.methods.hilbert.kernels import Widths
+from shoal.methods.hilbert.shedding import shedding
 from shoal.methods.hopeless import refuse_hopeless
 from shoal.models.base import ClassHistograms
 from shoal.plan import WITHHELD, Plan, same_rows

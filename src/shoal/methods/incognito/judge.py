@@ -8,11 +8,11 @@ from enum import Enum
 import numpy as np
 
 from shoal.arrays import BoolArray
-from shoal.methods.incognito_bounds import has_bound, least_suppressed
-from shoal.methods.incognito_groups import Grouping, Groupings
-from shoal.methods.incognito_kernels import small_records
-from shoal.methods.incognito_levels import Levels
-from shoal.methods.incognito_measures import NodeMeasure
+from shoal.methods.incognito.bounds import has_bound, least_suppressed
+from shoal.methods.incognito.groups import Grouping, Groupings
+from shoal.methods.incognito.kernels import small_records
+from shoal.methods.incognito.levels import Levels
+from shoal.methods.incognito.measures import NodeMeasure
 from shoal.models.base import Whole
 from shoal.problem import Problem, Requirement
 

@@ -9,9 +9,6 @@ import numpy as np
 from pydantic import Field
 
 from shoal.methods.base import Method
-from shoal.methods.hopeless import refuse_hopeless
-from shoal.methods.incognito_recode import recoded
-from shoal.methods.incognito_solve import Solution, solve
 from shoal.plan import Plan
 from shoal.problem import Problem
 from shoal.progress import Progress
@@ -54,6 +51,10 @@ class Incognito(Method):
 
     def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan:  # noqa: ARG002
         """Return the classes of the best node."""
+        from shoal.methods.hopeless import refuse_hopeless
+        from shoal.methods.incognito.recode import recoded
+        from shoal.methods.incognito.solve import Solution, solve
+
         refuse_hopeless(problem, problem.max_withheld)
         end = time.monotonic() + self.time_budget
         with progress.step("searching", unit="nodes") as step:

@@ -6,7 +6,7 @@ import numpy as np
 
 from shoal.arrays import BoolArray, CodeArray, IntArray, KeyArray
 from shoal.compiled import compiled, inlined
-from shoal.methods.sweep_rules import Rules, TreeTables
+from shoal.methods.sweep.rules import Rules, TreeTables
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 

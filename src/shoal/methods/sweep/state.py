@@ -10,9 +10,9 @@ import numpy as np
 from shoal import kernels
 from shoal.arrays import BoolArray, CodeArray, IntArray, KeyArray
 from shoal.induced import Induced
-from shoal.methods.sweep_grouping import group_by_label
-from shoal.methods.sweep_order import nodes_at_levels
-from shoal.methods.sweep_rules import Rule, Rules, TreeTables, build_rules
+from shoal.methods.sweep.grouping import group_by_label
+from shoal.methods.sweep.order import nodes_at_levels
+from shoal.methods.sweep.rules import Rule, Rules, TreeTables, build_rules
 from shoal.models.base import Curve
 from shoal.plan import KEPT
 from shoal.plan import Parts as PlanParts

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from shoal.arrays import BoolArray, FloatArray
-from shoal.methods.incognito_frontier import Frontier
-from shoal.methods.incognito_judge import Finding, Judge, Verdict
-from shoal.methods.incognito_kernels import most_telling
-from shoal.methods.incognito_levels import Levels
-from shoal.methods.incognito_walk import Walk, lowered
+from shoal.methods.incognito.frontier import Frontier
+from shoal.methods.incognito.judge import Finding, Judge, Verdict
+from shoal.methods.incognito.kernels import most_telling
+from shoal.methods.incognito.levels import Levels
+from shoal.methods.incognito.walk import Walk, lowered
 from shoal.progress import Step
 
 _TABULATED_NODES = 1 << 18  # lattices up to this size are kept as arrays

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from shoal.compiled import compiled
-from shoal.methods.hilbert_kernels import Floats, Ints, Small, Widths, covering, group_widths, label_width
+from shoal.methods.hilbert.kernels import Floats, Ints, Small, Widths, covering, group_widths, label_width
 
 
 @compiled

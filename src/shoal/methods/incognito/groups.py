@@ -9,8 +9,8 @@ import numpy as np
 
 from shoal import kernels
 from shoal.arrays import BoolArray, CodeArray, IntArray, KeyArray
-from shoal.methods import incognito_kernels
-from shoal.methods.incognito_levels import Ladders, Levels
+from shoal.methods.incognito.kernels import add_rows, roll_up, tally_values
+from shoal.methods.incognito.levels import Ladders, Levels
 from shoal.models.base import ClassHistograms
 from shoal.problem import Problem, Requirement
 
@@ -162,9 +162,9 @@ class Groupings:
             return known
         of_source = None if grouping.source is None else self.dense(grouping.source, requirement)
         if of_source is not None:
-            made = incognito_kernels.add_rows(grouping.group_of, of_source, grouping.n_groups)
+            made = add_rows(grouping.group_of, of_source, grouping.n_groups)
         else:
-            made = incognito_kernels.tally_values(
+            made = tally_values(
                 self.group_of_cells(grouping), requirement.values, self._counts, grouping.n_groups, requirement.n_values
             )
         grouping.histograms[id(requirement.values)] = made
@@ -185,9 +185,7 @@ class Groupings:
         np.cumsum([len(table) for table in tables[:-1]], out=first[1:])
         word, shift, mask = self._fields
         table = np.concatenate(tables) if tables else np.zeros(1, dtype=np.uint64)
-        return incognito_kernels.roll_up(
-            keys, tallies, word[attributes], shift[attributes], mask[attributes], first, table, room
-        )
+        return roll_up(keys, tallies, word[attributes], shift[attributes], mask[attributes], first, table, room)
 
     def _table(self, attribute: int, start: int, end: int) -> KeyArray:
         known = self._tables.get((attribute, start, end))

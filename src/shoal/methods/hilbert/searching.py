@@ -1,19 +1,17 @@
-"""Hilbert: order the records along a curve through their quasi values, and group neighbours."""
+"""Groups of neighbours on the curve that meet all requirements: the narrowest, or those of the least l."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 import numpy as np
-from pydantic import Field
 
 from shoal.errors import UnreachableError
 from shoal.kernels import summed
-from shoal.methods.base import Method
-from shoal.methods.hilbert_line import Groups, Line
+from shoal.methods.hilbert.line import Groups, Line
 from shoal.models.base import ClassHistograms
 from shoal.models.wording import rounded_up
 from shoal.plan import Plan
@@ -26,45 +24,16 @@ _SHARES = tuple(share / 16 for share in (8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2,
 _MERGED = 3  # values of l whose groups are merged, if no l suffices
 
 
-class Hilbert(Method):
-    """Every class is a group of neighbours on a Hilbert curve through the quasi values and meets every requirement.
-
-    Ghinita, Karras, Kalnis and Mamoulis, "Fast data anonymization with low information loss" (VLDB 2007). Where only
-    sizes matter, the curve is cut so that the total width of the labels is the least that any cuts reach. With models
-    of sensitive values, groups take records of at least l different values, the first on the curve, for the least l
-    from 2 upwards with which all requirements hold.
-    """
-
-    name: ClassVar[str] = "hilbert"
-    title: ClassVar[str] = "orders people along a curve through their quasi values and groups neighbours"
-
-    labels: Literal["nodes", "ranges"] = Field(
-        default="nodes",
-        description="nodes: a class publishes the lowest common value of its records in the taxonomy; "
-        "ranges: from its lowest to its highest value, numbers and dates out to edges of the taxonomy's groups",
-    )
-    l: int | None = Field(
-        default=None, ge=1, description="use groups of this many sensitive values; without it, the least that suffices"
-    )
-
-    def refuses(self, problem: Problem) -> str | None:
-        """Labels overlap, so that the population under one is not that of its class."""
-        if any(requirement.population is not None for requirement in problem.requirements):
-            return "its labels overlap, so it cannot serve a model that counts a population; use mondrian"
-        if self.l is not None and not problem.sensitive:
-            return "l is given, but the policy has no sensitive attribute; leave l out"
-        return None
-
-    def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan:
-        """Return the groups as a plan."""
-        with progress.step("grouping", problem.cells.n_records, unit="records") as step:
-            line = Line(problem, self.labels == "ranges", rng)
-            if self.l is None and all(requirement.values is None for requirement in problem.requirements):
-                groups, search = _narrowest(line, problem)
-            else:
-                groups, search = _Diversity(line, problem).search(self.l)
-            step.advance(problem.cells.n_records)
-            return replace(line.plan(groups), search={**search, "groups": len(groups)})
+def planned(problem: Problem, ranges: bool, only: int | None, rng: np.random.Generator, progress: Progress) -> Plan:
+    """Return the groups as a plan; *only* is the l to use, or None for the least that suffices."""
+    with progress.step("grouping", problem.cells.n_records, unit="records") as step:
+        line = Line(problem, ranges, rng)
+        if only is None and all(requirement.values is None for requirement in problem.requirements):
+            groups, search = _narrowest(line, problem)
+        else:
+            groups, search = _Diversity(line, problem).search(only)
+        step.advance(problem.cells.n_records)
+        return replace(line.plan(groups), search={**search, "groups": len(groups)})
 
 
 def _narrowest(line: Line, problem: Problem) -> tuple[Groups, dict[str, Any]]:

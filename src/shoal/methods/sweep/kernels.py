@@ -6,7 +6,7 @@ import numpy as np
 
 from shoal.arrays import CodeArray, IntArray
 from shoal.compiled import compiled, inlined
-from shoal.methods.sweep_rules import Rules
+from shoal.methods.sweep.rules import Rules
 
 _SMALL = 1 << 31
 

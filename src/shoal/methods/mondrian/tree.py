@@ -12,7 +12,7 @@ import numpy as np
 
 from shoal.arrays import BoolArray, CodeArray, IntArray
 from shoal.errors import UnreachableError
-from shoal.methods.mondrian_items import Boxes, Cuts, Extents, Items, Tally
+from shoal.methods.mondrian.items import Boxes, Cuts, Extents, Items, Tally
 from shoal.models.wording import rounded_up
 from shoal.plan import WITHHELD, Plan
 from shoal.problem import Problem

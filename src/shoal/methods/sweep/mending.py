@@ -6,9 +6,9 @@ import numpy as np
 
 from shoal import kernels
 from shoal.judging import Judge
-from shoal.methods.sweep_kernels import lift
-from shoal.methods.sweep_others import Others, judge_of, values_of
-from shoal.methods.sweep_state import Bound, Models, Parts
+from shoal.methods.sweep.kernels import lift
+from shoal.methods.sweep.others import Others, judge_of, values_of
+from shoal.methods.sweep.state import Bound, Models, Parts
 from shoal.problem import Problem
 
 

@@ -1,0 +1,49 @@
+"""Hilbert: order the records along a curve through their quasi values, and group neighbours."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from shoal.methods.base import Method
+from shoal.plan import Plan
+from shoal.problem import Problem
+from shoal.progress import Progress
+
+
+class Hilbert(Method):
+    """Every class is a group of neighbours on a Hilbert curve through the quasi values and meets every requirement.
+
+    Ghinita, Karras, Kalnis and Mamoulis, "Fast data anonymization with low information loss" (VLDB 2007). Where only
+    sizes matter, the curve is cut so that the total width of the labels is the least that any cuts reach. With models
+    of sensitive values, groups take records of at least l different values, the first on the curve, for the least l
+    from 2 upwards with which all requirements hold.
+    """
+
+    name: ClassVar[str] = "hilbert"
+    title: ClassVar[str] = "orders people along a curve through their quasi values and groups neighbours"
+
+    labels: Literal["nodes", "ranges"] = Field(
+        default="nodes",
+        description="nodes: a class publishes the lowest common value of its records in the taxonomy; "
+        "ranges: from its lowest to its highest value, numbers and dates out to edges of the taxonomy's groups",
+    )
+    l: int | None = Field(
+        default=None, ge=1, description="use groups of this many sensitive values; without it, the least that suffices"
+    )
+
+    def refuses(self, problem: Problem) -> str | None:
+        """Labels overlap, so that the population under one is not that of its class."""
+        if any(requirement.population is not None for requirement in problem.requirements):
+            return "its labels overlap, so it cannot serve a model that counts a population; use mondrian"
+        if self.l is not None and not problem.sensitive:
+            return "l is given, but the policy has no sensitive attribute; leave l out"
+        return None
+
+    def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan:
+        """Return the groups as a plan."""
+        from shoal.methods.hilbert.searching import planned
+
+        return planned(problem, self.labels == "ranges", self.l, rng, progress)

@@ -1,0 +1,50 @@
+"""Sequential Sweep: (tau,l)-diversity by moving records to more general classes, one class at a time."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from shoal.methods.base import Method
+from shoal.plan import Plan
+from shoal.problem import Problem
+from shoal.progress import Progress
+
+_MOST_ITEMS = 100_000
+
+
+class SequentialSweep(Method):
+    """Every class meets every requirement, on frequencies induced from what is published of sensitive values.
+
+    Tian and Zhang, "Extending l-diversity for better data anonymization", Figure 4. Records that a class cannot keep
+    go on to the next more general one; sensitive values are generalized where nothing else helps.
+    """
+
+    name: ClassVar[str] = "sweep"
+    title: ClassVar[str] = "moves records to more general classes one by one, and generalizes sensitive values too"
+
+    improve: bool = Field(
+        default=True,
+        description="after the sweep, pull records of general classes back into special ones while all promises hold",
+    )
+
+    def refuses(self, problem: Problem) -> str | None:
+        """Labels of different generality overlap, so a share of the population under them has no lower bound."""
+        items = math.prod(attribute.taxonomy.height + 1 for attribute in problem.quasi)
+        if items > _MOST_ITEMS:
+            return (
+                f"the quasi attributes have {items:,} combinations of levels, of which it can sweep {_MOST_ITEMS:,}; "
+                "use fewer attributes or flatter taxonomies, or another method"
+            )
+        if any(not requirement.model.merge_monotone for requirement in problem.requirements):
+            return "its labels overlap, so a share of the population has no lower bound; use mondrian, or a min of 0"
+        return None
+
+    def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan:
+        """Return the classes of the sweep as a plan."""
+        from shoal.methods.sweep.planning import planned
+
+        return planned(problem, self.improve, rng, progress)
