@@ -60,9 +60,14 @@ def _seconds(work: Callable[[], object]) -> float:
 
 
 def process(command: Sequence[str | Path]) -> Finished:
-    """Run a command to its end; time and peak memory are those of this process alone."""
+    """Run a command to its end; time and peak memory are those of this process alone.
+
+    Byte code may be written, as it is for every user: otherwise each start would translate the sources again.
+    """
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    arguments = [str(part) for part in command]
     began = time.perf_counter()
-    child = subprocess.Popen([str(part) for part in command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    child = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment)
     assert child.stderr is not None
     complaint = child.stderr.read()
     _, status, usage = os.wait4(child.pid, 0)
