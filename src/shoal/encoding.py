@@ -227,11 +227,18 @@ def _weighted(requirement: Requirement, counted: CountedCells, sensitive: tuple[
     attribute = sensitive[requirement.place]
     values, _ = counted.in_use(counted.columns.index(attribute.name))
     spelled = texts(values).to_pylist()
-    unknown = sum(text not in given for text in spelled)
-    if unknown:
+    without = [text for text in spelled if text not in given]
+    if without:
         raise PolicyError(
-            f"{requirement.model.subject}: {unknown} of {len(spelled)} values of {attribute.name!r} have no weight; "
-            "give each value of the column one, 0 for those that an adversary rules out"
+            f"{requirement.model.subject}: {len(without)} of {len(spelled)} values of {attribute.name!r} have no "
+            f"weight ({_some(without)}); give each value of the column one, 0 for those that an adversary rules out"
+        )
+    known = {*spelled, *(attribute.taxonomy.leaf_labels if attribute.taxonomy.declared else ())}
+    foreign = [text for text in given if text not in known]
+    if foreign:
+        raise PolicyError(
+            f"{requirement.model.subject}: weights has {len(foreign)} values that {attribute.name!r} does not have "
+            f"({_some(foreign)})"
         )
     weights = [Fraction(0)] * attribute.taxonomy.n_leaves
     if attribute.taxonomy.missing is not None:
@@ -241,6 +248,11 @@ def _weighted(requirement: Requirement, counted: CountedCells, sensitive: tuple[
     if not any(weights):
         raise PolicyError(f"{requirement.model.subject}: all weights are 0")
     return replace(requirement, weights=tuple(weights))
+
+
+def _some(texts: list[str]) -> str:
+    """Name at most five of them."""
+    return ", ".join(texts[:5]) + (", ..." if len(texts) > 5 else "")
 
 
 def joint_codes(columns: list[AnyIntArray]) -> tuple[CodeArray, int]:

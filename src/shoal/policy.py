@@ -31,7 +31,10 @@ class AttributeOptions(BaseModel):
         "insensitive: published as it is"
     )
     weight: float = Field(
-        default=1.0, gt=0, allow_inf_nan=False, description="how much the detail of a quasi attribute matters"
+        default=1.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="how much the detail of a quasi attribute matters; under sweep, also of a sensitive one",
     )
     description: str | None = Field(default=None, description="what the column means, for the data dictionary")
 

@@ -18,6 +18,7 @@ from shoal.cli import app
 from shoal.errors import PolicyError, ShoalError, UnreachableError
 from shoal.methods.sweep import SequentialSweep
 from shoal.methods.sweep import planning as sweep_module
+from shoal.methods.sweep.state import Parts
 from shoal.models.tau_l_diversity import TauLDiversity
 from shoal.plan import KEPT
 from shoal.problem import Attribute, Problem, Requirement
@@ -298,3 +299,28 @@ def test_what_the_whole_table_meets_is_never_refused(privacy: list[dict[str, Any
             release = shoal.anonymize(table(22, seed, skew=0.5), policy(privacy, improve), seed=seed)
             assert release.manifest["rows"] == 22
             assert release.manifest["withheld"] == 0
+
+
+def test_records_with_a_value_of_their_own_are_not_withheld() -> None:
+    """Their value would stand in the labels of others, and carry a promise that no published record keeps."""
+    tree = from_nested({"*": ["flu", "cold", "plague"]})
+    age = Attribute("age", from_nested({"*": ["1", "2", "3"]}))
+    for last, allowed in ((0, True), (2, False)):
+        codes = (np.array([0, 1, 2]), np.array([0, 1, last], dtype=np.int32))
+        cells = Cells(codes, np.array([5, 5, 1]))
+        problem = Problem((age,), (Attribute("ill", tree),), cells, (), max_withheld=2)
+        parts = Parts.of(problem)
+        assert sweep_module._may_withhold(problem, parts, parts.cell == 2) is allowed
+        assert not sweep_module._may_withhold(problem, parts, parts.cell == 1)  # more records than may be
+
+
+def test_weights_of_unknown_values_are_named() -> None:
+    table = pa.table({"age": [1, 2, 3, 4], "ill": ["flu", "cold", "flu", "cold"]})
+    attributes = {"age": {"role": "quasi"}, "ill": {"role": "sensitive"}}
+    for weights, says in (
+        ({"flu": 1, "cold": 2, "influensa": 1}, "weights has 1 values that 'ill' does not have .influensa."),
+        ({"flu": 1}, "1 of 2 values of 'ill' have no weight .cold."),
+    ):
+        model = {"tau-l-diversity": {"tau": 0.6, "l": 2, "weights": weights}}
+        with pytest.raises(PolicyError, match=says):
+            shoal.anonymize(table, {"attributes": attributes, "privacy": [model], "method": {"sweep": {}}})

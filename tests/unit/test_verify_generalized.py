@@ -172,7 +172,7 @@ def test_shares_that_are_too_fine_are_not_verified():
         ({"utility": {"um": None}}, False),
         ({"utility": [0.5]}, False),
         ({"levels": {"q": 0}}, True),
-        ({"levels": {}}, True),
+        ({"levels": {}}, False),
         ({"levels": {"q": -1}}, False),
         ({"levels": {"q": 1.0}}, False),
         ({"levels": {"q": True}}, False),

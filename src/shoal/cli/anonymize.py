@@ -30,7 +30,10 @@ class Utility(StrEnum):
 
 def anonymize(
     data: Annotated[Path, typer.Argument(help="The table: CSV (also .gz), Parquet, or a folder of Parquet files.")],
-    policy: Annotated[Path, typer.Option("--policy", "-p", help="What to protect and how: YAML or JSON.")],
+    policy: Annotated[
+        Path,
+        typer.Option("--policy", "-p", help="What to protect and how: YAML or JSON; `shoal policy schema` lists all."),
+    ],
     folder: Annotated[Path, typer.Option("--out", "-o", help="New folder for the release.")],
     format_: Annotated[
         Format | None,

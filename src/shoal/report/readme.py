@@ -48,6 +48,7 @@ def _summary(manifest: Mapping[str, Any]) -> str:
         f"{manifest['rows']:,} records, published with shoal {manifest['shoal_version']} "
         f"(method `{manifest['method']}`). Each row is one record of the original table. Values of the generalized "
         "columns stand for a range or a set that contains the original value. Rows are in random order."
+        + (f" {manifest['withheld']:,} more records were withheld." if manifest["withheld"] else "")
     )
 
 

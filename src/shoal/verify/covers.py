@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,6 +43,10 @@ class Covers:
     def places(self, values: pa.Array) -> CodeArray:
         """Return (n,) the code of each value; nulls are not among them."""
         return self.codes[self.line.places(values)]
+
+    def declared(self) -> Iterable[Cover]:
+        """Return the covers as the manifest writes them."""
+        return (self.attribute.labels or {}).values()
 
     def unmet(self, met: BoolArray) -> int:
         """Return how many codes that labels cover are not among those *met*, missing values that are kept aside."""

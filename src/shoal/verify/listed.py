@@ -13,13 +13,11 @@ import numpy as np
 
 from shoal.arrays import BoolArray, CodeArray, IntArray
 from shoal.verify.kernels import kernel
-from shoal.verify.orders import Orders, candidates
+from shoal.verify.links import BOX, NEXT, linked
+from shoal.verify.orders import Orders, covered
 from shoal.verify.spans import Spans, in_hull, in_ranges
 
 FEW = 16  # points that are looked at one by one
-_SHIFT = np.uint64(32)
-_LOW = np.uint64(0xFFFFFFFF)
-_BOX, _NEXT = 0, 1  # columns of links
 
 
 class Content(NamedTuple):
@@ -32,6 +30,21 @@ class Content(NamedTuple):
 
 
 @kernel
+def _ascending(degrees: IntArray) -> CodeArray:
+    """Return the places of small whole numbers, least first."""
+    places = np.zeros(degrees.max() + 2, dtype=np.int64)
+    for degree in degrees:
+        places[degree + 1] += 1
+    for degree in range(1, places.shape[0]):
+        places[degree] += places[degree - 1]
+    order = np.empty(degrees.shape[0], dtype=np.int32)
+    for i in range(degrees.shape[0]):
+        order[places[degrees[i]]] = i
+        places[degrees[i]] += 1
+    return order
+
+
+@kernel
 def _by_degree(content: Content) -> CodeArray:
     """Sort the pairs of each box by how many boxes cover the point; return boxes by how many points they cover."""
     n, m = content.left.shape[0], content.need.shape[0]
@@ -39,7 +52,7 @@ def _by_degree(content: Content) -> CodeArray:
     covering = np.zeros(n + 1, dtype=np.int64)
     for e in range(start[m]):
         covering[pairs[e] + 1] += 1
-    order = np.argsort(covering[1:])
+    order = _ascending(covering[1:])
     # other: (n_pairs,) boxes, point by point
     for p in range(n):
         covering[p + 1] += covering[p]
@@ -54,30 +67,7 @@ def _by_degree(content: Content) -> CodeArray:
         for e in range(covering[p], covering[p + 1]):
             pairs[place[other[e]]] = p
             place[other[e]] += 1
-    return np.argsort(start[1:] - start[:m]).astype(np.int32)
-
-
-@kernel
-def _linked(
-    first: CodeArray, links: CodeArray, amounts: IntArray, used: int, point: int, box: int, amount: int
-) -> tuple[CodeArray, IntArray, int]:
-    """Let a point serve a box by this much more; return the links, which may have moved, and their number."""
-    link = first[point]
-    while link >= 0:
-        if links[link, _BOX] == box:
-            amounts[link] += amount
-            return links, amounts, used
-        link = links[link, _NEXT]
-    if used == links.shape[0]:
-        more = np.empty((2 * used + 16, 2), dtype=np.int32)
-        more[:used] = links
-        totals = np.empty(2 * used + 16, dtype=np.int64)
-        totals[:used] = amounts
-        links, amounts = more, totals
-    links[used, _BOX], links[used, _NEXT] = box, first[point]
-    amounts[used] = amount
-    first[point] = used
-    return links, amounts, used + 1
+    return _ascending(start[1:] - start[:m])
 
 
 @kernel
@@ -98,7 +88,7 @@ def _wanted(content: Content) -> int:
                 amount = min(need[b], left[p])
                 need[b] -= amount
                 left[p] -= amount
-                links, amounts, used = _linked(first, links, amounts, used, p, b, amount)
+                links, amounts, used = linked(first, links, amounts, used, p, b, amount)
         wanted += need[b]
     if wanted == 0:
         return 0
@@ -134,12 +124,12 @@ def _wanted(content: Content) -> int:
                     continue
                 link = first[p]
                 while link >= 0:
-                    other = links[link, _BOX]
+                    other = links[link, BOX]
                     if amounts[link] > 0 and far[other] < 0:
                         far[other] = far[b] + 1
                         queue[filled] = other
                         filled += 1
-                    link = links[link, _NEXT]
+                    link = links[link, NEXT]
         if reached < 0:
             break
         for i in range(sources):
@@ -167,7 +157,7 @@ def _wanted(content: Content) -> int:
                     for k in range(depth):
                         amounts[path[k]] -= amount
                     for k in range(depth + 1):
-                        links, amounts, used = _linked(first, links, amounts, used, points[k], boxes[k], amount)
+                        links, amounts, used = linked(first, links, amounts, used, points[k], boxes[k], amount)
                     need[source] -= amount
                     wanted -= amount
                     left[p] -= amount
@@ -176,15 +166,15 @@ def _wanted(content: Content) -> int:
                     depth = 0
                     continue
                 link = following[p]
-                while link >= 0 and (amounts[link] == 0 or far[links[link, _BOX]] != depth + 1):
-                    link = links[link, _NEXT]
+                while link >= 0 and (amounts[link] == 0 or far[links[link, BOX]] != depth + 1):
+                    link = links[link, NEXT]
                 following[p] = link
                 if link < 0:
                     near[p] = -1
                     continue
                 path[depth] = link
                 depth += 1
-                boxes[depth] = links[link, _BOX]
+                boxes[depth] = links[link, BOX]
     return wanted
 
 
@@ -208,6 +198,7 @@ def wanted_by_contents(
     wanted = 0
     pairs = np.empty(1024, dtype=np.int32)
     starts = np.empty(1024, dtype=np.int64)
+    sides = np.empty((3, points.shape[1] + 1), dtype=np.uint64)
     for c in range(large.shape[0]):
         before, m = box_start[c], box_start[c + 1] - box_start[c]
         base, n = point_start[c], point_start[c + 1] - point_start[c]
@@ -217,16 +208,17 @@ def wanted_by_contents(
         for i in range(m):
             starts[i] = used
             box = boxes[before + i]
-            k, begin, end = 0, base, base + n
-            if n > FEW:
-                k, begin, end = candidates(orders, spans, box, c)
-            if used + end - begin > pairs.shape[0]:
-                more = np.empty(2 * (used + end - begin), dtype=np.int32)
+            if used + n > pairs.shape[0]:
+                more = np.empty(2 * (used + n), dtype=np.int32)
                 more[:used] = pairs[:used]
                 pairs = more
+            count = n
+            if n > FEW:
+                count = covered(orders, spans, box, c, sides, pairs[used:])
             uneven = spans.uneven[box]
-            for j in range(begin, end):
-                p = orders.places[k, j] if n > FEW else j
+            begin = used
+            for j in range(count):
+                p = pairs[begin + j] if n > FEW else base + j
                 if in_hull(spans.hulls, points, p, box) and (not uneven or in_ranges(spans.ragged, points, p, box)):
                     pairs[used] = p - base
                     used += 1
@@ -236,7 +228,7 @@ def wanted_by_contents(
         if large[c]:
             continue
         starts[m] = used
-        if m == 1 or n == 1:
+        if m == 1 or n <= 1:
             # All pairs have the same box or the same point.
             total_need, total_left = 0, 0
             for i in range(m):

@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from shoal.verify.promises import Promise, read_promise
@@ -30,6 +30,7 @@ _OPTIONAL = ("data", "utility", "populations", "levels", "readme")
 _ATTRIBUTE_KEYS = ("role", "kind", "labels", "order", "taxonomy", "length", "format", "description")
 _FILE_NAME = re.compile(r"data\.(csv|parquet)")
 _MAX_DEPTH = 100
+_SHARES = ("um", "ncp", "loss")  # measures that are shares
 
 
 class ManifestError(Exception):
@@ -86,6 +87,7 @@ class Manifest:
     data: DataFile | None
     populations: Mapping[str, str]  # name in the parameters -> sha256
     readme: str | None = None  # sha256 of README.md
+    levels: Mapping[str, int] = field(default_factory=dict)  # of a full-domain release
 
     def of_role(self, role: str) -> tuple[Attribute, ...]:
         """Return the attributes of one role, in the order of the columns."""
@@ -141,7 +143,7 @@ def read_manifest(raw: object, *, with_file: bool) -> Manifest:
         raise ManifestError("missing.dropped is not 0 although the policy is not 'drop'")
     _check_complete(attributes, missing["policy"])
     _utility(top.get("utility", {}))
-    _levels(top.get("levels", {}), attributes)
+    levels = _levels(top["levels"], attributes) if "levels" in top else {}
     guarantees = _sequence(top["guarantees"], "guarantees")
     if not guarantees:
         raise ManifestError("guarantees is empty: it promises nothing")
@@ -167,6 +169,7 @@ def read_manifest(raw: object, *, with_file: bool) -> Manifest:
         data=_data(top.get("data")) if with_file else None,
         populations=_populations(top.get("populations")),
         readme=_sha256(top["readme"], "readme") if "readme" in top else None,
+        levels=levels,
     )
 
 
@@ -229,18 +232,18 @@ def _check_complete(attributes: Sequence[Attribute], policy: str) -> None:
 def _utility(raw: object) -> None:
     for name, figure in _mapping(raw, "utility").items():
         where = f"utility.{name}"
+        if name in _SHARES and not (isinstance(figure, int | float) and -1e-9 <= figure <= 1 + 1e-9):
+            raise ManifestError(f"{where} is not between 0 and 1")
         for number in _mapping(figure, where).values() if isinstance(figure, Mapping) else (figure,):
             if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
                 raise ManifestError(f"{where} is neither a finite number nor an object of such numbers")
 
 
-def _levels(raw: object, attributes: Sequence[Attribute]) -> None:
-    quasi = {attribute.name for attribute in attributes if attribute.role == "quasi"}
+def _levels(raw: object, attributes: Sequence[Attribute]) -> dict[str, int]:
     levels = _mapping(raw, "levels")
-    if set(levels) - quasi:
-        raise ManifestError("levels names attributes that are not quasi")
-    for name, level in levels.items():
-        _whole(level, f"levels.{name}")
+    if set(levels) != {attribute.name for attribute in attributes if attribute.role == "quasi"}:
+        raise ManifestError("levels does not name just the quasi attributes")
+    return {name: _whole(level, f"levels.{name}") for name, level in levels.items()}
 
 
 def _covers(covers: Mapping[str, Any], what: str) -> dict[str, Mapping[str, Any]]:

@@ -127,6 +127,8 @@ def _verify(
         detail = f"the dictionaries of {', '.join(unused)} hold values that no row has"
         checks.append(Check("dictionaries", False, detail))
     checks.append(_labels(counted))
+    if manifest.levels:
+        checks.append(_full_domain(manifest, covers))
     quasi = [covers[attribute.name] for attribute in manifest.of_role("quasi")]
     guarantees: list[CheckedGuarantee] = []
     known: dict[str, Covered] = {}
@@ -187,6 +189,21 @@ def _labels(counted: Counted) -> Check:
         listed = ", ".join(f"{name} ({number})" for name, number in counted.idle.items())
         return Check("labels", False, f"the manifest lists labels that no row has: {listed}")
     return Check("labels", True, "every label is declared, and every declared label occurs")
+
+
+def _full_domain(manifest: Manifest, covers: Mapping[str, Covers]) -> Check:
+    """Check that labels of an attribute do not overlap, as is so at one level, and stand for one value at level 0."""
+    for attribute in manifest.of_role("quasi"):
+        cover = covers[attribute.name]
+        order = np.argsort(cover.low, kind="stable")
+        if (cover.low[order][1:] < cover.high[order][:-1]).any():
+            return Check("levels", False, f"labels of {attribute.name} overlap, so they are not of one level")
+        original = manifest.levels[attribute.name] == 0 and attribute.kind == "category"
+        if original and any(len(entry.get("values", ())) > 1 or "any" in entry for entry in cover.declared()):
+            return Check(
+                "levels", False, f"{attribute.name} is at level 0, but a label of it stands for several values"
+            )
+    return Check("levels", True, "every quasi attribute bears labels of one level")
 
 
 def _same_population(name: str, manifest: Manifest, population: Source) -> Check:

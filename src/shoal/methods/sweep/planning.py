@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from shoal import kernels
+from shoal.arrays import BoolArray
 from shoal.errors import UnreachableError
 from shoal.induced import Induced
 from shoal.judging import judged
@@ -110,9 +111,9 @@ def _with_last_class(sweep: Sweep, classes: Classes, parts: Parts) -> tuple[Clas
         return Parts.joined([parts.take(~inside), last])
 
     n_dissolved = 0
-    left = int(parts.records[parts.owner < 0].sum())
-    found = mended(0) if left else parts
-    if found is None and not _may_withhold(problem, left):
+    left = parts.owner < 0
+    found = mended(0) if left.any() else parts
+    if found is None and not _may_withhold(problem, parts, left):
         n_dissolved, found = _fewest(mended, n)
     if found is not None:
         parts = found
@@ -152,10 +153,19 @@ def _information(problem: Problem, classes: Classes, parts: Parts) -> float:
     return float(np.dot(kept, shown.records)) / whole
 
 
-def _may_withhold(problem: Problem, records: int) -> bool:
-    """Whether so few records may be left out; never beside models that compare with the published table."""
-    relative = any(requirement.model.relative_to_whole for requirement in problem.requirements)
-    return records <= problem.max_withheld and records < problem.cells.n_records and not relative
+def _may_withhold(problem: Problem, parts: Parts, left: BoolArray) -> bool:
+    """Whether the parts that are *left* may be withheld.
+
+    Never beside models that compare with the published table; and never where nobody else has their sensitive values,
+    which the labels of others could then not count on, nor name.
+    """
+    records = int(parts.records[left].sum())
+    if records > problem.max_withheld or records == problem.cells.n_records:
+        return False
+    if any(requirement.model.relative_to_whole for requirement in problem.requirements):
+        return False
+    columns = [np.asarray(column)[parts.cell] for column in problem.cells.codes[len(problem.quasi) :]]
+    return all(bool(np.isin(column[left], column[~left]).all()) for column in columns)
 
 
 def _as_plan(sweep: Sweep, classes: Classes, parts: Parts) -> Plan:
