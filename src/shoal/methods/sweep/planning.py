@@ -196,12 +196,12 @@ def _explain_if_whole(sweep: Sweep, plan: Plan) -> None:
         for bound, judge in zip(sweep.others.bound, sweep.others.judges, strict=True)
         if bound.requirement.model.relative_to_whole
     ]
-    n_leaves = [attribute.taxonomy.n_leaves for attribute in sweep.problem.quasi]
-    if plan.n_classes > 1 or not relative or (plan.hi - plan.lo != n_leaves).any() or max(n_leaves) == 1:
+    cells = np.flatnonzero(sweep.problem.cells.counts)
+    all_equal = all((codes[cells] == codes[cells[0]]).all() for codes in sweep.problem.quasi_codes)
+    if plan.n_classes > 1 or not relative or all_equal:
         return
     bound, judge = relative[0]
     reached, alone = math.inf, True
-    cells = np.flatnonzero(sweep.problem.cells.counts)
     for levels in np.eye(sweep.items.levels.shape[1], dtype=np.int32):
         group, nodes = grouped_cells(sweep.trees, levels, cells, sweep.problem.cells.counts[cells])
         if (group < 0).any() or len(nodes) < 2:
@@ -213,15 +213,13 @@ def _explain_if_whole(sweep: Sweep, plan: Plan) -> None:
             alone &= not bool(bound.requirement.model.holds(classes, judge.whole).all())
     if not alone:
         raise UnreachableError(
-            "all models together are met only by one class in which every quasi attribute is fully generalized; "
-            "ask for less of one of them"
+            "all models together are met only by the whole table as one class; ask for less of one of them"
         )
     offer = "ask for much less"
     if math.isfinite(reached):
         offer = f"one step above that reaches {rounded_up(reached, 4)}, so ask for more than that"
     raise UnreachableError(
-        f"{bound.requirement.model.subject}: it is met only by one class in which every quasi attribute is fully "
-        f"generalized; {offer}"
+        f"{bound.requirement.model.subject}: it is met only by the whole table as one class; {offer}"
     )
 
 
