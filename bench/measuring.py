@@ -16,6 +16,16 @@ from pathlib import Path
 from typing import Any
 
 REPEATS = 5
+_STARTER = """
+import os, sys, time
+began = time.perf_counter()
+child = os.posix_spawn(
+    sys.argv[1], sys.argv[1:], os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
+)
+_, status, usage = os.wait4(child, 0)
+print(time.perf_counter() - began, usage.ru_maxrss)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +72,16 @@ def _seconds(work: Callable[[], object]) -> float:
 def process(command: Sequence[str | Path]) -> Finished:
     """Run a command to its end; time and peak memory are those of this process alone.
 
+    A small process of its own starts it: a child is charged with the memory that its parent had when it was made.
     Byte code may be written, as it is for every user: otherwise each start would translate the sources again.
     """
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    arguments = [str(part) for part in command]
-    began = time.perf_counter()
-    child = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment)
-    assert child.stderr is not None
-    complaint = child.stderr.read()
-    _, status, usage = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(status)
-    seconds = time.perf_counter() - began
-    if child.returncode:
-        raise RuntimeError(f"{command[0]} ended with {child.returncode}: {complaint.decode()[-2000:]}")
-    return Finished(seconds, usage.ru_maxrss / 1024)
+    arguments = [sys.executable, "-S", "-c", _STARTER, *(str(part) for part in command)]
+    ended = subprocess.run(arguments, capture_output=True, text=True, env=environment, check=False)
+    if ended.returncode:
+        raise RuntimeError(f"{command[0]} ended with {ended.returncode}: {ended.stderr[-2000:]}")
+    seconds, kibibytes = ended.stdout.split()
+    return Finished(float(seconds), int(kibibytes) / 1024)
 
 
 def machine() -> dict[str, Any]:

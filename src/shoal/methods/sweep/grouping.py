@@ -148,21 +148,14 @@ def group_by_label(
 
 @compiled
 def without_hope(
-    class_of: CodeArray,
-    n_classes: int,
-    live: IntArray,
-    pattern: CodeArray,
-    patterns: CodeArray,
-    raised: BoolArray,
-    rules: Rules,
+    class_of: CodeArray, n_classes: int, live: IntArray, pattern: CodeArray, patterns: CodeArray, rules: Rules
 ) -> BoolArray:
-    """Return (n_live,) whether a part's class, and so each of its subsets, has too few values for some rule.
+    """Return (n_live,) whether a part's class, and so each of its subsets, covers too few values for some rule.
 
-    Parts without a class have no hope either; a class with *raised* parts always has.
+    Parts without a class have no hope either.
     """
     n_rules = len(rules.place)
     distinct = np.zeros((n_classes, n_rules), dtype=np.int64)
-    hope = np.zeros(n_classes, dtype=np.bool_)
     first = np.zeros(n_classes + 1, dtype=np.int64)
     for i in range(len(live)):
         if class_of[i] >= 0:
@@ -175,20 +168,24 @@ def without_hope(
         if class_of[i] >= 0:
             order[place[class_of[i]]] = live[i]
             place[class_of[i]] += 1
-    seen = np.full(rules.first_node[-1], -1, dtype=np.int64)  # the class that last had a node
+    had = np.full(rules.first_node[-1], -1, dtype=np.int64)  # the class that last had a node
+    covered = np.full(rules.first_leaf[-1], -1, dtype=np.int64)  # the class that last covered a leaf
     for c in range(n_classes):
         for k in range(first[c], first[c + 1]):
-            hope[c] = hope[c] or raised[order[k]]
             for r in range(n_rules):
-                node = rules.first_node[r] + patterns[pattern[order[k]], rules.place[r]]
-                if seen[node] != c:
-                    seen[node] = c
-                    distinct[c, r] += 1
-        enough = True
-        for r in range(n_rules):
-            enough = enough and distinct[c, r] >= rules.distinct[r]
-        hope[c] = hope[c] or enough
+                node = patterns[pattern[order[k]], rules.place[r]]
+                number = rules.first_node[r] + node
+                if had[number] == c:
+                    continue
+                had[number] = c
+                kept = node < rules.n_leaves[r]
+                for leaf in range(rules.first_leaf[r] + rules.lo[number], rules.first_leaf[r] + rules.hi[number]):
+                    if covered[leaf] != c and (kept or rules.weights[leaf] > 0):
+                        covered[leaf] = c
+                        distinct[c, r] += 1
     result = np.empty(len(live), dtype=np.bool_)
     for i in range(len(live)):
-        result[i] = class_of[i] < 0 or not hope[class_of[i]]
+        result[i] = class_of[i] < 0
+        for r in range(n_rules):
+            result[i] = result[i] or distinct[class_of[i], r] < rules.distinct[r]
     return result

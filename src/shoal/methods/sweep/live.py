@@ -96,7 +96,7 @@ class Live:
         """Find out which parts are without hope at all items of a scout."""
         self._scouted[scout] = len(self._live)
         class_of, nodes = self._at(self._scouts.levels[scout], self._live)
-        lost = without_hope(class_of, len(nodes), self._live, self.pattern, self.patterns, self._raised, self._rules)
+        lost = without_hope(class_of, len(nodes), self._live, self.pattern, self.patterns, self._rules)
         self._hopeless[self._live] &= ~self._bits[scout]
         self._hopeless[self._live[lost]] |= self._bits[scout]
 
