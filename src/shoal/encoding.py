@@ -129,7 +129,7 @@ def _check_leaves(policy: Policy, name: str, taxonomy: Taxonomy, counted: Counte
         raise InputError(gap.message(name))
     if policy.attributes[name].role == "sensitive" and len(np.unique(leaf)) < len(leaf):
         raise PolicyError(
-            f"column {name!r} is sensitive and published as it is, but its taxonomy has leaves of several values; "
+            f"column {name!r} is sensitive, so values must stay apart, but its taxonomy has leaves of several values; "
             "give it a taxonomy that ends in single values"
         )
 
@@ -218,7 +218,7 @@ def _bound(
 
 
 def _weighted(requirement: Requirement, counted: CountedCells, sensitive: tuple[Attribute, ...]) -> Requirement:
-    """Look up the adversary's weights of the values of the table; weights of other values do not matter."""
+    """Look up the adversary's weights; a value of the table without one, or one of an unknown value, is refused."""
     given: Mapping[str, float] | None = getattr(requirement.model, "weights", None)
     if given is None:
         return requirement
@@ -250,9 +250,9 @@ def _weighted(requirement: Requirement, counted: CountedCells, sensitive: tuple[
     return replace(requirement, weights=tuple(weights))
 
 
-def _some(texts: list[str]) -> str:
+def _some(listed: list[str]) -> str:
     """Name at most five of them."""
-    return ", ".join(texts[:5]) + (", ..." if len(texts) > 5 else "")
+    return ", ".join(listed[:5]) + (", ..." if len(listed) > 5 else "")
 
 
 def joint_codes(columns: list[AnyIntArray]) -> tuple[CodeArray, int]:

@@ -76,7 +76,7 @@ def judged(problem: Problem, plan: Plan) -> Iterator[tuple[Requirement, ClassHis
         shown = np.where(class_of >= 0, cell, -1).astype(np.int32)
         published = kernels.summed(shown, records, problem.cells.n_cells)
     first, order = kernels.grouped(class_of, plan.n_classes)
-    cell = cell[order] if len(plan.assignment.split_cells) else order
+    cell = cell[order] if len(plan.assignment.split_cells) else order  # else the pieces are the cells
     records, target = records[order], target[order]
     for requirement in problem.requirements:
         nodes = published_nodes(requirement, plan, cell, target)

@@ -96,7 +96,7 @@ def _published_texts(place: int, rewriter: Rewriter) -> dict[int, str]:
     """Return the values that are published, or lie under a published label, by their leaves, in order."""
     problem = rewriter.encoding.problem
     attribute, generalized = problem.sensitive[place], rewriter.sensitive_columns[place]
-    text_of = spelled(attribute.name, attribute.taxonomy.encode, rewriter.counted)
+    text_of = spelled(attribute, rewriter.counted)
     if generalized is not None:
         shown = {text for cover in generalized.covers for text in cover["values"]}
         return {leaf: text for leaf, text in sorted(text_of.items()) if text in shown}

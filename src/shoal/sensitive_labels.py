@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from shoal.arrays import CodeArray, IntArray
+from shoal.arrays import AnyIntArray, CodeArray, IntArray
 from shoal.encoding import Encoding
 from shoal.engines.local import CountedCells
 from shoal.plan import KEPT, Plan
+from shoal.problem import Attribute
 from shoal.taxonomies.parse import texts
 from shoal.taxonomies.tree import Cover, free_label
 
@@ -39,7 +40,7 @@ class SensitiveColumn:
         attribute = problem.sensitive[place]
         lo, hi = targets.lo[:, place], targets.hi[:, place]
         leaves = problem.cells.codes[len(problem.quasi) + place]
-        text_of = spelled(attribute.name, attribute.taxonomy.encode, counted)
+        text_of = spelled(attribute, counted)
         occurring = np.unique(leaves[problem.cells.counts > 0]).tolist()
         kept = _kept(plan, lo, leaves, problem.cells.counts)
         covers: dict[str, Cover] = {text_of[leaf]: {"values": [text_of[leaf]]} for leaf in kept if leaf in text_of}
@@ -81,13 +82,13 @@ class SensitiveColumn:
         return {"role": "sensitive", "kind": "category", "labels": labels}
 
 
-def spelled(name: str, encode: Any, counted: CountedCells) -> dict[int, str]:
+def spelled(attribute: Attribute, counted: CountedCells) -> dict[int, str]:
     """Return the values of a column as files spell them, by their leaves; a leaf's label may differ."""
-    values, _ = counted.in_use(counted.columns.index(name))
-    return dict(zip(encode(values).tolist(), texts(values).to_pylist(), strict=True))
+    values, _ = counted.in_use(counted.columns.index(attribute.name))
+    return dict(zip(attribute.taxonomy.encode(values).tolist(), texts(values).to_pylist(), strict=True))
 
 
-def _kept(plan: Plan, lo: CodeArray, leaves: Any, counts: IntArray) -> list[int]:
+def _kept(plan: Plan, lo: CodeArray, leaves: AnyIntArray, counts: IntArray) -> list[int]:
     """Return the leaves that some published record keeps."""
     cell, class_of, records, target = plan.pieces(counts)
     shown = (class_of >= 0) & (records > 0)

@@ -138,10 +138,12 @@ def test_the_page_is_whole_and_needs_nothing_else(release: Any) -> None:
 
 
 def test_names_that_look_like_markup_are_escaped(release: Any) -> None:
-    evidence = {**release.evidence, "source": {**release.evidence["source"], "name": "<img src=x>.csv"}}
+    source = {**release.evidence["source"], "name": "<img src=x>.csv"}
+    evidence = {**release.evidence, "source": source, "generalized_sensitive": {"<img>": 1234}}
     page = internal_report(release.manifest, evidence)
     assert "<img" not in page
     assert "&lt;img src=x&gt;.csv" in page
+    assert "1,234 records publish a generalized <code>&lt;img&gt;</code>." in page
 
 
 def test_a_failed_check_is_shown_as_such(release: Any) -> None:

@@ -219,6 +219,17 @@ def test_too_few_leftovers_are_withheld_or_others_join_them(budget: float) -> No
     assert release.manifest["rows"] == (19 if budget else 20)
 
 
+def test_what_it_tells_as_generalized_is_what_is_published() -> None:
+    """Records that are withheld do not count, whatever had been done to their values."""
+    privacy, withheld = [tau_l(0.5, 3), {"k-anonymity": {"k": 6}}], 0
+    for seed in range(12):
+        release = shoal.anonymize(table(40, seed, skew=0.8), policy(privacy, max_withheld=0.2), seed=seed)
+        published = sum(text in ("low", "high", "any") for text in release.data["s"].to_pylist())
+        assert release.evidence["search"]["generalized"] == {"s": published}
+        withheld += release.manifest["withheld"] > 0 and release.evidence["search"]["generalized_before"]["s"] > 0
+    assert withheld > 0
+
+
 def test_population_models_count_people_under_the_labels(tmp_path: Path) -> None:
     people = pa.table({"q": ["a"] * 12 + ["b"] * 3 + ["c"] * 2 + ["d"] * 9})
     pyarrow.csv.write_csv(people, tmp_path / "people.csv")

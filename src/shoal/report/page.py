@@ -33,6 +33,7 @@ def internal_report(manifest: Mapping[str, Any], evidence: Mapping[str, Any]) ->
     body = [
         "<h1>Release report <small>(internal: do not publish)</small></h1>",
         _summary(manifest, source),
+        *_generalized(evidence),
         "<h2>Guarantees</h2>",
         _table(
             "Promised, and recomputed by the verifier from the written file",
@@ -117,6 +118,12 @@ def _summary(manifest: Mapping[str, Any], source: Mapping[str, Any]) -> str:
         f"published with the method <code>{escape(manifest['method'])}</code>; {manifest['withheld']:,} were "
         f"withheld and {manifest['missing']['dropped']:,} dropped for missing values.</p>"
     )
+
+
+def _generalized(evidence: Mapping[str, Any]) -> Iterable[str]:
+    """Say how many records publish a generalized sensitive value, where there are some."""
+    for name, records in evidence["generalized_sensitive"].items():
+        yield f"<p>{records:,} records publish a generalized <code>{escape(name)}</code>.</p>"
 
 
 def _class_sizes(before: list[dict[str, int]], after: list[dict[str, int]]) -> Iterable[tuple[str, ...]]:

@@ -32,11 +32,14 @@ class SequentialSweep(Method):
     )
 
     def refuses(self, problem: Problem) -> str | None:
-        """Labels of different generality overlap, so a share of the population under them has no lower bound."""
+        """Too many combinations of levels are refused, and models that ask for a least share of a population.
+
+        Labels of different generality overlap, so the people under them are nobody's share.
+        """
         items = math.prod(attribute.taxonomy.height + 1 for attribute in problem.quasi)
         if items > _MOST_ITEMS:
             return (
-                f"the quasi attributes have {items:,} combinations of levels, of which it can sweep {_MOST_ITEMS:,}; "
+                f"the quasi attributes have {items:,} combinations of levels, and it can sweep {_MOST_ITEMS:,}; "
                 "use fewer attributes or flatter taxonomies, or another method"
             )
         if any(not requirement.model.merge_monotone for requirement in problem.requirements):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from shoal import kernels
 from shoal.arrays import BoolArray, CodeArray, IntArray, KeyArray
 from shoal.compiled import compiled, inlined
 from shoal.methods.sweep.rules import Rules, TreeTables
 
-_MIX = np.uint64(0x9E3779B97F4A7C15)
+MIX = np.uint64(0x9E3779B97F4A7C15)  # odd, and its bits have no pattern: it scatters keys
 
 
 @inlined
@@ -28,7 +29,7 @@ def same_label(trees: TreeTables, levels: CodeArray, one: int, other: int) -> bo
 
 @inlined
 def _slot(key: np.uint64, mask: np.uint64) -> np.uint64:
-    return ((key ^ (key >> np.uint64(31))) * _MIX >> np.uint64(20)) & mask
+    return ((key ^ (key >> np.uint64(31))) * MIX >> np.uint64(20)) & mask
 
 
 @compiled
@@ -156,24 +157,13 @@ def without_hope(
     """
     n_rules = len(rules.place)
     distinct = np.zeros((n_classes, n_rules), dtype=np.int64)
-    first = np.zeros(n_classes + 1, dtype=np.int64)
-    for i in range(len(live)):
-        if class_of[i] >= 0:
-            first[class_of[i] + 1] += 1
-    for c in range(n_classes):
-        first[c + 1] += first[c]
-    place = first[:-1].copy()
-    order = np.empty(first[-1], dtype=np.int64)
-    for i in range(len(live)):
-        if class_of[i] >= 0:
-            order[place[class_of[i]]] = live[i]
-            place[class_of[i]] += 1
+    first, order = kernels.grouped(class_of, n_classes)
     had = np.full(rules.first_node[-1], -1, dtype=np.int64)  # the class that last had a node
     covered = np.full(rules.first_leaf[-1], -1, dtype=np.int64)  # the class that last covered a leaf
     for c in range(n_classes):
         for k in range(first[c], first[c + 1]):
             for r in range(n_rules):
-                node = patterns[pattern[order[k]], rules.place[r]]
+                node = patterns[pattern[live[order[k]]], rules.place[r]]
                 number = rules.first_node[r] + node
                 if had[number] == c:
                     continue

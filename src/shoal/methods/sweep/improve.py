@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 
@@ -25,16 +26,16 @@ def can_improve(sweep: Sweep, n_classes: int) -> bool:
     return not sweep.models.others and (n_classes + 1) * max(len(sweep.models.rules.weights), 1) <= _MOST_UNITS
 
 
-def improved(sweep: Sweep, classes: Classes, parts: Parts) -> tuple[Parts, float]:
-    """Return the parts with records moved to where they tell more, and what that gained.
+def improved(sweep: Sweep, classes: Classes, parts: Parts) -> Parts:
+    """Return the parts with records moved to where they tell more.
 
     Parts without a class are those of the last one, which need not hold yet. Every move gains, and leaves every
     other class with all its promises.
     """
     problem, rules = sweep.problem, sweep.models.rules
     last = len(classes.item)
-    information = np.append(_class_information(sweep, classes), _at_root(sweep))
-    parts.owner = np.where(parts.owner < 0, last, parts.owner)
+    information = np.append(_class_information(sweep, classes), _root_information(sweep))
+    parts = replace(parts, owner=np.where(parts.owner < 0, last, parts.owner))
     best = information[:-1].max(initial=0.0)
     steps = [
         np.arange(len(step), dtype=np.int32) if frozen else step
@@ -47,7 +48,6 @@ def improved(sweep: Sweep, classes: Classes, parts: Parts) -> tuple[Parts, float
     following = np.concatenate([np.zeros(0, dtype=np.int32), *steps])
     columns = problem.cells.codes[len(problem.quasi) :]
     whole = float(problem.cells.n_records) * sum(attribute.weight for attribute in (*problem.quasi, *problem.sensitive))
-    total = 0.0
     units, sizes = tally_units(rules, parts.nodes, parts.owner, parts.records, last + 1)  # kept up to date by pull
     changed = np.ones(last + 1, dtype=np.bool_)
     rows, candidates = _candidates(sweep, classes, parts, information)
@@ -82,14 +82,13 @@ def improved(sweep: Sweep, classes: Classes, parts: Parts) -> tuple[Parts, float
             last,
             changed,
         )
-        total += gain
         moved = Parts(parts.cell[part], nodes, np.ones(len(part), dtype=np.int64), goal)
         parts.records = records
         parts = Parts.joined([parts.take(records > 0), moved])
         if gain < _WORTH * whole:
             break
     parts.owner = np.where(parts.owner == last, -1, parts.owner)
-    return parts, total / whole
+    return parts
 
 
 def _class_information(sweep: Sweep, classes: Classes) -> FloatArray:
@@ -100,7 +99,7 @@ def _class_information(sweep: Sweep, classes: Classes) -> FloatArray:
     return known
 
 
-def _at_root(sweep: Sweep) -> float:
+def _root_information(sweep: Sweep) -> float:
     return sum(attribute.weight / attribute.taxonomy.n_leaves for attribute in sweep.problem.quasi)
 
 

@@ -55,11 +55,8 @@ class Others:
 
 def judge_of(problem: Problem, other: Bound, published: Parts) -> Judge:
     """Return the judge of one model, who compares with the table that *published* makes."""
-    requirement = other.requirement
-    if other.induced is None or requirement.place is None:
-        return Judge(requirement, None, requirement.whole(problem.cells.counts))
-    nodes = np.ascontiguousarray(published.nodes[:, requirement.place])
-    return Judge.of(requirement, problem.cells.counts, nodes, published.records)
+    nodes = None if other.requirement.place is None else values_of(other, published)
+    return Judge.of(other.requirement, problem.cells.counts, nodes, published.records)
 
 
 def values_of(other: Bound, members: Parts) -> CodeArray | None:

@@ -37,25 +37,22 @@ def planned(problem: Problem, improve: bool, rng: np.random.Generator, progress:
     items = Items.of(problem.quasi, [codes[there] for codes in problem.quasi_codes])
     sweep = Sweep(problem, items, tree_tables(problem), models, others, rng)
     with progress.step("sweeping", problem.cells.n_records, unit="records") as step:
-        classes, parts = sweep.run(started, step)
-    swept = replace(parts)
-    closed, parts = _with_last_class(sweep, classes, parts)
+        swept_classes, swept = sweep.run(started, step)
+    classes, parts = _with_last_class(sweep, swept_classes, swept)
     gain = 0.0
-    if improve and can_improve(sweep, len(classes.item)):
+    if improve and can_improve(sweep, len(swept_classes.item)):
         with progress.step("improving", None):
-            moved, _ = improved(sweep, classes, swept)
-            better, moved = _with_last_class(sweep, classes, moved)
-        gain = _information(problem, better, moved) - _information(problem, closed, parts)
-        # who was pulled out of the last class may be missing there
-        gain, closed, parts = (gain, better, moved) if gain > 0 else (0.0, closed, parts)
-    classes = closed
+            better, moved = _with_last_class(sweep, swept_classes, improved(sweep, swept_classes, swept))
+        more = _information(problem, better, moved) - _information(problem, classes, parts)
+        if more > 0:  # who was pulled out of the last class may be missing there, so this is not certain
+            gain, classes, parts = more, better, moved
     plan = _as_plan(sweep, classes, parts)
     _explain_if_whole(sweep, plan)
     _check(problem, plan)
     story = {
         "items": len(items),
         "generalized_before": _raised(problem, started),
-        "generalized": _raised(problem, parts),
+        "generalized": _raised(problem, parts.take(parts.owner >= 0)),
         "improved_by": gain,
     }
     return replace(plan, warnings=_warnings(problem), search=story)
@@ -217,7 +214,7 @@ def _explain_if_whole(sweep: Sweep, plan: Plan) -> None:
         )
     offer = "ask for much less"
     if math.isfinite(reached):
-        offer = f"one step above that reaches {rounded_up(reached, 4)}, so ask for more than that"
+        offer = f"split by one attribute it reaches {rounded_up(reached, 4)}, so ask for that or more"
     raise UnreachableError(
         f"{bound.requirement.model.subject}: it is met only by the whole table as one class; {offer}"
     )
@@ -233,7 +230,7 @@ def _check(problem: Problem, plan: Plan) -> None:
 def _warnings(problem: Problem) -> tuple[str, ...]:
     about = {requirement.place for requirement in problem.requirements}
     return tuple(
-        f"sensitive attribute {attribute.name!r} has no taxonomy, so it is generalized to everything at once"
+        f"sensitive attribute {attribute.name!r} has no taxonomy, so values can only become everything at once"
         for place, attribute in enumerate(problem.sensitive)
         if place in about and attribute.taxonomy.height <= 1 and not attribute.taxonomy.declared
     )

@@ -6,16 +6,14 @@ import numpy as np
 
 from shoal.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from shoal.compiled import compiled, inlined
-from shoal.methods.sweep.grouping import label_node
+from shoal.methods.sweep.grouping import MIX, label_node
 from shoal.methods.sweep.kernels import add_units, judge
 from shoal.methods.sweep.rules import Rules, TreeTables
-
-_MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 @inlined
 def _place(key: np.uint64, number: int, mask: np.uint64) -> np.uint64:
-    mixed = (key ^ (key >> np.uint64(31)) ^ (np.uint64(number) << np.uint64(40))) * _MIX
+    mixed = (key ^ (key >> np.uint64(31)) ^ (np.uint64(number) << np.uint64(40))) * MIX
     return (mixed >> np.uint64(20)) & mask
 
 

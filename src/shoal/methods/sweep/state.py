@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from shoal import kernels
 from shoal.arrays import BoolArray, CodeArray, IntArray, KeyArray
 from shoal.induced import Induced
-from shoal.methods.sweep.grouping import group_by_label
+from shoal.methods.sweep.grouping import MIX, group_by_label
 from shoal.methods.sweep.order import nodes_at_levels
 from shoal.methods.sweep.rules import Rule, Rules, TreeTables, build_rules
 from shoal.models.base import Curve
@@ -18,7 +18,6 @@ from shoal.plan import KEPT
 from shoal.plan import Parts as PlanParts
 from shoal.problem import Problem, Requirement
 
-_ODD = 0x9E3779B97F4A7C15
 _SHARED_TERMS = 1 << 14  # sums of one column: they stay in the nearest cache
 
 
@@ -57,14 +56,13 @@ class Parts:
 
     def raised(self, place: int, lifted: IntArray, steps: CodeArray, rng: np.random.Generator) -> Parts:
         """Return the same with ``lifted[node]`` records of each node, drawn at random, one step up."""
-        parts = self
+        parts = replace(self, records=self.records.copy())
         for node in np.flatnonzero(lifted).tolist():  # a node's number is larger than that of all nodes below it
             here = np.flatnonzero((parts.nodes[:, place] == node) & (parts.records > 0))
             drawn = rng.multivariate_hypergeometric(parts.records[here], int(lifted[node]), method="marginals")
             moving = parts.take(here)
             moving.records = drawn.astype(np.int64)
             moving.nodes[:, place] = steps[node]
-            parts.records = parts.records.copy()
             parts.records[here] -= drawn
             parts = Parts.joined([parts, moving.take(drawn > 0)])
         return parts.take(parts.records > 0)
@@ -90,7 +88,7 @@ def tree_tables(problem: Problem) -> TreeTables:
         radix *= attribute.taxonomy.n_nodes
     exact = radix < 1 << 63
     if not exact:
-        multiplier = [pow(_ODD, j + 1, 1 << 64) for j in range(len(tables))]
+        multiplier = [pow(int(MIX), j + 1, 1 << 64) for j in range(len(tables))]
     factors = np.array(multiplier, dtype=np.uint64)
     leaves = np.stack([codes.astype(np.int32) for codes in problem.quasi_codes], axis=1)
     shared, column, step, start, terms = _shared_columns(tables, factors, leaves)
