@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -207,18 +207,27 @@ class Plan:
         classes: AnyIntArray,
         counts: AnyIntArray,
         population: Mapping[str, IntArray] | None = None,
+        sensitive: tuple[CodeArray, CodeArray] | None = None,
     ) -> Plan:
-        """Build from pieces; classes that publish the same ranges are one class."""
+        """Build from pieces; classes that publish the same ranges are one class.
+
+        *sensitive* are the ranges of sensitive values that pieces publish, (n_pieces, n_sensitive) lo and hi.
+        """
         first, same = same_rows((*lo.T, *hi.T))
-        targets = np.append(same, np.int32(WITHHELD))[np.asarray(classes)]  # class -1 stays -1
-        sizes = kernels.summed(targets, np.asarray(counts, dtype=np.int64), len(first))
+        owner = np.append(same, np.int32(WITHHELD))[np.asarray(classes)]  # class -1 stays -1
+        records = np.asarray(counts, dtype=np.int64)
+        sizes = kernels.summed(owner, records, len(first))
+        target, targets = owner, None
+        if sensitive is not None and not (sensitive[0] == KEPT).all():
+            target, targets = _targets(owner, *sensitive, records)
         return cls(
             lo=lo[first],
             hi=hi[first],
             sizes=sizes,
-            assignment=Assignment.of_pieces(n_cells, cells, targets, counts),
+            assignment=Assignment.of_pieces(n_cells, cells, target, counts),
             n_withheld=int(counts.sum() - sizes.sum()),
             population={name: people[first] for name, people in (population or {}).items()},
+            targets=targets,
         )
 
     @classmethod
@@ -232,25 +241,19 @@ class Plan:
     ) -> Plan:
         """Build from parts of cells that may publish ranges of sensitive values; records in no part are withheld."""
         parts = _with_withheld(cells, parts)
-        n_cells = cells.n_cells
-        plan = cls.of_pieces(lo, hi, n_cells, parts.cell, parts.owner, parts.records, population)
-        if (parts.lo == KEPT).all():
-            return plan
-        _, same = same_rows((*lo.T, *hi.T))
-        shown = np.flatnonzero(parts.owner != WITHHELD)
-        owner, sensitive_lo, sensitive_hi = same[parts.owner[shown]], parts.lo[shown], parts.hi[shown]
-        # KEPT is -1, so that one more makes codes of the ranges
-        first, group = same_rows((owner, *(sensitive_lo + 1).T, *sensitive_hi.T))
-        target = np.full(len(parts.cell), WITHHELD, dtype=np.int32)
-        target[shown] = group
-        targets = Targets(
-            class_of=owner[first],
-            lo=sensitive_lo[first],
-            hi=sensitive_hi[first],
-            records=kernels.summed(target, parts.records, len(first)),
-        )
-        assignment = Assignment.of_pieces(n_cells, parts.cell, target, parts.records)
-        return replace(plan, assignment=assignment, targets=targets)
+        pieces = parts.cell, parts.owner, parts.records
+        return cls.of_pieces(lo, hi, cells.n_cells, *pieces, population, (parts.lo, parts.hi))
+
+
+def _targets(owner: CodeArray, lo: CodeArray, hi: CodeArray, records: IntArray) -> tuple[CodeArray, Targets]:
+    """Return (n_pieces,) the target of each piece, or WITHHELD, and the targets."""
+    shown = np.flatnonzero(owner != WITHHELD)
+    class_of, lo, hi = owner[shown], lo[shown], hi[shown]
+    # KEPT is -1, so that one more makes codes of the ranges
+    first, group = same_rows((class_of, *(lo + 1).T, *hi.T))
+    target = np.full(len(owner), WITHHELD, dtype=np.int32)
+    target[shown] = group
+    return target, Targets(class_of[first], lo[first], hi[first], kernels.summed(target, records, len(first)))
 
 
 def _with_withheld(cells: Cells, parts: Parts) -> Parts:

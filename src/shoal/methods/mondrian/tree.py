@@ -12,6 +12,7 @@ import numpy as np
 
 from shoal.arrays import BoolArray, CodeArray, IntArray
 from shoal.errors import UnreachableError
+from shoal.methods.hopeless import refuse_hopeless
 from shoal.methods.mondrian.items import Boxes, Cuts, Extents, Items, Tally
 from shoal.models.wording import rounded_up
 from shoal.plan import WITHHELD, Plan
@@ -30,7 +31,7 @@ class MondrianTree:
         self._search_below = search_below
         self._smallest = problem.smallest_class
         self._wholes = [requirement.whole(problem.cells.counts) for requirement in problem.requirements]
-        self._check_root()
+        refuse_hopeless(problem, 0)
         self._items = Items(problem, relaxed, rng)
         self._withheld: list[tuple[int, int]] = []
         self._open = Boxes(
@@ -159,15 +160,6 @@ class MondrianTree:
                 f"{subject} leaves no cut: it is met only by one class in which every quasi attribute is fully "
                 f"generalized; {offer}"
             )
-
-    def _check_root(self) -> None:
-        for requirement, whole in zip(self._problem.requirements, self._wholes, strict=True):
-            reason = requirement.model.why_unreachable(whole)
-            if reason is None and not bool(requirement.model.holds(whole.as_class(), whole)[0]):
-                reached = requirement.model.worst(whole.as_class(), whole)
-                reason = f"{requirement.model.subject}: the whole table as one class has {reached:.6g}"
-            if reason is not None:
-                raise UnreachableError(reason)
 
     def _close(self, boxes: Boxes, step: Step) -> None:
         if len(boxes):

@@ -11,7 +11,7 @@ from shoal.arrays import CodeArray, FloatArray, IntArray
 from shoal.methods.sweep.classes import Classes, Sweep
 from shoal.methods.sweep.kernels import tally_units
 from shoal.methods.sweep.pulling import covering_classes, pull
-from shoal.methods.sweep.state import Parts
+from shoal.methods.sweep.state import Parts, information_of
 
 _CANDIDATES = 12  # classes that a record is offered
 _LOOKUPS = 1 << 25  # of a cell at an item: in larger tables only the least informative cells are offered others
@@ -34,7 +34,8 @@ def improved(sweep: Sweep, classes: Classes, parts: Parts) -> Parts:
     """
     problem, rules = sweep.problem, sweep.models.rules
     last = len(classes.item)
-    information = np.append(_class_information(sweep, classes), _root_information(sweep))
+    root = np.array([[attribute.taxonomy.root for attribute in problem.quasi]])
+    information = information_of(problem.quasi, np.concatenate([classes.nodes, root]))  # of classes, the last one's too
     parts = replace(parts, owner=np.where(parts.owner < 0, last, parts.owner))
     best = information[:-1].max(initial=0.0)
     steps = [
@@ -89,18 +90,6 @@ def improved(sweep: Sweep, classes: Classes, parts: Parts) -> Parts:
             break
     parts.owner = np.where(parts.owner == last, -1, parts.owner)
     return parts
-
-
-def _class_information(sweep: Sweep, classes: Classes) -> FloatArray:
-    known = np.zeros(len(classes.item))
-    for j, attribute in enumerate(sweep.problem.quasi):
-        tree = attribute.taxonomy
-        known += attribute.weight / (tree.hi - tree.lo)[classes.nodes[:, j]]
-    return known
-
-
-def _root_information(sweep: Sweep) -> float:
-    return sum(attribute.weight / attribute.taxonomy.n_leaves for attribute in sweep.problem.quasi)
 
 
 def _candidates(sweep: Sweep, classes: Classes, parts: Parts, information: FloatArray) -> tuple[IntArray, CodeArray]:

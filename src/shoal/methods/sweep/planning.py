@@ -18,7 +18,7 @@ from shoal.methods.sweep.improve import can_improve, improved
 from shoal.methods.sweep.mending import generalized
 from shoal.methods.sweep.order import Items
 from shoal.methods.sweep.others import Others, population_under, values_of
-from shoal.methods.sweep.state import Models, Parts, grouped_cells, tree_tables
+from shoal.methods.sweep.state import Models, Parts, grouped_cells, information_of, tree_tables
 from shoal.models.base import Whole
 from shoal.models.wording import rounded_up
 from shoal.plan import Plan
@@ -141,12 +141,8 @@ def _fewest(attempt: Callable[[int], Parts | None], most: int) -> tuple[int, Par
 def _information(problem: Problem, classes: Classes, parts: Parts) -> float:
     """Return the share of the table's information that parts keep, by attributes' weights; withheld ones keep none."""
     shown = parts.take(parts.owner >= 0)
-    attributes = (*problem.quasi, *problem.sensitive)
-    columns = (*classes.nodes[shown.owner].T, *shown.nodes.T)
-    kept = np.zeros(len(shown.cell))
-    for attribute, nodes in zip(attributes, columns, strict=True):
-        kept += attribute.weight / (attribute.taxonomy.hi - attribute.taxonomy.lo)[nodes]
-    whole = problem.cells.n_records * sum(attribute.weight for attribute in attributes)
+    kept = information_of(problem.quasi, classes.nodes)[shown.owner] + information_of(problem.sensitive, shown.nodes)
+    whole = problem.cells.n_records * sum(attribute.weight for attribute in (*problem.quasi, *problem.sensitive))
     return float(np.dot(kept, shown.records)) / whole
 
 

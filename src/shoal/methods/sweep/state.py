@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from shoal import kernels
-from shoal.arrays import BoolArray, CodeArray, IntArray, KeyArray
+from shoal.arrays import BoolArray, CodeArray, FloatArray, IntArray, KeyArray
 from shoal.induced import Induced
 from shoal.methods.sweep.grouping import MIX, group_by_label
 from shoal.methods.sweep.order import nodes_at_levels
@@ -16,7 +16,7 @@ from shoal.methods.sweep.rules import Rule, Rules, TreeTables, build_rules
 from shoal.models.base import Curve
 from shoal.plan import KEPT
 from shoal.plan import Parts as PlanParts
-from shoal.problem import Problem, Requirement
+from shoal.problem import Attribute, Problem, Requirement
 
 _SHARED_TERMS = 1 << 14  # sums of one column: they stay in the nearest cache
 
@@ -77,6 +77,15 @@ class Parts:
             up = (nodes != own) & (tree.hi[nodes] - tree.lo[nodes] > 1)
             lo[up, place], hi[up, place] = tree.lo[nodes[up]], tree.hi[nodes[up]]
         return PlanParts(self.cell, self.owner, lo, hi, self.records)
+
+
+def information_of(attributes: Sequence[Attribute], nodes: CodeArray) -> FloatArray:
+    """Return (n,) what rows of nodes tell: for each attribute its weight, divided by the leaves below its node."""
+    known = np.zeros(len(nodes))
+    for j, attribute in enumerate(attributes):
+        tree = attribute.taxonomy
+        known += attribute.weight / (tree.hi - tree.lo)[nodes[:, j]]
+    return known
 
 
 def tree_tables(problem: Problem) -> TreeTables:
