@@ -13,6 +13,7 @@ import numpy as np
 from bench.full_domain import incognito
 from bench.measuring import REPEATS, Measured, command, process, shoal_command, timed
 from bench.moving import hilbert, sweep, sweep_stays
+from bench.slicing import anatomy, fake_tuples, slicing, slicing_stays
 
 Job = Callable[[Path], Iterator[Measured]]
 
@@ -97,4 +98,8 @@ JOBS: dict[str, Job] = {
     "sweep-stays": sweep_stays,
     "incognito": incognito,
     "hilbert": hilbert,
+    "slicing": slicing,
+    "slicing-stays": slicing_stays,
+    "anatomy": anatomy,
+    "fake-tuples": fake_tuples,
 }

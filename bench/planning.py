@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from shoal.policy import Policy
+    from shoal.problem import Problem
 
 
 def planner(data: object, policy: Mapping[str, Any] | Path, seed: int = 1) -> Callable[[], object]:
     """Count a table once and return a function that plans it from the counted cells."""
+    from shoal.progress import Silent
+
+    loaded, problem = counted(data, policy)
+    return lambda: loaded.method.plan(problem, np.random.default_rng(seed), Silent())
+
+
+def counted(data: object, policy: Mapping[str, Any] | Path) -> tuple[Policy, Problem]:
+    """Return the policy, and the problem that it makes of the table."""
     from shoal.encoding import encode
     from shoal.engines.local import LocalEngine
     from shoal.policy import Policy
@@ -19,6 +31,5 @@ def planner(data: object, policy: Mapping[str, Any] | Path, seed: int = 1) -> Ca
 
     loaded = Policy.load(policy)
     columns = (*loaded.names("sensitive"), *loaded.names("quasi"))
-    counted = LocalEngine().count(open_source(data, loaded.source), columns, Silent())
-    problem = encode(counted, loaded).problem
-    return lambda: loaded.method.plan(problem, np.random.default_rng(seed), Silent())
+    cells = LocalEngine().count(open_source(data, loaded.source), columns, Silent())
+    return loaded, encode(cells, loaded).problem

@@ -25,35 +25,45 @@ if TYPE_CHECKING:
     from shoal.errors import ShoalError
     from shoal.policy import Policy
     from shoal.release import Release
+    from shoal.sliced import Estimate, Query, read_sliced
     from shoal.sources import SourceOptions, open_source
     from shoal.taxonomies.tree import Taxonomy
+    from shoal.transactions.gathering import baskets
 
 __all__ = [
     "Audit",
     "Draft",
+    "Estimate",
     "Policy",
+    "Query",
     "Release",
     "ShoalError",
     "SourceOptions",
     "Taxonomy",
     "anonymize",
     "audit",
+    "baskets",
     "draft_policy",
     "open_source",
+    "read_sliced",
 ]
 
 _HOMES = {
     "Audit": "shoal.auditing",
     "Draft": "shoal.drafting",
+    "Estimate": "shoal.sliced",
     "Policy": "shoal.policy",
+    "Query": "shoal.sliced",
     "Release": "shoal.release",
     "ShoalError": "shoal.errors",
     "SourceOptions": "shoal.sources",
     "Taxonomy": "shoal.taxonomies.tree",
     "anonymize": "shoal.anonymizing",
     "audit": "shoal.auditing",
+    "baskets": "shoal.transactions.gathering",
     "draft_policy": "shoal.drafting",
     "open_source": "shoal.sources",
+    "read_sliced": "shoal.sliced",
 }
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -12,22 +11,25 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from shoal.encoding import Encoding, check_columns, encode
-from shoal.engines.local import CountedCells, LocalEngine
+from shoal.chance import Chance
+from shoal.encoding import check_columns, encode
+from shoal.engines.local import LocalEngine
 from shoal.errors import UnreachableError, VerificationError
-from shoal.guarantees import achieved
 from shoal.manifest import build_manifest
-from shoal.plan import Plan
 from shoal.policy import Policy
 from shoal.progress import Progress, Silent
+from shoal.publishing import Publication, publication_of
+from shoal.publishing.tables import two_tables
+from shoal.publishing.writing import plain_table, write_buckets, write_rows
 from shoal.release import Release, Staging, refuse_existing, write_json, write_text
 from shoal.report.evidence import build_evidence
 from shoal.report.page import internal_report
 from shoal.report.readme import public_readme
-from shoal.rewriting import Rewriter
-from shoal.sources import Source, like, open_source, open_writer
+from shoal.sliced.table import SlicedTable
+from shoal.sources import Source, like, open_source
 from shoal.sources.digests import file_digest
-from shoal.utility.base import Utility, measured
+from shoal.transactions.unfolding import unfolded
+from shoal.utility.base import Utility
 from shoal.verify import Verification, verify_folder, verify_table
 
 Format = Literal["csv", "parquet"]
@@ -58,7 +60,8 @@ def anonymize(
 class _Run:
     """One anonymization under way."""
 
-    source: Source
+    given: Source
+    source: Source  # the same, with attributes in place of baskets
     policy: Policy
     populations: Mapping[str, Source]
     destination: Path | None
@@ -66,7 +69,7 @@ class _Run:
     seed: int | None
     detail: Detail
     progress: Progress
-    rng: np.random.Generator
+    chance: Chance
     engine: LocalEngine = field(default_factory=LocalEngine)
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -87,29 +90,29 @@ class _Run:
             refuse_existing(destination)
         source = open_source(data, loaded.source)
         check_columns(loaded, source)
+        policy_of_attributes, source_of_attributes = unfolded(loaded, source)
         return cls(
-            source=source,
-            policy=loaded,
+            given=source,
+            source=source_of_attributes,
+            policy=policy_of_attributes,
             populations=open_populations(loaded),
             destination=destination,
             format=format or _same_format(data),
             seed=seed,
             detail=detail,
             progress=progress,
-            rng=np.random.default_rng(seed),
+            chance=Chance.of(seed),
         )
 
     def finish(self, data: object) -> Release:
-        counted, encoding, plan = self._plan()
-        rewriter = Rewriter.of(self.policy, counted, encoding, plan)
-        guarantees = achieved(encoding.problem, plan, self.policy)
+        publication = self._publication()
         digests = {path: people.digest() for path, people in self.populations.items()}
-        manifest = build_manifest(self.policy, self.source, rewriter, guarantees, digests)
+        manifest = build_manifest(publication, digests)
         if self.destination is None:
-            return self._in_memory(rewriter, manifest, data)
-        return self._on_disk(rewriter, manifest, self.destination)
+            return self._in_memory(publication, manifest, data)
+        return self._on_disk(publication, manifest, self.destination)
 
-    def _plan(self) -> tuple[CountedCells, Encoding, Plan]:
+    def _publication(self) -> Publication:
         quasi, sensitive = self.policy.names("quasi"), self.policy.names("sensitive")
         with self._timed("count"):
             counted = self.engine.count(self.source, (*sensitive, *quasi), self.progress)
@@ -119,67 +122,78 @@ class _Run:
             refusal = self.policy.method.refuses(encoding.problem)
             if refusal is not None:
                 raise UnreachableError(f"method {self.policy.method.name}: {refusal}")
-            plan = self.policy.method.plan(encoding.problem, self.rng, self.progress)
-        return counted, encoding, plan
+            plan = self.policy.method.plan(encoding.problem, self.chance.generator, self.progress)
+        return publication_of(self.policy, self.source, counted, encoding, plan)
 
-    def _in_memory(self, rewriter: Rewriter, manifest: dict[str, Any], data: object) -> Release:
+    def _in_memory(self, publication: Publication, manifest: dict[str, Any], data: object) -> Release:
         with self._timed("apply"):
-            batches = list(rewriter.rows(self.engine, self.source, self.rng, None, self.progress))
-            table = pa.Table.from_batches([_plain(batch) for batch in batches])
+            rows = publication.rows(self.engine, self.chance, None, self.progress)
+            table = plain_table(rows.batches)
         with self._timed("verify"):
             verification = verify_table(
-                table, manifest, source=self.source, populations=self.populations, progress=self.progress
+                table,
+                manifest,
+                source=self.given,
+                populations=self.populations,
+                buckets=None if rows.buckets is None else rows.buckets.astype(np.int64),
+                progress=self.progress,
             )
         _refuse_unverified(verification)
-        evidence = self._evidence(rewriter, manifest, verification)
+        evidence = self._evidence(publication, manifest, verification)
         return Release(manifest, evidence, verification, data=like(data, table))
 
-    def _on_disk(self, rewriter: Rewriter, manifest: dict[str, Any], destination: Path) -> Release:
+    def _on_disk(self, publication: Publication, manifest: dict[str, Any], destination: Path) -> Release:
         with Staging(destination) as staging:
             with self._timed("apply"):
-                name = f"data.{self.format}"
-                self._write(rewriter, staging, name)
-            manifest["data"] = {
-                "file": name,
-                "format": self.format,
-                "sha256": file_digest(staging.unverified / name),
-            }
+                manifest |= self._written(publication, manifest, staging)
             write_text(staging.unverified / "README.md", public_readme(manifest))
             manifest["readme"] = {"sha256": file_digest(staging.unverified / "README.md")}
             write_json(staging.unverified / "manifest.json", manifest)
             with self._timed("verify"):
                 verification = verify_folder(
                     staging.unverified,
-                    source=self.source,
+                    source=self.given,
                     populations=self.populations,
                     progress=self.progress,
                 )
             _refuse_unverified(verification)
-            evidence = self._evidence(rewriter, manifest, verification)
+            evidence = self._evidence(publication, manifest, verification)
             write_json(staging.internal / "evidence.json", evidence)
             write_text(staging.internal / "report.html", internal_report(manifest, evidence))
             staging.publish()
         return Release(manifest, evidence, verification, folder=destination)
 
-    def _write(self, rewriter: Rewriter, staging: Staging, name: str) -> None:
-        rows = rewriter.rows(self.engine, self.source, self.rng, staging.folder, self.progress)
-        first = next(rows)
-        with (
-            open_writer(staging.unverified / name, first.schema, self.format) as writer,
-            ThreadPoolExecutor(1) as pool,
-        ):
-            writing = pool.submit(writer.write, first)
-            for batch in rows:  # made while the one before is written
-                writing.result()
-                writing = pool.submit(writer.write, batch)
-            writing.result()
+    def _written(self, publication: Publication, manifest: Mapping[str, Any], staging: Staging) -> dict[str, Any]:
+        """Write the rows, and return the manifest's entries on their files."""
+        rows = publication.rows(self.engine, self.chance, staging.folder, self.progress)
+        entries: dict[str, Any] = {"data": {"file": f"data.{self.format}", "format": self.format}}
+        if getattr(self.policy.method, "two_tables", False):
+            batches = list(rows.batches)
+            self._write(staging, entries["data"], iter(batches))
+            both = two_tables(SlicedTable.of(plain_table(batches), manifest), manifest)
+            tables = dict(zip(("quasi", "sensitive"), both, strict=True))
+            entries["tables"] = {name: {"file": f"{name}.{self.format}"} for name in tables}
+            for name, table in tables.items():
+                self._write(staging, entries["tables"][name], iter(table.combine_chunks().to_batches()))
+        else:
+            self._write(staging, entries["data"], rows.batches)
+        if rows.buckets is not None:
+            write_buckets(staging.internal / "buckets.parquet", rows.buckets)
+        return entries
 
-    def _evidence(self, rewriter: Rewriter, manifest: dict[str, Any], verification: Verification) -> dict[str, Any]:
+    def _write(self, staging: Staging, entry: dict[str, Any], batches: Iterator[pa.RecordBatch]) -> None:
+        path = staging.unverified / str(entry["file"])
+        write_rows(path, batches, self.format)
+        entry["sha256"] = file_digest(path)
+
+    def _evidence(
+        self, publication: Publication, manifest: dict[str, Any], verification: Verification
+    ) -> dict[str, Any]:
         utility: Utility = dict(manifest["utility"])
         if self.detail == "full":
             with self._timed("utility"):
-                utility = measured(rewriter.encoding.problem, rewriter.plan, expensive=True, detail=True)
-        return build_evidence(self.policy, self.source, rewriter, verification, utility, self.seed, self.seconds)
+                utility = publication.utility(expensive=True)
+        return build_evidence(publication, verification, utility, self.seed, self.seconds)
 
     def _timed(self, step: str) -> _Clock:
         return _Clock(step, self.seconds)
@@ -207,15 +221,6 @@ def _same_format(data: object) -> Format:
         return "parquet"
     path = Path(data)
     return "parquet" if path.is_dir() or path.suffix.lower() in (".parquet", ".pq") else "csv"
-
-
-def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Decode dictionaries, so that no entry survives that no row uses."""
-    arrays = [
-        column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
-        for column in batch.columns
-    ]
-    return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
 
 
 def _refuse_unverified(verification: Verification) -> None:

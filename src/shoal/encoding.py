@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 
+from shoal import kernels
 from shoal.arrays import AnyIntArray, BoolArray, CodeArray, IntArray
 from shoal.cells import Cells
 from shoal.engines.local import CountedCells
@@ -55,6 +56,7 @@ def encode(counted: CountedCells, policy: Policy, populations: Mapping[str, Coun
     names = (*policy.names("quasi"), *policy.names("sensitive"))
     attributes: list[Attribute] = []
     columns: list[AnyIntArray] = []
+    exact: list[AnyIntArray] = []
     keep = np.ones(len(counted.run.counts), dtype=np.bool_)
     for j, name in enumerate(names):
         column = counted.columns.index(name)
@@ -73,12 +75,15 @@ def encode(counted: CountedCells, policy: Policy, populations: Mapping[str, Coun
         leaf = _leaves(taxonomy, counted.dictionaries[column].values, used)
         attributes.append(Attribute(name, taxonomy, policy.attributes[name].weight))
         columns.append(counted.translated(column, leaf if j < n_quasi else leaf.astype(np.int32)))
+        one_to_one = len(kernels.occurring(leaf[used])) == int(used.sum())
+        exact.append(columns[-1] if one_to_one else counted.codes(column))
     kept = None if keep.all() else np.flatnonzero(keep)
     counts = counted.run.counts
     n_dropped = 0
     if kept is not None:
         n_dropped = int(counts[~keep].sum())
-        columns, counts = [column[kept] for column in columns], counts[kept]
+        columns, exact = [column[kept] for column in columns], [column[kept] for column in exact]
+        counts = counts[kept]
         if not len(kept):
             raise InputError("every record has a missing value, and the policy drops such records")
     quasi, sensitive = tuple(attributes[:n_quasi]), tuple(attributes[n_quasi:])
@@ -92,7 +97,9 @@ def encode(counted: CountedCells, policy: Policy, populations: Mapping[str, Coun
         for requirement in _bound(model, number, sensitive, n_quasi, cells, people)
     )
     n_records = int(counts.sum())
-    problem = Problem(quasi, sensitive, cells, requirements, int(Fraction(str(policy.max_withheld)) * n_records))
+    budget = int(Fraction(str(policy.max_withheld)) * n_records)
+    values = () if populations else tuple(exact)
+    problem = Problem(quasi, sensitive, cells, requirements, budget, policy.names("insensitive"), values)
     return Encoding(problem, kept, n_dropped)
 
 
@@ -127,7 +134,7 @@ def _check_leaves(policy: Policy, name: str, taxonomy: Taxonomy, counted: Counte
         records = np.bincount(counted.codes(column), weights=counted.run.counts).astype(np.int64)
         gap = uncovered(leaf, values, records[1:][records[1:] > 0])
         raise InputError(gap.message(name))
-    if policy.attributes[name].role == "sensitive" and len(np.unique(leaf)) < len(leaf):
+    if policy.attributes[name].role == "sensitive" and len(kernels.occurring(leaf)) < len(leaf):
         raise PolicyError(
             f"column {name!r} is sensitive, so values must stay apart, but its taxonomy has leaves of several values; "
             "give it a taxonomy that ends in single values"

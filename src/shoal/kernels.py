@@ -185,6 +185,11 @@ def summed(group: NDArray[np.int32], records: Ints, n_groups: int) -> Ints:
     return total
 
 
+def occurring(codes: Codes) -> Ints:
+    """Return the codes that occur, ascending; much faster than ``np.unique`` for codes of a small range."""
+    return np.flatnonzero(np.bincount(codes))
+
+
 @compiled
 def tally_classes(first: Ints, values: NDArray[np.int32], records: Ints, counts: Ints) -> None:
     """Add up the records of each value in consecutive classes, whose items are ``first[c]:first[c + 1]``."""

@@ -1,4 +1,4 @@
-"""What classes publish: the text of every leaf range, and what it covers."""
+"""What classes and regions publish: the text of every leaf range, and what it covers."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ import numpy as np
 import pyarrow as pa
 
 from shoal.arrays import CodeArray
-from shoal.plan import Plan
 from shoal.problem import Attribute
 from shoal.taxonomies.tree import Cover
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PublishedColumn:
-    """The labels of one quasi attribute, and which of them each class bears."""
+    """The labels of one quasi attribute, and which of them each class (or region) bears."""
 
     attribute: Attribute
     labels: pa.Array  # (n_labels,) distinct, sorted
@@ -24,11 +23,10 @@ class PublishedColumn:
     label_of_class: CodeArray  # (n_classes,)
 
     @classmethod
-    def of(cls, attribute: Attribute, plan: Plan, column: int) -> PublishedColumn:
-        """Write down each distinct range of one column once."""
-        lo, hi = plan.lo[:, column].astype(np.int64), plan.hi[:, column].astype(np.int64)
+    def of(cls, attribute: Attribute, lo: CodeArray, hi: CodeArray) -> PublishedColumn:
+        """Write down each distinct range once, given that of every class: the leaves from *lo* on, below *hi*."""
         width = attribute.taxonomy.n_leaves + 1
-        distinct, which = np.unique(lo * width + hi, return_inverse=True)
+        distinct, which = np.unique(lo.astype(np.int64) * width + hi, return_inverse=True)
         ranges = list(zip((distinct // width).tolist(), (distinct % width).tolist(), strict=True))
         texts = [attribute.taxonomy.label(low, high) for low, high in ranges]
         order = sorted(range(len(texts)), key=texts.__getitem__)

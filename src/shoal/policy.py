@@ -15,6 +15,7 @@ from shoal.models.base import PrivacyModel
 from shoal.registry import discover, find
 from shoal.sources.options import SourceOptions
 from shoal.taxonomies.builders.base import TaxonomyBuilder
+from shoal.transactions.options import ItemOptions
 from shoal.yaml_lines import Place, load_with_lines, read_text
 
 Role = Literal["identifier", "quasi", "sensitive", "insensitive"]
@@ -22,7 +23,7 @@ B = TypeVar("B", bound=BaseModel)
 
 
 class AttributeOptions(BaseModel):
-    """What a policy may say of one attribute, its taxonomy aside."""
+    """What a policy may say of one attribute, its taxonomy and its items aside."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -58,12 +59,22 @@ class TableOptions(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class AttributePolicy:
-    """One attribute's role and taxonomy; without a taxonomy it gets the one that fits its kind."""
+    """One attribute's role and taxonomy; without a taxonomy it gets the one that fits its kind.
+
+    With ``items`` the column holds sets, and other attributes take its place.
+    """
 
     role: Role
     taxonomy: TaxonomyBuilder | None = None
     weight: float = 1.0
     description: str | None = None
+    items: ItemOptions | None = None
+
+    def sensitive_names(self, name: str) -> tuple[str, ...]:
+        """Return the sensitive attributes that a column of this name gives."""
+        if self.items is not None:
+            return self.items.sensitive_names(name)
+        return (name,) if self.role == "sensitive" else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,25 +154,41 @@ class _Reader:
         if not isinstance(given, Mapping) or not given:
             self._note(place, "must list the columns, e.g. {age: {role: quasi}}")
             return {}
-        attributes = {}
+        attributes: dict[str, AttributePolicy] = {}
         before = len(self._problems)
         for name, options in given.items():
             here = (*place, str(name))
             if not isinstance(options, Mapping):
                 self._note(here, "must be a mapping such as {role: quasi}")
                 continue
-            plain = {key: value for key, value in options.items() if key != "taxonomy"}
-            valid = self._valid(AttributeOptions, plain, here, also=("taxonomy",))
+            plain = {key: value for key, value in options.items() if key not in ("taxonomy", "items")}
+            valid = self._valid(AttributeOptions, plain, here, also=("taxonomy", "items"))
+            items = None
+            if options.get("items") is not None:
+                items = self._valid(ItemOptions, options["items"], (*here, "items"))
             builder = None
             if options.get("taxonomy") is not None:
                 builder = self._taxonomy(options["taxonomy"], (*here, "taxonomy"))
             if valid is not None:
                 if valid.role in ("identifier", "insensitive") and builder is not None:
                     self._note(here, f"an attribute of role {valid.role} has no use for a taxonomy")
-                attributes[str(name)] = AttributePolicy(valid.role, builder, valid.weight, valid.description)
+                if items is not None and (valid.role != "quasi" or builder is not None):
+                    self._note(here, "an attribute with items has the role quasi and no taxonomy")
+                attributes[str(name)] = AttributePolicy(valid.role, builder, valid.weight, valid.description, items)
+        self._check_items(attributes)
         if len(self._problems) == before and not any(a.role == "quasi" for a in attributes.values()):
             self._note(place, "no attribute has the role quasi: without one there is nothing to protect people by")
         return attributes
+
+    def _check_items(self, attributes: Mapping[str, AttributePolicy]) -> None:
+        """Note attributes that would take the place of baskets under a name that another one has."""
+        taken = set(attributes)
+        for name, attribute in attributes.items():
+            derived = () if attribute.items is None else attribute.items.names(name)
+            clashes = [other for other in derived if other in taken]
+            if clashes:
+                self._note(("attributes", name, "items"), f"makes {clashes[0]!r}, which another attribute is called")
+            taken.update(derived)
 
     def _taxonomy(self, given: Any, place: Place) -> TaxonomyBuilder | None:
         name, parameters = self._named(given, place, "taxonomy", "{intervals: {min: 0, max: 120, widths: [5, 10]}}")
@@ -200,7 +227,7 @@ class _Reader:
         return models
 
     def _check_attribute(self, model: PrivacyModel, attributes: Mapping[str, AttributePolicy], place: Place) -> None:
-        sensitive = [name for name, attribute in attributes.items() if attribute.role == "sensitive"]
+        sensitive = [one for name, attribute in attributes.items() for one in attribute.sensitive_names(name)]
         if model.sees != "values":
             return
         if not sensitive:
@@ -304,6 +331,7 @@ def policy_schema() -> dict[str, Any]:
 
     attribute = AttributeOptions.model_json_schema()
     attribute["properties"]["taxonomy"] = one_of("shoal.taxonomies.builders", TaxonomyBuilder)
+    attribute["properties"]["items"] = ItemOptions.model_json_schema()
     table = TableOptions.model_json_schema()["properties"]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -72,11 +72,18 @@ class Problem:
     cells: Cells  # codes: quasi attributes, then sensitive ones
     requirements: tuple[Requirement, ...]
     max_withheld: int = 0
+    carried: tuple[str, ...] = ()  # insensitive attributes, which are published as they are
+    values: tuple[AnyIntArray, ...] = ()  # codes that tell source values apart, where leaves hold several
 
     @property
     def quasi_codes(self) -> tuple[AnyIntArray, ...]:
         """The code columns of the quasi attributes."""
         return self.cells.codes[: len(self.quasi)]
+
+    @property
+    def value_codes(self) -> tuple[AnyIntArray, ...]:
+        """The code columns by which cells with different source values differ; leaves may hold several values."""
+        return self.values or self.cells.codes
 
     @property
     def smallest_class(self) -> int:

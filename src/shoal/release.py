@@ -20,6 +20,10 @@ from typing import TYPE_CHECKING, Any
 from shoal.errors import UsageError
 
 if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+    from shoal.sliced import Estimate, Query, SlicedTable
     from shoal.utility.base import Utility
     from shoal.verify import Verification
 
@@ -56,6 +60,47 @@ class Release:
     def data_file(self) -> Path | None:
         """The published file, if there is one."""
         return None if self.folder is None else self.folder / PUBLIC / str(self.manifest["data"]["file"])
+
+    def tables(self) -> tuple[pa.Table, pa.Table]:
+        """Return a sliced release as two tables: quasi values by bucket, and counts of sensitive values by bucket."""
+        from shoal.publishing.tables import two_tables
+        from shoal.sliced.reading import sliced_table
+
+        return two_tables(sliced_table(self), self.manifest)
+
+    def sliced(self) -> SlicedTable:
+        """Return the buckets and parts of a sliced release."""
+        from shoal.sliced.reading import sliced_table
+
+        return sliced_table(self)
+
+    def sample_table(self, rng: np.random.Generator | int | None = None) -> Any:
+        """Link the parts of a sliced release at random within buckets: one of the tables that the original may be.
+
+        It is of the kind of ``data``, a pyarrow table if the release was written. *rng* is a generator or a seed;
+        without it chance comes from the operating system.
+        """
+        from shoal.sliced.reading import read_sliced
+        from shoal.sources import like
+
+        return like(self.data, read_sliced(self).sample_table(rng))
+
+    def estimate(self, query: Query) -> Estimate | pa.Table:
+        """Answer a query from the buckets of a sliced release, with its expected error.
+
+        A query with `by` gives a table of the groups with the columns ``value`` and ``error``. For many questions,
+        read the release once: ``shoal.read_sliced(release)``.
+        """
+        from shoal.sliced.reading import read_sliced
+
+        return read_sliced(self).estimate(query)
+
+    def multisets(self) -> Any:
+        """Return a sliced release with each quasi attribute's values as the multiset of its bucket."""
+        from shoal.sliced.reading import read_sliced
+        from shoal.sources import like
+
+        return like(self.data, read_sliced(self).multisets())
 
 
 class Staging:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from shoal import kernels
 from shoal.arrays import AnyIntArray, CodeArray, IntArray
 from shoal.encoding import Encoding
 from shoal.engines.local import CountedCells
@@ -41,7 +42,7 @@ class SensitiveColumn:
         lo, hi = targets.lo[:, place], targets.hi[:, place]
         leaves = problem.cells.codes[len(problem.quasi) + place]
         text_of = spelled(attribute, counted)
-        occurring = np.unique(leaves[problem.cells.counts > 0]).tolist()
+        occurring = kernels.occurring(leaves[problem.cells.counts > 0]).tolist()
         kept = _kept(plan, lo, leaves, problem.cells.counts)
         covers: dict[str, Cover] = {text_of[leaf]: {"values": [text_of[leaf]]} for leaf in kept if leaf in text_of}
         taken = set(text_of.values())
@@ -93,5 +94,5 @@ def _kept(plan: Plan, lo: CodeArray, leaves: AnyIntArray, counts: IntArray) -> l
     cell, class_of, records, target = plan.pieces(counts)
     shown = (class_of >= 0) & (records > 0)
     own = shown & (np.append(lo, 0)[target] == KEPT)
-    found: list[int] = np.unique(leaves[cell[own]]).tolist()
+    found: list[int] = kernels.occurring(leaves[cell[own]]).tolist()
     return found

@@ -28,7 +28,7 @@ from shoal.models.base import PrivacyModel
 from shoal.registry import discover
 from shoal.sources.arrow import open_arrow
 
-METHODS = discover("shoal.methods", Method)
+METHODS = {name: kind for name, kind in discover("shoal.methods", Method).items() if kind.publishes == "classes"}
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "hilbert": [{}, {"labels": "ranges"}],
     "mondrian": [{}, {"cuts": "relaxed"}, {"search_below": 0}],
@@ -48,6 +48,11 @@ MODELS: dict[str, list[dict[str, Any]]] = {
     "alpha-k-anonymity": [{"alpha": 0.6, "k": 5}],
     "beta-likeness": [{"beta": 1.5, "enhanced": False}, {"beta": 1.2, "enhanced": True}],
     "delta-disclosure": [{"delta": 1.6}],
+    "confidence-bounding": [
+        {"most": 0.55},
+        {"most": 0.5, "harmless": ["angina", "clerk"]},
+        {"most": 0.6, "harmless": ["flu"], "separator": "i", "attribute": "illness"},
+    ],
     "k-map": [{"k": 9, "population": "people.csv"}],
     "delta-presence": [{"min": 0.1, "max": 0.6, "population": "people.csv"}],
 }
@@ -236,6 +241,13 @@ def keeps_values(name: str, given: dict[str, Any], counts: Counter[Any], whole: 
                 if share > q[value] and float((share - q[value]) / q[value]) > most + 1e-9:
                     return False
             return True
+        case "confidence-bounding":
+            shares: Counter[Any] = Counter()
+            for value, share in p.items():
+                whole_value = value is None or "separator" not in given
+                for item in {value} if whole_value else set(value.split(given["separator"])):
+                    shares[item] += 0 if item in ("", *given.get("harmless", ())) else share
+            return max(shares.values()) <= exactly(given["most"])
         case "delta-disclosure":
             return all(v in p and abs(math.log(p[v] / q[v])) < given["delta"] + 1e-9 for v in q)
     raise AssertionError(name)
@@ -288,13 +300,14 @@ def published(release: Any) -> list[tuple[Any, ...]]:
 
 
 def test_every_method_and_every_model_has_examples() -> None:
-    assert set(VARIANTS) == set(METHODS)
+    assert set(VARIANTS) == set(METHODS)  # methods that publish buckets have a contract of their own
     assert set(MODELS) == set(discover("shoal.models", PrivacyModel))
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", discover("shoal.methods", Method))
 def test_declarations_are_complete(name: str) -> None:
-    kind = METHODS[name]
+    kind = discover("shoal.methods", Method)[name]
+    assert kind.publishes in ("classes", "buckets")
     assert kind.name == name == name.lower()
     assert kind.title
     assert kind.__doc__

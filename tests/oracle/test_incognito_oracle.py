@@ -35,6 +35,7 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
     "t-closeness": [{"t": 0.3}, {"t": 0.3, "distance": "ordered"}, {"t": 0.3, "distance": "hierarchical"}],
     "alpha-k-anonymity": [{"alpha": 0.7, "k": 2}],
     "beta-likeness": [{"beta": 1.0}, {"beta": 0.9, "enhanced": True}],
+    "confidence-bounding": [{"most": 0.6}, {"most": 0.4, "harmless": ["s"]}],
     "delta-disclosure": [{"delta": 1.5}],
     "k-map": [{"k": 4, "population": "p"}],
     "delta-presence": [{"min": 0.0, "max": 0.7, "population": "p"}, {"min": 0.2, "max": 0.9, "population": "p"}],

@@ -15,6 +15,7 @@ from shoal.datasets import hospital_policy, stays
 from shoal.errors import InputError, PolicyError, UsageError
 from shoal.models.alpha_k_anonymity import AlphaKAnonymity
 from shoal.models.base import ClassHistograms, PrivacyModel, ValueModel, Whole
+from shoal.models.confidence_bounding import ConfidenceBounding
 from shoal.models.distinct_l_diversity import DistinctLDiversity
 from shoal.models.entropy_l_diversity import EntropyLDiversity
 from shoal.models.recursive_cl_diversity import RecursiveCLDiversity
@@ -203,6 +204,7 @@ def test_bad_input():
 
 UNRELATED_TO_THE_WHOLE = (
     AlphaKAnonymity(alpha=0.5, k=3),
+    ConfidenceBounding(most=0.4),
     DistinctLDiversity(l=2),
     EntropyLDiversity(l=2),
     RecursiveCLDiversity(c=2, l=2),

@@ -19,8 +19,8 @@ import pytest
 import shoal
 from shoal import anonymizing
 from shoal.errors import ShoalError, UsageError, VerificationError
+from shoal.publishing import GeneralizedPublication, PublishedRows
 from shoal.release import Staging, write_json
-from shoal.rewriting import Rewriter
 from shoal.sources.writers import TableWriter
 from shoal.verify import Check, Verification, verify_folder
 
@@ -140,13 +140,17 @@ def failing(error: BaseException) -> Callable[..., Any]:
     return fail
 
 
-def broken_rows(self: Rewriter, *arguments: Any) -> Any:
+def broken_rows(self: GeneralizedPublication, *arguments: Any) -> PublishedRows:
     rows = ORIGINAL_ROWS(self, *arguments)
-    yield next(rows)
-    raise KeyboardInterrupt
+
+    def batches() -> Any:
+        yield next(rows.batches)
+        raise KeyboardInterrupt
+
+    return PublishedRows(batches())
 
 
-ORIGINAL_ROWS = Rewriter.rows
+ORIGINAL_ROWS = GeneralizedPublication.rows
 ERRORS = [KeyboardInterrupt(), OSError(28, "No space left on device"), MemoryError(), SystemExit(1)]
 
 
@@ -154,7 +158,7 @@ ERRORS = [KeyboardInterrupt(), OSError(28, "No space left on device"), MemoryErr
 @pytest.mark.parametrize(
     ("owner", "name"),
     [
-        (Rewriter, "rows"),
+        (GeneralizedPublication, "rows"),
         (TableWriter, "write"),
         (TableWriter, "close"),
         (anonymizing, "file_digest"),
@@ -176,7 +180,7 @@ def test_a_failure_anywhere_leaves_nothing(
 
 
 def test_an_interrupt_between_two_batches_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Rewriter, "rows", broken_rows)
+    monkeypatch.setattr(GeneralizedPublication, "rows", broken_rows)
     with pytest.raises(KeyboardInterrupt):
         published(tmp_path / "out")
     assert list(tmp_path.iterdir()) == []

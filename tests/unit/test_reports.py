@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 import shoal
-from shoal.report.evidence import class_risks, size_histogram
 from shoal.report.page import internal_report
 from shoal.report.readme import public_readme
+from shoal.risks import class_risks, size_histogram
 
 POLICY: dict[str, Any] = {
     "attributes": {

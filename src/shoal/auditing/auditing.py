@@ -18,8 +18,9 @@ from shoal.engines.local import LocalEngine
 from shoal.errors import UsageError
 from shoal.policy import Policy
 from shoal.progress import Progress, Silent
-from shoal.report.evidence import size_histogram
+from shoal.risks import size_histogram
 from shoal.sources import Source, open_source
+from shoal.transactions.unfolding import unfolded
 
 
 def audit(
@@ -54,6 +55,7 @@ def audit(
     loaded = Policy.load(policy)
     source = open_source(data, loaded.source)
     check_columns(loaded, source)
+    loaded, source = unfolded(loaded, source)
     populations = open_populations(loaded)
     if population is not None:
         other = open_source(population, loaded.source)

@@ -96,7 +96,7 @@ def _verdict(raw: RawTable, requirement: Requirement) -> ModelVerdict:
     uncovered = 0
     if requirement.values is not None:
         values = ValueClasses.of(raw, requirement.values[: len(raw.records)], requirement.n_values)
-        classes = values if model.relative_to_whole else values.ranked()
+        classes = values if model.knows_values else values.ranked()
         (result,) = measure((model,), whole, classes.alike())
     elif requirement.population is not None:
         people, uncovered = raw.people(requirement)

@@ -84,15 +84,18 @@ def show(release: Release) -> None:
     from rich.markup import escape
     from rich.table import Table
 
+    from shoal.sliced.table import is_sliced
     from shoal.wording import parameters_text
 
     manifest, evidence = release.manifest, release.evidence
     console = out()
     withheld = f", {manifest['withheld']:,} withheld" if manifest["withheld"] else ""
     dropped = f", {manifest['missing']['dropped']:,} dropped" if manifest["missing"]["dropped"] else ""
+    sliced = is_sliced(manifest)
+    groups = "buckets" if sliced else "classes"
     console.print(
-        f"[bold]Verified and published[/]: {manifest['rows']:,} rows in {evidence['risk_after']['classes']:,} "
-        f"classes{withheld}{dropped}  ->  {escape(str(release.data_file))}",
+        f"[bold]Verified and published[/]: {manifest['rows']:,} rows in {evidence['risk_after'][groups]:,} "
+        f"{groups}{withheld}{dropped}  ->  {escape(str(release.data_file))}",
         soft_wrap=True,
     )
     table = Table(box=None, padding=(0, 2, 0, 0))
@@ -102,11 +105,14 @@ def show(release: Release) -> None:
         asked = parameters_text(entry["parameters"])
         table.add_row(entry["model"], escape(asked), f"{entry['achieved']:.6g}")
     console.print(table)
-    before, after = evidence["risk_before"], evidence["risk_after"]
-    console.print(
-        f"Unique people: {before['unique_records']:,} before, {after['unique_records']:,} after. "
-        f"Information kept: {manifest['utility']['um']:.1%}."
-    )
+    if sliced:
+        _tell_parts(release)
+    else:
+        before, after = evidence["risk_before"], evidence["risk_after"]
+        console.print(
+            f"Unique people: {before['unique_records']:,} before, {after['unique_records']:,} after. "
+            f"Information kept: {manifest['utility']['um']:.1%}."
+        )
     for name, records in evidence["generalized_sensitive"].items():
         console.print(f"{records:,} records publish a generalized {escape(name)}.", soft_wrap=True)
     _tell_in_users_terms(evidence["utility"])
@@ -114,6 +120,24 @@ def show(release: Release) -> None:
         console.print(f"[yellow]Warning:[/] {escape(warning)}.", soft_wrap=True)
     folder = escape(str(release.folder))
     console.print(f"Keep {folder}/internal to yourself; {folder}/public may leave the house.", soft_wrap=True)
+
+
+def _tell_parts(release: Release) -> None:
+    """Say which columns stay together, and among how many records the others hide."""
+    from rich.markup import escape
+
+    from shoal.sliced.table import published_columns
+
+    console, risks = out(), release.evidence["risk_after"]
+    for number, columns in enumerate(published_columns(release.manifest["parts"]), start=1):
+        console.print(f"Part {number}: {escape(', '.join(columns))}", soft_wrap=True)
+    console.print(
+        f"Within a bucket every part is in an order of its own. Records in a bucket: at least "
+        f"{risks['smallest_bucket']:,}, {risks['mean_bucket']:,.1f} on average.",
+        soft_wrap=True,
+    )
+    for name, entry in release.manifest.get("tables", {}).items():
+        console.print(f"The {name} values are also in public/{entry['file']}.", soft_wrap=True)
 
 
 def _tell_in_users_terms(utility: dict[str, Any]) -> None:

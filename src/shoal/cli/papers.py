@@ -52,3 +52,41 @@ def tau_l(
             for statement in statements(table):
                 console.print(f"  {statement.verdict}: {statement.claim} {statement.measured}", soft_wrap=True)
         console.print(f"The page is {target / 'tau-l.md'}; its figures are beside it.", soft_wrap=True)
+
+
+@app.command("slicing")
+def slicing(
+    folder: Annotated[Path | None, typer.Option("--out", "-o", help="New folder for the page and its figures.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder with adult.csv.gz; else that of SHOAL_DATA, else it is downloaded.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Few settings on a sample of the records.")] = False,
+    seed: Annotated[int, typer.Option(help="Make another run of the random choices.", min=0)] = 1,
+    json_output: Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")] = False,
+) -> None:
+    """Compare slicing with generalization and bucketization: Figures 3 to 7 of the slicing paper."""
+    with reporting(json_output):
+        from shoal.cli.bars import bars
+        from shoal.papers.classifiers import require_learning
+        from shoal.papers.figures import require_plots
+        from shoal.papers.slicing import run_slicing
+        from shoal.papers.slicing_page import statements, write_result
+        from shoal.release import refuse_existing
+
+        target = folder or Path("shoal-papers-slicing")
+        refuse_existing(target)
+        require_plots()
+        require_learning()
+        with bars() as progress:
+            result = run_slicing(data, quick=quick, seed=seed, progress=progress)
+        write_result(result, target)
+        if json_output:
+            answer({"folder": str(target), **result.as_dict()})
+            return
+        console = out()
+        for table in result.tables:
+            console.print(f"[bold]{table.title}[/], {table.records:,} records", soft_wrap=True)
+            for asked, statement in statements(table, result):
+                about = f" ({asked})" if asked else ""
+                console.print(f"  {statement.verdict}: {statement.claim}{about} {statement.measured}", soft_wrap=True)
+        console.print(f"The page is {target / 'slicing.md'}; its figures are beside it.", soft_wrap=True)

@@ -20,7 +20,8 @@ REJECTED = 4
 def verify(
     folder: Annotated[Path, typer.Argument(help="The release: its folder, or the folder public in it.")],
     source: Annotated[
-        Path | None, typer.Option(help="The original table: also check that every published row is true.")
+        Path | None,
+        typer.Option(help="The original table: also check that what is published is true."),
     ] = None,
     population: Annotated[
         Path | None,

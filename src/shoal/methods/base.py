@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from shoal.plan import Plan
 from shoal.problem import Problem
 from shoal.progress import Progress
+from shoal.slices import SlicedPlan
 
 
 class Method(BaseModel, ABC):
@@ -20,11 +21,12 @@ class Method(BaseModel, ABC):
 
     name: ClassVar[str]
     title: ClassVar[str]  # a plain sentence for people
+    publishes: ClassVar[Literal["classes", "buckets"]] = "classes"  # generalized rows, or parts of rows apart
 
     def refuses(self, problem: Problem) -> str | None:  # noqa: ARG002
         """Say why this method cannot serve the problem; None if it can."""
         return None
 
     @abstractmethod
-    def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan:
-        """Return a plan whose classes meet every requirement, or raise UnreachableError."""
+    def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan | SlicedPlan:
+        """Return a plan whose classes or buckets meet every requirement, or raise UnreachableError."""

@@ -14,6 +14,8 @@ from shoal.arrays import BoolArray, FloatArray, IntArray
 from shoal.taxonomies.tree import Taxonomy
 
 Sees = Literal["sizes", "values", "population"]
+SHARE_UNITS = 1 << 40  # counts that a distribution given as shares is told in
+SHARE_MARGIN = 1e-9  # far above what rounding does to shares
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,12 @@ class ClassHistograms:
         table = np.atleast_2d(np.asarray(counts, dtype=np.int64))
         people = None if population is None else np.asarray(population, dtype=np.int64)
         return cls(sizes=table.sum(axis=1), counts=table, population=people)
+
+    @classmethod
+    def of_shares(cls, shares: FloatArray) -> ClassHistograms:
+        """Build from (n_classes, n_values) shares in floating point; values that occur keep at least one count."""
+        counts = np.maximum(np.rint(shares * SHARE_UNITS), shares > 0).astype(np.int64)
+        return cls(sizes=counts.sum(axis=1), counts=counts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +110,11 @@ class PrivacyModel(BaseModel, ABC):
         return True
 
     @property
+    def knows_values(self) -> bool:
+        """Whether it tells values apart by more than their frequency in a class, so that none may be renamed."""
+        return self.relative_to_whole
+
+    @property
     def smallest_class(self) -> int:
         """A size below which no class can hold; lets methods skip hopeless cuts."""
         return 1
@@ -145,6 +158,9 @@ class ValueModel(PrivacyModel):
     """A requirement on the distribution of sensitive values."""
 
     sees = "values"
+    judges_beliefs: ClassVar[bool] = (
+        False  # mixtures of distributions that hold do hold, and rounded ones can be judged
+    )
 
     attribute: str | tuple[str, ...] | None = Field(
         default=None,
@@ -177,6 +193,17 @@ class ValueModel(PrivacyModel):
         if histograms.counts is None:
             raise TypeError(f"{self.subject} needs counts of sensitive values; only sizes were counted")
         return histograms.counts
+
+    def holds_surely(self, shares: FloatArray, whole: Whole) -> BoolArray:
+        """Return (n_classes,) whether distributions given as rounded shares meet the requirement; in doubt they do not.
+
+        The most frequent value gets a margin on top: that is worse for every model that wants values evenly spread and
+        does not care which they are. Other models that can judge beliefs say for themselves what is in doubt.
+        """
+        counts = self.values_of(ClassHistograms.of_shares(shares)).copy()
+        most = counts.argmax(axis=1)
+        counts[np.arange(len(counts)), most] += int(SHARE_MARGIN * SHARE_UNITS) + counts.shape[1]
+        return self.holds(ClassHistograms(counts.sum(axis=1), counts), whole)
 
 
 class PopulationModel(PrivacyModel):

@@ -23,6 +23,7 @@ class DistinctLDiversity(ValueModel):
     name = "distinct-l-diversity"
     title = "every class has at least l different sensitive values"
     achieved_is = "at least"
+    judges_beliefs = True
 
     l: int = Field(ge=1, description="different sensitive values that a class has at least")
 

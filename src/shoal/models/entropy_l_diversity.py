@@ -32,6 +32,7 @@ class EntropyLDiversity(ValueModel):
     name = "entropy-l-diversity"
     title = "the sensitive values of every class are as uncertain as l equally frequent ones"
     achieved_is = "at least"
+    judges_beliefs = True
 
     l: float = Field(ge=1, allow_inf_nan=False, description="exp(entropy) of a class's values is at least this")
 

@@ -27,6 +27,7 @@ class RecursiveCLDiversity(ValueModel):
     name = "recursive-cl-diversity"
     title = "no sensitive value has c times the records of the l-th and rarer values of its class"
     achieved_is = "at most"
+    judges_beliefs = True
 
     c: float = Field(gt=0, allow_inf_nan=False, description="r1 < c (r_l + ... + r_m)")
     l: int = Field(ge=1, description="rank from which on the rarer values count")

@@ -24,6 +24,7 @@ class SimpleLDiversity(ValueModel):
     name = "simple-l-diversity"
     title = "no sensitive value has more than 1/l of a class"
     achieved_is = "at least"
+    judges_beliefs = True
 
     l: float = Field(ge=1, allow_inf_nan=False, description="the most frequent value has at most 1/l of a class")
 

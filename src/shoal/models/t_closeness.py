@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from typing import Literal, Self
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from shoal.arrays import BoolArray, FloatArray
 from shoal.errors import PolicyError
-from shoal.models.base import ClassHistograms, ValueModel, Whole
+from shoal.models.base import SHARE_MARGIN, SHARE_UNITS, ClassHistograms, ValueModel, Whole
 from shoal.models.exact import at_most, fraction, integers, peak, quotient
 from shoal.models.movers import Equal, Ground, Hierarchical, Ordered, work
 
@@ -33,6 +34,7 @@ class TCloseness(ValueModel):
     name = "t-closeness"
     title = "the sensitive values of every class are distributed as in the table, to a distance of t"
     achieved_is = "at most"
+    judges_beliefs = True
     relative_to_whole = True
 
     t: float = Field(ge=0, le=1, description="largest earth mover's distance to the whole table")
@@ -53,6 +55,13 @@ class TCloseness(ValueModel):
         unit = ground.unit * whole.size
         sizes = integers(classes.sizes, peak(classes.sizes) * unit)
         return at_most(total, fraction(self.t), sizes * unit) & (classes.sizes > 0)
+
+    def holds_surely(self, shares: FloatArray, whole: Whole) -> BoolArray:
+        """Return (n_classes,) whether the distance of rounded shares is at most t by a margin above all rounding."""
+        margin = SHARE_MARGIN + shares.shape[1] / SHARE_UNITS
+        if self.t <= margin:
+            return np.zeros(len(shares), dtype=np.bool_)
+        return self.model_copy(update={"t": self.t - margin}).holds(ClassHistograms.of_shares(shares), whole)
 
     def achieved(self, classes: ClassHistograms, whole: Whole) -> FloatArray:
         """Return (n_classes,) the distances."""

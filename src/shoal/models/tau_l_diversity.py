@@ -31,6 +31,7 @@ class TauLDiversity(ValueModel):
     name = "tau-l-diversity"
     title = "the k most frequent sensitive values of every class stay under a curve from tau to 1 at l"
     achieved_is = "at most"
+    judges_beliefs = True
 
     tau: float = Field(gt=0, le=1, description="largest share of the most frequent value in a class")
     l: int = Field(ge=2, le=100_000, description="number of values at which the curve reaches 1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
@@ -10,10 +11,17 @@ from shoal.arrays import CodeArray, FloatArray, IntArray
 from shoal.cells import Cells
 from shoal.errors import UnreachableError
 from shoal.learning.id3 import DecisionTree, Examples, learn
-from shoal.methods.base import Method
 from shoal.papers.classes import sensitive_weights
+from shoal.plan import Plan
 from shoal.problem import Problem
-from shoal.progress import Silent
+from shoal.progress import Progress, Silent
+
+
+class Generalizing(Protocol):
+    """A method whose classes publish ranges of values, from which a tree can learn."""
+
+    def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan:
+        """Return a generalization, or raise UnreachableError."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,7 +72,7 @@ class CrossValidation:
         of_value = self._at_points(np.sum(self.held, axis=0)).sum(axis=0)
         return float(of_value.max() / of_value.sum())
 
-    def ratio(self, method: Method, problem: Problem, rng: np.random.Generator) -> float | None:
+    def ratio(self, method: Generalizing, problem: Problem, rng: np.random.Generator) -> float | None:
         """Return the accuracy relative to that of learning from original records.
 
         Folds whose others alone cannot meet the requirement are left out; None if that is so for all.

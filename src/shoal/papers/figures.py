@@ -27,6 +27,7 @@ LOOKS = (
     Look("#000000", "^", (0, (6, 1.5, 1.5, 1.5))),
     Look("#D55E00", "s", "--"),
     Look("#009E73", "D", ":"),
+    Look("#CC79A7", "v", (0, (3, 1, 1, 1, 1, 1))),
 )
 
 
@@ -50,8 +51,8 @@ def require_plots() -> None:
         raise UsageError("plots need matplotlib, which is not installed; install shoal[papers]") from None
 
 
-def draw(title: str, panels: Sequence[Panel], note: str, paths: Sequence[Path]) -> None:
-    """Draw the panels side by side and write them to every path, in the format of its suffix."""
+def draw(title: str, panels: Sequence[Panel], note: str, paths: Sequence[Path], *, rows: int = 1) -> None:
+    """Draw the panels side by side, in so many *rows*, and write them to every path, in the format of its suffix."""
     require_plots()
     import matplotlib
     from matplotlib.figure import Figure
@@ -67,9 +68,11 @@ def draw(title: str, panels: Sequence[Panel], note: str, paths: Sequence[Path]) 
         "ytick.color": _INK,
     }
     with matplotlib.rc_context(settings):
-        figure: Any = Figure(figsize=(5.4 * len(panels), 5.0), dpi=110, layout="constrained", facecolor="white")
+        in_row = len(panels) // rows
+        size = (5.4 * in_row, 5.0 * rows)
+        figure: Any = Figure(figsize=size, dpi=110, layout="constrained", facecolor="white")
         figure.suptitle(title, fontsize=12, fontweight="bold")
-        for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        for axes, panel in zip(figure.subplots(rows, in_row, squeeze=False).flat, panels, strict=True):
             _fill(axes, panel)
         handles, names = figure.axes[0].get_legend_handles_labels()
         figure.get_layout_engine().set(w_pad=0.12, h_pad=0.08)

@@ -19,17 +19,18 @@ from typing import Any
 import numpy as np
 
 from shoal.errors import UnreachableError
-from shoal.methods.base import Method
+from shoal.methods.hilbert import Hilbert
+from shoal.methods.incognito import Incognito
+from shoal.methods.sweep import SequentialSweep
 from shoal.models.tau_l_diversity import TauLDiversity
 from shoal.papers import grid
-from shoal.papers.accuracy import CrossValidation
+from shoal.papers.accuracy import CrossValidation, Generalizing
 from shoal.papers.classes import meets
 from shoal.papers.grid import Grid
 from shoal.papers.tables import Table, adult_table, nursery_table
 from shoal.plan import Plan
 from shoal.problem import Problem
 from shoal.progress import Progress, Silent, Step
-from shoal.registry import find
 from shoal.utility.excessive_protection import ExcessiveProtection
 from shoal.utility.um import Um
 
@@ -114,7 +115,7 @@ class Result:
 class _Output:
     """A table that an algorithm made, and what is measured of it, once."""
 
-    def __init__(self, method: Method, problem: Problem, plan: Plan, seconds: float, **parameters: float) -> None:
+    def __init__(self, method: Generalizing, problem: Problem, plan: Plan, seconds: float, **parameters: float) -> None:
         self.plan, self.seconds, self.parameters = plan, seconds, parameters
         self._method, self._problem = method, problem
         self._ratio: tuple[float | None] | None = None
@@ -159,7 +160,7 @@ class _Experiment:
         )
 
     def _sweep(self, algorithm: str, improve: bool) -> list[Outcome]:
-        method = _method("sweep", improve=improve)
+        method = SequentialSweep(improve=improve)
         outcomes = []
         with self._step(algorithm, len(self._grid.requirements)) as step:
             for asked in self._grid.requirements:
@@ -170,7 +171,7 @@ class _Experiment:
 
     def _cld(self) -> list[Outcome]:
         """Search all (c,l): they have no order by which the search could stop early."""
-        method = _method("incognito", measure="um")
+        method = Incognito(measure="um")
         found: list[_Output] = []
         pairs = [(c, l) for l in self._grid.cld_l for c in self._grid.cld_c]
         seconds = 0.0
@@ -189,7 +190,7 @@ class _Experiment:
         with self._step(ONE_D, len(self._grid.one_d_l)) as step:
             for l in self._grid.one_d_l:
                 problem = self._table.problem("simple-l-diversity", l=l)
-                output, _ = self._made(_method("hilbert", l=l), problem, l=l)
+                output, _ = self._made(Hilbert(l=l), problem, l=l)
                 found += [] if output is None else [output]
                 step.advance(1)
         outcomes = []
@@ -222,7 +223,7 @@ class _Experiment:
             classes=table.plan.n_classes,
         )
 
-    def _made(self, method: Method, problem: Problem, **parameters: float) -> tuple[_Output | None, float]:
+    def _made(self, method: Generalizing, problem: Problem, **parameters: float) -> tuple[_Output | None, float]:
         """Run a method and take its processor time, the median of some cheap runs; None if it cannot serve.
 
         Other work on the machine hardly changes that time, so algorithms that run minutes apart can be compared.
@@ -267,10 +268,6 @@ def _warm_up(table: Table, asked: Grid) -> None:
     rng = np.random.default_rng(0)
     for improve in (False, True):
         problem = table.problem("tau-l-diversity", tau=weakest.tau, l=weakest.l)
-        _method("sweep", improve=improve).plan(problem, rng, Silent())
-    _method("incognito", measure="um").plan(table.problem("recursive-cl-diversity", c=10.0, l=2), rng, Silent())
-    _method("hilbert", l=2).plan(table.problem("simple-l-diversity", l=2), rng, Silent())
-
-
-def _method(name: str, **parameters: Any) -> Method:
-    return find("shoal.methods", Method, name, what="method").model_validate(parameters)
+        SequentialSweep(improve=improve).plan(problem, rng, Silent())
+    Incognito(measure="um").plan(table.problem("recursive-cl-diversity", c=10.0, l=2), rng, Silent())
+    Hilbert(l=2).plan(table.problem("simple-l-diversity", l=2), rng, Silent())

@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
+from shoal.papers.statements import Statement, Verdict, verdict_of
 from shoal.papers.tau_l import CLD, ONE_D, SWEEP, Outcome, TableResult
 
-Verdict = Literal["holds", "holds in part", "does not hold", "not tested"]
 _RIVALS = (CLD, ONE_D)
 _EQUAL = 1e-9
-
-
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """One finding of the paper on one table, and what became of it."""
-
-    figure: int
-    claim: str
-    verdict: Verdict
-    measured: str
 
 
 def statements(table: TableResult) -> list[Statement]:
@@ -46,7 +34,7 @@ def _all_reached(table: TableResult) -> Statement:
     return Statement(
         5,
         "SWEEP gives a table for every requirement.",
-        _share(sum(reached), len(reached)),
+        verdict_of(sum(reached), len(reached)),
         f"SWEEP reaches {sum(reached)} of {len(reached)} requirements.",
     )
 
@@ -62,7 +50,7 @@ def _some_not_reached(table: TableResult) -> Statement:
     return Statement(
         5,
         "Some requirements cannot be reached by CLD and 1DLD.",
-        _share(sum(count > 0 for count in missed), len(missed)),
+        verdict_of(sum(count > 0 for count in missed), len(missed)),
         "; ".join(texts) + ".",
     )
 
@@ -87,7 +75,7 @@ def _one_d_above_cld(table: TableResult) -> Statement:
     measured = f"1DLD is above CLD in {wins} of {len(pairs)}."
     if pairs:
         measured += f" Mean um: {np.mean([p[0] for p in pairs]):.3f} against {np.mean([p[1] for p in pairs]):.3f}."
-    return Statement(6, "1DLD keeps more information than CLD.", _share(wins, len(pairs)), measured)
+    return Statement(6, "1DLD keeps more information than CLD.", verdict_of(wins, len(pairs)), measured)
 
 
 def _more_accurate(table: TableResult) -> Statement:
@@ -102,7 +90,7 @@ def _below_three_times(table: TableResult) -> Statement:
     if ratios:
         measured += f" The ratio runs from {min(ratios):.2f} to {max(ratios):.2f}."
     claim = "Where all three give a table, SWEEP takes less than three times as long as 1DLD's search."
-    return Statement(8, claim, _share(wins, len(ratios)), measured)
+    return Statement(8, claim, verdict_of(wins, len(ratios)), measured)
 
 
 def _below_cld(table: TableResult) -> Statement:
@@ -112,7 +100,7 @@ def _below_cld(table: TableResult) -> Statement:
     return Statement(
         8,
         "SWEEP always takes less than CLD's search.",
-        _share(wins, len(pairs)),
+        verdict_of(wins, len(pairs)),
         f"{wins} of {len(pairs)}. Against the one run of CLD that made its table, without the search: {alone}.",
     )
 
@@ -158,21 +146,13 @@ def _compared(
     counts = " and ".join(f"better than {name} in {ahead[:, i].sum()}" for i, name in enumerate(_RIVALS))
     means = ", ".join(f"{name} {mean:.3f}" for name, mean in zip((SWEEP, *_RIVALS), figures.mean(axis=0), strict=True))
     measured = f"Of {len(figures)} that all three reach SWEEP is {counts}. Mean {what}: {means}."
-    return Statement(figure, claim, _share(int(ahead.sum()), ahead.size, needed), measured)
+    return Statement(figure, claim, verdict_of(int(ahead.sum()), ahead.size, needed), measured)
 
 
 def _eligible_to_all(table: TableResult) -> list[tuple[Outcome, tuple[Outcome, ...]]]:
     """Return SWEEP's outcome and those of CLD and 1DLD, where all three give a table."""
     together = zip(table.of(SWEEP), *(table.of(name) for name in _RIVALS), strict=True)
     return [(sweep, tuple(rivals)) for sweep, *rivals in together if sweep.reached and all(r.reached for r in rivals)]
-
-
-def _share(wins: int, trials: int, needed: float = 1.0) -> Verdict:
-    if not trials:
-        return "not tested"
-    if wins >= needed * trials:
-        return "holds"
-    return "holds in part" if wins else "does not hold"
 
 
 def _value(figure: float | None) -> float:

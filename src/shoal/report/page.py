@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
+from shoal.report.html import number, size_range, table, verdict
+from shoal.report.sliced_page import sliced_risks
+from shoal.sliced.table import is_sliced
 from shoal.utility.base import told
 from shoal.wording import parameters_text
 
-_NUMERIC = re.compile(r"[\d,.]+(e[-+]?\d+)?|–")
 _STYLE = """
 :root { color-scheme: light dark; --line: #8884; --good: #1a7f37; --bad: #b42318; }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
@@ -28,68 +29,48 @@ pre { overflow: auto; border: 1px solid var(--line); padding: .6rem; }
 
 def internal_report(manifest: Mapping[str, Any], evidence: Mapping[str, Any]) -> str:
     """Return the page as HTML; it needs nothing but itself."""
-    before, after = evidence["risk_before"], evidence["risk_after"]
     source = evidence["source"]
     body = [
         "<h1>Release report <small>(internal: do not publish)</small></h1>",
         _summary(manifest, source),
         *_generalized(evidence),
         "<h2>Guarantees</h2>",
-        _table(
+        table(
             "Promised, and recomputed by the verifier from the written file",
             ("model", "parameters", "achieved", "verdict"),
             (
                 (
                     entry["model"],
                     parameters_text(entry["parameters"]),
-                    _number(entry["achieved"]),
-                    _verdict(entry["ok"]),
+                    number(entry["achieved"]),
+                    verdict(entry["ok"]),
                 )
                 for entry in evidence["verification"]["guarantees"]
             ),
         ),
-        "<h2>Risk before and after</h2>",
-        _table(
-            "How easily a record is found by its quasi values",
-            ("", "original", "released"),
-            (
-                (title, _number(before[key]), _number(after[key]))
-                for key, title in (
-                    ("classes", "classes"),
-                    ("smallest_class", "smallest class"),
-                    ("unique_records", "unique records"),
-                    ("prosecutor_highest", "highest risk of a known participant (prosecutor)"),
-                    ("marketer", "expected share re-identified (marketer)"),
-                )
-            ),
-        ),
-        _table(
-            "Class sizes",
-            ("size", "original classes", "released classes", "released records"),
-            _class_sizes(before["class_sizes"], after["class_sizes"]),
-        ),
+        *(sliced_risks(manifest, evidence) if is_sliced(manifest) else _class_risks(evidence)),
         "<h2>Utility</h2>",
-        _table(
+        table(
             "What is left of the table",
             ("measure", "what it says", "value"),
-            ((name, title, _number(value)) for name, title, value in told(evidence["utility"])),
+            ((name, title, number(value)) for name, title, value in told(evidence["utility"])),
         ),
         *_method(evidence),
         "<h2>Checks of the verifier</h2>",
-        _table(
+        table(
             "Every check that the written files had to pass",
             ("check", "verdict", "what was found"),
-            ((c["name"], _verdict(c["ok"]), c["detail"]) for c in evidence["verification"]["checks"]),
+            ((c["name"], verdict(c["ok"]), c["detail"]) for c in evidence["verification"]["checks"]),
         ),
         "<h2>Origin</h2>",
-        _table(
+        table(
             "What this release was made from",
             ("item", "value"),
             (
                 ("source SHA-256", source["sha256"]),
                 ("randomness", evidence["randomness"]),
                 ("shoal", evidence["shoal_version"]),
-                *((f"seconds: {step}", _number(value)) for step, value in evidence["seconds"].items()),
+                *((f"seconds: {step}", number(value)) for step, value in evidence["seconds"].items()),
             ),
         ),
     ]
@@ -101,6 +82,32 @@ def internal_report(manifest: Mapping[str, Any], evidence: Mapping[str, Any]) ->
     )
 
 
+def _class_risks(evidence: Mapping[str, Any]) -> list[str]:
+    before, after = evidence["risk_before"], evidence["risk_after"]
+    return [
+        "<h2>Risk before and after</h2>",
+        table(
+            "How easily a record is found by its quasi values",
+            ("", "original", "released"),
+            (
+                (title, number(before[key]), number(after[key]))
+                for key, title in (
+                    ("classes", "classes"),
+                    ("smallest_class", "smallest class"),
+                    ("unique_records", "unique records"),
+                    ("prosecutor_highest", "highest risk of a known participant (prosecutor)"),
+                    ("marketer", "expected share re-identified (marketer)"),
+                )
+            ),
+        ),
+        table(
+            "Class sizes",
+            ("size", "original classes", "released classes", "released records"),
+            _class_sizes(before["class_sizes"], after["class_sizes"]),
+        ),
+    ]
+
+
 def _method(evidence: Mapping[str, Any]) -> list[str]:
     """Return what the method told of its search, and its warnings, if there is anything."""
     parts = []
@@ -108,7 +115,7 @@ def _method(evidence: Mapping[str, Any]) -> list[str]:
         parts += ["<h2>Warnings</h2>", "<ul>", *(f"<li>{escape(text)}.</li>" for text in evidence["warnings"]), "</ul>"]
     if evidence["search"]:
         rows = ((name.replace("_", " "), json.dumps(value)) for name, value in evidence["search"].items())
-        parts += ["<h2>Search</h2>", _table("What the method tells of its search", ("figure", "value"), rows)]
+        parts += ["<h2>Search</h2>", table("What the method tells of its search", ("figure", "value"), rows)]
     return parts
 
 
@@ -131,42 +138,4 @@ def _class_sizes(before: list[dict[str, int]], after: list[dict[str, int]]) -> I
         low, high = 2**place, 2 ** (place + 1) - 1
         raw = before[place] if place < len(before) else {"classes": 0}
         released = after[place] if place < len(after) else {"classes": 0, "records": 0}
-        size = f"{low:,}" if low == high else f"{low:,} to {high:,}"
-        yield size, _number(raw["classes"]), _number(released["classes"]), _number(released["records"])
-
-
-class _Html(str):
-    """Text that is already HTML."""
-
-
-def _verdict(ok: bool) -> str:
-    return _Html('<span class="good">holds</span>' if ok else '<span class="bad">fails</span>')
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return "–"
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
-
-
-def _table(caption: str, head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    """Return a table; columns of numbers stand to the right."""
-    cells = list(rows)
-    style = [
-        " class=number" if cells and all(_NUMERIC.fullmatch(row[column]) for row in cells) else ""
-        for column in range(len(head))
-    ]
-
-    def line(tag: str, texts: tuple[str, ...]) -> str:
-        shown = (text if isinstance(text, _Html) else escape(text) for text in texts)
-        return (
-            "<tr>"
-            + "".join(f"<{tag}{s}>{text}</{tag.split()[0]}>" for s, text in zip(style, shown, strict=True))
-            + "</tr>"
-        )
-
-    body = "\n".join(line("td", row) for row in cells)
-    return (
-        f"<table><caption>{escape(caption)}</caption><thead>{line('th scope=col', head)}</thead>"
-        f"<tbody>\n{body}\n</tbody></table>"
-    )
+        yield size_range(low, high), number(raw["classes"]), number(released["classes"]), number(released["records"])

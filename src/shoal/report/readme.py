@@ -7,7 +7,9 @@ from typing import Any
 
 from shoal.models.base import PrivacyModel
 from shoal.registry import discover
-from shoal.wording import parameters_text
+from shoal.report.sliced_readme import sliced_promises, slices
+from shoal.report.text import cell, promise_line
+from shoal.sliced.table import is_sliced
 
 _KINDS = {"category": "category", "number": "number", "date": "date", "prefix": "masked text"}
 _MOST_LABELS = 40
@@ -15,14 +17,16 @@ _MOST_LABELS = 40
 
 def public_readme(manifest: Mapping[str, Any]) -> str:
     """Return the README of a release; it tells only what the manifest tells."""
+    sliced = is_sliced(manifest)
     lines = [
         "# About these data",
         "",
-        _summary(manifest),
+        _origin(manifest) + (_buckets(manifest) if sliced else _rows()) + _withheld(manifest),
         "",
+        *(slices(manifest) if sliced else ()),
         "## What is promised",
         "",
-        *_promises(manifest),
+        *(sliced_promises(manifest) if sliced else _promises(manifest)),
         "",
         "`manifest.json` states this for machines; `shoal verify` checks it against the data file.",
         "",
@@ -30,51 +34,67 @@ def public_readme(manifest: Mapping[str, Any]) -> str:
         "",
         "| column | role | kind | values |",
         "|---|---|---|---|",
+        *(["| bucket | bucket | number | rows with the same number share a bucket |"] if sliced else ()),
         *(_row(name, entry) for name, entry in manifest["attributes"].items()),
         "",
     ]
     if manifest["missing"]["policy"] == "category":
-        lines.append("A missing value is published as `missing` in quasi columns and as empty elsewhere.")
+        where = "generalized" if sliced else "quasi"
+        lines.append(f"A missing value is published as `missing` in {where} columns and as empty elsewhere.")
     else:
-        lines.append("Records with a missing value in a generalized or sensitive column were left out.")
+        where = "quasi" if sliced else "generalized"
+        lines.append(f"Records with a missing value in a {where} or sensitive column were left out.")
     for name, entry in manifest["attributes"].items():
         if "labels" in entry:
-            lines += ["", f"### {_cell(name)}", "", *_labels(entry)]
+            lines += ["", f"### {cell(name)}", "", *_labels(entry)]
     return "\n".join(lines) + "\n"
 
 
-def _summary(manifest: Mapping[str, Any]) -> str:
+def _origin(manifest: Mapping[str, Any]) -> str:
     return (
         f"{manifest['rows']:,} records, published with shoal {manifest['shoal_version']} "
-        f"(method `{manifest['method']}`). Each row is one record of the original table. Values of the generalized "
-        "columns stand for a range or a set that contains the original value. Rows are in random order."
-        + (f" {manifest['withheld']:,} more records were withheld." if manifest["withheld"] else "")
+        f"(method `{manifest['method']}`). "
     )
+
+
+def _rows() -> str:
+    return (
+        "Each row is one record of the original table. Values of the generalized columns stand for a range or a set "
+        "that contains the original value. Rows are in random order."
+    )
+
+
+def _buckets(manifest: Mapping[str, Any]) -> str:
+    return (
+        f"They are in {manifest['buckets']:,} buckets, and their columns in {len(manifest['parts'])} parts. **Values "
+        "in one row that are in different parts need not belong to the same person.**"
+    )
+
+
+def _withheld(manifest: Mapping[str, Any]) -> str:
+    return f" {manifest['withheld']:,} more records were withheld." if manifest["withheld"] else ""
 
 
 def _promises(manifest: Mapping[str, Any]) -> list[str]:
     known = discover("shoal.models", PrivacyModel)
-    return [
-        f"- **{promise['model']}** ({parameters_text(promise['parameters'])}): {known[promise['model']].title}."
-        for promise in manifest["guarantees"]
-    ]
+    return [promise_line(promise, known[promise["model"]].title) for promise in manifest["guarantees"]]
 
 
 def _row(name: str, entry: Mapping[str, Any]) -> str:
-    if entry["role"] == "quasi":
-        published = "generalized; see below"
-    elif "labels" in entry:
-        published = "some as in the original table, some generalized; see below"
-    else:
+    if "labels" not in entry:
         published = "as in the original table"
-    description = f"{_cell(entry['description'])}; " if "description" in entry else ""
-    return f"| {_cell(name)} | {entry['role']} | {_KINDS[entry['kind']]} | {description}{published} |"
+    elif entry["role"] == "quasi":
+        published = "generalized; see below"
+    else:
+        published = "some as in the original table, some generalized; see below"
+    description = f"{cell(entry['description'])}; " if "description" in entry else ""
+    return f"| {cell(name)} | {entry['role']} | {_KINDS[entry['kind']]} | {description}{published} |"
 
 
 def _labels(entry: Mapping[str, Any]) -> list[str]:
     shown = list(entry["labels"].items())[:_MOST_LABELS]
     lines = ["| published | stands for |", "|---|---|"]
-    lines += [f"| `{_cell(label)}` | {_cell(_meaning(cover))} |" for label, cover in shown]
+    lines += [f"| `{cell(label)}` | {cell(_meaning(cover))} |" for label, cover in shown]
     if len(shown) < len(entry["labels"]):
         lines += ["", f"... and {len(entry['labels']) - len(shown)} more, all listed in `manifest.json`."]
     return lines
@@ -104,7 +124,3 @@ def _meaning(cover: Mapping[str, Any]) -> str:
     if cover.get("missing"):
         parts.append("missing")
     return " or ".join(parts)
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")

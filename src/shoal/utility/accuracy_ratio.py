@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,17 +40,22 @@ class AccuracyRatio(Measure):
         return len(problem.sensitive) > 0
 
     def of(self, problem: Problem, plan: Plan) -> float:
-        """Learn twice and predict the same records."""
-        counts = problem.cells.counts
-        asked = held_out(problem.cells.codes, counts)
-        taught = (counts - asked) / np.maximum(counts, 1)
-        if not asked.any() or not taught.any():
-            asked, taught = counts, np.ones(len(counts))
-        n_quasi = len(problem.quasi)
-        from_release = NaiveBayes.learned(published_rows(problem, plan, taught), n_quasi)
-        from_original = NaiveBayes.learned(original_rows(problem, taught), n_quasi)
-        codes = problem.cells.codes[: n_quasi + 1]
-        return ratio(from_release.right(codes, asked), from_original.right(codes, asked))
+        """Learn from what the plan publishes."""
+        return accuracy_ratio(problem, lambda taught: published_rows(problem, plan, taught))
+
+
+def accuracy_ratio(problem: Problem, published: Callable[[FloatArray], Rows]) -> float:
+    """Learn twice and predict the same records; *published* tells what a share of each cell's records publishes."""
+    counts = problem.cells.counts
+    asked = held_out(problem.cells.codes, counts)
+    taught = (counts - asked) / np.maximum(counts, 1)
+    if not asked.any() or not taught.any():
+        asked, taught = counts, np.ones(len(counts))
+    n_quasi = len(problem.quasi)
+    from_release = NaiveBayes.learned(published(taught), n_quasi)
+    from_original = NaiveBayes.learned(original_rows(problem, taught), n_quasi)
+    codes = problem.cells.codes[: n_quasi + 1]
+    return ratio(from_release.right(codes, asked), from_original.right(codes, asked))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,7 +11,7 @@ from shoal.arrays import FloatArray
 from shoal.plan import Plan
 from shoal.problem import Problem
 from shoal.utility.base import Measure, ratio
-from shoal.utility.rows import original_rows, published_rows
+from shoal.utility.rows import Rows, original_rows, published_rows
 
 _NONE = 1e-9  # mean-square contingency below which two attributes are independent but for rounding
 
@@ -37,14 +37,18 @@ class AssociationKept(Measure):
         return len(problem.quasi) + len(problem.sensitive) > 1
 
     def of(self, problem: Problem, plan: Plan) -> float:
-        """Compare both tables pair by pair; the normalisation cancels out."""
-        before, after = original_rows(problem), published_rows(problem, plan)
-        kept = []
-        for first, second in combinations(range(len(before.columns)), 2):
-            was = contingency(before.crossed(first, second))
-            if was > _NONE:
-                kept.append(math.sqrt(ratio(contingency(after.crossed(first, second)), was)))
-        return float(np.mean(kept)) if kept else 1.0
+        """Compare both tables."""
+        return association_kept(original_rows(problem), published_rows(problem, plan))
+
+
+def association_kept(before: Rows, after: Rows) -> float:
+    """Return the mean ratio of the associations of two tables, pair by pair; the normalisation cancels out."""
+    kept = []
+    for first, second in combinations(range(len(before.columns)), 2):
+        was = contingency(before.crossed(first, second))
+        if was > _NONE:
+            kept.append(math.sqrt(ratio(contingency(after.crossed(first, second)), was)))
+    return float(np.mean(kept)) if kept else 1.0
 
 
 def contingency(table: FloatArray) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -80,12 +81,19 @@ class QueryError(Measure):
 
     def figures(self, problem: Problem, plan: Plan, rng: np.random.Generator) -> dict[str, float]:
         """Return the median and the 95th percentile."""
-        before, after = original_rows(problem), published_rows(problem, plan)
-        errors = []
-        for _ in range(N_SETS):
-            queries = Queries.drawn(problem, N_IN_SET, rng)
-            true = queries.answered(before)
-            told = queries.answered(after)
-            errors.append(np.abs(told - true) / np.maximum(true, SANITY * problem.cells.n_records))
-        median, high = np.quantile(np.concatenate(errors), [0.5, 0.95]).tolist()
-        return {self.name: median, "query-error-95": high}
+        after = published_rows(problem, plan)
+        return query_errors(problem, lambda queries: queries.answered(after), rng)
+
+
+def query_errors(
+    problem: Problem, answered: Callable[[Queries], FloatArray], rng: np.random.Generator
+) -> dict[str, float]:
+    """Return the median and the 95th percentile of the errors of a release that *answered* asks."""
+    before = original_rows(problem)
+    errors = []
+    for _ in range(N_SETS):
+        queries = Queries.drawn(problem, N_IN_SET, rng)
+        true = queries.answered(before)
+        errors.append(np.abs(answered(queries) - true) / np.maximum(true, SANITY * problem.cells.n_records))
+    median, high = np.quantile(np.concatenate(errors), [0.5, 0.95]).tolist()
+    return {QueryError.name: median, "query-error-95": high}

@@ -72,7 +72,7 @@ class Counted:
     contents_of: Callable[[CodeArray, Interner], tuple[KeyArray, IntArray]]  # the distinct (content, box)
 
 
-class _LabelReader:
+class LabelReader:
     """Numbers labels as ``read_covers`` does; after them come missing values, where legal, and unknown texts."""
 
     def __init__(self, attribute: Attribute) -> None:
@@ -104,12 +104,15 @@ class _LabelReader:
         return int((~self._used[: len(self._labels)]).sum())
 
 
-class _ValueReader:
+class ValueReader:
+    """Numbers the values of a sensitive attribute in the order in which they are met."""
+
     def __init__(self) -> None:
         self.codes: dict[Any, int] = {}
         self.texts: list[str | None] = []  # how each code's value is spelled, in every format alike
 
     def read(self, values: pa.Array, places: CodeArray) -> CodeArray:
+        """Return (n_rows,) numbers of the rows' values, given as ``coded`` does."""
         spelled = [*values.cast(pa.string()).to_pylist(), None]
         present = np.zeros(len(values) + 1, dtype=np.bool_)
         mark(places, present)
@@ -158,7 +161,7 @@ class _Reader:
         self.quasi = [attribute.name for attribute in manifest.of_role("quasi")]
         self.sensitive = [attribute.name for attribute in manifest.of_role("sensitive")]
         boxed = [attribute for attribute in manifest.attributes if attribute.boxed]
-        self.labels = {attribute.name: _LabelReader(attribute) for attribute in boxed}
+        self.labels = {attribute.name: LabelReader(attribute) for attribute in boxed}
         self.classes = Combinations([self.labels[name].radix for name in self.quasi])
         same = len(boxed) == len(self.quasi)
         self.boxes = self.classes if same else Combinations([reader.radix for reader in self.labels.values()])
@@ -207,7 +210,7 @@ def count_rows(
 ) -> Counted:
     """Read the release once; *contents* is given when rows will be compared with a source."""
     reader = _Reader(rows, manifest, contents)
-    values = {name: _ValueReader() for name in reader.sensitive}
+    values = {name: ValueReader() for name in reader.sensitive}
     joints = {subject: [Interner() for _ in subject[1:]] for subject in subjects}
     tallies = {subject: Tally() for subject in subjects}
     sizes: IntArray = np.zeros(0, dtype=np.int64)

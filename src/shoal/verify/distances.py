@@ -31,7 +31,7 @@ def equal_distance(histograms: Histograms) -> tuple[IntArray, int]:
 
 def ordered_distance(histograms: Histograms, attribute: Attribute) -> tuple[IntArray, int]:
     """Return the work along the ranks of the values present, neighbours being 1 / (m - 1) apart."""
-    ranks = _ranks(histograms, attribute)
+    ranks = ranks_of(histograms, attribute)
     m = histograms.n_values
     if m < 2:
         return np.zeros(histograms.sizes.shape[0], dtype=np.int64), 1
@@ -45,18 +45,8 @@ def ordered_distance(histograms: Histograms, attribute: Attribute) -> tuple[IntA
 
 def hierarchical_distance(histograms: Histograms, attribute: Attribute) -> tuple[IntArray, int]:
     """Return the work over the taxonomy: leaves are height(lowest common ancestor) / height(root) apart."""
-    if attribute.taxonomy is None:
-        raise CannotCheckError(f"the manifest has no taxonomy for {attribute.name!r}")
-    parents, heights, leaves = _flatten(attribute.taxonomy)
-    if None not in leaves:
-        # Missing values are a category of their own, right under the root.
-        leaves[None] = len(parents)
-        parents.append(0)
-        heights.append(0)
-    if any(text not in leaves for text in histograms.values):
-        raise CannotCheckError(f"values of {attribute.name!r} are not in its taxonomy")
-    nodes = np.array([leaves[text] for text in histograms.values], dtype=np.int64)
-    tall = heights[0]
+    nodes, parents, heights = nodes_of(histograms, attribute)
+    tall = int(heights[0])
     if tall == 0 or histograms.n_values < 2:
         return np.zeros(histograms.sizes.shape[0], dtype=np.int64), 1
     whole = np.zeros(len(parents), dtype=histograms.count.dtype)
@@ -68,10 +58,26 @@ def hierarchical_distance(histograms: Histograms, attribute: Attribute) -> tuple
         histograms.sizes,
         whole,
         histograms.total,
-        np.array(parents, dtype=np.int64),
-        np.array(heights, dtype=histograms.count.dtype),
+        parents,
+        heights.astype(histograms.count.dtype),
     )
     return found, tall
+
+
+def nodes_of(histograms: Histograms, attribute: Attribute) -> tuple[IntArray, IntArray, IntArray]:
+    """Return (n_values,) the leaf of each value in the taxonomy, and of every node its parent and height."""
+    if attribute.taxonomy is None:
+        raise CannotCheckError(f"the manifest has no taxonomy for {attribute.name!r}")
+    parents, heights, leaves = _flatten(attribute.taxonomy)
+    if None not in leaves:
+        # Missing values are a category of their own, right under the root.
+        leaves[None] = len(parents)
+        parents.append(0)
+        heights.append(0)
+    if any(text not in leaves for text in histograms.values):
+        raise CannotCheckError(f"values of {attribute.name!r} are not in its taxonomy")
+    nodes = np.array([leaves[text] for text in histograms.values], dtype=np.int64)
+    return nodes, np.array(parents, dtype=np.int64), np.array(heights, dtype=np.int64)
 
 
 def largest_product(histograms: Histograms, attribute: Attribute | None) -> int:
@@ -90,7 +96,7 @@ def _fitting(function: Function, histograms: Histograms, n_values: int) -> Funct
     return uncompiled(function)
 
 
-def _ranks(histograms: Histograms, attribute: Attribute) -> IntArray:
+def ranks_of(histograms: Histograms, attribute: Attribute) -> IntArray:
     """Return (n_values,) the rank of each value; missing values come last."""
     order: dict[str, int] | None = None
     if attribute.order is not None:

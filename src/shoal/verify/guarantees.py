@@ -10,6 +10,7 @@ from fractions import Fraction
 import numpy as np
 
 from shoal.arrays import BoolArray, FloatArray, IntArray
+from shoal.verify.confidence import confidence
 from shoal.verify.counting import Counted, Histograms
 from shoal.verify.distances import equal_distance, hierarchical_distance, largest_product, ordered_distance
 from shoal.verify.exact import CannotCheckError, at_most, entropies, entropy_at_least, ratio, roomy
@@ -60,15 +61,20 @@ def _recursive(promise: Promise, histograms: Histograms) -> Found:
     return holds, reached
 
 
+def psi_limits(promise: Promise) -> list[Fraction]:
+    """Return psi(0), ..., psi(l - 1): what the most frequent values may make up together."""
+    l, tau, psi = promise.whole("l"), promise.fraction("tau"), promise.parameters["psi"]
+    if psi is None:
+        return [tau + (1 - tau) * Fraction(k, l - 1) for k in range(l)]
+    limits = [Fraction(str(limit)) for limit in psi]
+    if limits[0] != tau:
+        raise CannotCheckError("psi does not begin with tau")
+    return limits
+
+
 def _tau(promise: Promise, histograms: Histograms) -> Found:
-    l = promise.whole("l")
-    tau = promise.fraction("tau")
-    psi = promise.parameters["psi"]
-    limits = [tau + (1 - tau) * Fraction(k, l - 1) for k in range(l)]
-    if psi is not None:
-        limits = [Fraction(str(limit)) for limit in psi]
-        if limits[0] != tau:
-            raise CannotCheckError("psi does not begin with tau")
+    tau, limits = promise.fraction("tau"), psi_limits(promise)
+    l = len(limits)
     first, counts = histograms.start[:-1], _descending(histograms)
     rank = np.arange(counts.shape[0]) - first[histograms.owner]
     holds = np.ones(first.shape[0], dtype=np.bool_)
@@ -142,6 +148,7 @@ _BY_VALUES: Mapping[str, Callable[[Promise, Histograms], Found]] = {
     "tau-l-diversity": _tau,
     "alpha-k-anonymity": _alpha,
     "beta-likeness": _beta,
+    "confidence-bounding": confidence,
     "delta-disclosure": _disclosure,
 }
 _AT_LEAST = {
@@ -190,11 +197,18 @@ def _find(promise: Promise, manifest: Manifest, counted: Counted, covered: Cover
             if len(subject) > 1:
                 raise CannotCheckError("its joint values are generalized, which only single attributes may be")
             histograms = induced(histograms, by_name[subject[0]], promise.parameters.get("weights"))
-        if promise.model == "t-closeness":
-            found.append(_closeness(promise, histograms, by_name[subject[0]] if len(subject) == 1 else None))
-        else:
-            found.append(_BY_VALUES[promise.model](promise, histograms))
+        found.append(reached_by(promise, histograms, by_name[subject[0]] if len(subject) == 1 else None))
     return found
+
+
+def reached_by(promise: Promise, histograms: Histograms, attribute: Attribute | None) -> Found:
+    """Return whether each class keeps a promise about sensitive values, and what it reaches.
+
+    *attribute* is None if the values are joint ones of several attributes.
+    """
+    if promise.model == "t-closeness":
+        return _closeness(promise, histograms, attribute)
+    return _BY_VALUES[promise.model](promise, histograms)
 
 
 def check_promise(
@@ -216,15 +230,24 @@ def check_promise(
     failing = np.zeros(counted.sizes.shape[0], dtype=np.bool_)
     for holds, _ in found:
         failing |= ~holds
-    worst = min if promise.model in _AT_LEAST else max
+    worst = worst_of(promise)
     achieved = worst(float(worst(reached)) for _, reached in found)
     n_failing = int(failing.sum())
     if n_failing:
         return answer(achieved, False, f"{n_failing} of {failing.shape[0]} classes do not keep it")
-    claimed = promise.claimed
-    if claimed is None or not math.isclose(claimed, achieved, rel_tol=_AGREES, abs_tol=_AGREES):
+    if not agrees(promise.claimed, achieved):
         return answer(achieved, False, "the manifest's 'achieved' is not what the rows reach")
     return answer(achieved, True, f"all {failing.shape[0]} classes keep it{_grounds(promise, manifest, with_source)}")
+
+
+def worst_of(promise: Promise) -> Callable[..., float]:
+    """Return which of several figures is the worst: the least, or the greatest."""
+    return min if promise.model in _AT_LEAST else max
+
+
+def agrees(claimed: float | None, achieved: float) -> bool:
+    """Whether the manifest claims what was found."""
+    return claimed is not None and math.isclose(claimed, achieved, rel_tol=_AGREES, abs_tol=_AGREES)
 
 
 def _grounds(promise: Promise, manifest: Manifest, with_source: bool) -> str:

@@ -7,9 +7,10 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from shoal.verify.fields import ManifestError, check_keys, digest_of, mapping, sequence, text_of, texts_of, whole
 from shoal.verify.promises import Promise, read_promise
 
 ROLES = ("quasi", "sensitive", "insensitive")
@@ -26,15 +27,13 @@ _REQUIRED = (
     "missing",
     "attributes",
 )
-_OPTIONAL = ("data", "utility", "populations", "levels", "readme")
+_OPTIONAL = ("data", "utility", "populations", "levels", "readme", "items")
+_SLICED = ("buckets", "tables")  # of sliced releases only
 _ATTRIBUTE_KEYS = ("role", "kind", "labels", "order", "taxonomy", "length", "format", "description")
 _FILE_NAME = re.compile(r"data\.(csv|parquet)")
+_TABLES = ("quasi", "sensitive")
 _MAX_DEPTH = 100
 _SHARES = ("um", "ncp", "loss")  # measures that are shares
-
-
-class ManifestError(Exception):
-    """The manifest cannot be understood; the message says what and where, in one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +87,33 @@ class Manifest:
     populations: Mapping[str, str]  # name in the parameters -> sha256
     readme: str | None = None  # sha256 of README.md
     levels: Mapping[str, int] = field(default_factory=dict)  # of a full-domain release
+    items: Mapping[str, Any] = field(default_factory=dict)  # how columns of baskets were unfolded; see items.py
+    parts: tuple[tuple[str, ...], ...] = ()  # attributes that stay together in a row
+    buckets: int = 0  # of a sliced release
+    tables: Mapping[str, DataFile] = field(default_factory=dict)  # the two files of a bucketized release
+
+    @property
+    def sliced(self) -> bool:
+        """Whether only values of one part of a row belong together."""
+        return len(self.parts) > 1
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the file; a sliced one begins with the bucket and may repeat attributes."""
+        if not self.sliced:
+            return tuple(attribute.name for attribute in self.attributes)
+        return ("bucket", *(column for part in self.part_columns for column in part))
+
+    @property
+    def part_columns(self) -> tuple[tuple[str, ...], ...]:
+        """The columns of every part: the n-th repetition of an attribute is ``name (n)``."""
+        met: dict[str, int] = {}
+        found = []
+        for part in self.parts:
+            for name in part:
+                met[name] = met.get(name, 0) + 1
+            found.append(tuple(name if met[name] == 1 else f"{name} ({met[name]})" for name in part))
+        return tuple(found)
 
     def of_role(self, role: str) -> tuple[Attribute, ...]:
         """Return the attributes of one role, in the order of the columns."""
@@ -122,71 +148,133 @@ def _no_constant(name: str) -> object:
 
 def read_manifest(raw: object, *, with_file: bool) -> Manifest:
     """Return the manifest, or raise a ManifestError that says what is wrong with it."""
-    top = _mapping(raw, "the manifest")
-    _keys(top, "the manifest", _REQUIRED, _OPTIONAL)
-    if _whole(top["format"], "format") != 1:
+    top = mapping(raw, "the manifest")
+    check_keys(top, "the manifest", _REQUIRED, (*_OPTIONAL, *_SLICED))
+    if whole(top["format"], "format") != 1:
         raise ManifestError("its format is not 1, the only one this verifier knows")
     for key in ("shoal_version", "method"):
-        _text(top[key], key)
-    _mapping(top["method_parameters"], "method_parameters")
-    declared = _mapping(top["attributes"], "attributes")
-    columns = _columns(top["parts"], declared)
-    attributes = tuple(_attribute(name, declared[name]) for name in columns)
+        text_of(top[key], key)
+    method = mapping(top["method_parameters"], "method_parameters")
+    declared = mapping(top["attributes"], "attributes")
+    parts = _parts(top["parts"], declared)
+    sliced = len(parts) > 1
+    _check_sliced_keys(top, sliced)
+    columns = dict.fromkeys(name for part in parts for name in part)
+    attributes = tuple(_attribute(name, declared[name], sliced=sliced) for name in columns)
     if not any(attribute.role == "quasi" for attribute in attributes):
         raise ManifestError("it declares no quasi attribute, so there are no classes to check")
-    missing = _mapping(top["missing"], "missing")
-    _keys(missing, "missing", ("policy", "tokens", "dropped"), ())
+    if sliced:
+        _check_parts(parts, attributes, overlapping=method.get("overlapping") is True)
+    missing = mapping(top["missing"], "missing")
+    check_keys(missing, "missing", ("policy", "tokens", "dropped"), ())
     if missing["policy"] not in ("category", "drop"):
         raise ManifestError("missing.policy is neither 'category' nor 'drop'")
-    dropped = _whole(missing["dropped"], "missing.dropped")
+    dropped = whole(missing["dropped"], "missing.dropped")
     if dropped and missing["policy"] != "drop":
         raise ManifestError("missing.dropped is not 0 although the policy is not 'drop'")
     _check_complete(attributes, missing["policy"])
     _utility(top.get("utility", {}))
-    levels = _levels(top["levels"], attributes) if "levels" in top else {}
-    guarantees = _sequence(top["guarantees"], "guarantees")
+    sensitive = tuple(attribute.name for attribute in attributes if attribute.role == "sensitive")
+    data = _data(top.get("data")) if with_file else None
+    manifest = Manifest(
+        attributes=attributes,
+        promises=_promises(top["guarantees"], sensitive),
+        rows=whole(top["rows"], "rows"),
+        withheld=whole(top["withheld"], "withheld"),
+        missing_policy=str(missing["policy"]),
+        missing_tokens=texts_of(missing["tokens"], "missing.tokens"),
+        dropped=dropped,
+        data=data,
+        populations=_populations(top.get("populations")),
+        readme=_sha256(top["readme"], "readme") if "readme" in top else None,
+        items=mapping(top.get("items", {}), "items"),
+        levels=_levels(top["levels"], attributes) if "levels" in top else {},
+        parts=parts,
+        buckets=whole(top["buckets"], "buckets") if sliced else 0,
+        tables=_tables(top["tables"], data) if data is not None and "tables" in top else {},
+    )
+    if sliced and len(set(manifest.columns)) != len(manifest.columns):
+        raise ManifestError("two columns of its parts, or one and the bucket's, have the same name")
+    return manifest
+
+
+def _promises(raw: object, sensitive: Sequence[str]) -> tuple[Promise, ...]:
+    guarantees = sequence(raw, "guarantees")
     if not guarantees:
         raise ManifestError("guarantees is empty: it promises nothing")
-    sensitive = tuple(attribute.name for attribute in attributes if attribute.role == "sensitive")
     promises = []
     for place, item in enumerate(guarantees):
-        entry = _mapping(item, f"guarantees[{place}]")
-        _keys(entry, f"guarantees[{place}]", ("model", "parameters", "achieved"), ())
-        model = _text(entry["model"], f"guarantees[{place}].model")
-        parameters = _mapping(entry["parameters"], f"guarantees[{place}].parameters")
+        entry = mapping(item, f"guarantees[{place}]")
+        check_keys(entry, f"guarantees[{place}]", ("model", "parameters", "achieved"), ())
+        model = text_of(entry["model"], f"guarantees[{place}].model")
+        parameters = mapping(entry["parameters"], f"guarantees[{place}].parameters")
         claimed = entry["achieved"]
         if claimed is not None and (isinstance(claimed, bool) or not isinstance(claimed, int | float)):
             raise ManifestError(f"guarantees[{place}].achieved is not a number")
         promises.append(read_promise(model, parameters, claimed, sensitive))
-    return Manifest(
-        attributes=attributes,
-        promises=tuple(promises),
-        rows=_whole(top["rows"], "rows"),
-        withheld=_whole(top["withheld"], "withheld"),
-        missing_policy=str(missing["policy"]),
-        missing_tokens=_texts(missing["tokens"], "missing.tokens"),
-        dropped=dropped,
-        data=_data(top.get("data")) if with_file else None,
-        populations=_populations(top.get("populations")),
-        readme=_sha256(top["readme"], "readme") if "readme" in top else None,
-        levels=levels,
-    )
+    return tuple(promises)
 
 
-def _columns(parts: object, declared: Mapping[str, Any]) -> tuple[str, ...]:
-    groups = _sequence(parts, "parts")
-    if len(groups) != 1:
-        raise ManifestError("its parts are not one group of columns; only such releases can be checked")
-    columns = _texts(groups[0], "parts[0]")
-    if len(set(columns)) != len(columns) or set(columns) != set(declared):
-        raise ManifestError("parts and attributes do not name the same columns, each once")
-    return columns
+def _parts(raw: object, declared: Mapping[str, Any]) -> tuple[tuple[str, ...], ...]:
+    groups = sequence(raw, "parts")
+    parts = tuple(texts_of(group, f"parts[{place}]") for place, group in enumerate(groups))
+    if not parts or not all(parts):
+        raise ManifestError("parts, or one of them, is empty")
+    if any(len(set(part)) != len(part) for part in parts):
+        raise ManifestError("one of its parts names an attribute twice")
+    if {name for part in parts for name in part} != set(declared):
+        raise ManifestError("parts and attributes do not name the same columns")
+    return parts
 
 
-def _attribute(name: str, raw: object) -> Attribute:
+def _check_parts(parts: Sequence[Sequence[str]], attributes: Sequence[Attribute], *, overlapping: bool) -> None:
+    """Parts overlap only where that is declared, in quasi attributes published as they are or the sensitive one."""
+    by_name = {attribute.name: attribute for attribute in attributes}
+    named = [name for part in parts for name in part]
+    repeated = sorted({name for name in named if named.count(name) > 1})
+    if repeated and not overlapping:
+        raise ManifestError("its parts overlap, and method_parameters does not say 'overlapping'")
+    sensitive = [attribute.name for attribute in attributes if attribute.role == "sensitive"]
+    for name in repeated:
+        if by_name[name].role == "insensitive" or by_name[name].boxed:
+            raise ManifestError(f"several parts have {name!r}, which is insensitive or published as labels")
+        if name in sensitive and len(sensitive) > 1:
+            raise ManifestError(f"several parts have {name!r}, which is not the only sensitive attribute")
+    for place, part in enumerate(parts):
+        if len({by_name[name].boxed for name in part if by_name[name].role == "quasi"}) > 1:
+            raise ManifestError(f"parts[{place}] has quasi attributes with labels and others without")
+    for attribute in attributes:
+        if attribute.role == "sensitive" and attribute.boxed:
+            raise ManifestError(f"attributes.{attribute.name} is sensitive and has labels in a sliced release")
+
+
+def _check_sliced_keys(top: Mapping[str, Any], sliced: bool) -> None:
+    if not sliced and any(key in top for key in _SLICED):
+        raise ManifestError("it has buckets or tables, and yet all attributes are in one part")
+    if sliced and "buckets" not in top:
+        raise ManifestError("it has several parts and does not say how many buckets")
+    if sliced and "levels" in top:
+        raise ManifestError("it has several parts and yet levels, which only classes have")
+
+
+def _tables(raw: object, data: DataFile) -> dict[str, DataFile]:
+    """Return the two files of a bucketized release, which are written as the data file is."""
+    entries = mapping(raw, "tables")
+    check_keys(entries, "tables", _TABLES, ())
+    found = {}
+    for name in _TABLES:
+        entry = mapping(entries[name], f"tables.{name}")
+        check_keys(entry, f"tables.{name}", ("file", "sha256"), ())
+        if entry["file"] != f"{name}.{data.format}":
+            raise ManifestError(f"tables.{name}.file is not {name}.{data.format}")
+        found[name] = replace(data, name=entry["file"], sha256=digest_of(entry["sha256"], f"tables.{name}.sha256"))
+    return found
+
+
+def _attribute(name: str, raw: object, *, sliced: bool) -> Attribute:
     where = f"attributes.{name}"
-    entry = _mapping(raw, where)
-    _keys(entry, where, ("role", "kind"), _ATTRIBUTE_KEYS)
+    entry = mapping(raw, where)
+    check_keys(entry, where, ("role", "kind"), _ATTRIBUTE_KEYS)
     role, kind = entry["role"], entry["kind"]
     if role not in ROLES:
         raise ManifestError(f"{where}.role is none of {', '.join(ROLES)}")
@@ -196,28 +284,28 @@ def _attribute(name: str, raw: object) -> Attribute:
     if "labels" in entry:
         if role == "insensitive":
             raise ManifestError(f"{where} is insensitive and yet has labels")
-        covers = _mapping(entry["labels"], f"{where}.labels")
+        covers = mapping(entry["labels"], f"{where}.labels")
         labels = _covers(covers, f"a cover in {where}.labels")
         if role == "sensitive" and kind != "category":
             raise ManifestError(f"{where} is sensitive and has labels, and yet its kind is not 'category'")
-    elif role == "quasi":
+    elif role == "quasi" and not sliced:
         raise ManifestError(f"{where} is quasi and has no labels")
     taxonomy = None
     if "taxonomy" in entry:
-        taxonomy = _mapping(entry["taxonomy"], f"{where}.taxonomy")
+        taxonomy = mapping(entry["taxonomy"], f"{where}.taxonomy")
         _tree(taxonomy, where)
     if "description" in entry:
-        _text(entry["description"], f"{where}.description")
-    length = _whole(entry["length"], f"{where}.length") if "length" in entry else None
+        text_of(entry["description"], f"{where}.description")
+    length = whole(entry["length"], f"{where}.length") if "length" in entry else None
     return Attribute(
         name=name,
         role=role,
         kind=kind,
         labels=labels,
-        order=_texts(entry["order"], f"{where}.order") if "order" in entry else None,
+        order=texts_of(entry["order"], f"{where}.order") if "order" in entry else None,
         taxonomy=taxonomy,
         length=length,
-        format=_text(entry["format"], f"{where}.format") if "format" in entry else None,
+        format=text_of(entry["format"], f"{where}.format") if "format" in entry else None,
     )
 
 
@@ -230,20 +318,20 @@ def _check_complete(attributes: Sequence[Attribute], policy: str) -> None:
 
 
 def _utility(raw: object) -> None:
-    for name, figure in _mapping(raw, "utility").items():
+    for name, figure in mapping(raw, "utility").items():
         where = f"utility.{name}"
         if name in _SHARES and not (isinstance(figure, int | float) and -1e-9 <= figure <= 1 + 1e-9):
             raise ManifestError(f"{where} is not between 0 and 1")
-        for number in _mapping(figure, where).values() if isinstance(figure, Mapping) else (figure,):
+        for number in mapping(figure, where).values() if isinstance(figure, Mapping) else (figure,):
             if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
                 raise ManifestError(f"{where} is neither a finite number nor an object of such numbers")
 
 
 def _levels(raw: object, attributes: Sequence[Attribute]) -> dict[str, int]:
-    levels = _mapping(raw, "levels")
+    levels = mapping(raw, "levels")
     if set(levels) != {attribute.name for attribute in attributes if attribute.role == "quasi"}:
         raise ManifestError("levels does not name just the quasi attributes")
-    return {name: _whole(level, f"levels.{name}") for name, level in levels.items()}
+    return {name: whole(level, f"levels.{name}") for name, level in levels.items()}
 
 
 def _covers(covers: Mapping[str, Any], what: str) -> dict[str, Mapping[str, Any]]:
@@ -251,7 +339,7 @@ def _covers(covers: Mapping[str, Any], what: str) -> dict[str, Mapping[str, Any]
         raise ManifestError(f"{what} is not an object")
     # There are many covers of very few shapes.
     for keys in {tuple(cover) for cover in covers.values()}:
-        _mapping(dict.fromkeys(keys), what)
+        mapping(dict.fromkeys(keys), what)
     return dict(covers)
 
 
@@ -264,7 +352,7 @@ def _tree(taxonomy: Mapping[str, Any], where: str) -> None:
         following: list[Mapping[str, Any]] = []
         for node in level:
             for label, children in node.items():
-                if _mapping(children, f"a node in {where}.taxonomy"):
+                if mapping(children, f"a node in {where}.taxonomy"):
                     following.append(children)
                 else:
                     leaves.append(label)
@@ -278,71 +366,32 @@ def _tree(taxonomy: Mapping[str, Any], where: str) -> None:
 
 
 def _data(raw: object) -> DataFile:
-    entry = _mapping(raw, "data")
-    _keys(entry, "data", ("file", "format", "sha256"), ("csv",))
-    name = _text(entry["file"], "data.file")
+    entry = mapping(raw, "data")
+    check_keys(entry, "data", ("file", "format", "sha256"), ("csv",))
+    name = text_of(entry["file"], "data.file")
     found = _FILE_NAME.fullmatch(name)
     if found is None or entry["format"] != found.group(1):
         raise ManifestError("data.file and data.format are neither data.csv and csv nor data.parquet and parquet")
-    digest = _text(entry["sha256"], "data.sha256")
-    if not re.fullmatch(r"[0-9a-f]{64}", digest):
-        raise ManifestError("data.sha256 is not 64 hexadecimal digits")
-    style = _mapping(entry.get("csv", {}), "data.csv")
-    _keys(style, "data.csv", (), ("delimiter", "quote", "encoding"))
-    texts = {key: _text(value, f"data.csv.{key}") for key, value in style.items()}
+    digest = digest_of(entry["sha256"], "data.sha256")
+    style = mapping(entry.get("csv", {}), "data.csv")
+    check_keys(style, "data.csv", (), ("delimiter", "quote", "encoding"))
+    texts = {key: text_of(value, f"data.csv.{key}") for key, value in style.items()}
     if any(len(texts.get(key, ",")) != 1 for key in ("delimiter", "quote")):
         raise ManifestError("data.csv.delimiter and data.csv.quote must be one character each")
     return DataFile(name=name, format=found.group(1), sha256=digest, **texts)
 
 
 def _sha256(raw: object, where: str) -> str:
-    entry = _mapping(raw, where)
-    _keys(entry, where, ("sha256",), ())
-    return _text(entry["sha256"], f"{where}.sha256")
+    entry = mapping(raw, where)
+    check_keys(entry, where, ("sha256",), ())
+    return text_of(entry["sha256"], f"{where}.sha256")
 
 
 def _populations(raw: object) -> dict[str, str]:
     if raw is None:
         return {}
     found = {}
-    for name, entry in _mapping(raw, "populations").items():
-        digest = _mapping(entry, "an entry of populations").get("sha256")
-        found[name] = _text(digest, "the sha256 of a population")
+    for name, entry in mapping(raw, "populations").items():
+        digest = mapping(entry, "an entry of populations").get("sha256")
+        found[name] = text_of(digest, "the sha256 of a population")
     return found
-
-
-def _keys(entry: Mapping[str, Any], where: str, required: Sequence[str], optional: Sequence[str]) -> None:
-    absent = [key for key in required if key not in entry]
-    if absent:
-        raise ManifestError(f"{where} lacks {', '.join(absent)}")
-    unknown = len(set(entry) - set(required) - set(optional))
-    if unknown:
-        raise ManifestError(f"{where} has {unknown} keys that do not belong there")
-
-
-def _mapping(raw: object, where: str) -> Mapping[str, Any]:
-    if not isinstance(raw, Mapping) or not all(isinstance(key, str) for key in raw):
-        raise ManifestError(f"{where} is not an object")
-    return raw
-
-
-def _sequence(raw: object, where: str) -> Sequence[Any]:
-    if not isinstance(raw, list | tuple):
-        raise ManifestError(f"{where} is not a list")
-    return raw
-
-
-def _texts(raw: object, where: str) -> tuple[str, ...]:
-    return tuple(_text(item, f"an entry of {where}") for item in _sequence(raw, where))
-
-
-def _text(raw: object, where: str) -> str:
-    if not isinstance(raw, str):
-        raise ManifestError(f"{where} is not text")
-    return raw
-
-
-def _whole(raw: object, where: str) -> int:
-    if isinstance(raw, bool) or not isinstance(raw, int) or raw < 0:
-        raise ManifestError(f"{where} is not a whole number from 0 on")
-    return raw

@@ -1,4 +1,4 @@
-"""The twelve models a manifest may promise, and which parameters of them make sense.
+"""The models a manifest may promise, and which parameters of them make sense.
 
 Declared here a second time on purpose: the verifier shares no code with the models it checks.
 """
@@ -63,6 +63,14 @@ def _psi(raw: Any) -> bool:
     return numbers and list(raw) == sorted(raw) and raw[0] > 0 and raw[-1] == 1
 
 
+def _names(raw: Any) -> bool:
+    return isinstance(raw, list | tuple) and all(isinstance(item, str) for item in raw)
+
+
+def _text_or_nothing(raw: Any) -> bool:
+    return raw is None or _name(raw)
+
+
 def _weights(raw: Any) -> bool:
     if raw is None:
         return True
@@ -98,6 +106,11 @@ _VALUE_MODELS: dict[str, dict[str, tuple[Rule, Any]]] = {
     "alpha-k-anonymity": {"alpha": (_between(0, 1, above=True), ...), "k": (_K, ...)},
     "beta-likeness": {"beta": (_POSITIVE, ...), "enhanced": (_truth, False)},
     "delta-disclosure": {"delta": (_POSITIVE, ...)},
+    "confidence-bounding": {
+        "most": (_between(0, 1, above=True), ...),
+        "harmless": (_names, ()),
+        "separator": (_text_or_nothing, None),
+    },
 }
 _OTHER_MODELS: dict[str, dict[str, tuple[Rule, Any]]] = {
     "k-anonymity": {"k": (_K, ...)},

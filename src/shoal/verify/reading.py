@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from shoal.arrays import BoolArray, CodeArray
+from shoal.arrays import BoolArray, CodeArray, IntArray
 from shoal.errors import InputError
 from shoal.verify.kernels import mark
 from shoal.verify.manifest import DataFile
@@ -162,9 +162,24 @@ def public_folder(folder: Path) -> Path:
     raise InputError(f"{folder} {what}; give the folder that shoal anonymize wrote")
 
 
-def check_folder(public: Path, data: DataFile, readme: str | None) -> Check:
+def read_witness(public: Path) -> IntArray | None:
+    """Return the bucket of every source row, which publishing keeps in ``internal`` beside ``public``; None without.
+
+    While a release waits to be published its folder is called ``unverified``. A file that is there and has not just
+    that column is refused by a ValueError.
+    """
+    path = public.parent / "internal" / "buckets.parquet"
+    if public.name not in ("public", "unverified") or not path.is_file():
+        return None
+    table = pq.read_table(path)
+    if table.column_names != ["bucket"] or not pa.types.is_integer(table.schema.field(0).type):
+        raise ValueError("the witness is not one column of whole numbers")
+    return np.asarray(table.column(0).cast(pa.int64()), dtype=np.int64)
+
+
+def check_folder(public: Path, files: Sequence[DataFile], readme: str | None) -> Check:
     """Nothing else lies beside the release, and its README is the one that was written with it."""
-    allowed = {public / name for name in (*_ALLOWED, data.name)}
+    allowed = {public / name for name in (*_ALLOWED, *(file.name for file in files))}
     extra = sum(1 for path in public.rglob("*") if path.is_symlink() or path not in allowed)
     if extra:
         return Check("folder", False, f"{extra} files lie in the public folder that do not belong there")
@@ -251,3 +266,9 @@ def read_json(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path.name} cannot be read: {type(error).__name__}") from None
+
+
+def unreadable(fault: BaseException) -> Check:
+    """Return the failed check of a file that cannot be read."""
+    # The text of such an error can quote the row it failed on, so only its kind is told.
+    return Check("file", False, f"the rows cannot be read ({type(fault).__name__})")

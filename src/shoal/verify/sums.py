@@ -58,3 +58,7 @@ class BoxSums:
         """Return (n_boxes,) whether a box of this table has other rows than the same box of the other one."""
         other._reserve(self._boxes)
         return np.asarray((self._table[: self._boxes] != other._table[: self._boxes]).any(axis=1), dtype=np.bool_)
+
+    def same_rows(self, other: BoxSums) -> bool:
+        """Whether both tables hold the same rows, whatever boxes these are in."""
+        return bool((self._table.sum(axis=0) == other._table.sum(axis=0)).all())

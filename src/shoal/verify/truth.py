@@ -200,7 +200,7 @@ def check_truth(
                 wanted, demand, places, reader.batches(progress, "matching with the source"), numbers, offers
             )
         false_rows = unserved(spans.taken(order), wanted, demand, *offers.result())
-    return [_counts(manifest, counted.rows, n_source, n_dropped), *_occurring(covers, met), _truth(false_rows)]
+    return [source_counts(manifest, counted.rows, n_source, n_dropped), *_occurring(covers, met), _truth(false_rows)]
 
 
 def _left_over(
@@ -222,7 +222,8 @@ def _left_over(
     return _unmet(wanted, demand, *single.result())
 
 
-def _counts(manifest: Manifest, published: int, n_source: int, n_dropped: int) -> Check:
+def source_counts(manifest: Manifest, published: int, n_source: int, n_dropped: int) -> Check:
+    """Published, withheld and dropped rows are those of the source."""
     if n_dropped != manifest.dropped:
         detail = f"{n_dropped} source rows have values missing, the manifest says {manifest.dropped}"
         return Check("source counts", False, detail)

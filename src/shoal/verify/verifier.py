@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from shoal.arrays import IntArray
 from shoal.errors import InputError
 from shoal.progress import Progress, Silent
 from shoal.verify.boxes import BoxTree
 from shoal.verify.contents import is_textual
 from shoal.verify.counting import Counted, count_rows
 from shoal.verify.covers import CoverError, Covers, read_covers
+from shoal.verify.fields import ManifestError
 from shoal.verify.guarantees import Covered, check_promise
-from shoal.verify.manifest import DataFile, Manifest, ManifestError, parse_json, read_manifest
+from shoal.verify.items import check_items, unfolded_source
+from shoal.verify.manifest import DataFile, Manifest, parse_json, read_manifest
 from shoal.verify.reading import (
     FAULTS,
     CsvRows,
@@ -29,8 +32,12 @@ from shoal.verify.reading import (
     check_hygiene,
     public_folder,
     read_json,
+    read_witness,
+    unreadable,
 )
 from shoal.verify.result import Check, CheckedGuarantee, Verification
+from shoal.verify.sliced import verify_sliced
+from shoal.verify.sliced.tables import check_tables
 from shoal.verify.spans import Spans
 from shoal.verify.truth import PointReader, check_truth, contents_for
 
@@ -50,7 +57,8 @@ def verify_folder(
     """Check a written release, believing nothing but its bytes.
 
     *folder* is what ``shoal anonymize`` wrote or the public folder in it. With the *source* truthfulness is
-    checked too. *populations* gives the tables that k-map and delta-presence name in their parameters.
+    checked too; of a sliced release with the help of ``internal/buckets.parquet``, if that is there.
+    *populations* gives the tables that k-map and delta-presence name in their parameters.
     """
     public = public_folder(Path(folder))
     text = read_json(public / "manifest.json")
@@ -62,14 +70,24 @@ def verify_folder(
     data = manifest.data
     assert data is not None  # noqa: S101 - read_manifest was asked for it
     path = public / data.name
-    checks.append(check_folder(public, data, manifest.readme))
+    checks.append(check_folder(public, [data, *manifest.tables.values()], manifest.readme))
     try:
-        checks.append(check_digest(path, data))
-        checks.append(check_hygiene(path, data))
+        for file in (data, *manifest.tables.values()):
+            checks.append(check_digest(public / file.name, file))
+            checks.append(check_hygiene(public / file.name, file))
         rows = _open(path, data, manifest)
+        witness = read_witness(public) if manifest.sliced and source is not None else None
     except FAULTS as fault:
-        return Verification((*checks, _unreadable(fault)), _unchecked(manifest))
-    return _verify(rows, manifest, checks, source, populations, progress or Silent())
+        return Verification((*checks, unreadable(fault)), _unchecked(manifest))
+    found = _verify(rows, manifest, checks, source, populations, witness, progress or Silent())
+    if not manifest.tables or found.failures:
+        return found
+    try:
+        tables = {name: _open(public / file.name, file, manifest) for name, file in manifest.tables.items()}
+        more = check_tables(rows, manifest, **tables)
+    except FAULTS as fault:
+        more = unreadable(fault)
+    return Verification((*found.checks, more), found.guarantees)
 
 
 def verify_table(
@@ -78,22 +96,26 @@ def verify_table(
     *,
     source: Source | None = None,
     populations: Populations | None = None,
+    buckets: IntArray | None = None,
     progress: Progress | None = None,
 ) -> Verification:
-    """Check a release that lives in memory: all checks but those of files."""
+    """Check a release that lives in memory: all checks but those of files.
+
+    *buckets* tells, for every source row of a sliced release, its bucket as published, 0 for rows in none.
+    """
     try:
         read = read_manifest(manifest, with_file=False)
     except ManifestError as fault:
         return _refused(str(fault))
     checks = [Check("manifest", True, "the manifest is well formed")]
-    return _verify(MemoryRows(table), read, checks, source, populations, progress or Silent())
+    return _verify(MemoryRows(table), read, checks, source, populations, buckets, progress or Silent())
 
 
 def _open(path: Path, data: DataFile, manifest: Manifest) -> PublishedRows:
     if data.format == "parquet":
         return ParquetRows(path)
-    coded = [attribute.name for attribute in manifest.attributes if attribute.role != "insensitive"]
-    return CsvRows(path, data, coded)
+    plain = {attribute.name for attribute in manifest.of_role("insensitive")}
+    return CsvRows(path, data, [name for name in manifest.columns if name not in plain])
 
 
 def _verify(
@@ -102,11 +124,20 @@ def _verify(
     checks: list[Check],
     source: Source | None,
     populations: Populations | None,
+    buckets: IntArray | None,
     progress: Progress,
 ) -> Verification:
     checks.append(_columns(rows, manifest))
     if not checks[-1].ok:
         return Verification(tuple(checks), _unchecked(manifest))
+    if manifest.items:
+        sets = check_items(manifest, rows)
+        checks.append(sets)
+        if not sets.ok:
+            return Verification(tuple(checks), _unchecked(manifest))
+        source = None if source is None else unfolded_source(manifest, source)
+    if manifest.sliced:
+        return _verify_sliced(rows, manifest, checks, source, buckets, progress)
     contents = None if source is None else contents_for(manifest, rows.schema, source)
     subjects = {subject: None for promise in manifest.promises for subject in promise.subjects}
     counted: Counted | Check
@@ -115,7 +146,7 @@ def _verify(
         try:
             counted = count_rows(rows, manifest, list(subjects), contents, progress)
         except FAULTS as fault:
-            counted = _unreadable(fault)
+            counted = unreadable(fault)
         covers = reading.result()
     if isinstance(covers, Check):
         return Verification((*checks, covers), _unchecked(manifest))
@@ -147,6 +178,21 @@ def _verify(
     return Verification(tuple(checks), tuple(guarantees))
 
 
+def _verify_sliced(
+    rows: PublishedRows,
+    manifest: Manifest,
+    checks: list[Check],
+    source: Source | None,
+    buckets: IntArray | None,
+    progress: Progress,
+) -> Verification:
+    covers = _covers(manifest)
+    if isinstance(covers, Check):
+        return Verification((*checks, covers), _unchecked(manifest))
+    more, guarantees = verify_sliced(rows, manifest, covers, source, buckets, progress)
+    return Verification((*checks, *more), _unchecked(manifest) if guarantees is None else tuple(guarantees))
+
+
 def _covers(manifest: Manifest) -> dict[str, Covers] | Check:
     try:
         return {attribute.name: read_covers(attribute) for attribute in manifest.attributes if attribute.boxed}
@@ -155,7 +201,7 @@ def _covers(manifest: Manifest) -> dict[str, Covers] | Check:
 
 
 def _columns(rows: PublishedRows, manifest: Manifest) -> Check:
-    declared = tuple(attribute.name for attribute in manifest.attributes)
+    declared = manifest.columns
     if rows.columns == declared:
         labelled = [attribute.name for attribute in manifest.attributes if attribute.may_keep_missing]
         if all(is_textual(rows.schema.field(name).type) for name in labelled):
@@ -235,11 +281,6 @@ def _covered(
 
 def _refused(why: str) -> Verification:
     return Verification((Check("manifest", False, why),), ())
-
-
-def _unreadable(fault: BaseException) -> Check:
-    # The text of such an error can quote the row it failed on, so only its kind is told.
-    return Check("file", False, f"the rows cannot be read ({type(fault).__name__})")
 
 
 def _unchecked(manifest: Manifest) -> tuple[CheckedGuarantee, ...]:

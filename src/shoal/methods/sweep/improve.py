@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from shoal import kernels
 from shoal.arrays import CodeArray, FloatArray, IntArray
 from shoal.methods.sweep.classes import Classes, Sweep
 from shoal.methods.sweep.kernels import tally_units
@@ -97,7 +98,7 @@ def _candidates(sweep: Sweep, classes: Classes, parts: Parts, information: Float
     rows, place = np.unique(parts.cell, return_inverse=True)
     floor = np.full(len(rows), np.inf)
     np.minimum.at(floor, place.reshape(-1), information[parts.owner])
-    offered = _LOOKUPS // max(len(np.unique(classes.item)), 1)
+    offered = _LOOKUPS // max(len(kernels.occurring(classes.item)), 1)
     if len(rows) > offered:
         least = np.argpartition(floor, offered)[:offered]
         floor[np.setdiff1d(np.arange(len(rows)), least)] = np.inf

@@ -29,7 +29,7 @@ class NumbersTaxonomy(TaxonomyBuilder):
     def build(self, values: pa.Array) -> Taxonomy:
         """Make a leaf of each distinct whole number; other values are left outside."""
         numbers, whole = whole_numbers(values)
-        points = np.unique(numbers[whole])
+        points = np.unique(numbers[whole], return_index=True)[0]  # sorts; alone it would hash, and slowly
         if not points.size:
             raise TaxonomyError("the column has no whole number to make a taxonomy of; declare another taxonomy")
         leaves = pa.array(points).cast(pa.string()).to_pylist()

@@ -1,0 +1,68 @@
+"""Chance of one run: what protects people comes from the operating system's generator, unless a seed is given."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import numpy as np
+
+from shoal import kernels
+from shoal.arrays import CodeArray, IntArray, KeyArray
+from shoal.compiled import compiled
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chance:
+    """A generator for the many draws of a run, and keys that nobody can compute from other draws.
+
+    From a stretch of a generator's output all the rest of it can be computed; a published order is such a
+    stretch. Keys are therefore bytes of the operating system, each for one use. With a seed they come from the
+    generator too, so that a run can be repeated.
+
+    >>> chance = Chance.of(7)
+    >>> order = chance.order_within(np.array([1, 0, 1, 1], dtype=np.int32), 2)
+    >>> order[0].item(), sorted(order.tolist())
+    (1, [0, 1, 2, 3])
+    """
+
+    generator: np.random.Generator
+    seeded: bool
+
+    @classmethod
+    def of(cls, seed: int | None) -> Chance:
+        """Start from *seed*, or from the operating system."""
+        return cls(np.random.default_rng(seed), seed is not None)
+
+    def keys(self, n_keys: int) -> KeyArray:
+        """Return (n_keys,) numbers of 64 random bits."""
+        if self.seeded:
+            return self.generator.integers(1 << 64, size=n_keys, dtype=np.uint64)
+        return np.frombuffer(bytearray(os.urandom(8 * n_keys)), dtype=np.uint64)  # writable: the kernels' usual type
+
+    def order(self, n_items: int) -> IntArray:
+        """Return (n_items,) the items in random order."""
+        return self.order_within(np.zeros(n_items, dtype=np.int32), 1)
+
+    def order_within(self, groups: CodeArray, n_groups: int) -> IntArray:
+        """Return (n_items,) the items by ascending group, those of each group in random order."""
+        first, order = kernels.grouped(groups, n_groups)
+        shuffle_within(first, order, self.keys(len(order)))
+        return order
+
+
+@compiled
+def shuffle_within(first: IntArray, order: IntArray, keys: KeyArray) -> None:
+    """Put the items ``first[g]:first[g + 1]`` of each group in random order (Fisher and Yates).
+
+    Each item changes places with one at or before it in its group: that of ``key * n / 2**64``, rounded down, of the
+    n there are. No place is more likely than another by more than 2**-64.
+    """
+    half, low_bits = np.uint64(32), np.uint64(0xFFFFFFFF)
+    for group in range(len(first) - 1):
+        start = first[group]
+        for item in range(first[group + 1] - 1, start, -1):
+            n_places = np.uint64(item - start + 1)
+            high, low = keys[item] >> half, keys[item] & low_bits
+            place = start + np.int64((high * n_places + (low * n_places >> half)) >> half)
+            order[item], order[place] = order[place], order[item]

@@ -1,0 +1,51 @@
+"""What a run tells the data holder about membership disclosure; it stays internal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from shoal.arrays import IntArray
+from shoal.membership.contents import BucketContents
+from shoal.membership.counting import MatchingBuckets, UncountableError, formed_tuples, matching_buckets
+from shoal.plan import same_rows
+from shoal.problem import Problem
+from shoal.slices import SlicedPlan
+
+STEPS = 100_000_000  # well below a second
+
+
+def membership_evidence(problem: Problem, plan: SlicedPlan) -> dict[str, Any]:
+    """Return the numbers of original and of fake tuples, by the paper's categories of matching buckets.
+
+    A tuple is what an adversary knows of a person: the quasi values or, after column generalization, their regions.
+    What would take long to count is None, and ``reason`` says why.
+    """
+    quasi = [place for part in plan.parts for place in part.quasi]
+    known = [part for part in plan.parts if part.quasi]
+    told: dict[str, Any] = {"original_tuples": None, "fake_tuples": None, "matching_buckets": None, "reason": None}
+    if not known:
+        return {**told, "reason": "no attribute is quasi-identifying"}
+    if len(set(quasi)) < len(quasi):
+        return {**told, "reason": "tuples of overlapping parts are not counted"}
+    pieces = plan.pieces(problem.cells.counts)
+    values = [part.values[pieces.cell] for part in known]
+    first, group = same_rows(values)
+    tuples = np.stack([part[first] for part in values])
+    copies: IntArray = np.zeros(len(first), dtype=np.int64)
+    np.add.at(copies, group, pieces.records)
+    told["original_tuples"] = len(first)
+    contents = BucketContents.of(pieces.bucket, values, pieces.records)
+    try:
+        matching = matching_buckets(contents, tuples, steps=STEPS)
+        originals = MatchingBuckets.of(matching)
+        categories = {
+            "original_records": MatchingBuckets.of(matching, copies).categories(),
+            "original_tuples": originals.categories(),
+        }
+        told["matching_buckets"] = categories
+        fakes = formed_tuples(contents, steps=STEPS).without(originals)
+    except UncountableError as error:
+        return {**told, "reason": str(error)}
+    return {**told, "fake_tuples": fakes.total, "matching_buckets": {**categories, "fake_tuples": fakes.categories()}}

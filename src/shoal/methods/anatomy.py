@@ -1,0 +1,125 @@
+"""Anatomy: quasi values as they are, sensitive values apart from them, linked by buckets of different ones only."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from pydantic import Field
+
+from shoal import kernels
+from shoal.arrays import IntArray
+from shoal.errors import UnreachableError
+from shoal.methods.base import Method
+from shoal.models.base import ClassHistograms, ValueModel
+from shoal.plan import WITHHELD, same_rows
+from shoal.problem import Problem
+from shoal.progress import Progress
+from shoal.slices import Part, Pieces, SlicedPlan
+
+_QUASI_ARE_EXACT = (
+    "quasi values are published as they are, and whoever knows them sees who is in the table; what is promised is "
+    "about the sensitive value only"
+)
+
+
+class Anatomy(Method):
+    """Every bucket has l different sensitive values or more, each once: a guess is right with probability 1/l at most.
+
+    Xiao and Tao, "Anatomy: simple and effective privacy preservation", VLDB 2006. Records in the order of their
+    sensitive values, those of one value in random order, are dealt to n / l buckets in turn: a value that is no more
+    frequent than there are buckets is in no bucket twice.
+    """
+
+    name = "anatomy"
+    title = "publish quasi values as they are, and apart from them the sensitive values of small buckets"
+    publishes = "buckets"
+
+    two_tables: bool = Field(
+        default=False,
+        description="also publish the quasi table and the table of sensitive values as files of their own",
+    )
+
+    def refuses(self, problem: Problem) -> str | None:
+        """It is about one sensitive attribute and about models that want its values evenly spread."""
+        if len(problem.sensitive) != 1:
+            return f"it takes one sensitive attribute, the policy has {len(problem.sensitive)}; slicing takes several"
+        for requirement in problem.requirements:
+            model = requirement.model
+            if model.name == "k-anonymity":
+                return (
+                    "it publishes quasi values as they are, so that k-anonymity cannot hold; slicing generalizes parts"
+                )
+            judges = isinstance(model, ValueModel) and model.judges_beliefs
+            if not judges or model.relative_to_whole or model.knows_values:
+                return f"buckets of different values cannot serve {model.name}; use slicing with alpha: 1, or mondrian"
+        return None
+
+    def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> SlicedPlan:
+        """Return the buckets as a plan of two parts."""
+        with progress.step("dealing", problem.cells.n_records, unit="records") as step:
+            counts, (leaves,) = problem.cells.counts, problem.cells.codes[len(problem.quasi) :]
+            by_value = kernels.summed(leaves.astype(np.int32), counts, problem.sensitive[0].taxonomy.n_leaves)
+            l = _different_values(problem, by_value)
+            n_buckets = _number_of_buckets(by_value, l)
+            n_withheld = int(np.maximum(by_value - n_buckets, 0).sum())
+            if not n_buckets or n_withheld > problem.max_withheld:
+                raise UnreachableError(_reason(problem, by_value, l))
+            cell = np.repeat(np.arange(problem.cells.n_cells), counts)[rng.permutation(int(counts.sum()))]
+            order = rng.permutation(len(by_value)).astype(np.int32)
+            first, dealt = kernels.grouped(order[leaves[cell]], len(by_value))
+            rank = np.arange(len(dealt)) - np.repeat(first[:-1], np.diff(first))
+            kept = rank < n_buckets  # the surplus of a value beyond one in each bucket
+            bucket = np.full(len(dealt), WITHHELD, dtype=np.int32)
+            bucket[kept] = np.arange(int(kept.sum())) % n_buckets
+            step.advance(problem.cells.n_records)
+        pieces = Pieces(cell[dealt], bucket, np.ones(len(dealt), dtype=np.int64))
+        plan = SlicedPlan.of_pieces(_parts(problem), counts, pieces, n_buckets)
+        return replace(plan, warnings=(_QUASI_ARE_EXACT,))
+
+
+def _parts(problem: Problem) -> tuple[Part, Part]:
+    first, values = same_rows(problem.value_codes[: len(problem.quasi)])
+    quasi = Part(tuple(range(len(problem.quasi))), (), problem.carried, values, len(first))
+    return quasi, Part((), (0,), (), np.zeros(problem.cells.n_cells, dtype=np.int32), 1)
+
+
+def _different_values(problem: Problem, by_value: IntArray) -> int:
+    """Return how many different values, one record each, a bucket needs to meet every requirement."""
+    n_present = int((by_value > 0).sum())
+    for l in range(1, n_present + 1):
+        bucket = ClassHistograms.of([[1] * l + [0] * (len(by_value) - l)])
+        if all(r.model.holds(bucket, r.whole(problem.cells.counts))[0] for r in problem.requirements):
+            return l
+    subjects = ", ".join(requirement.model.subject for requirement in problem.requirements)
+    name = problem.sensitive[0].name
+    raise UnreachableError(f"{subjects}: even a bucket with all {n_present} values of {name!r} does not reach it")
+
+
+def _number_of_buckets(by_value: IntArray, l: int) -> int:
+    """Return the most buckets for which there are l records each of different values.
+
+    >>> _number_of_buckets(np.array([4, 3, 2]), 2), _number_of_buckets(np.array([9, 2, 1]), 2)
+    (4, 3)
+    """
+    low, high = 0, int(by_value.sum()) // l
+    while low < high:  # sum(min(count, n)) - n l is concave in n and 0 at 0, so that what is enough comes first
+        middle = (low + high + 1) // 2
+        if int(np.minimum(by_value, middle).sum()) >= middle * l:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _reason(problem: Problem, by_value: IntArray, l: int) -> str:
+    n_records, most, name = int(by_value.sum()), int(by_value.max()), problem.sensitive[0].name
+    if n_records < l:
+        return f"anatomy: a bucket needs {l} different values of {name!r}, the table has {n_records} records"
+    needed = int(np.maximum(by_value - _number_of_buckets(by_value, l), 0).sum())
+    allowed = f"{problem.max_withheld:,} may be withheld" if problem.max_withheld else "none may be withheld"
+    return (
+        f"anatomy: a bucket needs {l} different values of {name!r}, but the most frequent one has {most:,} of "
+        f"{n_records:,} records, more than 1/{l}; buckets of {n_records // most} are reachable, or withholding "
+        f"{needed:,} records would do ({allowed})"
+    )

@@ -1,0 +1,106 @@
+"""Slicing: attributes stay together in parts, records in buckets, and what belongs together across parts is hidden."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from shoal.methods.base import Method
+from shoal.models.base import PrivacyModel, ValueModel
+from shoal.problem import Problem
+from shoal.progress import Progress
+from shoal.registry import discover
+from shoal.slices import SlicedPlan
+
+
+class Slicing(Method):
+    """No tuple's sensitive value is believed more than the models allow, by whoever knows all its quasi values.
+
+    Li, Li, Zhang and Molloy, "Slicing: A New Approach for Privacy Preserving Data Publishing", TKDE 2012.
+    """
+
+    name = "slicing"
+    title = "keep attributes that go together in parts of a row, and permute the parts within buckets of records"
+    publishes = "buckets"
+
+    columns: int | Literal["each"] | None = Field(
+        default=None,
+        description="number of parts that attributes are clustered into by correlation, 2 unless told; each: one for "
+        "every attribute",
+    )
+    alpha: int | None = Field(
+        default=None,
+        ge=1,
+        description="number of attributes in the part with the sensitive ones, which go best with them; 1 is "
+        "bucketization, without it the clustering decides",
+    )
+    parts: tuple[tuple[str, ...], ...] | None = Field(
+        default=None, description="the parts by hand, each a list of attributes; instead of columns and alpha"
+    )
+    overlapping: bool = Field(default=False, description="attributes may be in several of the parts by hand")
+    correlation: Literal["phi2", "pearson"] = Field(
+        default="phi2", description="how correlations are measured; pearson: between two numbers, phi2 otherwise"
+    )
+    intervals: int = Field(
+        default=10, ge=2, description="intervals of equal width that numbers are cut into, to measure correlations only"
+    )
+    column_frequency: int = Field(
+        default=1,
+        ge=1,
+        description="generalize parts until each combination of quasi values occurs so often in its part",
+    )
+    cuts: Literal["strict", "relaxed"] = Field(
+        default="strict",
+        description="strict: equal values go to one side of a cut, so that each tuple matches one bucket; relaxed: to "
+        "both, which hides better in which bucket somebody is",
+    )
+    cut_by: Literal["part", "all"] = Field(
+        default="part",
+        description="attributes that buckets are cut by. part: those of the part with the most different values; in "
+        "others a bucket stays mixed, which hides who is in the table. all: buckets are finer, and may hide nobody",
+    )
+    grouping: Literal["mondrian", "random", "gathered"] = Field(
+        default="mondrian",
+        description="how records are put into buckets: alike ones, any, or so that members and non-members of the "
+        "table look alike",
+    )
+    bucket_size: int | None = Field(
+        default=None,
+        ge=2,
+        description="least records of a bucket, 2 unless told; with the groupings random and gathered the records of a "
+        "bucket, 100 unless told, doubled until the models hold",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _parts_are_instead(cls, given: Any) -> Any:
+        if isinstance(given, dict) and given.get("parts") is not None:
+            beside = [name for name in ("columns", "alpha", "correlation", "intervals") if name in given]
+            if beside:
+                raise ValueError(f"parts by hand leave nothing for {', '.join(beside)}; give the one or the other")
+        elif isinstance(given, dict) and given.get("overlapping"):
+            raise ValueError("overlapping parts must be given by hand: parts: [[...], [...]]")
+        return given
+
+    def refuses(self, problem: Problem) -> str | None:
+        """Only models of beliefs, and k-anonymity of buckets and parts, say something about a sliced table."""
+        for requirement in problem.requirements:
+            model = requirement.model
+            if isinstance(model, ValueModel) and model.judges_beliefs:
+                continue
+            if model.name != "k-anonymity":
+                known = discover("shoal.models", PrivacyModel).items()
+                names = [name for name, kind in known if issubclass(kind, ValueModel) and kind.judges_beliefs]
+                return (
+                    f"{model.name} says nothing about a sliced table; it takes k-anonymity (of buckets and of values "
+                    f"within a part), {', '.join(names)}"
+                )
+        return None
+
+    def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> SlicedPlan:
+        """Return parts and buckets as a plan."""
+        from shoal.methods.slicing.planning import planned
+
+        return planned(self, problem, rng, progress)

@@ -1,0 +1,180 @@
+"""Tuple partitioning by the rule of groups: buckets are cut as long as every group on both sides holds by itself.
+
+After cuts by value each tuple matches one bucket only, so that its group is all that can be believed of it. The result
+is that of the paper's algorithm, whose check over all tuples and all buckets then only looks at groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shoal import kernels as counting
+from shoal.arrays import BoolArray, CodeArray, FloatArray, IntArray
+from shoal.judging import Judge
+from shoal.methods.slicing import kernels
+from shoal.problem import Problem, Requirement
+from shoal.progress import Step
+from shoal.slices import Part, Pieces
+
+
+@dataclass(slots=True, eq=False)
+class Items:
+    """Pieces of cells in the order of their buckets: bucket b has the items ``starts[b]:stops[b]``."""
+
+    codes: CodeArray  # (n_items, n_cut) leaves of the attributes that are cut by
+    records: IntArray  # (n_items,)
+    keys: CodeArray  # (n_items,) quasi values of the sensitive part, ascending within a bucket
+    cells: CodeArray  # (n_items,)
+    starts: IntArray  # (n_buckets,)
+    stops: IntArray  # (n_buckets,)
+
+    @classmethod
+    def of_one_bucket(cls, problem: Problem, cells: IntArray, keys: CodeArray, places: Sequence[int]) -> Items:
+        """Put whole cells in one bucket, to be cut by the quasi attributes at *places*."""
+        order = cells[np.argsort(keys[cells], kind="stable")]
+        return cls(
+            codes=np.stack([problem.cells.codes[place][order] for place in places], axis=1).astype(np.int32),
+            records=problem.cells.counts[order],
+            keys=keys[order].astype(np.int32),
+            cells=order.astype(np.int32),
+            starts=np.zeros(1, dtype=np.int64),
+            stops=np.array([len(order)], dtype=np.int64),
+        )
+
+    @property
+    def sizes(self) -> IntArray:
+        """(n_buckets,) records."""
+        running = np.concatenate([[0], np.cumsum(self.records)])
+        return np.asarray(running[self.stops] - running[self.starts])
+
+    def box_of_item(self) -> IntArray:
+        """Return (n_items,) the bucket of each item."""
+        order = np.argsort(self.starts, kind="stable")
+        return np.repeat(order, (self.stops - self.starts)[order])
+
+    def pieces(self) -> Pieces:
+        """Return the items as pieces."""
+        return Pieces(self.cells.astype(np.int64), self.box_of_item().astype(np.int32), self.records)
+
+    def taken(self, buckets: BoolArray) -> Items:
+        """Return some of the buckets, in the order that they have here."""
+        lengths = (self.stops - self.starts)[buckets]
+        stops = np.cumsum(lengths)
+        inside = np.arange(int(lengths.sum())) - np.repeat(stops - lengths, lengths)
+        items = np.repeat(self.starts[buckets], lengths) + inside
+        columns = self.codes[items], self.records[items], self.keys[items], self.cells[items]
+        return Items(*columns, starts=stops - lengths, stops=stops)
+
+    @classmethod
+    def joined(cls, one: Items, other: Items) -> Items:
+        """Return the buckets of both."""
+        return cls(
+            np.concatenate([one.codes, other.codes]),
+            np.concatenate([one.records, other.records]),
+            np.concatenate([one.keys, other.keys]),
+            np.concatenate([one.cells, other.cells]),
+            np.concatenate([one.starts, other.starts + len(one.cells)]),
+            np.concatenate([one.stops, other.stops + len(one.cells)]),
+        )
+
+
+def sensitive_part(problem: Problem, parts: Sequence[Part], requirement: Requirement) -> Part:
+    """Return the first part that has all sensitive attributes of a requirement on values."""
+    names = requirement.model.attributes
+    wanted = {place for place, attribute in enumerate(problem.sensitive) if attribute.name in names}
+    return next(part for part in parts if wanted <= set(part.sensitive))
+
+
+def code_spans(items: Items) -> FloatArray:
+    """Return (n_cut,) how far apart the outermost leaves of each attribute are, 1 where there is one leaf only."""
+    spans = items.codes.max(axis=0) - items.codes.min(axis=0)
+    return np.asarray(np.maximum(spans, 1), dtype=np.float64)
+
+
+def strict_cuts(
+    items: Items, starts: IntArray, stops: IntArray, attempts: IntArray, spans: FloatArray
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Return (n,) the attribute to cut next, -1 if there is none, the greatest code of the left side, and all records.
+
+    Of the two cuts beside the median the more even one is taken.
+    """
+    attribute, median, below, at, total = kernels.proposed(items.codes, items.records, starts, stops, attempts, spans)
+    before = (below > 0) & ((below + at == total) | (total - 2 * below < 2 * (below + at) - total))
+    return attribute, median - before, total
+
+
+class Cutter:
+    """Cuts buckets in two at the median of their widest attribute, or of the next one whose sides both hold."""
+
+    def __init__(self, problem: Problem, parts: Sequence[Part], published: IntArray, smallest: int) -> None:
+        self._judges = [
+            (Judge.of(requirement, published, None, published), sensitive_part(problem, parts, requirement))
+            for requirement in problem.requirements
+            if requirement.values is not None
+        ]
+        self._smallest = smallest
+
+    def cut(self, items: Items, step: Step) -> None:
+        """Cut all buckets as far as they go."""
+        starts, stops, spans = items.starts, items.stops, code_spans(items)
+        attempts = np.zeros(len(starts), dtype=np.int64)
+        ended_starts, ended_stops = [], []
+        while len(starts):
+            attribute, cut, total = strict_cuts(items, starts, stops, attempts, spans)
+            going = (attribute >= 0) & (total >= 2 * self._smallest)
+            ended_starts.append(starts[~going])
+            ended_stops.append(stops[~going])
+            step.advance(int(total[~going].sum()))
+            starts, stops, attempts = starts[going], stops[going], attempts[going]
+            side = np.zeros(len(items.cells), dtype=np.uint8)
+            good = self._sides_hold(items, starts, stops, attribute[going], cut[going], side)
+            middles = kernels.moved(
+                items.codes, items.records, items.keys, items.cells, side, starts[good], stops[good]
+            )
+            starts, stops, attempts = (
+                np.concatenate([starts[~good], starts[good], middles]),
+                np.concatenate([stops[~good], middles, stops[good]]),
+                np.concatenate([attempts[~good] + 1, np.zeros(2 * len(middles), dtype=np.int64)]),
+            )
+        items.starts, items.stops = np.concatenate(ended_starts), np.concatenate(ended_stops)
+
+    def _sides_hold(
+        self,
+        items: Items,
+        starts: IntArray,
+        stops: IntArray,
+        attribute: IntArray,
+        cut: IntArray,
+        side: NDArray[np.uint8],
+    ) -> BoolArray:
+        """Return (n,) whether both sides of each bucket are large enough and all their groups hold; marks the sides."""
+        place, group, first, sizes = kernels.parted(
+            items.codes, items.records, items.keys, starts, stops, attribute, cut, side
+        )
+        good = np.asarray(sizes.min(axis=1, initial=self._smallest) >= self._smallest)
+        box = np.repeat(np.arange(len(starts)), stops - starts)
+        for judge, part in self._judges:
+            if not good.any():
+                break
+            if part is self._judges[0][1]:  # whose values the items are ordered by
+                holds = self._hold(judge, items, place, group, int(first[-1]))
+                good &= np.logical_and.reduceat(holds, first[:-1])
+            else:
+                key = (2 * box + side[place]) * part.n_values + part.values[items.cells[place]]
+                distinct, own = np.unique(key, return_inverse=True)
+                holds = self._hold(judge, items, place, own.reshape(-1).astype(np.int32), len(distinct))
+                good[distinct[~holds] // (2 * part.n_values)] = False
+        return good
+
+    def _hold(self, judge: Judge, items: Items, place: IntArray, group: CodeArray, n_groups: int) -> BoolArray:
+        assert judge.requirement.values is not None  # noqa: S101 - only these are asked
+        first, order = counting.grouped(group, n_groups)
+        place = place[order]
+        values, records = judge.requirement.values[items.cells[place]], items.records[place]
+        model = judge.requirement.model
+        blocks = [model.holds(classes, judge.whole) for classes in judge.histograms(first, values, records)]
+        return np.concatenate(blocks) if blocks else np.zeros(0, dtype=np.bool_)

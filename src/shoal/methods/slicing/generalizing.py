@@ -1,0 +1,66 @@
+"""Column generalization: the values of one column alone, as they are or as regions that are frequent enough."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shoal import kernels
+from shoal.arrays import CodeArray
+from shoal.cells import Cells
+from shoal.errors import UnreachableError
+from shoal.models.k_anonymity import KAnonymity
+from shoal.plan import same_rows
+from shoal.problem import Problem, Requirement
+from shoal.progress import Progress
+
+_SEARCH_BELOW = 300  # boxes of at most this many combinations try every cut
+
+
+def exact(problem: Problem, places: tuple[int, ...]) -> tuple[CodeArray, int]:
+    """Return (n_cells,) the number of each cell's combination of source values, and how many combinations there are.
+
+    Without attributes all cells agree.
+    """
+    if not places:
+        return np.zeros(problem.cells.n_cells, dtype=np.int32), 1
+    first, same = same_rows([problem.value_codes[place] for place in places])
+    return same, len(first)
+
+
+def regions(
+    problem: Problem, places: tuple[int, ...], frequency: int, rng: np.random.Generator, progress: Progress
+) -> tuple[CodeArray, CodeArray, CodeArray]:
+    """Return regions of these quasi attributes with at least *frequency* records each, of which none overlap.
+
+    The result is (n_cells,) the region of each cell, and (n_regions, n_places) the leaves from ``lo`` up to but without
+    ``hi`` of each region. Li, Li, Zhang and Molloy, "Slicing" (TKDE 2012), Definition 4 and section 4.2: Mondrian
+    k-anonymity of the table that has these attributes only. Every combination of the table lies in exactly one region;
+    as in Mondrian, categories that no record of a region has are not named.
+    """
+    from shoal.methods.mondrian.tree import MondrianTree
+
+    n_records = problem.cells.n_records
+    if n_records < frequency:
+        raise UnreachableError(
+            f"slicing: every value of a column is to have at least {frequency} records, but the table has only "
+            f"{n_records}; ask for at most {n_records}"
+        )
+    if not places:
+        nothing = np.zeros((1, 0), dtype=np.int32)
+        return exact(problem, places)[0], nothing, nothing
+    codes = [problem.cells.codes[place] for place in places]
+    first, combination = same_rows(codes)
+    counts = kernels.summed(combination, problem.cells.counts, len(first))
+    column = Problem(
+        quasi=tuple(problem.quasi[place] for place in places),
+        sensitive=(),
+        cells=Cells(tuple(code[first] for code in codes), counts),
+        requirements=(Requirement(KAnonymity(k=frequency), 0),),
+    )
+    with (
+        progress.step("generalizing a column", column.cells.n_cells, unit="values") as step,
+        MondrianTree(column, relaxed=False, search_below=_SEARCH_BELOW, rng=rng) as tree,
+    ):
+        tree.grow(step)
+        plan = tree.plan()
+    return plan.assignment.class_of[combination], plan.lo, plan.hi

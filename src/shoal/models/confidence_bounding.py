@@ -1,0 +1,128 @@
+"""Confidence bounding: nobody may be believed to have a harmful value with more than a given confidence."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from itertools import chain
+from typing import NamedTuple, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from shoal.arrays import BoolArray, FloatArray, IntArray
+from shoal.models.base import SHARE_MARGIN, SHARE_UNITS, ClassHistograms, Curve, ValueModel, Whole
+from shoal.models.exact import at_most, fraction, largest_counts, quotient, row_blocks
+from shoal.models.wording import number, rounded_up
+
+
+class ConfidenceBounding(ValueModel):
+    """No harmful sensitive value has more than the share *most* of a class.
+
+    Wang, Fung and Yu, "Handicapping attacker's confidence: an alternative to k-anonymization", Knowledge and
+    Information Systems 11(3), 2007, with one bound for all harmful values. With a *separator* values are
+    sets of items: a record counts for each item of its value, and the share of every harmful item is bounded.
+
+    >>> model = ConfidenceBounding(most=0.25)
+    >>> model.holds(ClassHistograms.of([[1, 1, 1, 1], [2, 1, 1, 1]]), Whole.of([3, 2, 2, 2]))
+    array([ True, False])
+    """
+
+    name = "confidence-bounding"
+    title = "no harmful sensitive value has more than the share most of a class"
+    achieved_is = "at most"
+    judges_beliefs = True
+
+    most: float = Field(gt=0, le=1, description="largest share of a harmful value in a class")
+    harmless: tuple[str, ...] = Field(default=(), description="values (or items) that may be as frequent as they are")
+    separator: str | None = Field(
+        default=None, min_length=1, description="text between the items of a value; then each item is bounded"
+    )
+
+    @model_validator(mode="after")
+    def _of_one_attribute(self) -> Self:
+        if len(self.attributes) > 1 and self.knows_values:
+            raise ValueError("joint values have no names: leave out harmless and separator, or name one attribute")
+        return self
+
+    @property
+    def knows_values(self) -> bool:
+        """Harmless values and items are told by their names."""
+        return bool(self.harmless) or self.separator is not None
+
+    @property
+    def smallest_class(self) -> int:
+        """One harmful record of n is 1/n of the class; a class of harmless ones may be of any size."""
+        return 1 if self.knows_values else math.ceil(1 / fraction(self.most))
+
+    @property
+    def curve(self) -> Curve | None:
+        """A limit on the most frequent value, where all values are harmful."""
+        return None if self.knows_values else Curve((fraction(self.most),))
+
+    def holds(self, classes: ClassHistograms, whole: Whole) -> BoolArray:
+        """Return (n_classes,) whether c <= most n for every harmful value or item, exactly."""
+        return at_most(self._largest(classes, whole), fraction(self.most), classes.sizes) & (classes.sizes > 0)
+
+    def holds_surely(self, shares: FloatArray, whole: Whole) -> BoolArray:
+        """Return (n_classes,) whether rounded shares are at most *most* by a margin above all rounding."""
+        margin = SHARE_MARGIN + shares.shape[1] / SHARE_UNITS
+        if self.most <= margin:
+            return np.zeros(len(shares), dtype=np.bool_)
+        return self.model_copy(update={"most": self.most - margin}).holds(ClassHistograms.of_shares(shares), whole)
+
+    def achieved(self, classes: ClassHistograms, whole: Whole) -> FloatArray:
+        """Return (n_classes,) the largest share of a harmful value or item."""
+        return quotient(self._largest(classes, whole), classes.sizes, if_zero=math.inf)
+
+    def why_unreachable(self, whole: Whole) -> str | None:
+        """Say so if a harmful value has more than the share *most* of the whole table."""
+        alone = whole.as_class()
+        if bool(self.holds(alone, whole)[0]):
+            return None
+        what = "value" if self.separator is None else "item"
+        return (
+            f"{self.subject}: most = {number(self.most)} but the most frequent harmful {what} has a share of "
+            f"{rounded_up(self.worst(alone, whole), 4)} of the whole table; ask for at least that, or list under "
+            "'harmless' what may be known"
+        )
+
+    def _largest(self, classes: ClassHistograms, whole: Whole) -> IntArray:
+        """Return (n_classes,) records of the most frequent harmful value or item."""
+        counts = self.values_of(classes)
+        if not self.knows_values or not counts.shape[1]:
+            return largest_counts(counts)
+        if whole.taxonomy is None:
+            raise TypeError(f"{self.subject} needs the names of the values; only codes were given")
+        tree = whole.taxonomy
+        harmful = _harmful(tree.leaf_labels, tree.missing, frozenset(self.harmless), self.separator)
+        largest = np.zeros(len(counts), dtype=np.int64)
+        if len(harmful.first):
+            for rows in row_blocks(counts):
+                # (n_rows, n_items) records that have each item
+                largest[rows] = largest_counts(np.add.reduceat(counts[rows][:, harmful.value], harmful.first, axis=1))
+        return largest
+
+
+class _Harmful(NamedTuple):
+    """The harmful items: item i is in the values ``value[first[i]:first[i + 1]]``, at least one."""
+
+    first: IntArray  # (n_items,)
+    value: IntArray  # (n_pairs,)
+
+
+@lru_cache(maxsize=16)
+def _harmful(labels: tuple[str, ...], missing: int | None, harmless: frozenset[str], separator: str | None) -> _Harmful:
+    """Look into the values; one that is missing could be anything, and counts as an item of its own."""
+    values_of: dict[str | None, list[int]] = {}
+    for value, label in enumerate(labels):
+        items: set[str | None] = {label}
+        if value == missing:
+            items = {None}
+        elif separator is not None:
+            items = {item for part in label.split(separator) if (item := part.strip())}
+        for each in items - harmless:
+            values_of.setdefault(each, []).append(value)
+    sizes = np.array([len(values) for values in values_of.values()], dtype=np.int64)
+    first = np.cumsum(sizes) - sizes
+    return _Harmful(first, np.array(list(chain.from_iterable(values_of.values())), dtype=np.int64))

@@ -1,0 +1,142 @@
+"""Generalization: stream the source again and rewrite its rows by the plan, in random order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from shoal.arrays import CodeArray, IntArray
+from shoal.chance import Chance
+from shoal.encoding import Encoding
+from shoal.engines.local import CountedCells, LocalEngine
+from shoal.errors import InputError
+from shoal.guarantees import Guarantee, achieved
+from shoal.labels import PublishedColumn
+from shoal.plan import WITHHELD, Dealer, Plan
+from shoal.policy import Policy
+from shoal.progress import Progress
+from shoal.publishing.columns import CellColumn, coded
+from shoal.publishing.publication import Publication, PublishedRows
+from shoal.risks import class_risks
+from shoal.sensitive_labels import SensitiveColumn
+from shoal.shuffling import Shuffler
+from shoal.sources import Source
+from shoal.utility.base import Utility, measured
+
+_TARGET = "target"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GeneralizedPublication(Publication):
+    """One part: every row is a record, under the labels of its class."""
+
+    plan: Plan
+    columns: tuple[PublishedColumn, ...]
+    sensitive_columns: tuple[SensitiveColumn | None, ...]  # None: published as it is
+
+    @classmethod
+    def of(
+        cls, policy: Policy, source: Source, counted: CountedCells, encoding: Encoding, plan: Plan
+    ) -> GeneralizedPublication:
+        """Write down the labels of all classes."""
+        quasi, sensitive = encoding.problem.quasi, encoding.problem.sensitive
+        columns = tuple(PublishedColumn.of(a, plan.lo[:, j], plan.hi[:, j]) for j, a in enumerate(quasi))
+        generalized = tuple(SensitiveColumn.of(place, counted, encoding, plan) for place in range(len(sensitive)))
+        return cls(policy, source, counted, encoding, plan, columns, generalized)
+
+    @property
+    def parts(self) -> Sequence[Sequence[str]]:
+        """All columns in the order of the source; identifiers are not among them."""
+        names = self.source.schema.names
+        return [[name for name in names if self.policy.attributes[name].role != "identifier"]]
+
+    @property
+    def own_entries(self) -> Mapping[str, Any]:
+        """The levels of a full-domain generalization."""
+        return {"levels": dict(self.plan.levels)} if self.plan.levels else {}
+
+    def quasi_entry(self, place: int) -> dict[str, Any]:
+        """Return the attribute's labels."""
+        return self.columns[place].describe()
+
+    def sensitive_column(self, place: int) -> SensitiveColumn | None:
+        """Return the texts of a generalized sensitive attribute; None if it is published as it is."""
+        return self.sensitive_columns[place]
+
+    def published_cells(self) -> IntArray:
+        """Return the cells of the problem of which some record is in a class."""
+        cell, class_of, _, _ = self.plan.pieces(self.encoding.problem.cells.counts)
+        return cell[class_of >= 0]
+
+    def guarantees(self) -> tuple[Guarantee, ...]:
+        """Return what the classes reach."""
+        return achieved(self.encoding.problem, self.plan, self.policy)
+
+    def utility(self, *, expensive: bool = False) -> Utility:
+        """Return every measure, in detail."""
+        return measured(self.encoding.problem, self.plan, expensive=expensive, detail=True)
+
+    def risks(self) -> dict[str, Any]:
+        """Return how easily records are found by their class."""
+        return class_risks(self.plan.sizes)
+
+    def generalized_sensitive(self) -> dict[str, int]:
+        """Return how many records publish a generalized value, for each sensitive attribute that has such records."""
+        return self.plan.generalized_sensitive(self.encoding.problem)
+
+    def rows(self, engine: LocalEngine, chance: Chance, folder: Path | None, progress: Progress) -> PublishedRows:
+        """Return the rows in random order."""
+        return PublishedRows(self._batches(engine, chance.generator, folder, progress))
+
+    def _batches(
+        self, engine: LocalEngine, rng: np.random.Generator, folder: Path | None, progress: Progress
+    ) -> Iterator[pa.RecordBatch]:
+        dealer = Dealer(self.plan.assignment.relocated(len(self.counted.run.counts), self.encoding.kept), rng)
+        carried = self.policy.names("insensitive")
+        sensitive = [CellColumn.of(self.counted, attribute.name) for attribute in self.encoding.problem.sensitive]
+        written = 0
+        with Shuffler(self.n_rows, rng, folder) as shuffler:
+            for located in engine.locate(self.source, self.counted, carried, progress):
+                targets = dealer.deal(located.cells)
+                kept = np.flatnonzero(targets != WITHHELD)
+                cells = located.cells
+                batch = located.batch
+                if len(kept) < len(targets):
+                    targets, cells, batch = targets[kept], cells[kept], batch.take(pa.array(kept))
+                shuffler.add(_spilled(targets, [column.index[cells] for column in sensitive], batch))
+            with progress.step("writing", self.n_rows) as step:
+                for heap in shuffler.heaps():
+                    yield self._published(heap, sensitive, carried)
+                    written += heap.num_rows
+                    step.advance(heap.num_rows)
+        if written != self.n_rows:
+            raise InputError(f"{self.source.name} changed while it was being read; nothing was published")
+
+    def _published(self, heap: pa.Table, sensitive: Sequence[CellColumn], carried: Sequence[str]) -> pa.RecordBatch:
+        targets = heap.column(0).combine_chunks().to_numpy()
+        classes = targets if self.plan.targets is None else self.plan.targets.class_of[targets]
+        arrays: dict[str, pa.Array] = {column.attribute.name: column.values(classes) for column in self.columns}
+        for number, (attribute, column) in enumerate(zip(self.encoding.problem.sensitive, sensitive, strict=True)):
+            index = heap.column(1 + number).combine_chunks().to_numpy()
+            generalized = self.sensitive_columns[number]
+            own = coded(index, column.values) if generalized is None else generalized.values(targets, index)
+            arrays[attribute.name] = own
+        for number, name in enumerate(carried):
+            arrays[name] = heap.column(1 + len(sensitive) + number).combine_chunks()
+        (names,) = self.parts
+        return pa.RecordBatch.from_arrays([arrays[name] for name in names], names=list(names))
+
+
+def _spilled(targets: CodeArray, sensitive: Sequence[CodeArray], carried: pa.RecordBatch) -> pa.RecordBatch:
+    arrays = [pa.array(targets), *(pa.array(codes) for codes in sensitive)]
+    names = [_TARGET, *(f"sensitive {number}" for number in range(len(sensitive)))]
+    for name, column in zip(carried.schema.names, carried.columns, strict=True):
+        plain = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+        arrays.append(plain)
+        names.append(f"carried {name}")
+    return pa.RecordBatch.from_arrays(arrays, names=names)

@@ -1,0 +1,190 @@
+"""Slicing: within each bucket, every part of the records is put in an order of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from shoal.arrays import CodeArray, IntArray
+from shoal.beliefs import sliced_guarantees
+from shoal.chance import Chance
+from shoal.encoding import Encoding
+from shoal.engines.local import CountedCells, LocalEngine
+from shoal.errors import InputError, PolicyError
+from shoal.guarantees import Guarantee
+from shoal.labels import PublishedColumn
+from shoal.membership.evidence import membership_evidence
+from shoal.plan import WITHHELD
+from shoal.policy import Policy
+from shoal.progress import Progress
+from shoal.publishing.columns import CellColumn
+from shoal.publishing.dealing import dealt
+from shoal.publishing.publication import Publication, PublishedRows
+from shoal.publishing.regions import RegionColumns
+from shoal.risks import bucket_risks
+from shoal.sliced.table import BUCKET, published_columns
+from shoal.sliced.utility import sliced_measured
+from shoal.slices import SlicedPlan
+from shoal.sources import Source
+from shoal.utility.base import Utility
+
+_BATCH_ROWS = 1 << 20
+_MEMBERSHIP_ONLY = (
+    "no attribute is sensitive: this release protects membership only; it promises nothing about attributes"
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SlicedPublication(Publication):
+    """Several parts: what stands in one row, but in different parts, need not be of one record.
+
+    ``columns`` has the quasi and sensitive columns of each part; ``labels`` those quasi attributes that are
+    published by the labels of regions.
+    """
+
+    plan: SlicedPlan
+    columns: tuple[tuple[CellColumn, ...], ...]
+    labels: Mapping[int, PublishedColumn]  # by place
+
+    @classmethod
+    def of(
+        cls, policy: Policy, source: Source, counted: CountedCells, encoding: Encoding, plan: SlicedPlan
+    ) -> SlicedPublication:
+        """Write down what every cell publishes in every column; column names that would clash are refused."""
+        problem = encoding.problem
+        regions = RegionColumns.of(counted, encoding, plan)
+        names = [attribute.name for attribute in problem.quasi]
+        columns = tuple(
+            (
+                *(regions.columns.get((j, number)) or CellColumn.of(counted, names[j]) for j in part.quasi),
+                *(CellColumn.of(counted, problem.sensitive[place].name) for place in part.sensitive),
+            )
+            for number, part in enumerate(plan.parts)
+        )
+        publication = cls(policy, source, counted, encoding, plan, columns, regions.labels)
+        _refuse_clashes(publication.column_names)
+        return publication
+
+    @property
+    def parts(self) -> Sequence[Sequence[str]]:
+        """The attributes of each part: quasi, sensitive, insensitive."""
+        problem = self.encoding.problem
+        return [
+            [
+                *(problem.quasi[place].name for place in part.quasi),
+                *(problem.sensitive[place].name for place in part.sensitive),
+                *part.carried,
+            ]
+            for part in self.plan.parts
+        ]
+
+    @property
+    def column_names(self) -> list[str]:
+        """The columns of the file."""
+        return [BUCKET, *(name for part in published_columns(self.parts) for name in part)]
+
+    @property
+    def own_entries(self) -> Mapping[str, Any]:
+        """The number of buckets."""
+        return {"buckets": self.plan.n_buckets}
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the method says, and what a table without sensitive attribute does not promise."""
+        return self.plan.warnings if self.encoding.problem.sensitive else (_MEMBERSHIP_ONLY, *self.plan.warnings)
+
+    def quasi_entry(self, place: int) -> dict[str, Any]:
+        """Return the attribute's labels, if it has some, or how its values are read."""
+        if place in self.labels:
+            return self.labels[place].describe()
+        scale = self.encoding.problem.quasi[place].taxonomy.scale
+        return {"role": "quasi", "kind": scale.kind, **scale.reading()}
+
+    def published_cells(self) -> IntArray:
+        """Return the cells of the problem of which some record is in a bucket."""
+        return self.plan.pieces(self.encoding.problem.cells.counts).cell
+
+    def guarantees(self) -> tuple[Guarantee, ...]:
+        """Return what an adversary's beliefs about every tuple keep."""
+        return sliced_guarantees(self.encoding.problem, self.plan, self.policy)
+
+    def utility(self, *, expensive: bool = False) -> Utility:
+        """Return the measures that have a meaning for slices."""
+        return sliced_measured(self.encoding.problem, self.plan, expensive=expensive)
+
+    def risks(self) -> dict[str, Any]:
+        """Return among how many records the parts of a record hide, and how well it is hidden who is in the table."""
+        membership = membership_evidence(self.encoding.problem, self.plan)
+        return {**bucket_risks(self.plan.sizes), "membership": membership}
+
+    def rows(self, engine: LocalEngine, chance: Chance, folder: Path | None, progress: Progress) -> PublishedRows:  # noqa: ARG002
+        """Return the rows by ascending number of their bucket; buckets are numbered at random."""
+        located = self._located(engine, chance, progress)
+        number = chance.order(self.plan.n_buckets).astype(np.int32) + np.int32(1)
+        buckets = np.append(number, np.int32(0))[located.bucket]  # the last entry is for WITHHELD
+        return PublishedRows(self._batches(located, buckets, chance, progress), buckets)
+
+    def _located(self, engine: LocalEngine, chance: Chance, progress: Progress) -> _Located:
+        """Deal the rows of the source to buckets."""
+        carried = [name for part in self.plan.parts for name in part.carried]
+        batches = list(engine.locate(self.source, self.counted, carried, progress))
+        cells = np.concatenate([batch.cells.astype(np.int32) for batch in batches])
+        bucket = dealt(self.plan.assignment.relocated(len(self.counted.run.counts), self.encoding.kept), cells, chance)
+        sizes = np.bincount(bucket[bucket != WITHHELD], minlength=self.plan.n_buckets)
+        if len(bucket) != self.counted.n_rows or not np.array_equal(sizes, self.plan.sizes):
+            raise InputError(f"{self.source.name} changed while it was being read; nothing was published")
+        return _Located(cells, bucket, pa.Table.from_batches([batch.batch for batch in batches]) if carried else None)
+
+    def _batches(
+        self, located: _Located, buckets: CodeArray, chance: Chance, progress: Progress
+    ) -> Iterator[pa.RecordBatch]:
+        rows = np.flatnonzero(buckets)
+        of_row = buckets[rows] - np.int32(1)
+        orders = [rows[chance.order_within(of_row, self.plan.n_buckets)] for _ in self.plan.parts]
+        numbers = np.arange(1, self.plan.n_buckets + 1, dtype=np.int32)
+        leading = np.repeat(numbers, np.bincount(of_row, minlength=self.plan.n_buckets))
+        names = self.column_names
+        with progress.step("writing", len(rows)) as step:
+            for start in range(0, len(rows), _BATCH_ROWS):
+                stop = min(start + _BATCH_ROWS, len(rows))
+                arrays = [pa.array(leading[start:stop])]
+                for part, columns, order in zip(self.plan.parts, self.columns, orders, strict=True):
+                    here = order[start:stop]
+                    cells = located.cells[here]
+                    arrays += [column.take(cells) for column in columns]
+                    arrays += located.carried_at(part.carried, here)
+                yield pa.RecordBatch.from_arrays(arrays, names=names)
+                step.advance(stop - start)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Located:
+    """The rows of the source, in its order."""
+
+    cells: CodeArray  # (n_source_rows,) counted cell
+    bucket: CodeArray  # (n_source_rows,) of the plan, or WITHHELD
+    carried: pa.Table | None  # (n_source_rows rows) insensitive attributes; None: there are none
+
+    def carried_at(self, names: Sequence[str], rows: IntArray) -> list[pa.Array]:
+        """Return the insensitive values of some rows."""
+        if self.carried is None or not names:
+            return []
+        return [column.combine_chunks() for column in self.carried.select(list(names)).take(pa.array(rows)).columns]
+
+
+def _refuse_clashes(names: Sequence[str]) -> None:
+    """Raise if two columns of the file would have one name."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            why = "holds the number of a row's bucket" if name == BUCKET else "holds an attribute's further copy"
+            raise PolicyError(
+                f"a sliced release has a column {name!r} that {why}; rename the attribute {name!r} in the data and "
+                "in the policy"
+            )
+        seen.add(name)

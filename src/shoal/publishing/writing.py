@@ -1,0 +1,45 @@
+"""Published rows onto the disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+
+from shoal.arrays import CodeArray
+from shoal.sliced.table import BUCKET
+from shoal.sources import open_writer
+from shoal.sources.writers import Format
+
+
+def write_rows(path: Path, batches: Iterator[pa.RecordBatch], format: Format) -> None:  # noqa: A002
+    """Write a file batch by batch: each is made while the one before is written."""
+    first = next(batches)
+    with open_writer(path, first.schema, format) as writer, ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(writer.write, first)
+        for batch in batches:
+            writing.result()
+            writing = pool.submit(writer.write, batch)
+        writing.result()
+
+
+def write_buckets(path: Path, buckets: CodeArray) -> None:
+    """Write the bucket of every row of the source: the witness for the verifier, which stays internal."""
+    batch = pa.RecordBatch.from_arrays([pa.array(buckets)], names=[BUCKET])
+    with open_writer(path, batch.schema, "parquet") as writer:
+        writer.write(batch)
+
+
+def plain_table(batches: Iterable[pa.RecordBatch]) -> pa.Table:
+    """Return all rows in one table, without dictionaries, so that no entry survives that no row uses."""
+    return pa.Table.from_batches([_plain(batch) for batch in batches])
+
+
+def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+    arrays = [
+        column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+        for column in batch.columns
+    ]
+    return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)

@@ -1,0 +1,80 @@
+"""What whoever receives a sliced release must know before counting anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from shoal.models.base import PrivacyModel
+from shoal.registry import discover
+from shoal.report.text import cell, promise_line
+from shoal.sliced.table import published_columns
+
+_CROWD = (
+    "every bucket has at least k records, and all quasi values of a record within one part are those of at least "
+    "k - 1 others"
+)
+_MEANING = (
+    "Rows with the same number in the column `bucket` make up a bucket. Within each bucket every part was put in a "
+    "random order of its own: what stands in one part of a row belongs to one person, what stands in another part of "
+    "that row belongs to somebody of the same bucket. Buckets are numbered at random."
+)
+_BELIEFS = (
+    "Somebody who knows all quasi values of a person can conclude from the whole table how likely each sensitive value "
+    "is for that person. These likelihoods are the *class* of which a promise speaks."
+)
+_ONE_PART = "- A question about columns of one part: count these columns as they stand."
+_SEVERAL_PARTS = (
+    "- A question about columns of several parts: do not count rows, for they mix people. In Python, "
+    "`shoal.read_sliced` opens this folder, and its `estimate` answers counts and sums bucket by bucket and tells the "
+    "error to expect."
+)
+_LINKED = (
+    "- Software that wants one record a row: its `sample_table` links the parts of each bucket at random. Every call "
+    "gives another table that is as likely as this one; use several."
+)
+
+
+def slices(manifest: Mapping[str, Any]) -> list[str]:
+    """Return what the parts are, and how to use them."""
+    columns = published_columns(manifest["parts"])
+    return [
+        "| part | columns |",
+        "|---|---|",
+        *(f"| {number} | {cell(', '.join(names))} |" for number, names in enumerate(columns, start=1)),
+        "",
+        _MEANING,
+        *_two_files(manifest),
+        "",
+        "## How to use them",
+        "",
+        _ONE_PART,
+        _SEVERAL_PARTS,
+        _LINKED,
+        "",
+    ]
+
+
+def sliced_promises(manifest: Mapping[str, Any]) -> list[str]:
+    """Return what the promises say of somebody who knows all quasi values of a person and has the whole table."""
+    known = discover("shoal.models", PrivacyModel)
+    lines = []
+    if all(entry["role"] != "sensitive" for entry in manifest["attributes"].values()):
+        lines += ["This release protects membership only; it promises nothing about attributes.", ""]
+    elif any(known[promise["model"]].sees == "values" for promise in manifest["guarantees"]):
+        lines += [_BELIEFS, ""]
+    for promise in manifest["guarantees"]:
+        model = known[promise["model"]]
+        lines.append(promise_line(promise, model.title if model.sees == "values" else _CROWD))
+    return lines
+
+
+def _two_files(manifest: Mapping[str, Any]) -> list[str]:
+    if "tables" not in manifest:
+        return []
+    quasi, sensitive = (manifest["tables"][name]["file"] for name in ("quasi", "sensitive"))
+    told = (
+        f"The same is told by two further files: `{quasi}` has all parts but the one with sensitive values, "
+        f"`{sensitive}` how often each bucket has which sensitive value."
+    )
+    return ["", told]

@@ -1,0 +1,155 @@
+"""Answers from the buckets of a sliced release, without linking its parts.
+
+Let a bucket have n records, and let each part be a list of n numbers: what its entries add to the answer as factors, 1
+or 0 for a condition, the amount for a sum. A linking puts the lists side by side, and its answer is the sum over rows
+of the product. If all linkings are equally likely, a row has a random entry of each part, and two rows have two
+different random entries, independently for the parts. So with mu, V the mean and variance of a part's numbers,
+
+    E[answer]   = n prod mu,
+    E[answer^2] = n prod (mu^2 + V) + n (n - 1) prod (mu^2 - V / (n - 1)),
+
+whatever the number of parts; for two conditions this is the hypergeometric distribution. An entry under a label that
+the condition cuts is 0 or 1 by chance of its own, N on average its variance, which adds N to mu^2 + V. Buckets are
+independent of each other. The differences are folded part by part, so that no large squares are subtracted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from shoal.arrays import FloatArray, IntArray
+from shoal.errors import UsageError
+from shoal.sliced.moments import PartMoments, part_moments
+from shoal.sliced.overlapping import overlapping_answers
+from shoal.sliced.query import Estimate, Query
+from shoal.sliced.table import SlicedTable, numbered
+from shoal.sliced.tree import needed_parts, overlap
+
+MOST_COMBINATIONS = 1 << 26
+
+
+def estimated(table: SlicedTable, entries: Mapping[str, Any], query: Query) -> Estimate | pa.Table:
+    """Answer a query with its expected error; with `by`, a table of the groups and of these two columns.
+
+    *entries* are the manifest's attributes. Groups that no record can be in are not listed. The answer is exact if
+    one part has all attributes of the query, and its error is 0 then.
+
+    >>> rows = pa.table({"bucket": [1, 1, 1, 1], "sex": ["F", "F", "M", "M"], "ill": ["flu", "flu", "flu", "gout"]})
+    >>> sliced = SlicedTable.of(rows, {"parts": [["sex"], ["ill"]]})
+    >>> entries = {"sex": {"kind": "category"}, "ill": {"kind": "category"}}
+    >>> estimated(sliced, entries, Query(where={"sex": "F", "ill": "flu"}))
+    Estimate(value=1.5, error=0.5)
+    >>> estimated(sliced, entries, Query(by="ill")).to_pydict()
+    {'ill': ['flu', 'gout'], 'value': [3.0, 1.0], 'error': [0.0, 0.0]}
+    """
+    query.check(table.names)
+    parts = needed_parts([part.names for part in table.parts], query.attributes)
+    moments = part_moments(table, parts, entries, query)
+    if overlap([table.parts[part].names for part in parts]):
+        group, value, variance = overlapping_answers(table, moments, MOST_COMBINATIONS)
+    else:
+        group, value, variance = _answers(table, moments)
+    error = np.sqrt(variance)
+    if not query.by:
+        return Estimate(float(value.sum()), float(math.sqrt(variance.sum())))
+    columns = _group_columns(moments, group) | {"value": pa.array(value), "error": pa.array(error)}
+    order = [(name, "ascending") for name in query.by]
+    return pa.table(columns).select([*query.by, "value", "error"]).sort_by(order)
+
+
+def _group_columns(moments: list[PartMoments], group: IntArray) -> dict[str, pa.ChunkedArray]:
+    """Return the attributes in `by` of these groups, which are numbered part by part."""
+    columns: dict[str, pa.ChunkedArray] = {}
+    for part in reversed(moments):
+        taken = pa.array(group % part.n_groups)
+        columns |= {name: part.groups.column(name).take(taken) for name in part.groups.column_names}
+        group = group // part.n_groups
+    return columns
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Folded:
+    """Parts folded so far, for each bucket and group of records: the terms of the answer's mean and variance."""
+
+    bucket: IntArray  # (n,) ascending
+    group: IntArray  # (n,)
+    mean: FloatArray  # (n,) product of mu
+    spread: FloatArray  # (n,) product of (mu^2 + V + N), less product of mu^2
+    variance: FloatArray  # (n,) of the answer, divided by the bucket's records
+
+    def joined(self, part: _Entries, n_groups: int) -> _Folded:
+        """Fold one part more: every group goes with every group of the part in its bucket."""
+        first = np.searchsorted(part.bucket, self.bucket)
+        width = np.searchsorted(part.bucket, self.bucket, side="right") - first
+        if width.sum() > MOST_COMBINATIONS:
+            raise UsageError(f"the groups have {width.sum()} combinations in buckets; name fewer attributes in `by`")
+        here = np.repeat(np.arange(len(self.bucket)), width)
+        there = np.arange(len(here)) - np.repeat(np.cumsum(width) - width, width) + np.repeat(first, width)
+        mean, spread, before = self.mean[here], self.spread[here], self.mean[here] ** 2
+        mu, own, noise = part.mean[there], part.own[there], part.noise[there]
+        return _Folded(
+            self.bucket[here],
+            self.group[here] * n_groups + part.group[there],
+            mean * mu,
+            spread * (mu**2 + own + noise) + before * (own + noise),
+            self.variance[here] * (mu**2 - part.apart[there])
+            + spread * (own + part.apart[there] + noise)
+            + before * noise,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Entries:
+    """One part's numbers in each bucket, for each group, the entries of other groups being 0."""
+
+    bucket: IntArray  # (n,) ascending
+    group: IntArray  # (n,)
+    mean: FloatArray  # (n,) mu
+    own: FloatArray  # (n,) V
+    apart: FloatArray  # (n,) V / (n - 1), 0 in a bucket of one
+    noise: FloatArray  # (n,) N
+
+    @classmethod
+    def of(cls, table: SlicedTable, moments: PartMoments) -> _Entries:
+        """Sum up the entries that count, bucket by bucket and group by group."""
+        codes = table.parts[moments.part].codes
+        rows = np.flatnonzero(moments.counts[codes])
+        codes, bucket = codes[rows], table.bucket[rows]
+        pair, first = numbered([bucket, moments.group[codes]], len(rows))
+        size = table.sizes[bucket[first]]
+        mean = moments.mean[codes]
+        mu = np.bincount(pair, weights=mean) / size
+        others = size - np.bincount(pair)
+        own = (np.bincount(pair, weights=(mean - mu[pair]) ** 2) + others * mu**2) / size
+        noise = np.bincount(pair, weights=(moments.square - moments.mean**2)[codes]) / size
+        return cls(
+            bucket[first].astype(np.int64),
+            moments.group[codes[first]].astype(np.int64),
+            mu,
+            own,
+            own / np.maximum(size - 1, 1),
+            np.maximum(noise, 0.0),
+        )
+
+
+def _answers(table: SlicedTable, moments: list[PartMoments]) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Return the groups that occur, and the expected answer and its variance for each."""
+    if math.prod(part.n_groups for part in moments) >= 1 << 62:
+        raise UsageError("the attributes in `by` have too many combinations; name fewer")
+    n = table.n_buckets
+    folded = _Folded(np.arange(n), np.zeros(n, dtype=np.int64), np.ones(n), np.zeros(n), np.zeros(n))
+    for part in moments:
+        folded = folded.joined(_Entries.of(table, part), part.n_groups)
+    size = table.sizes[folded.bucket].astype(np.float64)
+    groups, place = np.unique(folded.group, return_inverse=True)
+    value, variance = (
+        np.bincount(place, weights=size * terms, minlength=len(groups)).astype(np.float64)
+        for terms in (folded.mean, folded.variance)
+    )
+    return groups, value, np.maximum(variance, 0.0)

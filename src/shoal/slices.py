@@ -1,0 +1,79 @@
+"""A sliced plan: which records share a bucket, and which attributes stay together in one part of a row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from shoal import kernels
+from shoal.arrays import CodeArray, IntArray
+from shoal.plan import Assignment
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """Attributes that stay together: a *column* of the slicing paper, which is one value of all of them.
+
+    Quasi and sensitive attributes are told by their places in the problem, insensitive ones by their names.
+    ``values`` numbers what an adversary who knows a cell's quasi attributes knows of its value here: their combination
+    or, after column generalization, the region that holds it. A part without quasi attributes has one such value.
+    """
+
+    quasi: tuple[int, ...]
+    sensitive: tuple[int, ...]
+    carried: tuple[str, ...]
+    values: CodeArray  # (n_cells,)
+    n_values: int
+    lo: CodeArray | None = None  # (n_values, n_quasi) leaf ranges of regions; None: published as they are
+    hi: CodeArray | None = None  # (n_values, n_quasi)
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """The attributes: quasi ones by their places, sensitive ones by -1, -2, ..."""
+        return (*self.quasi, *(-1 - place for place in self.sensitive))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pieces:
+    """Published records of one cell in one bucket."""
+
+    cell: IntArray  # (n_pieces,)
+    bucket: CodeArray  # (n_pieces,)
+    records: IntArray  # (n_pieces,)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SlicedPlan:
+    """A slicing: each bucket publishes the values of every part, but not which of them belong together.
+
+    The assignment sends records to buckets. The parts have at least two members; an attribute is in several of
+    them only if the slicing is overlapping.
+    """
+
+    parts: tuple[Part, ...]
+    sizes: IntArray  # (n_buckets,) records
+    assignment: Assignment
+    n_withheld: int
+    search: Mapping[str, Any] = field(default_factory=dict)  # what the method tells of its search; stays internal
+    warnings: tuple[str, ...] = ()  # what the data holder should know; no record's values
+
+    @property
+    def n_buckets(self) -> int:
+        """Number of buckets."""
+        return len(self.sizes)
+
+    @classmethod
+    def of_pieces(cls, parts: tuple[Part, ...], counts: IntArray, pieces: Pieces, n_buckets: int) -> SlicedPlan:
+        """Build from pieces that tell where every record of every cell goes, to a bucket or WITHHELD."""
+        sizes = kernels.summed(pieces.bucket, pieces.records, n_buckets)
+        assignment = Assignment.of_pieces(len(counts), pieces.cell, pieces.bucket, pieces.records)
+        return cls(parts, sizes, assignment, int(counts.sum() - sizes.sum()))
+
+    def pieces(self, counts: IntArray) -> Pieces:
+        """Return the published pieces of all cells, given the records of each cell."""
+        cell, bucket, records = self.assignment.pieces(counts)
+        shown = np.flatnonzero((bucket >= 0) & (records > 0))
+        return Pieces(cell[shown], bucket[shown], records[shown])

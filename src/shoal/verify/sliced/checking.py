@@ -1,0 +1,107 @@
+"""The verification of a sliced release: its form, what every tuple gives away, and whether buckets are true."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from shoal.arrays import IntArray
+from shoal.progress import Progress
+from shoal.verify.covers import Covers
+from shoal.verify.manifest import Manifest
+from shoal.verify.reading import FAULTS, PublishedRows, unreadable
+from shoal.verify.result import Check, CheckedGuarantee
+from shoal.verify.sliced.alone import formable
+from shoal.verify.sliced.judging import Judge, check_promises
+from shoal.verify.sliced.layout import Layout, OverlapError
+from shoal.verify.sliced.reading import BucketError, SlicedRows, read_sliced
+from shoal.verify.sliced.regions import check_regions
+from shoal.verify.sliced.truth import check_sliced_truth
+from shoal.verify.sliced.tuples import SourceTuples, read_source
+
+if TYPE_CHECKING:
+    from shoal.sources import Source
+
+Answer = tuple[list[Check], list[CheckedGuarantee] | None]
+
+
+def verify_sliced(
+    rows: PublishedRows,
+    manifest: Manifest,
+    covers: Mapping[str, Covers],
+    source: Source | None,
+    witness: IntArray | None,
+    progress: Progress,
+) -> Answer:
+    """Return checks and promises of a sliced release; no promises if its form does not let them be judged.
+
+    *witness*: the published bucket of every source row, 0 for rows in none.
+    """
+    try:
+        layout = Layout.of(manifest)
+    except OverlapError as fault:
+        return [Check("parts", False, f"cannot check: {fault}")], None
+    subjects = list(dict.fromkeys(subject for promise in manifest.promises for subject in promise.subjects))
+    bounds = source is not None and witness is None
+    try:
+        released = read_sliced(rows, manifest, layout, subjects, source, with_contents=bounds, progress=progress)
+    except BucketError as fault:
+        return [Check("buckets", False, str(fault))], None
+    except FAULTS as fault:
+        return [unreadable(fault)], None
+    checks = [*_form(released, manifest, rows)]
+    if not all(check.ok for check in checks):
+        return checks, None
+    if any(part.boxed for part in layout.parts):
+        checks.append(check_regions(released, covers))
+    judge = Judge(released, manifest)
+    if source is None:
+        return checks, check_promises(judge, manifest, formable(released), with_source=False)
+    original = read_source(released, manifest, covers, source, witness, progress)
+    checks += check_sliced_truth(manifest, released, original, with_witness=witness is not None)
+    checks.append(_matching(judge, manifest, original, with_witness=witness is not None))
+    return checks, check_promises(judge, manifest, original.tuples, with_source=True)
+
+
+def _form(released: SlicedRows, manifest: Manifest, rows: PublishedRows) -> list[Check]:
+    checks = [_rows(released, manifest)]
+    if checks[0].ok:
+        checks.append(Check("buckets", True, f"{len(released.sizes)} buckets, numbered without gaps"))
+    unused = rows.unused_entries()
+    if unused:
+        checks.append(
+            Check("dictionaries", False, f"the dictionaries of {', '.join(unused)} hold values that no row has")
+        )
+    if any(part.boxed for part in released.layout.parts):
+        checks.append(_labels(released))
+    if released.layout.separators:
+        same = not released.disagreeing
+        detail = "parts that overlap hold the same shared values in every bucket"
+        if not same:
+            detail = f"in {released.disagreeing} buckets parts that overlap hold different shared values"
+        checks.append(Check("overlap", same, detail))
+    return checks
+
+
+def _rows(released: SlicedRows, manifest: Manifest) -> Check:
+    if not released.rows:
+        return Check("rows", False, "the release is empty")
+    same = released.rows == manifest.rows
+    return Check("rows", same, f"{released.rows} rows" + ("" if same else f", the manifest says {manifest.rows}"))
+
+
+def _labels(released: SlicedRows) -> Check:
+    if released.unknown:
+        return Check("labels", False, f"texts in {', '.join(released.unknown)} are no labels of the manifest")
+    if released.idle:
+        listed = ", ".join(f"{name} ({number})" for name, number in released.idle.items())
+        return Check("labels", False, f"the manifest lists labels that no row has: {listed}")
+    return Check("labels", True, "every label is declared, and every declared label occurs")
+
+
+def _matching(judge: Judge, manifest: Manifest, original: SourceTuples, *, with_witness: bool) -> Check:
+    """Every source row that is told must match a bucket; else nobody knows what is believed of it."""
+    lost = int(original.records[~judge.matched(original.tuples)].sum())
+    if lost > (0 if with_witness else manifest.withheld):
+        return Check("matching", False, f"{lost} source rows match no bucket")
+    return Check("matching", True, "every source row that is told matches a bucket")

@@ -1,0 +1,139 @@
+"""Beliefs where several parts have the sensitive attribute, so that an adversary joins them through it.
+
+Within a bucket the expected number of records with quasi values q and sensitive value s is the product of the counts of
+(q_i, s) in the parts that have the attribute and of q_i in the others, over the counts of what parts share. So what is
+believed of s is the weight of the tuple (q, s), matched like any other tuple against lists of pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from shoal.arrays import CodeArray, FloatArray, KeyArray
+from shoal.verify.counting import ValueReader
+from shoal.verify.kernels import kernel, paired
+from shoal.verify.sliced.layout import Layout
+from shoal.verify.sliced.mixtures import Block, World
+from shoal.verify.sliced.postings import Postings, entry_of, numbered, shortest_of
+from shoal.verify.tally import Interner, Tally
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Joined:
+    """Lists of values, in informed parts and separators of pairs (value, sensitive value), by bucket."""
+
+    lists: Postings
+    pairs: tuple[KeyArray | None, ...]  # of each list the keys of its pairs, by number; None: values are plain
+    n_parts: int
+    n_values: int  # of the sensitive attribute
+
+    def numbers(self, columns: Sequence[CodeArray], sensitive: int) -> CodeArray:
+        """Return (n, n_lists) numbers of the tuples' values, joined with one sensitive value, in the lists."""
+        found = [
+            column if pairs is None else _place(pairs, column, sensitive)
+            for column, pairs in zip(columns, self.pairs, strict=True)
+        ]
+        return numbered(self.lists, np.stack(found, axis=1))
+
+
+def _place(pairs: KeyArray, column: CodeArray, sensitive: int) -> CodeArray:
+    """Return (n,) the number of each pair, or -1."""
+    order = np.argsort(pairs)
+    wanted = paired(np.maximum(column, 0), np.full(len(column), sensitive, dtype=np.int32))
+    place = np.minimum(np.searchsorted(pairs, wanted, sorter=order), len(pairs) - 1)
+    found = order[place]
+    return np.where((pairs[found] == wanted) & (column >= 0), found, -1).astype(np.int32)
+
+
+class Joining:
+    """Counts pairs of values and sensitive values while rows stream by."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._reader = ValueReader()
+        self._parts = sorted({*layout.known, *layout.informed})
+        told = [place in layout.informed for place in self._parts]
+        told += [layout.shared in separator.names for separator in layout.separators]
+        self._numbers = [Interner() if informed else None for informed in told]
+        self._tallies = [Tally() for _ in told]
+        self._plain = [0] * len(told)
+
+    def add(
+        self,
+        values: Sequence[CodeArray],
+        separated: Sequence[CodeArray],
+        sensitive: Sequence[tuple[pa.Array, CodeArray]],
+        buckets: CodeArray,
+    ) -> None:
+        """Add rows by the values of all parts and separators, and the sensitive values of informed parts."""
+        codes = dict(zip(self._layout.informed, (self._reader.read(*column) for column in sensitive), strict=True))
+        owners = [*self._parts, *(separator.first for separator in self._layout.separators)]
+        columns = [*(values[place] for place in self._parts), *separated]
+        for place, (owner, column) in enumerate(zip(owners, columns, strict=True)):
+            interner = self._numbers[place]
+            if interner is None:
+                self._plain[place] = max(self._plain[place], int(column.max()) + 1)
+            else:
+                column = interner.ids(paired(column, codes[owner]))
+            self._tallies[place].add(paired(column, buckets))
+
+    def result(self) -> Joined:
+        """Return the lists; nothing can be added after that."""
+        counts = [n if one is None else one.count for one, n in zip(self._numbers, self._plain, strict=True)]
+        return Joined(
+            lists=Postings.of([tally.result() for tally in self._tallies], counts),
+            pairs=tuple(None if one is None else one.keys() for one in self._numbers),
+            n_parts=len(self._parts),
+            n_values=len(self._reader.codes),
+        )
+
+
+@kernel
+def _weights(world: World, tuples: CodeArray) -> FloatArray:
+    """Return (n,) the sum over buckets of the expected number of records, over the size of the bucket."""
+    start, buckets, times = world.lists.start, world.lists.bucket, world.lists.times
+    dense, entries = world.lists.dense, world.lists.entry
+    n, n_lists = tuples.shape
+    out = np.zeros(n)
+    for t in range(n):
+        shortest = shortest_of(start, tuples, t, world.n_parts)
+        if shortest < 0:
+            continue
+        value = tuples[t, shortest]
+        for e in range(start[value], start[value + 1]):
+            expected = 1.0
+            for i in range(n_lists):
+                entry = e
+                if i != shortest:
+                    entry = entry_of(start, buckets, dense, entries, tuples[t, i], buckets[e])
+                    if entry < 0:
+                        expected = 0.0
+                        break
+                expected = expected * times[entry] if i < world.n_parts else expected / times[entry]
+            if expected > 0.0:
+                for _ in range(world.free_factors):
+                    expected /= world.sizes[buckets[e]]
+                out[t] += expected
+    return out
+
+
+def joined_beliefs(joined: Joined, world: World, columns: Sequence[CodeArray], n_promises: int) -> Block | None:
+    """Return what is believed of tuples, given by their values of the joined lists; None if no tuple can be there.
+
+    Tuples that no bucket could form are left out. No group alone tells what is believed, so none is settled exactly.
+    """
+    weights = np.stack([_weights(world, joined.numbers(columns, value)) for value in range(joined.n_values)], axis=1)
+    weights = weights[weights.sum(axis=1) > 0]
+    if not len(weights):
+        return None
+    owner, value = np.nonzero(weights)
+    return Block(
+        start=np.searchsorted(owner, np.arange(len(weights) + 1)).astype(np.int64),
+        value=value.astype(np.int64),
+        share=(weights / weights.sum(axis=1, keepdims=True))[owner, value],
+        exact=np.zeros((n_promises, len(weights)), dtype=np.bool_),
+    )

@@ -1,0 +1,243 @@
+"""Every promise of a sliced release, judged for all tuples that are asked about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from shoal.arrays import BoolArray, CodeArray
+from shoal.verify.exact import CannotCheckError
+from shoal.verify.guarantees import Found, agrees, reached_by, worst_of
+from shoal.verify.manifest import Attribute, Manifest
+from shoal.verify.promises import Promise
+from shoal.verify.result import CheckedGuarantee
+from shoal.verify.sliced.believed import SERVED, believed
+from shoal.verify.sliced.grouping import Subject
+from shoal.verify.sliced.joined import joined_beliefs
+from shoal.verify.sliced.mixtures import Beliefs, Groups, World, mixtures
+from shoal.verify.sliced.postings import matched, numbered
+from shoal.verify.sliced.reading import SlicedRows
+
+_TOGETHER = 1 << 16  # tuples whose beliefs are held at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What tuples reach of one promise about one subject."""
+
+    failing: int
+    tuples: int
+    achieved: float | None  # None: no bucket matches any tuple
+
+
+class Judge:
+    """Judges promises by groups, in whole numbers, and by beliefs about tuples."""
+
+    def __init__(self, released: SlicedRows, manifest: Manifest) -> None:
+        self._released = released
+        self._by_name = {attribute.name: attribute for attribute in manifest.attributes}
+        layout = released.layout
+        self._world = World(released.lists, len(layout.known), released.sizes, layout.free_factors)
+
+    @property
+    def groups_suffice(self) -> bool:
+        """Whether what is believed of a tuple is a mixture of its groups."""
+        return self._released.joined is None
+
+    def matched(self, tuples: CodeArray) -> BoolArray:
+        """Return (n,) whether some bucket matches each tuple."""
+        return matched(self._released.lists, self._numbers(tuples))
+
+    def groups(self, promise: Promise, subject: Subject) -> Found:
+        """Return for each group whether it keeps a promise, exactly, and what it reaches."""
+        if subject not in self._released.histograms:
+            raise CannotCheckError("the attributes that it is about are in different parts")
+        return reached_by(promise, self._released.histograms[subject], self._attribute(subject))
+
+    def tuples(
+        self, subject: Subject, promises: Sequence[Promise], groups: Sequence[Found], tuples: CodeArray
+    ) -> list[Judged]:
+        """Judge promises about a subject, of which all groups are judged, for (n, n_known_parts) tuples.
+
+        Tuples that no bucket matches are left out.
+        """
+        if self._released.joined is not None:
+            return self._joined(subject, promises, tuples)
+        histograms, attribute = self._released.histograms[subject], self._attribute(subject)
+        holds = np.stack([found for found, _ in groups])
+        failing = [0] * len(promises)
+        figures: list[list[float]] = [[] for _ in promises]
+        beliefs = _beliefs(len(tuples))
+        for block in mixtures(
+            self._world, self._kernel_groups(subject), histograms.n_values, self._numbers(tuples), holds, beliefs
+        ):
+            for place, promise in enumerate(promises):
+                kept, reached = believed(promise, block, histograms, attribute)
+                failing[place] += int((~(kept | block.exact[place])).sum())
+                figures[place].append(float(worst_of(promise)(reached)))
+        single = beliefs.group[beliefs.matches == 1]
+        judged = []
+        for place, promise in enumerate(promises):
+            found, reached = groups[place]
+            if len(single):
+                failing[place] += int((~found[single]).sum())
+                figures[place].append(float(worst_of(promise)(reached[np.unique(single)])))
+            worst = worst_of(promise)(figures[place]) if figures[place] else None
+            judged.append(Judged(failing[place], int((beliefs.matches > 0).sum()), worst))
+        return judged
+
+    def _joined(self, subject: Subject, promises: Sequence[Promise], tuples: CodeArray) -> list[Judged]:
+        """Judge promises where several parts tell of the sensitive value."""
+        released, layout, joined = self._released, self._released.layout, self._released.joined
+        assert joined is not None  # noqa: S101 - the caller asked
+        world = World(joined.lists, joined.n_parts, released.sizes, joined.n_parts - len(layout.separators))
+        histograms, attribute = released.histograms[subject], self._attribute(subject)
+        failing, figures, n = [0] * len(promises), [[] for _ in promises], 0  # type: tuple[list[int], list[list[float]], int]
+        for first in range(0, len(tuples), _TOGETHER):
+            block = joined_beliefs(joined, world, self._columns(tuples[first : first + _TOGETHER]), len(promises))
+            if block is None:
+                continue
+            n += len(block.start) - 1
+            for place, promise in enumerate(promises):
+                kept, reached = believed(promise, block, histograms, attribute)
+                failing[place] += int((~kept).sum())
+                figures[place].append(float(worst_of(promise)(reached)))
+        return [
+            Judged(failing[place], n, worst_of(promise)(figures[place]) if n else None)
+            for place, promise in enumerate(promises)
+        ]
+
+    def _columns(self, tuples: CodeArray) -> list[CodeArray]:
+        """Return the values of joined parts, then of separators; parts without quasi attributes have one value, 0."""
+        layout = self._released.layout
+        columns = [
+            tuples[:, layout.known.index(place)] if place in layout.known else np.zeros(len(tuples), dtype=np.int32)
+            for place in sorted({*layout.known, *layout.informed})
+        ]
+        for separator, (first, _) in zip(layout.separators, self._released.shared_of, strict=True):
+            values = np.zeros(len(tuples), dtype=np.int32)
+            if separator.first in layout.known:
+                values = tuples[:, layout.known.index(separator.first)]
+            columns.append(np.append(first, np.int32(-1))[np.minimum(values, len(first))])
+        return columns
+
+    def _kernel_groups(self, subject: Subject) -> Groups:
+        histograms, known = self._released.histograms[subject], self._released.layout.known
+        part = self._released.layout.part_of(subject)
+        number = known.index(part) if part in known else -1
+        begin = self._released.lists.begin(number) if number >= 0 else 0
+        return Groups(number, begin, histograms.start, histograms.value, histograms.count, histograms.sizes)
+
+    def crowd(self) -> int:
+        """Return the fewest records of a bucket, or of quasi values within one part."""
+        lists, n_parts = self._released.lists, len(self._released.layout.known)
+        return min(int(self._released.sizes.min()), *(int(lists.totals(part).min()) for part in range(n_parts)))
+
+    def _attribute(self, subject: Subject) -> Attribute | None:
+        return self._by_name[subject[0]] if len(subject) == 1 else None
+
+    def _numbers(self, tuples: CodeArray) -> CodeArray:
+        """Return (n, n_lists) the numbers of the tuples' values in the lists of parts and of separators."""
+        separated = self._columns(tuples)[len(tuples.T) :] if self._released.joined is None else []
+        return numbered(self._released.lists, np.column_stack([tuples, *separated]))
+
+
+def _beliefs(n: int) -> Beliefs:
+    return Beliefs(np.zeros(n, dtype=np.int64), np.full(n, -1, dtype=np.int64))
+
+
+Outcome = tuple[float | None, bool, str]  # what is reached, whether that confirms the promise, and a sentence
+
+
+def check_promises(
+    judge: Judge, manifest: Manifest, tuples: CodeArray | None, *, with_source: bool
+) -> list[CheckedGuarantee]:
+    """Return every promise beside what the tuples reach; None: they are too many to be formed."""
+    groups: dict[tuple[int, Subject], Found] = {}
+    settled: dict[int, Outcome] = {}
+    for place, promise in enumerate(manifest.promises):
+        outcome = _without_beliefs(promise, judge)
+        if outcome is None:
+            try:
+                groups |= {(place, subject): judge.groups(promise, subject) for subject in promise.subjects}
+                continue
+            except CannotCheckError as obstacle:
+                outcome = None, False, f"cannot check: {obstacle}"
+        settled[place] = outcome
+    judged: dict[int, list[Judged]] = {}
+    if tuples is not None:
+        for subject in dict.fromkeys(subject for _, subject in groups):
+            places = [place for place, about in groups if about == subject]
+            promises = [manifest.promises[place] for place in places]
+            found = judge.tuples(subject, promises, [groups[place, subject] for place in places], tuples)
+            for place, one in zip(places, found, strict=True):
+                judged.setdefault(place, []).append(one)
+    answers = []
+    for place, promise in enumerate(manifest.promises):
+        if place not in settled:
+            worst = _worst(promise, judged[place]) if place in judged else None
+            if with_source and worst is not None:
+                settled[place] = _of_source(promise, worst)
+            else:
+                own = [found for (number, _), found in groups.items() if number == place]
+                settled[place] = _alone(promise, own, worst, certain=judge.groups_suffice)
+        achieved, ok, detail = settled[place]
+        answers.append(CheckedGuarantee(promise.model, promise.parameters, promise.claimed, achieved, ok, detail))
+    return answers
+
+
+def _without_beliefs(promise: Promise, judge: Judge) -> Outcome | None:
+    """Return the answer to a promise that is not about what is believed of tuples."""
+    if promise.obstacle:
+        return None, False, promise.obstacle
+    if promise.model == "k-anonymity":
+        crowd = float(judge.crowd())
+        if crowd < promise.whole("k"):
+            return crowd, False, "a bucket, or quasi values within one part, have fewer records"
+        if not agrees(promise.claimed, crowd):
+            return crowd, False, "the manifest's 'achieved' is not what the rows reach"
+        return crowd, True, "every bucket, and all quasi values within one part, have as many records"
+    if promise.model not in SERVED:
+        return None, False, "cannot check: no sliced release can promise this model"
+    return None
+
+
+def _worst(promise: Promise, found: Sequence[Judged]) -> Judged:
+    figures = [one.achieved for one in found if one.achieved is not None]
+    worst = worst_of(promise)(figures) if figures else None
+    return Judged(max(one.failing for one in found), found[0].tuples, worst)
+
+
+def _of_source(promise: Promise, found: Judged) -> Outcome:
+    if found.achieved is None:
+        return None, False, "no tuple of the source matches a bucket"
+    if found.failing:
+        return found.achieved, False, f"{found.failing} of {found.tuples} different tuples of the source do not keep it"
+    if not agrees(promise.claimed, found.achieved):
+        return found.achieved, False, "the manifest's 'achieved' is not what the tuples of the source reach"
+    return found.achieved, True, f"all {found.tuples} different tuples of the source keep it"
+
+
+def _alone(promise: Promise, groups: Sequence[Found], found: Judged | None, *, certain: bool) -> Outcome:
+    """Judge without a source: whoever is in the table is one of the tuples that the buckets could form.
+
+    *certain*: tuples keep what all their groups keep.
+    """
+    worst = worst_of(promise)
+    # No mixture is worse than the worst of its members.
+    achieved = worst(float(worst(reached)) for _, reached in groups)
+    if found is not None and found.achieved is not None:
+        achieved = found.achieved
+        if found.failing:
+            detail = f"{found.failing} of {found.tuples} tuples that the buckets could form do not keep it; only the "
+            return achieved, False, detail + "source can tell whether they are in the table"
+    elif not certain or not all(bool(holds.all()) for holds, _ in groups):
+        return None, False, "the buckets could form too many tuples to be judged; only the source can tell who is there"
+    kept = "every tuple that the buckets could form keeps it, whoever is in the table"
+    if agrees(promise.claimed, achieved):
+        return achieved, True, kept
+    if promise.claimed is None or worst(promise.claimed, achieved) == promise.claimed:
+        return achieved, False, "the manifest's 'achieved' is worse than what any tuple could reach"
+    return achieved, True, f"{kept}; whether the 'achieved' of the manifest is reached, only the source can tell"

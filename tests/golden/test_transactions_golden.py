@@ -1,0 +1,68 @@
+"""A shop small enough for pencil and paper: associations of items, groups, and what is believed of a sensitive one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import shoal
+from shoal.models.base import ClassHistograms, Whole
+from shoal.models.confidence_bounding import ConfidenceBounding
+from shoal.sources import open_source
+from shoal.taxonomies.builders.flat import FlatTaxonomy
+from shoal.transactions.grouping import going_together, item_counts, item_groups
+
+# of ten people six buy milk, five buy tea and four buy both; three buy ale, two of them nuts
+SHOP = [
+    *["milk;tea"] * 4, "milk", "milk;ale;nuts", "tea", "ale;nuts", "ale", "test",
+]  # fmt: skip
+
+
+def test_phi_squared_of_milk_and_tea() -> None:
+    """n n11 - n1 n2 = 10 * 4 - 6 * 5 = 10, squared over 6 * 4 * 5 * 5; tea and ale avoid each other."""
+    together = np.array([[6, 4, 1], [4, 5, 0], [1, 0, 3]])
+    found = going_together(together, np.array([6, 5, 3]), 10)
+    assert found[0, 1] == found[1, 0] == pytest.approx(100 / 600)
+    assert found[1, 2] == found[0, 2] == 0
+    assert np.diag(found) == pytest.approx(1)
+
+
+def test_groups_of_the_shop() -> None:
+    source = open_source(pa.table({"basket": SHOP}))
+    counts, n_baskets = item_counts(source, "basket", ";")
+    assert (dict(counts), n_baskets) == ({"milk": 6, "tea": 5, "ale": 3, "nuts": 2, "test": 1}, 10)
+    del counts["test"]
+    assert item_groups(source, "basket", ";", counts, n_baskets, 2) == (("milk", "tea"), ("ale", "nuts"))
+
+
+def test_a_person_with_two_items_counts_for_both() -> None:
+    """Two of ten have gout, one flu, one both: no set has more than 0.2, but gout has 0.3."""
+    tree = FlatTaxonomy().build(pa.array(["flu", "flu;gout", "gout", "none"]))
+    people = ClassHistograms.of([[1, 1, 2, 6]])
+    whole = Whole.of([1, 1, 2, 6], taxonomy=tree)
+    by_set = ConfidenceBounding(most=0.2, harmless=("none",))
+    by_item = ConfidenceBounding(most=0.2, harmless=("none",), separator=";")
+    assert (by_set.achieved(people, whole)[0], by_item.achieved(people, whole)[0]) == (0.2, 0.3)
+    assert by_set.holds(people, whole).all()
+    assert not by_item.holds(people, whole).any()
+    assert "share of 0.3 of the whole table" in str(by_item.why_unreachable(whole))
+    assert ConfidenceBounding(most=0.2).achieved(people, whole)[0] == 0.6
+
+
+def test_the_shop_as_one_bucket() -> None:
+    """One of ten has bought the test: that is what can be believed of anybody, and no bucket can be smaller."""
+    release = shoal.anonymize(
+        pa.table({"basket": SHOP}),
+        {
+            "attributes": {"basket": {"role": "quasi", "items": {"columns": 2, "sensitive": ["test"]}}},
+            "privacy": [{"confidence-bounding": {"most": 0.1, "harmless": ["none"], "separator": ";"}}],
+            "method": {"slicing": {"columns": "each", "bucket_size": 6}},
+        },
+    )
+    assert release.manifest["buckets"] == 1
+    assert release.guarantees[0]["achieved"] == 0.1
+    assert sorted(release.data.column("basket 1").to_pylist()) == [
+        "milk", "milk", "milk;tea", "milk;tea", "milk;tea", "milk;tea", "none", "none", "none", "tea",
+    ]  # fmt: skip
+    assert sorted(release.data.column("basket 2").to_pylist()) == ["ale", "ale;nuts", "ale;nuts", *["none"] * 7]

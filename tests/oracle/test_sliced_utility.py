@@ -1,0 +1,172 @@
+"""Measures of sliced plans against those of generalized ones, and against answers from the published rows."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from shoal.arrays import CodeArray
+from shoal.cells import Cells
+from shoal.plan import Plan
+from shoal.problem import Attribute, Problem
+from shoal.sliced.estimating import estimated
+from shoal.sliced.expected import SlicedRows
+from shoal.sliced.query import Estimate, Query
+from shoal.sliced.table import SlicedTable, published_columns
+from shoal.sliced.utility import sliced_measured
+from shoal.slices import Part, Pieces, SlicedPlan
+from shoal.taxonomies.nested import from_nested
+from shoal.utility.base import measured, told
+from shoal.utility.query_error import Queries
+
+SIZES = (4, 5, 3, 3)  # leaves of three quasi attributes and a sensitive one
+NAMES = ("q0", "q1", "q2", "s")
+DISJOINT = [(0, 1), (2, 3)]
+OVERLAPPING = [(0, 1), (1, 2), (2, 3)]
+
+
+def tree(n_leaves: int) -> object:
+    return from_nested({"*": {"low": ["0", "1"], "high": [str(leaf) for leaf in range(2, n_leaves)]}})
+
+
+def random_problem(rng: np.random.Generator, n_records: int = 60) -> Problem:
+    codes = np.stack([rng.integers(0, size, n_records) for size in SIZES])
+    codes[3] = np.where(rng.random(n_records) < 0.7, codes[0] % 3, codes[3])
+    distinct, counts = np.unique(codes, axis=1, return_counts=True)
+    cells = Cells(tuple(row.astype(np.int32) for row in distinct), counts.astype(np.int64))
+    attributes = [Attribute(name, tree(size)) for name, size in zip(NAMES, SIZES, strict=True)]
+    return Problem(tuple(attributes[:3]), (attributes[3],), cells, ())
+
+
+def sliced_plan(
+    problem: Problem,
+    parts: list[tuple[int, ...]],
+    bucket: CodeArray,
+    regions: tuple[CodeArray, CodeArray] | None = None,
+) -> SlicedPlan:
+    """A plan from the bucket of each cell, -1 being withheld; *regions* are published by the first part."""
+    cells = problem.cells
+    made = []
+    for number, places in enumerate(parts):
+        quasi = tuple(place for place in places if place < 3)
+        known = np.stack([np.zeros_like(cells.codes[0]), *(cells.codes[place] for place in quasi)])
+        _, values = np.unique(known, axis=1, return_inverse=True)
+        lo = hi = None
+        if regions is not None and number == 0:
+            values, lo, hi = np.arange(cells.n_cells), *regions
+        values = values.reshape(-1).astype(np.int32)
+        made.append(Part(quasi, (0,) if 3 in places else (), (), values, int(values.max()) + 1, lo, hi))
+    pieces = Pieces(np.arange(cells.n_cells), bucket.astype(np.int32), cells.counts)
+    return SlicedPlan.of_pieces(tuple(made), cells.counts, pieces, int(bucket.max()) + 1)
+
+
+def published(problem: Problem, parts: list[tuple[int, ...]], bucket: CodeArray) -> SlicedTable:
+    """The rows of a plan without regions, as leaves."""
+    rows = np.repeat(np.arange(problem.cells.n_cells), problem.cells.counts)
+    rows = rows[bucket[rows] >= 0]
+    rows = rows[np.argsort(bucket[rows], kind="stable")]
+    names = [[NAMES[place] for place in part] for part in parts]
+    columns = {"bucket": pa.array(bucket[rows] + 1)}
+    for part, listed in zip(parts, published_columns(names), strict=True):
+        columns |= {name: pa.array(problem.cells.codes[p][rows]) for p, name in zip(part, listed, strict=True)}
+    return SlicedTable.of(pa.table(columns), {"parts": names})
+
+
+ENTRIES = {name: {"kind": "number"} for name in NAMES}
+
+
+@pytest.mark.parametrize("parts", [DISJOINT, OVERLAPPING, [(0,), (1,), (2,), (3,)]])
+def test_questions_are_answered_as_from_the_published_rows(parts: list[tuple[int, ...]]) -> None:
+    rng = np.random.default_rng(21)
+    problem = random_problem(rng)
+    bucket = rng.integers(-1, 4, problem.cells.n_cells)
+    rows = SlicedRows.of(problem, sliced_plan(problem, parts, bucket))
+    table = published(problem, parts, bucket)
+    for _ in range(6):
+        queries = Queries.drawn(problem, 4, rng)
+        found = rows.answered(queries)
+        for number in range(4):
+            ranges = zip(queries.places, queries.starts[:, number], queries.stops[:, number], strict=True)
+            where = {NAMES[place]: (int(start), int(stop)) for place, start, stop in ranges}
+            answer = estimated(table, ENTRIES, Query(where=where))
+            assert isinstance(answer, Estimate)
+            assert found[number] == pytest.approx(answer.value, abs=1e-9)
+
+
+@pytest.mark.parametrize(("parts", "pairs"), [(DISJOINT, 6), (OVERLAPPING, 5)])
+def test_expected_tables_are_those_of_the_published_rows(parts: list[tuple[int, ...]], pairs: int) -> None:
+    """Of overlapping parts, the two ends of the chain are left out: they are linked by buckets alone."""
+    rng = np.random.default_rng(22)
+    problem = random_problem(rng)
+    bucket = rng.integers(0, 4, problem.cells.n_cells)
+    rows = SlicedRows.of(problem, sliced_plan(problem, parts, bucket))
+    table = published(problem, parts, bucket)
+    compared = 0
+    for first, second in itertools.combinations(range(4), 2):
+        if parts == OVERLAPPING and (first, second) == (0, 3):
+            continue
+        answer = estimated(table, ENTRIES, Query(by=(NAMES[first], NAMES[second])))
+        assert isinstance(answer, pa.Table)
+        expected = np.zeros((SIZES[first], SIZES[second]))
+        for row in answer.to_pylist():
+            expected[row[NAMES[first]], row[NAMES[second]]] = row["value"]
+        assert rows.crossed(first, second) == pytest.approx(expected, abs=1e-9)
+        compared += 1
+    assert compared == pairs
+
+
+def test_regions_and_withheld_records_count_as_in_generalized_tables() -> None:
+    rng = np.random.default_rng(23)
+    problem = random_problem(rng)
+    n_cells = problem.cells.n_cells
+    codes = np.stack(problem.quasi_codes, axis=1)
+    lo = np.where(codes < 2, 0, 2).astype(np.int32)
+    hi = np.where(codes < 2, 2, np.array(SIZES[:3])).astype(np.int32)
+    bucket = np.where(rng.random(n_cells) < 0.1, -1, rng.integers(0, 2, n_cells))
+    generalized = Plan.of_cells(
+        lo, hi, np.where(bucket < 0, -1, np.arange(n_cells)).astype(np.int32), problem.cells.counts
+    )
+    found = sliced_measured(problem, sliced_plan(problem, [(0, 1, 2), (3,)], bucket, (lo, hi)), expensive=False)
+    expected = measured(problem, generalized, detail=True)
+    assert set(found) == {"attribute-loss", "loss", "ncp", "um"}
+    for name, figure in found.items():
+        assert figure == pytest.approx(expected[name], abs=1e-12), name
+
+
+def test_extremes_of_grouping() -> None:
+    rng = np.random.default_rng(24)
+    problem = random_problem(rng)
+    n_cells = problem.cells.n_cells
+    alone = sliced_measured(problem, sliced_plan(problem, DISJOINT, np.arange(n_cells)), expensive=True)
+    assert alone["um"] == pytest.approx(1)
+    assert alone["ncp"] == alone["loss"] == 0
+    assert alone["association-kept"] == pytest.approx(1)
+    assert alone["accuracy-ratio"] == pytest.approx(1)
+    assert alone["query-error"] == pytest.approx(0, abs=1e-12)
+    together = sliced_measured(problem, sliced_plan(problem, DISJOINT, np.zeros(n_cells, np.int64)), expensive=True)
+    assert together["um"] == pytest.approx(1)
+    assert together["query-error-95"] > 0
+    # Two pairs of six are in one part; the others are independent within the one bucket.
+    assert together["association-kept"] == pytest.approx(2 / 6)
+    assert {name for name, _, _ in told(together)} >= {"um", "query-error", "association-kept"}
+
+
+def test_finer_buckets_are_no_worse_in_expectation() -> None:
+    """Over all tables that the coarse buckets allow, answers from halves of the bucket have smaller squared errors."""
+    first = np.array([1, 1, 0, 1, 0, 0])
+    asked = Query(where={"a": 1, "b": 1})
+    entries = {"a": {"kind": "number"}, "b": {"kind": "number"}}
+    errors: dict[int, list[float]] = {1: [], 2: []}
+    for ones in itertools.combinations(range(6), 3):
+        linked = np.isin(np.arange(6), ones).astype(np.int64)
+        truth = float((first & linked).sum())
+        for n_buckets in errors:
+            bucket = np.repeat(np.arange(1, n_buckets + 1), 6 // n_buckets)
+            rows = pa.table({"bucket": bucket, "a": first, "b": linked})
+            answer = estimated(SlicedTable.of(rows, {"parts": [["a"], ["b"]]}), entries, asked)
+            assert isinstance(answer, Estimate)
+            errors[n_buckets].append((answer.value - truth) ** 2)
+    assert 0 < np.mean(errors[2]) < np.mean(errors[1])

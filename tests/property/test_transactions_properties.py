@@ -1,0 +1,106 @@
+"""Baskets of any shape: nothing is lost, planner and verifier agree, and bounds on items mean what they say."""
+
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shoal.models.base import ClassHistograms, Whole
+from shoal.models.confidence_bounding import ConfidenceBounding
+from shoal.policy import Policy
+from shoal.sources import open_source
+from shoal.taxonomies.builders.flat import FlatTaxonomy
+from shoal.transactions.unfolding import UnfoldedSource, unfolded
+from shoal.verify.confidence import confidence
+from shoal.verify.counting import Histograms
+from shoal.verify.items import Folded, UnfoldedRows
+from shoal.verify.promises import read_promise
+
+ITEMS = ["ale", "Bread", "milk 1", "oß", "tea", "日本"]
+SETS = st.lists(st.sampled_from(ITEMS), max_size=5)
+BLANKS = st.sampled_from(["", " ", "  "])
+
+
+@st.composite
+def written(draw: st.DrawFn) -> tuple[set[str], str | None]:
+    """A set, and a careless way to write it: items in any order, more than once, with blanks and empty ones."""
+    items = draw(SETS)
+    text = ";".join(draw(BLANKS) + item + draw(BLANKS) for item in draw(st.permutations(items + items[:1])))
+    return set(items), text + draw(st.sampled_from(["", ";"])) if items else None
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(written(), min_size=1, max_size=30), st.integers(1, 3))
+def test_sets_are_kept_and_the_verifier_unfolds_alike(rows: list[tuple[set[str], str | None]], columns: int) -> None:
+    everything = set().union(*(items for items, _ in rows))
+    sensitive = sorted(everything)[:1]
+    if len(everything) - 1 < columns:
+        return
+    document = {
+        "attributes": {"b": {"role": "quasi", "items": {"columns": columns, "sensitive": sensitive}}},
+        "privacy": [{"confidence-bounding": {"most": 1}}],
+    }
+    given_rows = open_source(pa.table({"b": pa.array([text for _, text in rows], pa.string())}))
+    _, source = unfolded(Policy.load(document), given_rows)
+    assert isinstance(source, UnfoldedSource)
+    (how,) = source.unfoldings
+    assert Counter(item for group in how.groups for item in group) == Counter(dict.fromkeys(everything, 1))
+    table = pa.Table.from_batches(list(source.batches()))
+    again = UnfoldedRows(given_rows, (Folded(how.column, how.separator, how.names, how.groups),))
+    assert table.equals(pa.Table.from_batches(list(again.batches(table.column_names))))
+    for record, (items, text) in zip(table.to_pylist(), rows, strict=True):
+        if text is None:
+            assert set(record.values()) == {None}
+            continue
+        parts = [[] if value == "none" else value.split(";") for value in record.values()]
+        assert all(part == sorted(part) for part in parts)
+        assert sorted(item for part in parts for item in part) == sorted(items)
+        assert all(set(part) <= set(group) for part, group in zip(parts, how.groups, strict=True))
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    st.lists(
+        st.lists(st.frozensets(st.sampled_from("abcd"), max_size=3), min_size=1, max_size=8), min_size=1, max_size=4
+    ),
+    st.sampled_from([0.2, 0.25, 0.4, 0.5, 1.0]),
+    st.booleans(),
+)
+def test_bounds_on_items_are_what_counting_says(classes: list[list[frozenset[str]]], most: float, apart: bool) -> None:
+    """Model and verifier against a count of people, item by item or set by set; "none" and d harm nobody."""
+    spelled = [[";".join(sorted(items)) or "none" for items in people] for people in classes]
+    values = pa.array(sorted({text for people in spelled for text in people}))
+    tree = FlatTaxonomy().build(values)
+    counts = np.zeros((len(classes), tree.n_leaves), dtype=np.int64)
+    for place, people in enumerate(spelled):
+        np.add.at(counts[place], tree.encode(pa.array(people)), 1)
+    shares = []
+    for people, texts in zip(classes, spelled, strict=True):
+        found = Counter(item for items in people for item in items) if apart else Counter(texts)
+        harmful = [number for item, number in found.items() if item not in ("none", "d")]
+        shares.append(Fraction(max(harmful, default=0), len(people)))
+    model = ConfidenceBounding(most=most, harmless=("none", "d"), separator=";" if apart else None)
+    histograms, whole = ClassHistograms.of(counts), Whole.of(counts.sum(axis=0), taxonomy=tree)
+    expected = [share <= Fraction(str(most)) for share in shares]
+    assert model.holds(histograms, whole).tolist() == expected
+    assert model.achieved(histograms, whole).tolist() == [float(share) for share in shares]
+    sure = model.holds_surely(counts / counts.sum(axis=1, keepdims=True), whole)
+    assert sure.tolist() == [share < Fraction(str(most)) for share in shares]
+    owner, value = np.nonzero(counts)
+    seen = Histograms(
+        sizes=counts.sum(axis=1),
+        start=np.searchsorted(owner, np.arange(len(classes) + 1)),
+        value=value,
+        count=counts[owner, value],
+        values=tree.leaf_labels,
+        n_values=tree.n_leaves,
+    )
+    promise = read_promise(model.name, model.model_dump(mode="json", exclude_none=True), None, ["s"])
+    assert promise.obstacle is None
+    holds, reached = confidence(promise, seen)
+    assert (holds.tolist(), reached.tolist()) == (expected, [float(share) for share in shares])

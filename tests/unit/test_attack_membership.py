@@ -1,0 +1,178 @@
+"""The attack on membership: its decisions, its counts, what it refuses, and that it reads releases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from shoal.attacks.base import Attack, Tally, Trials, difference
+from shoal.attacks.membership import BY_BUCKETS, KnownPart, MembershipAttack, Rule, attack_tuples, membership_attack
+from shoal.errors import InputError, UsageError
+from shoal.membership.contents import BucketContents
+from shoal.registry import discover
+from shoal.sliced.table import SlicedPart
+
+
+def test_it_is_discovered() -> None:
+    assert discover("shoal.attacks", Attack)["membership"] is MembershipAttack
+
+
+@pytest.mark.parametrize(
+    ("success", "trials", "low", "high"), [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611)]
+)
+def test_wilson_intervals_of_newcombe(success: int, trials: int, low: float, high: float) -> None:
+    """Newcombe (1998), "Two-sided confidence intervals for the single proportion", Table I, method 3."""
+    rate = Tally(success, trials).rate()
+    assert (round(rate.low, 4), round(rate.high, 4)) == (low, high)
+
+
+def test_a_difference_lies_in_its_interval_and_turns_with_its_sides() -> None:
+    gap, back = difference(Tally(9, 10), Tally(3, 10)), difference(Tally(3, 10), Tally(9, 10))
+    assert gap.low < gap.value < gap.high
+    assert (back.low, back.high) == (-gap.high, -gap.low)
+    assert difference(Tally(900, 1000), Tally(300, 1000)).low > gap.low
+    assert difference(Tally(10, 10), Tally(0, 10)).high == 1.0
+
+
+def test_counts_that_cannot_be_are_refused() -> None:
+    for success, trials in ((3, 2), (-1, 2), (0, 0)):
+        with pytest.raises(ValueError, match="not a count"):
+            Tally(success, trials)
+
+
+def test_risk_is_beside_the_control_group_or_the_baseline() -> None:
+    told = Trials("x", Tally(8, 10), control=Tally(2, 10), baseline=Tally(5, 10)).as_dict()
+    assert told["risk"]["value"] == pytest.approx(0.6)
+    assert told["attack"] == {"success": 8, "trials": 10}
+    assert Trials("x", Tally(8, 10), baseline=Tally(5, 10)).risk.value == pytest.approx(0.3)
+    assert Trials("x", Tally(8, 10)).risk.value == 0.8
+
+
+def test_rules_look_in_both_directions() -> None:
+    low, high = np.array([0.0, 1.0, 1.0, 2.0]), np.array([2.0, 3.0, 4.0, 5.0])
+    rule, advantage = Rule.learned(high, low)
+    assert (rule.above, advantage) == (True, 0.75)
+    rule, advantage = Rule.learned(low, high)
+    assert (rule.above, advantage) == (False, 0.75)
+    assert rule.tally(np.array([0.0, 9.0])) == Tally(1, 2)
+    assert Rule.learned(low, low)[1] == 0.0
+
+
+def release(n: int, seed: int, *, n_buckets: int = 20) -> tuple[pa.Table, dict[str, Any], pa.Table]:
+    """Rows of a sliced release, its manifest and its source."""
+    rng = np.random.default_rng(seed)
+    zips = rng.integers(100, 140, size=n)
+    source = pa.table(
+        {
+            "age": pa.array(20 + rng.integers(30, size=n)),
+            "sex": np.array(["F", "M"])[rng.integers(2, size=n)],
+            "zip": pa.array([None if code == 100 else str(code) for code in zips], pa.string()),
+            "illness": np.array(["flu", "gout", "cold"])[rng.integers(3, size=n)],
+        }
+    )
+    bucket = np.sort(np.arange(n) % n_buckets)
+    one, other = (np.lexsort((rng.random(n), bucket)) for _ in range(2))
+    columns = {
+        "bucket": bucket + 1,
+        "age": source["age"].take(one),
+        "sex": source["sex"].take(one),
+        "zip": source["zip"].take(other),
+        "illness": source["illness"].take(other),
+    }
+    roles = {"age": "quasi", "sex": "quasi", "zip": "quasi", "illness": "sensitive"}
+    manifest = {
+        "parts": [["age", "sex"], ["zip", "illness"]],
+        "attributes": {name: {"role": role, "kind": "category"} for name, role in roles.items()},
+        "withheld": 0,
+    }
+    return pa.table(columns), manifest, source
+
+
+def test_it_reads_a_release_and_tries_fakes() -> None:
+    rows, manifest, source = release(2000, 1)
+    trials = membership_attack(rows, manifest, source, n_targets=1000, rng=np.random.default_rng(2))
+    assert set(trials.variants) == {*BY_BUCKETS, "popularity"}
+    assert trials.success.trials == trials.control.trials == 500
+    assert "1,000 fake tuples" in trials.notes[0]
+    assert "decided by" in trials.notes[1]
+    assert trials.risk.low <= trials.risk.value <= trials.risk.high
+
+
+def test_people_with_other_values_are_told_apart_and_like_ones_are_not() -> None:
+    rows, manifest, source = release(4000, 3, n_buckets=1)
+    strangers = source.set_column(0, "age", pa.array(np.full(source.num_rows, 77)))
+    rng = np.random.default_rng(5)
+    far = membership_attack(rows, manifest, source, strangers, 2000, rng)
+    assert (far.success, far.control) == (Tally(1000, 1000), Tally(0, 1000))
+    # One bucket, and people of the same kind: chosen on the same half, rules would seem to help; here the advantage
+    # is beyond 0.1 by chance in less than one of 10,000 runs (standard error 0.022).
+    _, _, alike = release(4000, 4)
+    near = membership_attack(rows, manifest, source, alike, 2000, rng)
+    assert abs(near.risk.value) < 0.1
+    assert near.risk.low < 0.02
+
+
+def test_people_are_found_among_the_published_values() -> None:
+    distinct = pa.table(
+        {"age": [40, 20, None, 20], "illness": ["flu", "flu", "flu", "gout"], "sex": ["F", "M", "F", "M"]}
+    )
+    part = KnownPart.of(
+        SlicedPart(("age", "illness", "sex"), np.array([3, 2, 1, 0], np.int32), distinct), ["age", "sex"]
+    )
+    assert part is not None
+    people = pa.table({"sex": ["F", "M", "F", "F", "M"], "age": [99, 20, None, 40, 40]})
+    found = [part.distinct.slice(value, 1).to_pylist() if value >= 0 else None for value in part.values(people, "x")]
+    assert found == [None, [{"age": 20, "sex": "M"}], [{"age": None, "sex": "F"}], [{"age": 40, "sex": "F"}], None]
+    rows = [part.distinct.slice(value, 1).to_pylist()[0]["age"] for value in part.codes]
+    assert rows == [20, None, 20, 40]
+
+
+def test_sources_of_other_types_are_understood() -> None:
+    rows, manifest, source = release(1000, 6)
+    as_text = rows.set_column(1, "age", rows["age"].cast(pa.string()))
+    one, other = (
+        membership_attack(table, manifest, source, source, 400, np.random.default_rng(7)) for table in (rows, as_text)
+    )
+    assert one == other
+    assert one.success.success > 0
+
+
+def test_withheld_records_are_noted() -> None:
+    rows, manifest, source = release(1000, 6)
+    trials = membership_attack(rows, {**manifest, "withheld": 3}, source, source, 400, np.random.default_rng(7))
+    assert "withheld" in trials.notes[-1]
+
+
+def test_what_it_cannot_judge_is_refused() -> None:
+    rows, manifest, source = release(200, 8)
+    rng = np.random.default_rng(9)
+    generalized = {**manifest["attributes"], "age": {"role": "quasi", "kind": "number", "labels": {}}}
+    unknown = {name: {"role": "insensitive", "kind": "category"} for name in manifest["attributes"]}
+    for change, why in (
+        ({"parts": [["age", "sex", "zip", "illness"]]}, "not sliced"),
+        ({"parts": [["age", "sex"], ["sex", "zip", "illness"]]}, "overlapping"),
+        ({"attributes": generalized}, "generalized"),
+        ({"attributes": unknown}, "nothing that an adversary knows"),
+    ):
+        with pytest.raises(UsageError, match=why):
+            membership_attack(rows, {**manifest, **change}, source, rng=rng)
+    with pytest.raises(InputError, match="the source has no column 'zip'"):
+        membership_attack(rows, manifest, source.drop_columns(["zip"]), rng=rng)
+    with pytest.raises(InputError, match="control table is empty"):
+        membership_attack(rows, manifest, source, source.slice(0, 0), rng=rng)
+    with pytest.raises(UsageError, match="at least 20"):
+        membership_attack(rows, manifest, source, n_targets=3)
+    with pytest.raises(UsageError, match="fewer than 20 people"):
+        membership_attack(rows, manifest, source, source.slice(0, 19), rng=rng)
+
+
+def test_bucketization_has_no_fakes_and_says_so() -> None:
+    bucket, part = np.arange(300) // 10, np.arange(300, dtype=np.int32)[np.newaxis]
+    contents = BucketContents.of(bucket, list(part))
+    with pytest.raises(UsageError, match="whoever matches a bucket is in the data"):
+        attack_tuples(contents, part, None, 100, np.random.default_rng(0))
+    found = attack_tuples(contents, part, part + 300, 100, np.random.default_rng(0))
+    assert found.risk.value == 1.0

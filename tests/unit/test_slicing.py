@@ -1,0 +1,232 @@
+"""What slicing refuses, what it says, and what its parameters do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import shoal
+from shoal.errors import PolicyError, UnreachableError
+
+
+def people(n: int = 400, seed: int = 1) -> pa.Table:
+    rng = np.random.default_rng(seed)
+    age = rng.integers(20, 70, n)
+    return pa.table(
+        {
+            "age": age,
+            "sex": np.where(rng.random(n) < 0.5, "f", "m"),
+            "town": rng.choice(["Ulm", "Bonn", "Celle", "Trier"], n),
+            "job": rng.choice(["clerk", "cook", "smith", "nurse", "baker", "guard"], n),
+            "income": age * 100 + rng.integers(0, 3000, n),
+            "note": [f"n{i}" for i in range(n)],
+        }
+    )
+
+
+ROLES: dict[str, dict[str, Any]] = {
+    "age": {"role": "quasi"},
+    "sex": {"role": "quasi"},
+    "town": {"role": "quasi"},
+    "job": {"role": "sensitive"},
+    "income": {"role": "insensitive"},
+    "note": {"role": "identifier"},
+}
+
+
+def sliced(
+    method: dict[str, Any] | None = None, privacy: Any = None, data: pa.Table | None = None, **policy: Any
+) -> shoal.Release:
+    wanted = [{"simple-l-diversity": {"l": 2}}] if privacy is None else privacy
+    document = {"attributes": ROLES, "privacy": wanted, "method": {"slicing": method or {}}, **policy}
+    return shoal.anonymize(people() if data is None else data, document)
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        ({"parts": [["age", "sex"], ["town"]]}, "job in no part"),
+        ({"parts": [["age", "sex", "town", "job"]]}, "one part hides nothing"),
+        ({"parts": [["age", "sex"], ["sex", "town", "job"]]}, "sex in several parts; say overlapping: true"),
+        ({"parts": [["age", "sx"], ["town", "job"]]}, "did you mean 'sex'"),
+        ({"parts": [["age", "note"], ["sex", "town", "job"]]}, "'note' is no attribute that is published"),
+        ({"parts": [["age", "age"], ["sex", "town", "job"]]}, "same attribute twice"),
+        ({"parts": [["age", "sex", "town", "job"], []]}, "has no attributes"),
+        ({"parts": [["age"], ["sex", "town", "job"]], "alpha": 2}, "leave nothing for alpha"),
+        ({"overlapping": True}, "must be given by hand"),
+        ({"parts": [["age", "income"], ["sex", "town", "job", "income"]], "overlapping": True}, "is insensitive"),
+        ({"parts": [["age", "sex"], ["sex", "town"], ["town", "age", "job"]], "overlapping": True}, "in a circle"),
+        ({"parts": [["age", "sex"], ["sex", "town", "job"]], "overlapping": True, "column_frequency": 9}, "overlap"),
+        ({"columns": 9}, "at most 4 columns"),
+        ({"columns": 1}, "at least 2"),
+        ({"alpha": 4}, "leaves 0 of 4 attributes"),
+    ],
+    ids=str,
+)
+def test_parts_that_make_no_sense_are_refused(method: dict[str, Any], words: str) -> None:
+    with pytest.raises(PolicyError, match=words):
+        sliced(method)
+
+
+@pytest.mark.parametrize("model", ["alpha-k-anonymity", "beta-likeness", "delta-disclosure"])
+def test_models_that_say_nothing_of_beliefs_are_refused(model: str) -> None:
+    parameters = {"alpha-k-anonymity": {"alpha": 0.5, "k": 3}, "beta-likeness": {"beta": 1}}
+    with pytest.raises(UnreachableError, match=f"{model} says nothing about a sliced table"):
+        sliced(privacy=[{model: parameters.get(model, {"delta": 2})}])
+
+
+def test_a_blocking_group_of_many_records_is_named_with_what_is_reachable() -> None:
+    data = people(2000)
+    job = np.where((np.array(data["sex"]) == "f") & (np.arange(2000) % 2 == 0), "nurse", np.array(data["job"]))
+    data = data.set_column(3, "job", pa.array(job))
+    with pytest.raises(UnreachableError) as refusal:
+        sliced({"parts": [["age", "town"], ["sex", "job"]]}, [{"simple-l-diversity": {"l": 3}}], data)
+    text = str(refusal.value)
+    women = int((np.array(data["sex"]) == "f").sum())
+    assert f"the {women:,} records with sex = f can reach only 1." in text
+    assert "The largest l of one bucket is simple 1." in text
+    assert "entropy " in text
+    assert "distinct 6" in text
+
+
+def test_a_blocking_group_of_few_records_is_told_by_its_columns_only() -> None:
+    data = people(300).set_column(2, "town", pa.array(["Ulm"] * 299 + ["Worpswede"]))
+    with pytest.raises(UnreachableError) as refusal:
+        sliced({"parts": [["age", "sex"], ["town", "job"]]}, data=data)
+    assert "a record that alone has its value of town" in str(refusal.value)
+    assert "Worpswede" not in str(refusal.value)
+
+
+def test_blocking_groups_are_withheld_if_the_policy_allows() -> None:
+    data = people(300).set_column(2, "town", pa.array(["Ulm"] * 298 + ["Trier", "Bonn"]))
+    release = sliced({"parts": [["age", "sex"], ["town", "job"]]}, data=data, max_withheld=0.01)
+    assert release.manifest["withheld"] == 2
+    assert set(release.data["town"].to_pylist()) == {"Ulm"}
+
+
+def test_without_alpha_the_sensitive_part_gives_way_until_the_requirement_is_reached() -> None:
+    data = people(400)
+    towns = {"clerk": "Ulm", "cook": "Bonn", "smith": "Celle"}
+    town = [towns.get(job, "Trier") for job in data["job"].to_pylist()]
+    data = data.set_column(2, "town", pa.array(town))
+    release = sliced(data=data)
+    assert release.manifest["parts"][-1] == ["job"]
+    assert any("town" in warning and "other parts" in warning for warning in release.evidence["warnings"])
+    with pytest.raises(UnreachableError):
+        sliced({"alpha": 2}, data=data)
+
+
+def test_without_a_sensitive_attribute_membership_is_all_that_is_promised() -> None:
+    roles = {name: {"role": "quasi"} for name in ("age", "sex", "town", "job")}
+    policy = {
+        "attributes": roles | {name: ROLES[name] for name in ("income", "note")},
+        "privacy": [{"k-anonymity": {"k": 5}}],
+        "method": {"slicing": {"columns": 3}},
+    }
+    release = shoal.anonymize(people(), policy)
+    assert release.guarantees[0]["achieved"] >= 5
+    assert any("membership" in warning for warning in release.evidence["warnings"])
+
+
+def test_an_attribute_of_distinct_values_in_a_part_of_its_own_is_warned_about() -> None:
+    data = people(400).set_column(0, "age", pa.array(np.arange(400)))
+    release = sliced({"parts": [["age"], ["sex", "town"], ["job"]]}, data=data)
+    assert any(
+        warning.startswith("age has a distinct value in every record") for warning in release.evidence["warnings"]
+    )
+    assert not sliced({"parts": [["age"], ["sex", "town"], ["job"]]}).evidence["warnings"]
+
+
+def test_insensitive_attributes_stay_with_their_part() -> None:
+    data = people()
+    release = sliced({"parts": [["age", "sex"], ["town", "job", "income"]]})
+    assert release.manifest["parts"] == [["age", "sex"], ["town", "job", "income"]]
+    kept = set(zip(*(data[name].to_pylist() for name in ("town", "job", "income")), strict=True))
+    assert set(zip(*(release.data[name].to_pylist() for name in ("town", "job", "income")), strict=True)) == kept
+    assert sliced().manifest["parts"][0][-1] == "income"
+
+
+def test_relaxed_cuts_give_more_buckets_and_values_on_both_sides() -> None:
+    privacy = [{"simple-l-diversity": {"l": 2.5}}]
+    parts = [["age", "town"], ["sex", "job"]]
+    strict = sliced({"parts": parts}, privacy)
+    relaxed = sliced({"parts": parts, "cuts": "relaxed"}, privacy)
+    assert relaxed.manifest["buckets"] > strict.manifest["buckets"]
+
+
+def test_columns_are_generalized_to_the_frequency_asked_for() -> None:
+    release = sliced({"alpha": 1, "column_frequency": 12})
+    rows = release.data.select(["age", "sex", "town"]).to_pylist()
+    counts = {tuple(row.values()): 0 for row in rows}
+    for row in rows:
+        counts[tuple(row.values())] += 1
+    assert min(counts.values()) >= 12
+    assert "labels" in release.manifest["attributes"]["age"]
+
+
+@pytest.mark.parametrize("grouping", ["random", "gathered"])
+def test_groupings_make_buckets_of_a_size_and_hold(grouping: str) -> None:
+    release = sliced({"grouping": grouping, "bucket_size": 20, "alpha": 1}, [{"distinct-l-diversity": {"l": 3}}])
+    assert release.verification.verified
+    assert release.manifest["buckets"] >= 10
+
+
+def test_sharing_the_sensitive_attribute_is_checked_by_joining() -> None:
+    method = {"parts": [["sex", "job"], ["age", "town", "job"]], "overlapping": True}
+    with pytest.raises(UnreachableError, match="whoever joins the overlapping parts"):
+        sliced(method)
+    data = people(3000)
+    coarse = data.set_column(0, "age", pa.array(np.array(data["age"]) // 30 * 30))
+    release = sliced(method, [{"simple-l-diversity": {"l": 2}}], coarse)
+    assert release.data.column_names == ["bucket", "sex", "job", "age", "town", "job (2)", "income"] or (
+        release.data.column_names == ["bucket", "sex", "job", "income", "age", "town", "job (2)"]
+    )
+    gained = release.evidence["search"]["overlapping"]
+    assert gained["pairs_gained"]
+    assert gained["phi2_within_parts"] > gained["phi2_without_overlap"]
+
+
+def test_several_sensitive_attributes_are_protected_each() -> None:
+    data = people(600).append_column(
+        "illness", pa.array(np.random.default_rng(3).choice(["flu", "gout", "mumps"], 600))
+    )
+    roles = ROLES | {"illness": {"role": "sensitive"}}
+    for parts in ([["age", "sex"], ["town", "job", "illness"]], [["age", "job"], ["sex", "town", "illness"]]):
+        release = shoal.anonymize(
+            data,
+            {
+                "attributes": roles,
+                "privacy": [{"simple-l-diversity": {"l": 1.4}}],
+                "method": {"slicing": {"parts": parts}},
+                "max_withheld": 0.3,
+            },
+        )
+        assert release.verification.verified
+    joint = [{"distinct-l-diversity": {"l": 2, "attribute": ["job", "illness"]}}]
+    with pytest.raises(PolicyError, match="must be in one part"):
+        shoal.anonymize(
+            data,
+            {
+                "attributes": roles,
+                "privacy": joint,
+                "method": {"slicing": {"parts": [["age", "job"], ["sex", "town", "illness"]]}},
+            },
+        )
+
+
+def test_values_that_share_a_leaf_are_told_apart() -> None:
+    """Decimal numbers need declared intervals, whose leaves hold many values; what is published are the values."""
+    data = people(500)
+    finest = {"role": "quasi", "taxonomy": {"intervals": {"min": 0.0, "max": 100.0, "widths": [10.0, 50.0]}}}
+    rough = data.set_column(0, "age", pa.array(np.array(data["age"]) + 0.5))
+    document = {"attributes": ROLES | {"age": finest}, "privacy": [{"simple-l-diversity": {"l": 2}}]}
+    for method in (
+        {"slicing": {"alpha": 1}},
+        {"slicing": {"parts": [["sex"], ["age", "town"], ["job"]]}},
+        {"anatomy": {}},
+    ):
+        release = shoal.anonymize(rough, {**document, "method": method})
+        assert sorted(release.data["age"].to_pylist()) == sorted(rough["age"].to_pylist())

@@ -1,0 +1,356 @@
+"""Sliced releases in memory: the paper's example, what manifests may say, what is said without a source."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from shoal.errors import InputError
+from shoal.progress import Silent
+from shoal.sources import open_source
+from shoal.verify import Verification, verify_table
+from shoal.verify.manifest import read_manifest
+from shoal.verify.reading import MemoryRows
+from shoal.verify.sliced.alone import formable
+from shoal.verify.sliced.judging import Judge
+from shoal.verify.sliced.layout import Layout, OverlapError, join_tree
+from shoal.verify.sliced.mixtures import Beliefs, mixtures
+from shoal.verify.sliced.reading import read_sliced
+from shoal.verify.sliced.tuples import read_source
+
+# Li, Li, Zhang and Molloy, Table 1(a) and 1(f).
+PATIENTS = pa.table(
+    {
+        "age": [22, 22, 33, 52, 54, 60, 60, 64],
+        "sex": ["M", "F", "F", "F", "M", "M", "M", "F"],
+        "zip": ["47906", "47906", "47905", "47905", "47302", "47302", "47304", "47304"],
+        "disease": ["dyspepsia", "flu", "flu", "bronchitis", "flu", "dyspepsia", "dyspepsia", "gastritis"],
+    }
+)
+TABLE_1F = pa.table(
+    {
+        "bucket": [1, 1, 1, 1, 2, 2, 2, 2],
+        "age": [22, 22, 33, 52, 54, 60, 60, 64],
+        "sex": ["M", "F", "F", "F", "M", "M", "M", "F"],
+        "zip": ["47905", "47906", "47905", "47906", "47304", "47302", "47302", "47304"],
+        "disease": ["flu", "dyspepsia", "bronchitis", "flu", "gastritis", "flu", "dyspepsia", "dyspepsia"],
+    }
+)
+BUCKETS = np.array([1, 1, 1, 1, 2, 2, 2, 2])
+PARTS = [["age", "sex"], ["zip", "disease"]]
+ROLES = {"age": "quasi", "sex": "quasi", "zip": "quasi", "disease": "sensitive"}
+
+
+def manifest(*promises: Any, parts: Any = PARTS, **more: Any) -> dict[str, Any]:
+    names = dict.fromkeys(name for part in parts for name in part)
+    return {
+        "format": 1,
+        "shoal_version": "0",
+        "method": "slicing",
+        "method_parameters": {},
+        "guarantees": [{"model": m, "parameters": p, "achieved": a} for m, p, a in promises or [SIMPLE]],
+        "parts": parts,
+        "buckets": 2,
+        "rows": 8,
+        "withheld": 0,
+        "missing": {"policy": "category", "tokens": [""], "dropped": 0},
+        "attributes": {name: {"role": ROLES[name], "kind": "category"} for name in names},
+        **more,
+    }
+
+
+OTHER = {"role": "insensitive", "kind": "number"}
+SIMPLE = ("simple-l-diversity", {"l": 2}, 2.0)
+
+
+def failed(verification: Verification) -> set[str]:
+    names = {check.name for check in verification.checks if not check.ok}
+    return names | {promise.model for promise in verification.guarantees if not promise.ok}
+
+
+def detail(verification: Verification, name: str) -> str:
+    return next(check.detail for check in verification.checks if check.name == name)
+
+
+@pytest.mark.parametrize("witness", [BUCKETS, None])
+def test_table_1f_is_2_diverse(witness):
+    verification = verify_table(TABLE_1F, manifest(), source=open_source(PATIENTS), buckets=witness)
+    assert verification.failures == ()
+    assert verification.guarantees[0].achieved == 2.0
+    assert verification.guarantees[0].detail == "all 8 different tuples of the source keep it"
+
+
+def test_table_1f_is_not_3_diverse():
+    claimed = ("simple-l-diversity", {"l": 3}, 3.0)
+    verification = verify_table(TABLE_1F, manifest(claimed), source=open_source(PATIENTS), buckets=BUCKETS)
+    assert failed(verification) == {"simple-l-diversity"}
+    assert verification.guarantees[0].achieved == 2.0
+    assert "8 of 8 different tuples" in verification.guarantees[0].detail
+
+
+def test_what_is_believed_of_the_first_patient():
+    """f1 = 1/4 and f2 = 2/4 are told by the counts, p(t1, B1) is 1, and D is half dyspepsia, half flu."""
+    read = read_manifest(manifest(), with_file=False)
+    source = open_source(PATIENTS)
+    layout, subject = Layout.of(read), ("disease",)
+    rows = MemoryRows(TABLE_1F)
+    released = read_sliced(rows, read, layout, [subject], source, with_contents=False, progress=Silent())
+    original = read_source(released, read, {}, source, BUCKETS, Silent())
+    judge = Judge(released, read)
+    first = judge._numbers(original.tuples[:1])
+    lists = released.lists
+    shares = [lists.times[lists.start[value]] / released.sizes[0] for value in first[0]]
+    assert shares == [0.25, 0.5]
+    beliefs = Beliefs(np.zeros(1, dtype=np.int64), np.full(1, -1, dtype=np.int64))
+    histograms = released.histograms[subject]
+    holds = np.ones((1, len(histograms.sizes)), dtype=np.bool_)
+    assert list(mixtures(judge._world, judge._kernel_groups(subject), 4, first, holds, beliefs)) == []
+    assert beliefs.matches.tolist() == [1]
+    group = beliefs.group[0]
+    entries = slice(histograms.start[group], histograms.start[group + 1])
+    named = {histograms.values[value] for value in histograms.value[entries]}
+    assert named == {"dyspepsia", "flu"}
+    assert (histograms.count[entries] / histograms.sizes[group]).tolist() == [0.5, 0.5]
+
+
+def test_one_attribute_per_part():
+    """Table 1(e), which says as much as the multisets of Table 1(d); 64-year-olds match the second bucket only."""
+    parts = [["age"], ["sex"], ["zip"], ["disease"]]
+    table = TABLE_1F.append_column("x", pa.nulls(8)).select(TABLE_1F.column_names)
+    verification = verify_table(table, manifest(parts=parts), source=open_source(PATIENTS))
+    assert verification.failures == ()
+
+
+def test_bucketization_is_the_case_of_two_parts():
+    parts = [["age", "sex", "zip"], ["disease"]]
+    table = PATIENTS.add_column(0, "bucket", pa.array(BUCKETS))
+    assert verify_table(table, manifest(parts=parts), source=open_source(PATIENTS)).failures == ()
+
+
+def test_mixtures_need_a_margin_but_groups_do_not():
+    """One part is in both buckets: flu has 3/4 in one, 1/4 in the other, and half of the mixture: too close to call."""
+    table = pa.table({"bucket": [1] * 4 + [2] * 4, "sex": ["F"] * 8, "disease": list("fffg") + list("fggg")})
+    source = pa.table({"sex": ["F"] * 8, "disease": list("fffgfggg")})
+    parts = [["sex"], ["disease"]]
+    for l, accepted in ((2, False), (1.99, True)):
+        claim = ("simple-l-diversity", {"l": l}, 2.0)
+        verification = verify_table(table, manifest(claim, parts=parts), source=open_source(source))
+        assert verification.verified is accepted
+        assert verification.guarantees[0].achieved == pytest.approx(2.0)
+    even = table.set_column(2, "disease", pa.array(list("ffgg") * 2))
+    source = source.set_column(1, "disease", pa.array(list("ffgg") * 2))
+    assert verify_table(even, manifest(parts=parts), source=open_source(source)).verified
+
+
+# Without a source --------------------------------------------------------------------------------------------
+
+
+def test_all_groups_hold_whoever_is_in_the_table():
+    verification = verify_table(TABLE_1F, manifest())
+    assert verification.verified
+    kept = "every tuple that the buckets could form keeps it, whoever is in the table"
+    assert verification.guarantees[0].detail == kept
+
+
+def test_formable_tuples_that_fail_are_counted():
+    """In bucket 1 the zip code x tells the disease, but only one of its 2 x 2 tuples is known to be there."""
+    table = pa.table({"bucket": [1, 1], "age": [1, 2], "sex": ["M", "F"], "zip": ["x", "y"], "disease": ["f", "g"]})
+    verification = verify_table(table, manifest(buckets=1, rows=2))
+    told = verification.guarantees[0].detail
+    assert told.startswith("4 of 4 tuples that the buckets could form do not keep it")
+    assert "source" in told
+    assert verification.guarantees[0].achieved == 1.0
+
+
+def test_a_claim_that_only_the_source_can_tell():
+    """Age 1 with zip x would match bucket 1 alone; the people of the source match mixtures."""
+    table = pa.table(
+        {
+            "bucket": [1, 1, 1, 2, 2, 2],
+            "age": [1, 1, 2, 1, 2, 2],
+            "sex": ["M"] * 6,
+            "zip": ["x", "x", "x", "x", "x", "x"],
+            "disease": ["f", "f", "g", "f", "g", "h"],
+        }
+    )
+    source = table.drop_columns(["bucket"])
+    told = manifest(("simple-l-diversity", {"l": 1.4}, 1.7), rows=6)
+    verification = verify_table(table, told, source=open_source(source))
+    achieved = verification.guarantees[0].achieved
+    assert achieved is not None
+    told = manifest(("simple-l-diversity", {"l": 1.4}, achieved), rows=6)
+    assert verify_table(table, told, source=open_source(source)).verified
+    assert verify_table(table, told).verified
+    better = manifest(("simple-l-diversity", {"l": 1.4}, achieved + 0.1), rows=6)
+    alone = verify_table(table, better)
+    assert alone.verified
+    assert "only the source can tell" in alone.guarantees[0].detail
+    assert not verify_table(table, better, source=open_source(source)).verified
+    worse = manifest(("simple-l-diversity", {"l": 1.4}, achieved - 0.1), rows=6)
+    assert failed(verify_table(table, worse)) == {"simple-l-diversity"}
+
+
+@pytest.mark.parametrize(("l", "accepted"), [(2, True), (3, False)])
+def test_too_many_tuples_to_be_formed(monkeypatch, l, accepted):
+    monkeypatch.setattr("shoal.verify.sliced.alone.MOST", 3)
+    verification = verify_table(TABLE_1F, manifest(("simple-l-diversity", {"l": l}, 2.0)))
+    assert verification.verified is accepted
+    if not accepted:
+        assert "too many" in verification.guarantees[0].detail
+
+
+def test_formable_tuples_agree_where_parts_overlap():
+    parts = [["age", "sex"], ["sex", "zip", "disease"]]
+    rows = TABLE_1F.append_column("sex (2)", pa.array(list("MFFFMFMM")))
+    table = rows.select(["bucket", "age", "sex", "sex (2)", "zip", "disease"])
+    read = read_manifest(manifest(parts=parts, method_parameters={"overlapping": True}), with_file=False)
+    released = read_sliced(MemoryRows(table), read, Layout.of(read), [], None, with_contents=False, progress=Silent())
+    # bucket 1: (22, M) with 1 zip; (22, F), (33, F), (52, F) with 2; bucket 2: (54, M), (60, M) with 2, (64, F) with 1
+    tuples = formable(released)
+    assert tuples is not None
+    assert len(tuples) == 1 * 1 + 3 * 2 + 2 * 2 + 1
+
+
+# Manifests ---------------------------------------------------------------------------------------------------
+
+
+def spoiled(change: Any) -> dict[str, Any]:
+    told = copy.deepcopy(manifest())
+    change(told)
+    return told
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda m: m.pop("buckets"), "how many buckets"),
+        (lambda m: m.update(buckets=-1), "whole number"),
+        (lambda m: m.update(levels={}), "levels"),
+        (lambda m: m["parts"].append([]), "empty"),
+        (lambda m: m["parts"][0].append("age"), "twice"),
+        (lambda m: m["parts"][1].append("age"), "overlap"),
+        (lambda m: m["parts"].append(["income"]), "same columns"),
+        (lambda m: m["parts"][0].remove("sex"), "same columns"),
+        (lambda m: m["attributes"]["age"].update(labels={"*": {"any": True}}), "labels and others without"),
+        (lambda m: m["attributes"]["disease"].update(labels={"*": {"values": ["flu"]}}), "sensitive and has labels"),
+        (lambda m: (m["attributes"].update(bucket=OTHER), m["parts"][0].append("bucket")), "same name"),
+        (lambda m: m.update(parts=[["age", "sex", "zip", "disease"]]), "one part"),
+        (lambda m: (m["attributes"].update(cost=OTHER), [p.append("cost") for p in m["parts"]],
+                    m.update(method_parameters={"overlapping": True})), "which is insensitive"),
+        (lambda m: (m["attributes"].update(job={"role": "sensitive", "kind": "category"}),
+                    [p.append("job") for p in m["parts"]],
+                    m.update(method_parameters={"overlapping": True})), "not the only sensitive"),
+    ],
+)  # fmt: skip
+def test_manifests_that_make_no_sense(change, why):
+    verification = verify_table(TABLE_1F, spoiled(change))
+    assert failed(verification) == {"manifest"}
+    assert why in detail(verification, "manifest")
+
+
+def test_models_that_no_sliced_release_can_promise():
+    promises = [("alpha-k-anonymity", {"alpha": 0.9, "k": 2}, 0.5), ("k-map", {"k": 2, "population": "p"}, 2.0)]
+    verification = verify_table(TABLE_1F, manifest(SIMPLE, *promises), source=open_source(PATIENTS))
+    assert failed(verification) == {"alpha-k-anonymity", "k-map"}
+
+
+def test_overlaps_that_are_no_tree():
+    with pytest.raises(OverlapError, match="no tree"):
+        join_tree([("a", "b"), ("b", "c"), ("c", "a")])
+    parts = [["age", "sex"], ["sex", "zip"], ["zip", "age", "disease"]]
+    told = manifest(parts=parts, method_parameters={"overlapping": True})
+    columns = ["bucket", "age", "sex", "sex (2)", "zip", "zip (2)", "age (2)", "disease"]
+    table = pa.table({name: PATIENTS[name.split(" ")[0]] if name != "bucket" else BUCKETS for name in columns})
+    assert failed(verify_table(table, told)) >= {"parts"}
+
+
+def test_a_source_without_the_columns_is_an_input_error():
+    with pytest.raises(InputError, match="lacks 1 columns of the release: zip"):
+        verify_table(TABLE_1F, manifest(), source=open_source(PATIENTS.drop_columns(["zip"])))
+
+
+# Rows that are withheld or dropped -----------------------------------------------------------------------------
+
+
+def test_withheld_rows():
+    more = pa.concat_tables([PATIENTS, PATIENTS.slice(0, 1)])
+    told = manifest(withheld=1)
+    verification = verify_table(TABLE_1F, told, source=open_source(more), buckets=np.append(BUCKETS, 0))
+    assert verification.failures == ()
+    verification = verify_table(TABLE_1F, told, source=open_source(more))
+    assert verification.failures == ()
+    assert "rows are withheld" in detail(verification, "truth")
+    assert failed(verify_table(TABLE_1F, manifest(), source=open_source(more))) >= {"source counts", "parts"}
+
+
+def test_withheld_rows_that_match_nothing_are_not_judged():
+    stranger = pa.table({"age": [99], "sex": ["M"], "zip": ["1"], "disease": ["gout"]})
+    more = open_source(pa.concat_tables([PATIENTS, stranger]))
+    assert verify_table(TABLE_1F, manifest(withheld=1), source=more).failures == ()
+    both = open_source(pa.concat_tables([PATIENTS, stranger, stranger]))
+    assert failed(verify_table(TABLE_1F, manifest(withheld=1), source=both)) == {"source counts", "truth", "matching"}
+
+
+def test_dropped_rows():
+    lacking = pa.table({"age": [22], "sex": pa.array([None], pa.string()), "zip": ["47906"], "disease": ["flu"]})
+    more = open_source(pa.concat_tables([lacking, PATIENTS]))
+    told = manifest(missing={"policy": "drop", "tokens": [""], "dropped": 1})
+    assert verify_table(TABLE_1F, told, source=more).failures == ()
+    assert verify_table(TABLE_1F, told, source=more, buckets=np.append(0, BUCKETS)).failures == ()
+    wrong = verify_table(TABLE_1F, told, source=more, buckets=np.append(1, BUCKETS))
+    assert failed(wrong) == {"witness"}
+
+
+def test_missing_values_are_values_of_their_own():
+    source = PATIENTS.set_column(1, "sex", pa.array([None, "F", "F", "F", "M", "M", "M", "F"]))
+    table = TABLE_1F.set_column(2, "sex", source["sex"])
+    assert verify_table(table, manifest(), source=open_source(source)).failures == ()
+    assert failed(verify_table(TABLE_1F, manifest(), source=open_source(source))) == {"parts", "truth", "matching"}
+
+
+# Generalized parts ---------------------------------------------------------------------------------------------
+
+AGES = {"young": {"from": 0, "below": 53}, "old": {"from": 53, "below": None}}
+SEXES = {"*": {"any": True}}
+
+
+def generalized() -> tuple[pa.Table, dict[str, Any]]:
+    young = pa.array(["young"] * 4 + ["old"] * 4)
+    table = TABLE_1F.set_column(1, "age", young).set_column(2, "sex", pa.array(["*"] * 8))
+    told = manifest(SIMPLE, ("k-anonymity", {"k": 2}, 2.0))
+    told["attributes"]["age"] = {"role": "quasi", "kind": "number", "labels": copy.deepcopy(AGES)}
+    told["attributes"]["sex"]["labels"] = copy.deepcopy(SEXES)
+    return table, told
+
+
+@pytest.mark.parametrize("witness", [BUCKETS, None])
+def test_regions(witness):
+    table, told = generalized()
+    assert verify_table(table, told, source=open_source(PATIENTS), buckets=witness).failures == ()
+    assert verify_table(table, told).failures == ()
+
+
+def test_regions_that_overlap():
+    table, told = generalized()
+    told["attributes"]["age"]["labels"]["old"]["from"] = 52
+    assert failed(verify_table(table, told)) == {"regions"}
+
+
+def test_rows_in_no_region():
+    table, told = generalized()
+    told["attributes"]["age"]["labels"]["old"]["from"] = 60
+    names = failed(verify_table(table, told, source=open_source(PATIENTS), buckets=BUCKETS))
+    assert names >= {"located", "parts", "truth", "matching"}
+
+
+def test_labels_are_declared_and_used():
+    table, told = generalized()
+    told["attributes"]["age"]["labels"]["none"] = {"from": -5, "below": 0}
+    assert "labels" in failed(verify_table(table, told))
+    table, told = generalized()
+    del told["attributes"]["age"]["labels"]["old"]
+    assert "labels" in failed(verify_table(table, told))
