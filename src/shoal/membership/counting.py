@@ -188,6 +188,8 @@ def _moduli(bound: int) -> list[int]:
 
 def _put_together(remainders: list[list[int]], moduli: list[int]) -> tuple[int, ...]:
     """Return the numbers below the product of the moduli that have these remainders."""
+    if len(moduli) == 1:
+        return tuple(remainders[0])
     whole = math.prod(moduli)
     shares = [whole // modulus * pow(whole // modulus, -1, modulus) for modulus in moduli]
     return tuple(sum(map(int.__mul__, column, shares)) % whole for column in zip(*remainders, strict=True))

@@ -45,7 +45,8 @@ def membership_evidence(problem: Problem, plan: SlicedPlan) -> dict[str, Any]:
             "original_tuples": originals.categories(),
         }
         told["matching_buckets"] = categories
-        fakes = formed_tuples(contents, steps=STEPS).without(originals)
+        formed = formed_tuples(contents, steps=STEPS) if len(known) > 1 else originals  # one part forms no others
+        fakes = formed.without(originals)
     except UncountableError as error:
         return {**told, "reason": str(error)}
     return {**told, "fake_tuples": fakes.total, "matching_buckets": {**categories, "fake_tuples": fakes.categories()}}
