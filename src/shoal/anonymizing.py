@@ -101,7 +101,7 @@ class _Run:
             seed=seed,
             detail=detail,
             progress=progress,
-            chance=Chance.of(seed),
+            chance=Chance.of(seed, source.digest() if seed is not None else ""),
         )
 
     def finish(self, data: object) -> Release:

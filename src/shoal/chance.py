@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import os
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -17,8 +20,9 @@ class Chance:
     """A generator for the many draws of a run, and keys that nobody can compute from other draws.
 
     From a stretch of a generator's output all the rest of it can be computed; a published order is such a
-    stretch. Keys are therefore bytes of the operating system, each for one use. With a seed they come from the
-    generator too, so that a run can be repeated.
+    stretch. Keys are therefore bytes of the operating system, each for one use. With a seed a run can be repeated: all
+    draws then follow from the seed and the digest of the source together, so that whoever has the release alone cannot
+    try seeds out on it.
 
     >>> chance = Chance.of(7)
     >>> order = chance.order_within(np.array([1, 0, 1, 1], dtype=np.int32), 2)
@@ -27,18 +31,29 @@ class Chance:
     """
 
     generator: np.random.Generator
-    seeded: bool
+    secret: bytes | None  # what keys follow from; None: the operating system
+    uses: Iterator[int] = field(default_factory=itertools.count)
 
     @classmethod
-    def of(cls, seed: int | None) -> Chance:
-        """Start from *seed*, or from the operating system."""
-        return cls(np.random.default_rng(seed), seed is not None)
+    def of(cls, seed: int | None, source: str = "") -> Chance:
+        """Start from *seed* and the digest of the *source*, or from the operating system."""
+        if seed is None:
+            return cls(np.random.default_rng(), None)
+        secret = hashlib.sha256(f"{seed} {source}".encode()).digest()
+        return cls(np.random.default_rng(int.from_bytes(secret)), secret)
+
+    @property
+    def seeded(self) -> bool:
+        """Whether the run can be repeated."""
+        return self.secret is not None
 
     def keys(self, n_keys: int) -> KeyArray:
         """Return (n_keys,) numbers of 64 random bits."""
-        if self.seeded:
-            return self.generator.integers(1 << 64, size=n_keys, dtype=np.uint64)
-        return np.frombuffer(bytearray(os.urandom(8 * n_keys)), dtype=np.uint64)  # writable: the kernels' usual type
+        if self.secret is None:
+            drawn = os.urandom(8 * n_keys)
+        else:
+            drawn = hashlib.shake_256(self.secret + next(self.uses).to_bytes(8)).digest(8 * n_keys)
+        return np.frombuffer(bytearray(drawn), dtype=np.uint64)  # writable: the kernels' usual type
 
     def order(self, n_items: int) -> IntArray:
         """Return (n_items,) the items in random order."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -15,6 +15,7 @@ from shoal.cells import Cells
 from shoal.engines.local import CountedCells
 from shoal.errors import InputError, PolicyError, ShoalError, did_you_mean
 from shoal.models.base import PopulationModel, PrivacyModel, ValueModel
+from shoal.plan import same_rows
 from shoal.policy import Policy
 from shoal.problem import Attribute, Problem, Requirement
 from shoal.sources import Source
@@ -54,43 +55,18 @@ def encode(counted: CountedCells, policy: Policy, populations: Mapping[str, Coun
     populations = populations or {}
     n_quasi = len(policy.names("quasi"))
     names = (*policy.names("quasi"), *policy.names("sensitive"))
-    attributes: list[Attribute] = []
-    columns: list[AnyIntArray] = []
-    exact: list[AnyIntArray] = []
-    keep = np.ones(len(counted.run.counts), dtype=np.bool_)
-    for j, name in enumerate(names):
-        column = counted.columns.index(name)
-        values, used = counted.in_use(column)
-        if not len(values):
-            raise InputError(f"column {name!r} has no values: every record is missing one")
-        has_missing = bool(used[0])
-        if policy.missing == "drop":
-            keep &= counted.codes(column) != 0
-            has_missing = False
-        others = [_population_values(people, name) for people in populations.values() if name in people.columns]
-        taxonomy = _taxonomy(policy, name, values, others)
-        _check_leaves(policy, name, taxonomy, counted, values)
-        if has_missing or any(_has_missing(people, name) for people in populations.values()):
-            taxonomy = taxonomy.with_missing()
-        leaf = _leaves(taxonomy, counted.dictionaries[column].values, used)
-        attributes.append(Attribute(name, taxonomy, policy.attributes[name].weight))
-        columns.append(counted.translated(column, leaf if j < n_quasi else leaf.astype(np.int32)))
-        one_to_one = len(kernels.occurring(leaf[used])) == int(used.sum())
-        exact.append(columns[-1] if one_to_one else counted.codes(column))
-    kept = None if keep.all() else np.flatnonzero(keep)
-    counts = counted.run.counts
-    n_dropped = 0
-    if kept is not None:
-        n_dropped = int(counts[~keep].sum())
-        columns, exact = [column[kept] for column in columns], [column[kept] for column in exact]
-        counts = counts[kept]
-        if not len(kept):
-            raise InputError("every record has a missing value, and the policy drops such records")
-    quasi, sensitive = tuple(attributes[:n_quasi]), tuple(attributes[n_quasi:])
-    cells = Cells(tuple(columns), counts)
+    columns = [_column(counted, policy, populations, name) for name in names]
+    kept = _kept(counted, names) if policy.missing == "drop" else None
+    counts = counted.run.counts if kept is None else counted.run.counts[kept]
+    leaves = tuple(column.leaves if kept is None else column.leaves[kept] for column in columns)
+    values = tuple(column.values if kept is None else column.values[kept] for column in columns)
+    attributes = tuple(column.attribute for column in columns)
+    quasi, sensitive = attributes[:n_quasi], attributes[n_quasi:]
+    cells = Cells(leaves, counts)
     people: dict[str, IntArray] = {}
     if populations:
         cells, people = _with_populations(cells, quasi, populations)
+        values = ()
     requirements = tuple(
         _weighted(requirement, counted, sensitive)
         for number, model in enumerate(policy.privacy)
@@ -98,9 +74,48 @@ def encode(counted: CountedCells, policy: Policy, populations: Mapping[str, Coun
     )
     n_records = int(counts.sum())
     budget = int(Fraction(str(policy.max_withheld)) * n_records)
-    values = () if populations else tuple(exact)
     problem = Problem(quasi, sensitive, cells, requirements, budget, policy.names("insensitive"), values)
-    return Encoding(problem, kept, n_dropped)
+    return Encoding(problem, kept, int(counted.run.counts.sum()) - n_records)
+
+
+def _kept(counted: CountedCells, names: Sequence[str]) -> IntArray | None:
+    """Return the counted cells without a missing value of these columns; None if that is all of them."""
+    complete = np.ones(len(counted.run.counts), dtype=np.bool_)
+    for name in names:
+        complete &= counted.codes(counted.columns.index(name)) != 0
+    if not complete.any():
+        raise InputError("every record has a missing value, and the policy drops such records")
+    return None if complete.all() else np.flatnonzero(complete)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Column:
+    """A quasi or sensitive attribute, and what the counted cells have of it."""
+
+    attribute: Attribute
+    leaves: AnyIntArray  # (n_counted_cells,)
+    values: AnyIntArray  # (n_counted_cells,) codes that differ wherever source values do
+
+
+def _column(counted: CountedCells, policy: Policy, populations: Mapping[str, CountedCells], name: str) -> _Column:
+    """Make the tree of an attribute and look its values up there."""
+    column = counted.columns.index(name)
+    values, used = counted.in_use(column)
+    if not len(values):
+        raise InputError(f"column {name!r} has no values: every record is missing one")
+    others = [_population_values(people, name) for people in populations.values() if name in people.columns]
+    taxonomy = _taxonomy(policy, name, values, others)
+    _check_leaves(policy, name, taxonomy, counted, values)
+    has_missing = bool(used[0]) and policy.missing != "drop"
+    if has_missing or any(_has_missing(people, name) for people in populations.values()):
+        taxonomy = taxonomy.with_missing()
+    leaf = _leaves(taxonomy, counted.dictionaries[column].values, used)
+    if policy.attributes[name].role == "sensitive":
+        leaf = leaf.astype(np.int32)
+    leaves = counted.translated(column, leaf)
+    one_to_one = len(kernels.occurring(leaf[used])) == int(used.sum())
+    attribute = Attribute(name, taxonomy, policy.attributes[name].weight)
+    return _Column(attribute, leaves, leaves if one_to_one else counted.codes(column))
 
 
 def _has_missing(people: CountedCells, name: str) -> bool:
@@ -264,8 +279,5 @@ def _some(listed: list[str]) -> str:
 
 def joint_codes(columns: list[AnyIntArray]) -> tuple[CodeArray, int]:
     """Return dense codes of the combinations of several columns, and how many there are."""
-    joint = np.zeros(len(columns[0]), dtype=np.int64)
-    for column in columns:
-        joint = joint * (int(column.max()) + 1) + column
-        joint = np.unique(joint, return_inverse=True)[1].reshape(-1)
-    return joint.astype(np.int32), int(joint.max()) + 1
+    first, codes = same_rows(columns)
+    return codes, len(first)

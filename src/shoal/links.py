@@ -29,15 +29,19 @@ def linked(parts: Sequence[Collection[T]]) -> tuple[Link[T], ...] | None:
     (Link(part=2, parent=0, shared=('zip',)), Link(part=1, parent=2, shared=('sex',)))
     >>> linked([["age", "zip"], ["zip", "sex"], ["sex", "age"]])
     """
-    placed, links = [0], []
-    while len(placed) < len(parts):
-        left = [number for number in range(len(parts)) if number not in placed]
-        _, part, parent = max((len(set(parts[p]) & set(parts[q])), -p, -q) for p in left for q in placed)
-        part, parent = -part, -parent
-        before = {member for number in placed for member in parts[number]}
+    members = [set(part) for part in parts]
+    before = set(members[0])
+    nearest = {part: (len(members[part] & members[0]), 0) for part in range(1, len(parts))}  # common members, parent
+    links = []
+    while nearest:
+        part = max(nearest, key=lambda left: (nearest[left][0], -left))
+        _, parent = nearest.pop(part)
         shared = tuple(member for member in parts[part] if member in before)
-        if not set(shared) <= set(parts[parent]):
+        if not set(shared) <= members[parent]:
             return None
         links.append(Link(part, parent, shared))
-        placed.append(part)
+        before |= members[part]
+        for left, (common, _) in nearest.items():
+            if len(members[left] & members[part]) > common:
+                nearest[left] = (len(members[left] & members[part]), part)
     return tuple(links)

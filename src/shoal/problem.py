@@ -41,6 +41,12 @@ class Requirement:
     place: int | None = None
     weights: tuple[Fraction, ...] | None = None  # (n_leaves,)
 
+    def values_at(self, cells: AnyIntArray) -> CodeArray:
+        """Return the sensitive values of these cells, which only a requirement on values has."""
+        if self.values is None:
+            raise TypeError(f"{self.model.subject} is not about the values of an attribute")
+        return self.values[cells]
+
     def induced(self, counts: IntArray) -> Induced:
         """Return how generalized values of its attribute spread in a table of *counts* records of each cell."""
         if self.values is None or self.taxonomy is None:
@@ -84,6 +90,11 @@ class Problem:
     def value_codes(self) -> tuple[AnyIntArray, ...]:
         """The code columns by which cells with different source values differ; leaves may hold several values."""
         return self.values or self.cells.codes
+
+    def sensitive_places(self, requirement: Requirement) -> frozenset[int]:
+        """Return the places of the sensitive attributes that a requirement is on; none for one that sees no values."""
+        names = requirement.model.attributes
+        return frozenset(place for place, attribute in enumerate(self.sensitive) if attribute.name in names)
 
     @property
     def smallest_class(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,8 @@ import numpy as np
 
 from shoal import kernels
 from shoal.arrays import CodeArray, IntArray
-from shoal.plan import Assignment
+from shoal.plan import WITHHELD, Assignment
+from shoal.problem import Problem, Requirement
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,9 +68,16 @@ class SlicedPlan:
 
     @classmethod
     def of_pieces(cls, parts: tuple[Part, ...], counts: IntArray, pieces: Pieces, n_buckets: int) -> SlicedPlan:
-        """Build from pieces that tell where every record of every cell goes, to a bucket or WITHHELD."""
+        """Build from pieces that go to a bucket or are WITHHELD, as are records that are in no piece."""
         sizes = kernels.summed(pieces.bucket, pieces.records, n_buckets)
-        assignment = Assignment.of_pieces(len(counts), pieces.cell, pieces.bucket, pieces.records)
+        left = counts - kernels.summed(pieces.cell.astype(np.int32), pieces.records, len(counts))
+        rest = np.flatnonzero(left)
+        assignment = Assignment.of_pieces(
+            len(counts),
+            np.concatenate([pieces.cell, rest]),
+            np.concatenate([pieces.bucket, np.full(len(rest), WITHHELD, dtype=np.int32)]),
+            np.concatenate([pieces.records, left[rest]]),
+        )
         return cls(parts, sizes, assignment, int(counts.sum() - sizes.sum()))
 
     def pieces(self, counts: IntArray) -> Pieces:
@@ -77,3 +85,9 @@ class SlicedPlan:
         cell, bucket, records = self.assignment.pieces(counts)
         shown = np.flatnonzero((bucket >= 0) & (records > 0))
         return Pieces(cell[shown], bucket[shown], records[shown])
+
+
+def sensitive_part(problem: Problem, parts: Sequence[Part], requirement: Requirement) -> Part:
+    """Return the first part that has all sensitive attributes of a requirement on values."""
+    wanted = problem.sensitive_places(requirement)
+    return next(part for part in parts if wanted <= set(part.sensitive))

@@ -392,6 +392,37 @@ def test_k_anonymity_is_kept_when_records_are_withheld_for_another_model() -> No
         check_promise(release, published, release.data, place)
 
 
+@pytest.mark.parametrize("grouping", ["random", "gathered"])
+def test_buckets_of_a_size_have_the_records_that_k_anonymity_wants(grouping: str) -> None:
+    method = {"parts": APART, "grouping": grouping, "bucket_size": 5}
+    table = people(2)
+    release = run(table, policy([{"k-anonymity": {"k": 20}}, {"distinct-l-diversity": {"l": 2}}], "slicing", method))
+    rows = check_form_and_truth(release, table)
+    assert release.manifest["buckets"] > 1
+    check_promise(release, rows, release.data, 0)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_as_many_records_are_withheld_as_any_model_needs_and_the_policy_allows(first: int) -> None:
+    """Four people of one place have one illness: they go, if four may."""
+    rows = people(1, 100).to_pylist()
+    for place in range(4):
+        rows[place] |= {"zip": "69", "illness": "flu"}
+    table = pa.Table.from_pylist(rows)
+    models = [{"simple-l-diversity": {"l": 1.5}}, {"t-closeness": {"t": 0.9}}]
+    document = policy(
+        [models[first], models[1 - first]], "slicing", {"parts": [["age", "day", "sex"], ["zip", "illness"]]}
+    )
+    release = run(table, document | {"max_withheld": 0.04})
+    published = check_form_and_truth(release, table)
+    assert release.manifest["withheld"] == 4
+    assert "69" not in release.data["zip"].to_pylist()
+    for place in (0, 1):
+        check_promise(release, published, release.data, place)
+    with pytest.raises(UnreachableError, match=r"simple-l-diversity.*4 records that share one value of zip"):
+        run(table, document | {"max_withheld": 0.03})
+
+
 @pytest.mark.parametrize("t", [0.3, 0.35, 0.4])
 @pytest.mark.parametrize("seed", [1, 2, 9])
 def test_relaxed_cuts_count_every_record_once(seed: int, t: float) -> None:
@@ -411,6 +442,21 @@ def test_cuts_are_beside_the_median_where_the_sides_are_more_even(ages: tuple[in
         row |= {"age": age, "sex": "f", "zip": "60", "day": "2024-01-10", "illness": ("flu", "gout")[place % 2]}
     release = run(pa.Table.from_pylist(rows), policy({"distinct-l-diversity": {"l": 2}}, "slicing", "alpha"))
     assert sorted(Counter(release.data["bucket"].to_pylist()).values()) == sizes
+
+
+def test_relaxed_cuts_halve_the_records_of_the_median() -> None:
+    rows = people(1, 10).to_pylist()
+    for place, row in enumerate(rows):
+        illness = ("flu", "gout")[place % 2] if place < 8 else "mumps"
+        row |= {"age": 20 + place // 8, "sex": "f", "zip": "60", "day": "2024-01-10", "illness": illness}
+    method = {"alpha": 1, "cuts": "relaxed", "bucket_size": 4}
+    release = run(pa.Table.from_pylist(rows), policy({"distinct-l-diversity": {"l": 2}}, "slicing", method))
+    assert sorted(Counter(release.data["bucket"].to_pylist()).values()) == [5, 5]
+
+
+def test_what_joining_tells_is_no_reason_to_stop_where_nothing_is_asked() -> None:
+    release = run(people(1), policy({"distinct-l-diversity": {"l": 1}}, "slicing", "shared sensitive"))
+    assert release.manifest["buckets"] > 10
 
 
 @pytest.mark.parametrize("grouping", ["mondrian", "random", "gathered"])
@@ -521,6 +567,30 @@ def test_joint_values_keep_the_promise(variant: Row) -> None:
     assert release.manifest["buckets"] > 1
     for place in (0, 1):
         check_promise(release, rows, release.data, place, ("illness", "job"))
+
+
+def test_parts_by_hand_are_published_so_and_take_what_is_left_to_the_first() -> None:
+    release = run(people(1), policy({"distinct-l-diversity": {"l": 2}}, "slicing", "by hand"))
+    assert release.manifest["parts"] == [["age", "zip", "day", "row"], ["sex", "illness"]]  # in the policy's order
+
+
+@pytest.mark.parametrize(
+    ("method", "model", "words"),
+    [
+        (
+            {"parts": [*SHARED_SENSITIVE, ["job"]], "overlapping": True},
+            {"l": 2},
+            "none of them can be in several parts",
+        ),
+        ({"parts": [*BY_HAND, ["job"]]}, {"l": 2, "attribute": ["illness", "job"]}, "must be in one part"),
+    ],
+    ids=["shared", "joint"],
+)
+def test_what_cannot_be_checked_of_two_secrets_is_refused(method: Row, model: Row, words: str) -> None:
+    document = policy({"distinct-l-diversity": model}, "slicing", method)
+    document["attributes"]["job"] = {"role": "sensitive"}
+    with pytest.raises(PolicyError, match=words):
+        run(two_secrets(1), document)
 
 
 @pytest.mark.parametrize(("method", "variant"), RUNS, ids=str)

@@ -264,6 +264,7 @@ def test_buckets_merged(release, tmp_path):
         [2, 2, 2, 1, 1, 1, 3, 3, 3, 4, 4, 4],
         [1, 1, 1, 2, 2, 2, 3, 3, 4, 3, 4, 4],
         [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3],
+        [2, 2, 2, 2, 2, 2, 3, 3, 3, 4, 4, 4],
         [1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, None],
         [1.5, 1.5, 1.5, 2.0, 2.0, 2.0, 3.0, 3.0, 3.0, 4.0, 4.0, 4.0],
         [*"111222333", "04", "04", "04"],
@@ -363,6 +364,11 @@ def test_a_witness_that_is_no_witness(witnessed, tmp_path):
     assert [check.name for check in verification.checks if not check.ok] == ["file"]
 
 
+def test_a_witness_with_gaps(witnessed, tmp_path):
+    witnessed.witness = [None, *BUCKET[1:]]
+    assert "file" in witnessed.judge(tmp_path)
+
+
 # The two files of a bucketized release ---------------------------------------------------------------------------
 
 
@@ -399,6 +405,16 @@ def test_two_tables_that_differ(release, tmp_path, table, column, value):
 
 def test_tables_with_other_columns(release, tmp_path):
     release.tables["sensitive"] = two_tables(release).tables["sensitive"].drop_columns(["zip"])
+    assert release.judge(tmp_path) == {"tables"}
+
+
+def test_tables_that_hold_values_of_no_row(tmp_path):
+    release = two_tables(Release("parquet", list(BUCKET)))
+    found = release.tables["quasi"]
+    coded = found["sex"].combine_chunks().dictionary_encode()
+    entries = pa.array([*coded.dictionary.to_pylist(), "X"])
+    spoiled = pa.DictionaryArray.from_arrays(coded.indices, entries)
+    release.tables["quasi"] = found.set_column(found.column_names.index("sex"), "sex", spoiled)
     assert release.judge(tmp_path) == {"tables"}
 
 

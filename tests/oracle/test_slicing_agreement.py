@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -75,8 +76,8 @@ def test_no_bucket_could_have_been_cut_once_more(shared_data: Path) -> None:
     for bucket in range(0, plan.n_buckets, 20):
         cells = pieces.cell[order[edges[bucket] : edges[bucket + 1]]]
         items = Items.of_one_bucket(problem, cells, keys, plan.parts[0].quasi)
-        for attempt in range(len(plan.parts[0].quasi)):
-            attribute, cut, _ = strict_cuts(items, items.starts, items.stops, np.array([attempt]), spans)
+        for attempt in itertools.count():
+            attribute, cut, _, _ = strict_cuts(items, items.starts, items.stops, np.array([attempt]), spans)
             if attribute[0] < 0:
                 break
             tried += 1

@@ -209,14 +209,19 @@ def test_a_release_keeps_its_word_or_is_refused(
     check(release, source, model)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(rows=tables(20, 50), parts=st.sampled_from(SHARED), model=MODELS)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    rows=tables(20, 50),
+    parts=st.sampled_from(SHARED),
+    model=MODELS,
+    options=st.sampled_from([{}, {"cuts": "relaxed", "cut_by": "all"}, {"grouping": "random", "bucket_size": 6}]),
+)
 def test_overlapping_parts_keep_their_word_or_are_refused(
-    rows: list[dict[str, Any]], parts: Parts, model: tuple[str, dict[str, Any]]
+    rows: list[dict[str, Any]], parts: Parts, model: tuple[str, dict[str, Any]], options: dict[str, Any]
 ) -> None:
     source = table(rows)
     try:
-        release = shoal.anonymize(source, policy(model, {"parts": parts, "overlapping": True}), seed=1)
+        release = shoal.anonymize(source, policy(model, {"parts": parts, "overlapping": True, **options}), seed=1)
     except UnreachableError:
         return
     check(release, source, model)

@@ -112,3 +112,5 @@ def test_keys_of_the_operating_system_leave_the_generator_alone() -> None:
     assert chance.generator.bit_generator.state == before
     seeded = Chance.of(5)
     assert seeded.keys(3).tolist() == Chance.of(5).keys(3).tolist()
+    assert Chance.of(5, "one table").keys(3).tolist() != Chance.of(5, "another").keys(3).tolist()
+    assert seeded.keys(3).tolist() != Chance.of(5).keys(3).tolist()  # each key is for one use

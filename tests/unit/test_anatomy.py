@@ -102,16 +102,26 @@ def test_buckets_have_as_many_different_values_as_the_model_needs(model: dict[st
 
 
 def test_records_are_dealt_by_chance() -> None:
-    """With equal frequencies all pairs of records of two values meet alike; the numbers of buckets tell nothing."""
-    data = table(6, 6)
-    meetings: Counter[tuple[str, int]] = Counter()
+    """Any two records of different values may meet, and with equal frequencies all pairs meet alike."""
+    data = table(6, 6, quasi=12)
+    meetings: Counter[frozenset[str]] = Counter()
     for seed in range(40):
         release = run(data, {"simple-l-diversity": {"l": 2}}, seed)
+        buckets: dict[int, set[str]] = defaultdict(set)
         for number, row in zip(release.data["bucket"].to_pylist(), release.data["row"].to_pylist(), strict=True):
-            meetings[row, number] += 1
-    # 40 draws of a record's bucket out of 6: 20 or more in one bucket has a chance below 1 in 10^5, times 72 pairs
-    assert len(meetings) > 60
+            buckets[number].add(row)
+        meetings.update(frozenset(rows) for rows in buckets.values())
+    # a pair meets with the chance 1/6: 20 or more of 40 times with one below 1 in 10^5, for each of 36 pairs
+    assert len(meetings) > 30
     assert max(meetings.values()) < 20
+
+
+def test_which_values_meet_is_up_to_chance() -> None:
+    def company(seed: int) -> frozenset[tuple[frozenset[str], int]]:
+        release = run(table(3, 3, 3, 3), {"simple-l-diversity": {"l": 2}}, seed)
+        return frozenset(Counter(frozenset(bucket) for bucket in buckets_of(release)).items())
+
+    assert len({company(seed) for seed in range(12)}) > 1
 
 
 def fewest_withheld(counts: tuple[int, ...], l: int) -> int | None:

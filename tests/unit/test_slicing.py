@@ -45,6 +45,15 @@ def sliced(
     return shoal.anonymize(people() if data is None else data, document)
 
 
+WITHHOLDING = {"max_withheld": 0.05}
+
+
+def with_a_blocking_record() -> pa.Table:
+    """Everybody has an age of their own; the first record alone has its sex, so that the job is known with it."""
+    data = people().set_column(0, "age", pa.array([900, *range(1, 400)]))
+    return data.set_column(1, "sex", pa.array(["x", *data["sex"].to_pylist()[1:]]))
+
+
 @pytest.mark.parametrize(
     ("method", "words"),
     [
@@ -62,6 +71,10 @@ def sliced(
         ({"parts": [["age", "sex"], ["sex", "town", "job"]], "overlapping": True, "column_frequency": 9}, "overlap"),
         ({"columns": 9}, "at most 4 columns"),
         ({"columns": 1}, "at least 2"),
+        ({"columns": 0}, "columns is 0"),
+        ({"columns": "each", "alpha": 2}, "leaves nothing for alpha"),
+        ({"grouping": "random", "cuts": "relaxed"}, "random leaves nothing for cuts"),
+        ({"parts": [["age", "sex", "town", "job"], ["income"]]}, "all quasi and sensitive attributes"),
         ({"alpha": 4}, "leaves 0 of 4 attributes"),
     ],
     ids=str,
@@ -138,6 +151,24 @@ def test_an_attribute_of_distinct_values_in_a_part_of_its_own_is_warned_about() 
         warning.startswith("age has a distinct value in every record") for warning in release.evidence["warnings"]
     )
     assert not sliced({"parts": [["age"], ["sex", "town"], ["job"]]}).evidence["warnings"]
+
+
+def test_distinct_values_are_warned_about_where_records_are_withheld_too() -> None:
+    release = sliced({"parts": [["age"], ["sex", "town"], ["job"]]}, data=with_a_blocking_record(), **WITHHOLDING)
+    assert not release.manifest["withheld"]
+    release = sliced({"parts": [["age"], ["town"], ["sex", "job"]]}, data=with_a_blocking_record(), **WITHHOLDING)
+    assert release.manifest["withheld"] == 1
+    assert any("distinct value in every record" in warning for warning in release.evidence["warnings"])
+
+
+@pytest.mark.parametrize("grouping", ["mondrian", "random", "gathered"])
+def test_withheld_records_are_in_no_region(grouping: str) -> None:
+    method = {"parts": [["age"], ["town"], ["sex", "job"]], "column_frequency": 6, "grouping": grouping}
+    data = pa.concat_tables([with_a_blocking_record().slice(0, 1)] * 6 + [people().slice(1)])
+    release = sliced(method, data=data, **WITHHOLDING)
+    assert release.manifest["withheld"] == 6
+    assert "x" not in release.data["sex"].to_pylist()
+    assert all("900" not in label for label in release.manifest["attributes"]["age"]["labels"])
 
 
 def test_insensitive_attributes_stay_with_their_part() -> None:

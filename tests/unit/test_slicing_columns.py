@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -266,6 +267,18 @@ def test_regions_hold_their_values_are_frequent_and_do_not_overlap(places: tuple
     assert sizes.min() >= frequency
     assert len(lo) > 1
     assert values.dtype == lo.dtype == hi.dtype == np.int32
+
+
+def test_cells_without_records_have_a_region_too() -> None:
+    asked = mixed()
+    counts = np.where(asked.cells.codes[0] < 30, 0, asked.cells.counts)
+    fewer = replace(asked, cells=Cells(asked.cells.codes, counts))
+    values, lo, hi = regions(fewer, (0, 1), 7, np.random.default_rng(1), Silent())
+    assert 0 <= values.min() <= values.max() < len(lo)
+    there = counts > 0
+    for column, place in enumerate((0, 1)):
+        codes = asked.cells.codes[place][there]
+        assert ((codes >= lo[values[there], column]) & (codes < hi[values[there], column])).all()
 
 
 def test_regions_that_cannot_be_cut_are_one() -> None:

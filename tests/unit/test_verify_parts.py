@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shoal.verify.attributes import Attribute
 from shoal.verify.boxes import NOBODY, SEVERAL, BoxTree
 from shoal.verify.contents import Contents, common_type
 from shoal.verify.covers import CoverError, read_covers
 from shoal.verify.hashing import fold_values, hash_texts
-from shoal.verify.manifest import Attribute
 from shoal.verify.matching import unserved
 from shoal.verify.spans import Spans
 from shoal.verify.tally import Combinations, Interner, Tally

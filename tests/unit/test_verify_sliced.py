@@ -239,6 +239,10 @@ def spoiled(change: Any) -> dict[str, Any]:
         (lambda m: m["attributes"]["disease"].update(labels={"*": {"values": ["flu"]}}), "sensitive and has labels"),
         (lambda m: (m["attributes"].update(bucket=OTHER), m["parts"][0].append("bucket")), "same name"),
         (lambda m: m.update(parts=[["age", "sex", "zip", "disease"]]), "one part"),
+        (lambda m: m.update(buckets=10**30), "buckets is not a whole number from 0 on, or is too large"),
+        (lambda m: m["guarantees"][0].update(achieved=10**400), "achieved is too large"),
+        (lambda m: m["guarantees"][0].update(achieved=float("nan")), "achieved is not a number"),
+        (lambda m: m.update(utility={"um": 10**400}), "utility.um is too large"),
         (lambda m: (m["attributes"].update(cost=OTHER), [p.append("cost") for p in m["parts"]],
                     m.update(method_parameters={"overlapping": True})), "which is insensitive"),
         (lambda m: (m["attributes"].update(job={"role": "sensitive", "kind": "category"}),
@@ -250,6 +254,11 @@ def test_manifests_that_make_no_sense(change, why):
     verification = verify_table(TABLE_1F, spoiled(change))
     assert failed(verification) == {"manifest"}
     assert why in detail(verification, "manifest")
+
+
+def test_a_parameter_that_no_number_can_hold():
+    verification = verify_table(TABLE_1F, manifest(("simple-l-diversity", {"l": 10**400}, 2.0)))
+    assert verification.guarantees[0].detail == "cannot check: the parameter 'l' is not legal"
 
 
 def test_models_that_no_sliced_release_can_promise():
@@ -271,6 +280,74 @@ def test_overlaps_that_are_no_tree():
 def test_a_source_without_the_columns_is_an_input_error():
     with pytest.raises(InputError, match="lacks 1 columns of the release: zip"):
         verify_table(TABLE_1F, manifest(), source=open_source(PATIENTS.drop_columns(["zip"])))
+
+
+# What several batches and very many parts must not change ------------------------------------------------------
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 8])
+def test_joined_beliefs_do_not_depend_on_batches(rows):
+    """Where a batch ends within a bucket, two columns of the sensitive attribute meet its values in other orders."""
+    parts = [["age", "disease"], ["sex", "disease"]]
+    told = manifest(
+        ("confidence-bounding", {"most": 0.9, "harmless": ["w"]}, None),
+        ("t-closeness", {"t": 0.9}, None),
+        parts=parts,
+        buckets=1,
+        method_parameters={"overlapping": True},
+    )
+    table = pa.table(
+        {
+            "bucket": [1] * 8,
+            "age": [1, 2, 1, 1, 2, 2, 1, 1],
+            "disease": list("xxyzzwww"),
+            "sex": list("MFMFMFMM"),
+            "disease (2)": list("wwwzzyxx"),
+        }
+    )
+    whole = verify_table(table, told)
+    pieces = pa.concat_tables([table.slice(first, rows) for first in range(0, 8, rows)])
+    found = verify_table(pieces, told)
+    assert [one.achieved for one in found.guarantees] == [one.achieved for one in whole.guarantees]
+    assert None not in [one.achieved for one in found.guarantees]
+
+
+@pytest.mark.parametrize("n_parts", [3, 130])
+def test_very_many_parts(n_parts):
+    """Two buckets match everybody alike, so flu has half of what is believed, however small f(t, B) is."""
+    n = 1000
+    column = ["r", *["c"] * (n - 1)] * 2
+    quasi = {f"q{number}": column for number in range(n_parts)}
+    source = pa.table({**quasi, "s": ["flu"] * 600 + ["gout"] * 400 + ["flu"] * 400 + ["gout"] * 600})
+    buckets = np.repeat([1, 2], n)
+    attributes = {name: {"role": "quasi", "kind": "category"} for name in quasi}
+    told = manifest(("simple-l-diversity", {"l": 1.9}, 2.0), rows=2 * n) | {
+        "parts": [[name] for name in source.column_names],
+        "attributes": attributes | {"s": {"role": "sensitive", "kind": "category"}},
+    }
+    table = source.add_column(0, "bucket", pa.array(buckets))
+    verification = verify_table(table, told, source=open_source(source), buckets=buckets)
+    assert verification.failures == ()
+    assert verification.guarantees[0].achieved == pytest.approx(2.0, rel=1e-9)
+
+
+@pytest.mark.parametrize(("n_parts", "failing"), [(3, set()), (130, {"simple-l-diversity"})])
+def test_very_many_parts_that_tell_of_the_sensitive_value(n_parts, failing):
+    """Flu and gout are equally likely for everybody; products that lose digits are not believed."""
+    n = 1000
+    parts = [["s"], *([f"q{number}", "s"] for number in range(n_parts))]
+    columns: dict[str, Any] = {"bucket": [1] * n, "s": ["flu", "gout"] * (n // 2)}
+    for number in range(n_parts):
+        columns |= {f"q{number}": ["r", "r", *["c"] * (n - 2)], f"s ({number + 2})": columns["s"]}
+    attributes = {f"q{number}": {"role": "quasi", "kind": "category"} for number in range(n_parts)}
+    told = manifest(("simple-l-diversity", {"l": 1.9}, 2.0), rows=n, buckets=1) | {
+        "parts": parts,
+        "method_parameters": {"overlapping": True},
+        "attributes": attributes | {"s": {"role": "sensitive", "kind": "category"}},
+    }
+    source = pa.table({name: columns[name] for name in (*attributes, "s")})
+    verification = verify_table(pa.table(columns), told, source=open_source(source), buckets=np.ones(n, dtype=np.int64))
+    assert failed(verification) == failing
 
 
 # Rows that are withheld or dropped -----------------------------------------------------------------------------

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from shoal.sources import open_source
 from shoal.verify import Verification, cutting, truth, verify_table
 from shoal.verify.ahead import prepared
+from shoal.verify.attributes import Attribute
 from shoal.verify.boxes import NOBODY, BoxTree
 from shoal.verify.contents import Contents, common_type
 from shoal.verify.covers import read_covers
-from shoal.verify.manifest import Attribute
 from shoal.verify.spans import Spans
 from shoal.verify.sums import BoxSums
 

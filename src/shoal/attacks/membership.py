@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -78,7 +78,7 @@ class MembershipAttack(Attack):
         if not manifest.get("withheld"):
             return trials
         note = "members are drawn from all records of the source, those that were withheld included"
-        return Trials(trials.attack, trials.success, trials.control, None, trials.variants, (*trials.notes, note))
+        return replace(trials, notes=(*trials.notes, note))
 
 
 def membership_attack(

@@ -19,8 +19,8 @@ def sliced_guarantees(problem: Problem, plan: SlicedPlan, policy: Policy) -> tup
     reached: dict[int, float] = {}
     for place, requirement in enumerate(problem.requirements):
         worst = float(smallest_crowd(problem, plan)) if requirement.values is None else beliefs.worst(place)
-        best = min if requirement.model.achieved_is == "at least" else max
-        reached[requirement.number] = best(reached.get(requirement.number, worst), worst)
+        weaker = min if requirement.model.achieved_is == "at least" else max
+        reached[requirement.number] = weaker(reached.get(requirement.number, worst), worst)
     return tuple(Guarantee(model, reached[i]) for i, model in enumerate(policy.privacy))
 
 

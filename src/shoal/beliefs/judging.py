@@ -74,7 +74,7 @@ class Beliefs:
         if links is None:
             raise ValueError("the parts do not form a tree")
         self._links = [link.shared for link in links]
-        self._views: dict[tuple[int, ...], _View] = {}
+        self._views: dict[frozenset[int], _View] = {}
 
     @property
     def n_tuples(self) -> int:
@@ -90,7 +90,8 @@ class Beliefs:
         out = np.zeros(self.n_tuples, dtype=np.bool_)
         rows = np.arange(self.n_tuples, dtype=np.int64) if only is None else only
         for judge in self._judges:
-            if judge.requirement.values is None or not len(rows):
+            model = judge.requirement.model
+            if not isinstance(model, ValueModel) or not len(rows):
                 continue
             view = self._view(judge.requirement)
             holds = self._groups_hold(judge, view)
@@ -100,29 +101,18 @@ class Beliefs:
                 matches, least = self._matched(rows, view, holds.astype(np.float64))
                 out[rows[(least < 1) & (matches == 1)]] = True
                 unsure = rows[(least < 1) & (matches > 1)]
-            model = judge.requirement.model
-            assert isinstance(model, ValueModel)  # noqa: S101 - others have no values
             for some, shares in self._shares(unsure, view, judge.requirement):
                 out[some] |= ~model.holds_surely(shares, judge.whole)
         return out
 
     def matching(self, tuples: IntArray, among: BoolArray) -> BoolArray:
         """Return (n_buckets,) which of the buckets *among* some of these tuples match."""
-        joined = Joined.of(self._lists)
-        marked = among.copy()
-        kernels.touched(
-            tuples, self._tuples + joined.offset, joined.start, joined.stop, joined.bucket, marked, all_of=True
-        )
-        return marked
+        return self._touched(tuples, among, every=True)[1]
 
     def touching(self, buckets: BoolArray) -> IntArray:
         """Return the tuples that match one of these buckets."""
-        joined = Joined.of(self._lists)
         rows = np.arange(self.n_tuples, dtype=np.int64)
-        numbers = self._tuples + joined.offset
-        return np.flatnonzero(
-            kernels.touched(rows, numbers, joined.start, joined.stop, joined.bucket, buckets.copy(), all_of=False)
-        )
+        return np.flatnonzero(self._touched(rows, buckets, every=False)[0])
 
     def worst(self, place: int) -> float:
         """Return the strongest main parameter of one requirement on values that all tuples meet.
@@ -145,6 +135,11 @@ class Beliefs:
             least[some] = np.maximum(least[some], reached)
         return sign * float(least.min())
 
+    def _touched(self, rows: IntArray, among: BoolArray, every: bool) -> tuple[BoolArray, BoolArray]:
+        joined = Joined.of(self._lists)
+        numbers = self._tuples + joined.offset
+        return kernels.touched(rows, numbers, joined.start, joined.stop, joined.bucket, among, every)
+
     def _matched(self, rows: IntArray, view: _View, figures: FloatArray) -> tuple[IntArray, FloatArray]:
         joined = view.joined
         everywhere = np.zeros(len(joined.bucket), dtype=np.float64)
@@ -159,10 +154,9 @@ class Beliefs:
 
     def _groups(self, judge: Judge, view: _View) -> Iterator[tuple[slice, ClassHistograms]]:
         """Yield the groups of the sensitive part with their histograms, block by block."""
-        assert judge.requirement.values is not None  # noqa: S101 - asked for value models only
         n_groups = len(view.groups.bucket)
         first, order = counting.grouped(view.groups.entry_of.astype(np.int32), n_groups)
-        values = judge.requirement.values[self._pieces.cell[order]]
+        values = judge.requirement.values_at(self._pieces.cell[order])
         start = 0
         for classes in judge.histograms(first, values, self._pieces.records[order]):
             yield slice(start, start + len(classes.sizes)), classes
@@ -196,8 +190,7 @@ class Beliefs:
 
     def _histograms(self, view: _View, requirement: Requirement) -> tuple[IntArray, CodeArray, IntArray]:
         """Return the sensitive values of all entries of informed parts and separators, sparse; others have none."""
-        assert requirement.values is not None  # noqa: S101 - asked for value models only
-        values = requirement.values[self._pieces.cell].astype(np.int32)
+        values = requirement.values_at(self._pieces.cell).astype(np.int32)
         told = np.flatnonzero(np.concatenate([view.informed, view.between])).tolist()
         entries = np.concatenate([view.lists[place].entry_of + view.joined.first_entry[place] for place in told])
         start, value, count, _ = kernels.collected(
@@ -209,21 +202,16 @@ class Beliefs:
         )
         return start, value, count
 
-    def _sensitive(self, requirement: Requirement) -> set[int]:
-        """Return the places of the requirement's sensitive attributes."""
-        names = requirement.model.attributes
-        return {place for place, attribute in enumerate(self._problem.sensitive) if attribute.name in names}
-
     def _of_parts(self, requirement: Requirement) -> tuple[list[int], list[Lists], list[int]]:
         """Return the parts that say something, their lists, and which of them have the sensitive attribute."""
-        wanted = self._sensitive(requirement)
+        wanted = self._problem.sensitive_places(requirement)
         informed = [wanted <= set(part.sensitive) for part in self._parts]
         said = [i for i, part in enumerate(self._parts) if part.n_values > 1 or informed[i]]
         return said, [self._lists[i] for i in said], [int(informed[i]) for i in said]
 
     def _of_separators(self, requirement: Requirement) -> tuple[list[CodeArray], list[Lists], list[int]]:
         """Return the pieces' values of separators that are not empty, their lists, and which are informed."""
-        wanted = {-1 - place for place in self._sensitive(requirement)}
+        wanted = {-1 - place for place in self._problem.sensitive_places(requirement)}
         codes, lists, between = [], [], []
         for link in self._links:
             if not link:
@@ -237,7 +225,7 @@ class Beliefs:
         return codes, lists, between
 
     def _view(self, requirement: Requirement) -> _View:
-        key = tuple(sorted(self._sensitive(requirement)))
+        key = self._problem.sensitive_places(requirement)
         if key in self._views:
             return self._views[key]
         said, lists, informed = self._of_parts(requirement)

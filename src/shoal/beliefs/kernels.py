@@ -120,17 +120,22 @@ def matched(
 
 
 @compiled
-def touched(rows: Ints, numbers: Ints, start: Ints, stop: Ints, bucket: Codes, changed: Bools, all_of: bool) -> Bools:
-    """Return which tuples match a changed bucket; with *all_of* it marks in *changed* those buckets, and only those."""
+def touched(
+    rows: Ints, numbers: Ints, start: Ints, stop: Ints, bucket: Codes, among: Bools, every: bool
+) -> tuple[Bools, Bools]:
+    """Return which tuples match some bucket *among* those given, and which of these they match.
+
+    Unless *every* such bucket is wanted, a tuple shows only the first that it matches.
+    """
     n_parts = numbers.shape[1]
-    out = np.zeros(len(rows), dtype=np.bool_)
-    seen = np.zeros(len(changed), dtype=np.bool_)
+    tuples = np.zeros(len(rows), dtype=np.bool_)
+    buckets = np.zeros(len(among), dtype=np.bool_)
     for row in range(len(rows)):
         mine = numbers[rows[row]]
         shortest = _shortest(mine, start, stop, n_parts)
         for entry in range(start[mine[shortest]], stop[mine[shortest]]):
             here = bucket[entry]
-            if not changed[here]:
+            if not among[here]:
                 continue
             there = True
             for part in range(n_parts):
@@ -138,14 +143,11 @@ def touched(rows: Ints, numbers: Ints, start: Ints, stop: Ints, bucket: Codes, c
                     there = False
                     break
             if there:
-                out[row] = True
-                seen[here] = True
-                if not all_of:
+                tuples[row] = True
+                buckets[here] = True
+                if not every:
                     break
-    if all_of:
-        for here in range(len(changed)):
-            changed[here] = changed[here] and seen[here]
-    return out
+    return tuples, buckets
 
 
 @compiled

@@ -9,6 +9,10 @@ import typer
 
 from shoal.cli.console import answer, out, reporting
 
+Folder = Annotated[Path | None, typer.Option("--out", "-o", help="New folder for the page and its figures.")]
+Seed = Annotated[int, typer.Option(help="Make another run of the random choices.", min=0)]
+Json = Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")]
+
 app = typer.Typer(help="Run the experiments of the source papers again.", no_args_is_help=True, rich_markup_mode=None)
 
 
@@ -19,14 +23,14 @@ def _group() -> None:
 
 @app.command("tau-l")
 def tau_l(
-    folder: Annotated[Path | None, typer.Option("--out", "-o", help="New folder for the page and its figures.")] = None,
+    folder: Folder = None,
     data: Annotated[
         Path | None,
         typer.Option(help="Folder with adult.csv.gz, nursery.csv and hierarchies/adult; else that of SHOAL_DATA."),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Few requirements on a sample of the records.")] = False,
-    seed: Annotated[int, typer.Option(help="Make another run of the random choices.", min=0)] = 1,
-    json_output: Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")] = False,
+    seed: Seed = 1,
+    json_output: Json = False,
 ) -> None:
     """Compare sequential sweep with its rivals: Figures 5 to 8 of the (tau,l)-diversity paper."""
     with reporting(json_output):
@@ -56,13 +60,13 @@ def tau_l(
 
 @app.command("slicing")
 def slicing(
-    folder: Annotated[Path | None, typer.Option("--out", "-o", help="New folder for the page and its figures.")] = None,
+    folder: Folder = None,
     data: Annotated[
         Path | None, typer.Option(help="Folder with adult.csv.gz; else that of SHOAL_DATA, else it is downloaded.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Few settings on a sample of the records.")] = False,
-    seed: Annotated[int, typer.Option(help="Make another run of the random choices.", min=0)] = 1,
-    json_output: Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")] = False,
+    seed: Seed = 1,
+    json_output: Json = False,
 ) -> None:
     """Compare slicing with generalization and bucketization: Figures 3 to 7 of the slicing paper."""
     with reporting(json_output):

@@ -54,15 +54,14 @@ def verify(
 
 
 def _manifest(folder: Path) -> dict[str, Any]:
-    """Return what can be read of the manifest; the verifier itself is the one to complain."""
-    for place in (folder / "manifest.json", folder / "public" / "manifest.json"):
-        try:
-            found = json.loads(place.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            continue
-        if isinstance(found, dict):
-            return found
-    return {}
+    """Return what can be read of the manifest that will be verified; the verifier itself is the one to complain."""
+    from shoal.verify.reading import public_folder
+
+    try:
+        found = json.loads((public_folder(folder) / "manifest.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _reading_options(manifest: dict[str, Any], policy: Path | None) -> SourceOptions:

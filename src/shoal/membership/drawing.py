@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from shoal.arrays import BoolArray, CodeArray
-from shoal.membership.contents import BucketContents
+from shoal import kernels
+from shoal.arrays import BoolArray, CodeArray, IntArray
+from shoal.membership.contents import BucketContents, ValueBuckets
 from shoal.membership.counting import matching_buckets
 from shoal.plan import same_rows
 
@@ -24,17 +25,15 @@ def draw_fakes(contents: BucketContents, originals: CodeArray, n: int, rng: np.r
     shown = np.log(contents.n_shown()).sum(axis=0)
     chance = np.exp(shown - shown.max())
     chance /= chance.sum()
-    known = np.unique(originals, axis=1)
+    entries = [_by_bucket(part, contents.n_buckets) for part in contents.parts]
+    known = originals[:, same_rows(list(originals))[0]] if originals.size else originals
     kept: list[CodeArray] = []
     n_kept = proposed = 0
     while n_kept < n and proposed < (MOST_PROPOSALS if n_kept else MOST_IN_VAIN):
         bucket = rng.choice(contents.n_buckets, size=_AT_ONCE, p=chance)
         proposals = np.empty((len(contents.parts), _AT_ONCE), dtype=np.int32)
-        for row, part in zip(proposals, contents.parts, strict=True):
-            order = np.argsort(part.bucket, kind="stable")  # entries by bucket
-            first = np.searchsorted(part.bucket[order], np.arange(contents.n_buckets + 1))
-            entry = first[bucket] + rng.integers(np.diff(first)[bucket])
-            row[:] = (np.searchsorted(part.first, order[entry], side="right") - 1).astype(np.int32)
+        for row, (first, values) in zip(proposals, entries, strict=True):
+            row[:] = values[first[bucket] + rng.integers(np.diff(first)[bucket])]
         accepted = rng.random(_AT_ONCE) * matching_buckets(contents, proposals) < 1
         fakes = proposals[:, accepted]
         fakes = fakes[:, ~among(known, fakes)]
@@ -42,6 +41,13 @@ def draw_fakes(contents: BucketContents, originals: CodeArray, n: int, rng: np.r
         n_kept += fakes.shape[1]
         proposed += _AT_ONCE
     return np.concatenate(kept, axis=1)[:, :n]
+
+
+def _by_bucket(part: ValueBuckets, n_buckets: int) -> tuple[IntArray, CodeArray]:
+    """Return the values of a part by bucket: bucket b shows those at ``first[b]:first[b + 1]``."""
+    first, order = kernels.grouped(part.bucket, n_buckets)
+    value_of = np.repeat(np.arange(part.n_values, dtype=np.int32), part.n_buckets_of)
+    return first, value_of[order]
 
 
 def among(known: CodeArray, tuples: CodeArray) -> BoolArray:

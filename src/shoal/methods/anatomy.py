@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +13,7 @@ from shoal.arrays import IntArray
 from shoal.errors import UnreachableError
 from shoal.methods.base import Method
 from shoal.models.base import ClassHistograms, ValueModel
-from shoal.plan import WITHHELD, same_rows
+from shoal.plan import same_rows
 from shoal.problem import Problem
 from shoal.progress import Progress
 from shoal.slices import Part, Pieces, SlicedPlan
@@ -20,6 +21,9 @@ from shoal.slices import Part, Pieces, SlicedPlan
 _QUASI_ARE_EXACT = (
     "quasi values are published as they are, and whoever knows them sees who is in the table; what is promised is "
     "about the sensitive value only"
+)
+_NOTHING_IS_HIDDEN = (
+    "one sensitive value in a bucket is all that is asked for, so that buckets may be single records and hide nothing"
 )
 
 
@@ -63,19 +67,18 @@ class Anatomy(Method):
             l = _different_values(problem, by_value)
             n_buckets = _number_of_buckets(by_value, l)
             n_withheld = int(np.maximum(by_value - n_buckets, 0).sum())
-            if not n_buckets or n_withheld > problem.max_withheld:
+            if n_withheld > problem.max_withheld:
                 raise UnreachableError(_reason(problem, by_value, l))
             cell = np.repeat(np.arange(problem.cells.n_cells), counts)[rng.permutation(int(counts.sum()))]
             order = rng.permutation(len(by_value)).astype(np.int32)
             first, dealt = kernels.grouped(order[leaves[cell]], len(by_value))
             rank = np.arange(len(dealt)) - np.repeat(first[:-1], np.diff(first))
-            kept = rank < n_buckets  # the surplus of a value beyond one in each bucket
-            bucket = np.full(len(dealt), WITHHELD, dtype=np.int32)
-            bucket[kept] = np.arange(int(kept.sum())) % n_buckets
+            kept = dealt[rank < n_buckets]  # without the surplus of a value beyond one in each bucket
+            bucket = (np.arange(len(kept)) % n_buckets).astype(np.int32)
             step.advance(problem.cells.n_records)
-        pieces = Pieces(cell[dealt], bucket, np.ones(len(dealt), dtype=np.int64))
+        pieces = Pieces(cell[kept], bucket, np.ones(len(kept), dtype=np.int64))
         plan = SlicedPlan.of_pieces(_parts(problem), counts, pieces, n_buckets)
-        return replace(plan, warnings=(_QUASI_ARE_EXACT,))
+        return replace(plan, warnings=(_QUASI_ARE_EXACT,) if l > 1 else (_QUASI_ARE_EXACT, _NOTHING_IS_HIDDEN))
 
 
 def _parts(problem: Problem) -> tuple[Part, Part]:
@@ -87,13 +90,18 @@ def _parts(problem: Problem) -> tuple[Part, Part]:
 def _different_values(problem: Problem, by_value: IntArray) -> int:
     """Return how many different values, one record each, a bucket needs to meet every requirement."""
     n_present = int((by_value > 0).sum())
-    for l in range(1, n_present + 1):
-        bucket = ClassHistograms.of([[1] * l + [0] * (len(by_value) - l)])
-        if all(r.model.holds(bucket, r.whole(problem.cells.counts))[0] for r in problem.requirements):
-            return l
-    subjects = ", ".join(requirement.model.subject for requirement in problem.requirements)
-    name = problem.sensitive[0].name
-    raise UnreachableError(f"{subjects}: even a bucket with all {n_present} values of {name!r} does not reach it")
+    asked = [(requirement.model, requirement.whole(problem.cells.counts)) for requirement in problem.requirements]
+
+    def enough(l: int) -> bool:
+        bucket = ClassHistograms.of([np.arange(len(by_value)) < l])
+        return all(bool(model.holds(bucket, whole)[0]) for model, whole in asked)
+
+    if not enough(n_present):
+        subjects = ", ".join(model.subject for model, _ in asked)
+        name = problem.sensitive[0].name
+        raise UnreachableError(f"{subjects}: even a bucket with all {n_present} values of {name!r} does not reach it")
+    # more values, equally frequent, are worse for no model that does not tell values apart
+    return bisect_left(range(1, n_present), True, key=enough) + 1
 
 
 def _number_of_buckets(by_value: IntArray, l: int) -> int:
@@ -114,8 +122,6 @@ def _number_of_buckets(by_value: IntArray, l: int) -> int:
 
 def _reason(problem: Problem, by_value: IntArray, l: int) -> str:
     n_records, most, name = int(by_value.sum()), int(by_value.max()), problem.sensitive[0].name
-    if n_records < l:
-        return f"anatomy: a bucket needs {l} different values of {name!r}, the table has {n_records} records"
     needed = int(np.maximum(by_value - _number_of_buckets(by_value, l), 0).sum())
     allowed = f"{problem.max_withheld:,} may be withheld" if problem.max_withheld else "none may be withheld"
     return (

@@ -158,9 +158,8 @@ class ValueModel(PrivacyModel):
     """A requirement on the distribution of sensitive values."""
 
     sees = "values"
-    judges_beliefs: ClassVar[bool] = (
-        False  # mixtures of distributions that hold do hold, and rounded ones can be judged
-    )
+    # Whether mixtures of distributions that hold do hold, and rounded distributions can be judged.
+    judges_beliefs: ClassVar[bool] = False
 
     attribute: str | tuple[str, ...] | None = Field(
         default=None,
@@ -197,13 +196,19 @@ class ValueModel(PrivacyModel):
     def holds_surely(self, shares: FloatArray, whole: Whole) -> BoolArray:
         """Return (n_classes,) whether distributions given as rounded shares meet the requirement; in doubt they do not.
 
-        The most frequent value gets a margin on top: that is worse for every model that wants values evenly spread and
-        does not care which they are. Other models that can judge beliefs say for themselves what is in doubt.
+        A margin goes from the rarest values to the most frequent one. The k most frequent then have at least their true
+        share, for every k, which is worse for every model that wants values evenly spread and does not care which they
+        are. Other models that can judge beliefs say for themselves what is in doubt.
         """
-        counts = self.values_of(ClassHistograms.of_shares(shares)).copy()
-        most = counts.argmax(axis=1)
-        counts[np.arange(len(counts)), most] += int(SHARE_MARGIN * SHARE_UNITS) + counts.shape[1]
-        return self.holds(ClassHistograms(counts.sum(axis=1), counts), whole)
+        counts = self.values_of(ClassHistograms.of_shares(shares))
+        margin = int(SHARE_MARGIN * SHARE_UNITS) + counts.shape[1]  # no count is off by more than one
+        rising = np.sort(counts, axis=1)
+        rarer = np.cumsum(rising, axis=1) - rising
+        given = np.clip(margin - rarer, 0, rising)
+        given[:, -1] = 0
+        rising -= given
+        rising[:, -1] += given.sum(axis=1)
+        return self.holds(ClassHistograms(rising.sum(axis=1), rising), whole)
 
 
 class PopulationModel(PrivacyModel):

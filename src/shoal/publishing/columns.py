@@ -29,6 +29,11 @@ class CellColumn:
         return coded(self.index[cells], self.values)
 
 
+def without_dictionary(column: pa.Array) -> pa.Array:
+    """Return the same values, spelled out."""
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+
+
 def coded(index: CodeArray, values: pa.Array) -> pa.Array:
     """Return the value that each index tells, null for -1; texts stay coded.
 

@@ -20,7 +20,7 @@ from shoal.labels import PublishedColumn
 from shoal.plan import WITHHELD, Dealer, Plan
 from shoal.policy import Policy
 from shoal.progress import Progress
-from shoal.publishing.columns import CellColumn, coded
+from shoal.publishing.columns import CellColumn, coded, without_dictionary
 from shoal.publishing.publication import Publication, PublishedRows
 from shoal.risks import class_risks
 from shoal.sensitive_labels import SensitiveColumn
@@ -133,10 +133,7 @@ class GeneralizedPublication(Publication):
 
 
 def _spilled(targets: CodeArray, sensitive: Sequence[CodeArray], carried: pa.RecordBatch) -> pa.RecordBatch:
-    arrays = [pa.array(targets), *(pa.array(codes) for codes in sensitive)]
-    names = [_TARGET, *(f"sensitive {number}" for number in range(len(sensitive)))]
-    for name, column in zip(carried.schema.names, carried.columns, strict=True):
-        plain = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
-        arrays.append(plain)
-        names.append(f"carried {name}")
-    return pa.RecordBatch.from_arrays(arrays, names=names)
+    """Return what is kept of some rows until all are shuffled: their targets, sensitive codes, insensitive values."""
+    arrays = [pa.array(targets), *map(pa.array, sensitive), *map(without_dictionary, carried.columns)]
+    own = [_TARGET, *(f"sensitive {number}" for number in range(len(sensitive)))]
+    return pa.RecordBatch.from_arrays(arrays, names=[*own, *(f"carried {name}" for name in carried.schema.names)])

@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from shoal.arrays import CodeArray
+from shoal.publishing.columns import without_dictionary
 from shoal.sliced.table import BUCKET
 from shoal.sources import open_writer
 from shoal.sources.writers import Format
@@ -38,8 +39,4 @@ def plain_table(batches: Iterable[pa.RecordBatch]) -> pa.Table:
 
 
 def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
-    arrays = [
-        column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
-        for column in batch.columns
-    ]
-    return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
+    return pa.RecordBatch.from_arrays(list(map(without_dictionary, batch.columns)), names=batch.schema.names)

@@ -76,7 +76,9 @@ def _share(cover: Mapping[str, Any], name: str, entry: Mapping[str, Any], condit
 def _interval(cover: Mapping[str, Any], entry: Mapping[str, Any]) -> tuple[float, float, bool] | None:
     """Return the first number or day of a cover, the one after the last, and whether only whole ones count."""
     if "prefixes" in cover:
-        (prefix,) = cover["prefixes"]
+        if len(cover["prefixes"]) > 1:
+            return None
+        prefix = cover["prefixes"][0]
         rest = entry.get("length", len(prefix)) - len(prefix)
         cover = {"from": prefix + "0" * rest, "through": prefix + "9" * rest}
     if "from" not in cover:

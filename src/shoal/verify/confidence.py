@@ -21,7 +21,7 @@ def harmful_items(promise: Promise, values: Sequence[str | None], n_values: int)
     >>> harmful_items(promise, ["none", "gout", "flu; gout", None], 4)
     [[], [0], [1, 0], [2]]
     """
-    harmless, separator = promise.parameters["harmless"], promise.parameters["separator"]
+    harmless, separator = frozenset(promise.parameters["harmless"]), promise.parameters["separator"]
     if not harmless and separator is None:
         return [[value] for value in range(n_values)]
     if len(values) != n_values:

@@ -12,8 +12,8 @@ from shoal.arrays import KeyArray
 from shoal.verify.hashing import fold_numbers, fold_values, fold_words, fresh_key, hash_texts, hash_words
 from shoal.verify.reading import coded
 
-_MISSING = np.uint64(0x5348_4F41_4C4D_4953)
-_TEXT = pa.large_string()
+MISSING = np.uint64(0x5348_4F41_4C4D_4953)  # the word of a value that is missing
+TEXT = pa.large_string()  # the type in which texts are compared
 
 
 def common_type(published: pa.DataType, source: pa.DataType) -> pa.DataType:
@@ -23,17 +23,17 @@ def common_type(published: pa.DataType, source: pa.DataType) -> pa.DataType:
     (DataType(double), DataType(int64))
     """
     kinds = [_plain(kind) for kind in (published, source)]
-    others = [kind for kind in kinds if kind != _TEXT]
+    others = [kind for kind in kinds if kind != TEXT]
     if len(others) == 1 and pa.types.is_time(others[0]):
-        return _TEXT  # Arrow reads no time of day from text
+        return TEXT  # Arrow reads no time of day from text
     if len(set(others)) <= 1:
-        return others[0] if others else _TEXT
+        return others[0] if others else TEXT
     if all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in others):
         return pa.float64()
     times = [kind for kind in others if pa.types.is_timestamp(kind)]
     if times and all(kind in times or pa.types.is_date(kind) for kind in others):
         return min(times, key=lambda kind: str(kind.unit))  # "ns" before "us": no nanosecond may be lost
-    return _TEXT
+    return TEXT
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
@@ -52,7 +52,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
         return pa.date32()
     if pa.types.is_timestamp(kind):
         return pa.timestamp("ns" if kind.unit == "ns" else "us", kind.tz)
-    return _TEXT
+    return TEXT
 
 
 class Contents:
@@ -76,7 +76,7 @@ class Contents:
         rows: KeyArray | None = None
         for name, kind in self._columns:
             column = batch.column(name)
-            if is_textual(column.type) or kind == _TEXT:
+            if is_textual(column.type) or kind == TEXT:
                 values, places = coded(column)
                 words = self._words(values, kind)
                 if rows is None:
@@ -86,26 +86,41 @@ class Contents:
                 continue
             if rows is None:
                 rows = np.zeros(batch.num_rows, dtype=np.uint64)
-            column = column.cast(pa.float64() if pa.types.is_floating(kind) else kind, safe=False)
+            column = _as_kind(column, kind)
             if pa.types.is_floating(kind) and not column.null_count:
                 numbers = np.asarray(column)
-                fold_numbers(self.key, rows, numbers, numbers.view(np.uint64), _MISSING)
+                fold_numbers(self.key, rows, numbers, numbers.view(np.uint64), MISSING)
             else:
                 fold_values(self.key, rows, _bits(column))
         return np.zeros(batch.num_rows, dtype=np.uint64) if rows is None else rows
 
+    def kind_of(self, column: str) -> pa.DataType:
+        """Return the type in which the values of a column are compared."""
+        return dict(self._columns)[column]
+
+    def words(self, column: str, values: pa.Array) -> KeyArray:
+        """Return (n + 1,) a word for each value of a column, the last for missing ones; equal values have the same.
+
+        >>> words = Contents(["age"], [pa.int64()], ["?"]).words("age", pa.array(["7", "07", "?", "8"]))
+        >>> bool(words[0] == words[1]), bool(words[0] == words[3]), bool(words[2] == words[4] == MISSING)
+        (True, False, True)
+        """
+        kind = self.kind_of(column)
+        if is_textual(values.type) or kind == TEXT:
+            return self._words(values, kind)
+        return np.append(_bits(_as_kind(values, kind)), MISSING)
+
     def _words(self, values: pa.Array, kind: pa.DataType) -> KeyArray:
-        """Return (n + 1,) a word for each value, the last for missing ones."""
         if not is_textual(values.type):
             values = values.cast(pa.string())
         missing = np.asarray(pc.is_in(values.cast(pa.string()), value_set=self._missing))
-        words = self._text_words(values.cast(_TEXT))
-        if kind != _TEXT:
+        words = self._text_words(values.cast(TEXT))
+        if kind != TEXT:
             for place, parsed in enumerate(_parsed(values, kind)):
                 if parsed is not None:
                     words[place] = parsed
-        words[missing] = _MISSING
-        return np.append(words, _MISSING)
+        words[missing] = MISSING
+        return np.append(words, MISSING)
 
     def _text_words(self, texts: pa.LargeStringArray) -> KeyArray:
         _, offsets, data = texts.buffers()
@@ -113,6 +128,10 @@ class Contents:
         held = np.frombuffer(data, dtype=np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
         words: KeyArray = hash_texts(self.key, ends.copy(), held.copy())
         return words
+
+
+def _as_kind(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    return values.cast(pa.float64() if pa.types.is_floating(kind) else kind, safe=False)
 
 
 def is_textual(kind: pa.DataType) -> bool:
@@ -127,13 +146,13 @@ def _bits(column: pa.Array) -> KeyArray:
     if pa.types.is_floating(column.type):
         numbers = np.asarray(column.fill_null(0.0), dtype=np.float64) + 0.0
         bits = numbers.view(np.uint64).copy()
-        bits[np.isnan(numbers)] = _MISSING
+        bits[np.isnan(numbers)] = MISSING
     else:
         if not pa.types.is_integer(column.type):
             column = column.cast(pa.int32() if pa.types.is_date32(column.type) else pa.int64())
         bits = np.asarray(column.fill_null(0)).astype(np.int64).view(np.uint64).copy()
     if column.null_count:
-        bits[np.asarray(column.is_null())] = _MISSING
+        bits[np.asarray(column.is_null())] = MISSING
     return bits
 
 

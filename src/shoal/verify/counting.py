@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,15 +12,17 @@ import pyarrow.compute as pc
 from shoal.arrays import BoolArray, CodeArray, IntArray, KeyArray
 from shoal.progress import Progress
 from shoal.verify.ahead import prepared
-from shoal.verify.contents import Contents
+from shoal.verify.attributes import Attribute
+from shoal.verify.contents import MISSING, TEXT, Contents, common_type
 from shoal.verify.kernels import kernel, looked_up, mark, paired
-from shoal.verify.manifest import Attribute, Manifest
+from shoal.verify.manifest import Manifest
 from shoal.verify.reading import PublishedRows, coded
 from shoal.verify.sums import BoxSums
 from shoal.verify.tally import Combinations, Interner, Tally
 
 _SHIFT = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
+_VALUE = "value"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,26 +106,38 @@ class LabelReader:
 
 
 class ValueReader:
-    """Numbers the values of a sensitive attribute in the order in which they are met."""
+    """Numbers the values of a sensitive attribute in the order in which they are met.
 
-    def __init__(self) -> None:
-        self.codes: dict[Any, int] = {}
-        self.texts: list[str | None] = []  # how each code's value is spelled, in every format alike
+    Values that are equal in the type *kind* are one, however they are spelled, and so are all that mean missing: else
+    a release could make one value look like several.
+
+    >>> reader = ValueReader(pa.float64(), ["?"])
+    >>> reader.read(*coded(pa.array(["1", "1.0", None, "?", "2"]))).tolist(), reader.texts
+    ([0, 0, 1, 1, 2], ['1', None, '2'])
+    """
+
+    def __init__(self, kind: pa.DataType, missing: Sequence[str]) -> None:
+        self._contents = Contents([_VALUE], [kind], missing)
+        self._codes: dict[int, int] = {}  # word of a value -> its number
+        self.texts: list[str | None] = []  # how each number's value is spelled where it is first met
+
+    @property
+    def count(self) -> int:
+        """How many different values were met."""
+        return len(self.texts)
 
     def read(self, values: pa.Array, places: CodeArray) -> CodeArray:
         """Return (n_rows,) numbers of the rows' values, given as ``coded`` does."""
-        spelled = [*values.cast(pa.string()).to_pylist(), None]
+        spelled = values.cast(pa.string()).to_pylist()
+        words = self._contents.words(_VALUE, values)
         present = np.zeros(len(values) + 1, dtype=np.bool_)
         mark(places, present)
         numbers = np.zeros(len(values) + 1, dtype=np.int32)
-        # Floats as such, since 0.0 and -0.0 are one value; for all others equal texts are equal values.
-        known = [*values.to_pylist(), None] if pa.types.is_floating(values.type) else spelled
-        for place, value in enumerate(known):
-            if present[place]:
-                key = None if value != value else value  # NaN is missing, too
-                numbers[place] = self.codes.setdefault(key, len(self.codes))
-                if len(self.texts) < len(self.codes):
-                    self.texts.append(None if key is None else spelled[place])
+        for place in np.flatnonzero(present).tolist():
+            word = int(words[place])
+            numbers[place] = self._codes.setdefault(word, len(self._codes))
+            if self.count < len(self._codes):
+                self.texts.append(None if word == MISSING else spelled[place])
         return _gathered(numbers, places)
 
 
@@ -210,7 +223,7 @@ def count_rows(
 ) -> Counted:
     """Read the release once; *contents* is given when rows will be compared with a source."""
     reader = _Reader(rows, manifest, contents)
-    values = {name: ValueReader() for name in reader.sensitive}
+    values = {a.name: _value_reader(a, rows.schema, manifest, contents) for a in manifest.of_role("sensitive")}
     joints = {subject: [Interner() for _ in subject[1:]] for subject in subjects}
     tallies = {subject: Tally() for subject in subjects}
     sizes: IntArray = np.zeros(0, dtype=np.int64)
@@ -242,7 +255,7 @@ def count_rows(
                 tally,
                 sizes,
                 tuple(values[subject[0]].texts) if len(subject) == 1 else (),
-                joints[subject][-1].count if len(subject) > 1 else len(values[subject[0]].codes),
+                joints[subject][-1].count if len(subject) > 1 else values[subject[0]].count,
             )
             for subject, tally in tallies.items()
         },
@@ -252,6 +265,17 @@ def count_rows(
         sums=sums,
         contents_of=reader.contents_of,
     )
+
+
+def _value_reader(
+    attribute: Attribute, published: pa.Schema, manifest: Manifest, contents: Contents | None
+) -> ValueReader:
+    """Return what numbers the values of a sensitive attribute, equal ones as *contents* has them; labels are texts."""
+    if attribute.boxed:
+        return ValueReader(TEXT, ())
+    own = published.field(attribute.name).type
+    kind = common_type(own, own) if contents is None else contents.kind_of(attribute.name)
+    return ValueReader(kind, manifest.missing_tokens)
 
 
 def _needed(rows: PublishedRows, manifest: Manifest, contents: Contents | None) -> list[str]:

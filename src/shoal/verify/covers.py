@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from shoal.arrays import BoolArray, CodeArray, IntArray
+from shoal.verify.attributes import Attribute
 from shoal.verify.kernels import kernel
 from shoal.verify.lines import Cover, CoverError, Line, NumberLine, TextLine, ValueLine
-from shoal.verify.manifest import Attribute
 
 __all__ = ["CoverError", "Covers", "read_covers"]
 

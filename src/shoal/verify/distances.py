@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from shoal.arrays import IntArray
+from shoal.verify.attributes import Attribute
 from shoal.verify.counting import Histograms
 from shoal.verify.exact import CannotCheckError, check_size
 from shoal.verify.kernels import Function, kernel, uncompiled
-from shoal.verify.manifest import Attribute
 
 
 def equal_distance(histograms: Histograms) -> tuple[IntArray, int]:

@@ -2,13 +2,51 @@
 
 from __future__ import annotations
 
+import gc
+import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+_MANY = 2**53  # more rows than any table has
+
 
 class ManifestError(Exception):
     """The manifest cannot be understood; the message says what and where, in one sentence."""
+
+
+def parse_json(text: str) -> object:
+    """Return the value, refusing what JSON readers disagree on: repeated keys, NaN, infinities and what becomes one."""
+    collecting = gc.isenabled()
+    gc.disable()  # a large manifest makes many objects and no garbage
+    try:
+        return json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_no_constant, parse_float=_finite)
+    except RecursionError:
+        raise ManifestError("it is nested too deeply") from None
+    except ValueError:
+        raise ManifestError("it is not valid JSON") from None
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ManifestError("an object in it has the same key twice")
+    return found
+
+
+def _no_constant(name: str) -> object:
+    raise ManifestError(f"it holds {name}, which is not JSON")
+
+
+def _finite(text: str) -> float:
+    found = float(text)
+    if math.isinf(found):
+        raise ManifestError("it holds a number that is too large")
+    return found
 
 
 def check_keys(entry: Mapping[str, Any], where: str, required: Sequence[str], optional: Sequence[str]) -> None:
@@ -48,10 +86,20 @@ def text_of(raw: object, where: str) -> str:
 
 
 def whole(raw: object, where: str) -> int:
-    """Return a whole number from 0 on."""
-    if isinstance(raw, bool) or not isinstance(raw, int) or raw < 0:
-        raise ManifestError(f"{where} is not a whole number from 0 on")
+    """Return a whole number from 0 on, not more than rows could be counted."""
+    if isinstance(raw, bool) or not isinstance(raw, int) or not 0 <= raw < _MANY:
+        raise ManifestError(f"{where} is not a whole number from 0 on, or is too large")
     return raw
+
+
+def number(raw: object, where: str) -> float:
+    """Return a number that floating point can hold, or an infinite one."""
+    if isinstance(raw, bool) or not isinstance(raw, int | float) or raw != raw:
+        raise ManifestError(f"{where} is not a number")
+    try:
+        return float(raw)
+    except OverflowError:
+        raise ManifestError(f"{where} is too large") from None
 
 
 def digest_of(raw: object, where: str) -> str:

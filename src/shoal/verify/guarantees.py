@@ -10,12 +10,13 @@ from fractions import Fraction
 import numpy as np
 
 from shoal.arrays import BoolArray, FloatArray, IntArray
+from shoal.verify.attributes import Attribute
 from shoal.verify.confidence import confidence
 from shoal.verify.counting import Counted, Histograms
 from shoal.verify.distances import equal_distance, hierarchical_distance, largest_product, ordered_distance
 from shoal.verify.exact import CannotCheckError, at_most, entropies, entropy_at_least, ratio, roomy
 from shoal.verify.induced import induced
-from shoal.verify.manifest import Attribute, Manifest
+from shoal.verify.manifest import Manifest
 from shoal.verify.promises import Promise
 from shoal.verify.result import CheckedGuarantee
 

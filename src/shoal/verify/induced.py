@@ -12,9 +12,9 @@ from fractions import Fraction
 
 import numpy as np
 
+from shoal.verify.attributes import Attribute
 from shoal.verify.counting import Histograms
 from shoal.verify.exact import WIDEST, CannotCheckError, check_size
-from shoal.verify.manifest import Attribute
 
 _FINEST = 900  # bits of a record's units; sums of them are still numbers that floating point knows
 _MISSING = None

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shoal.errors import InputError
-from shoal.verify.manifest import Attribute, Manifest
+from shoal.verify.attributes import Attribute
+from shoal.verify.manifest import Manifest
 from shoal.verify.reading import FAULTS, PublishedRows, coded
 from shoal.verify.result import Check
 

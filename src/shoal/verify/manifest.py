@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-import gc
-import json
 import math
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from shoal.verify.fields import ManifestError, check_keys, digest_of, mapping, sequence, text_of, texts_of, whole
+from shoal.verify.attributes import Attribute, read_attribute
+from shoal.verify.fields import (
+    ManifestError,
+    check_keys,
+    digest_of,
+    mapping,
+    number,
+    sequence,
+    text_of,
+    texts_of,
+    whole,
+)
+from shoal.verify.files import DataFile, read_data, read_digest, read_tables
 from shoal.verify.promises import Promise, read_promise
 
-ROLES = ("quasi", "sensitive", "insensitive")
-KINDS = ("category", "number", "date", "prefix")
 _REQUIRED = (
     "format",
     "shoal_version",
@@ -29,47 +36,7 @@ _REQUIRED = (
 )
 _OPTIONAL = ("data", "utility", "populations", "levels", "readme", "items")
 _SLICED = ("buckets", "tables")  # of sliced releases only
-_ATTRIBUTE_KEYS = ("role", "kind", "labels", "order", "taxonomy", "length", "format", "description")
-_FILE_NAME = re.compile(r"data\.(csv|parquet)")
-_TABLES = ("quasi", "sensitive")
-_MAX_DEPTH = 100
 _SHARES = ("um", "ncp", "loss")  # measures that are shares
-
-
-@dataclass(frozen=True, slots=True)
-class Attribute:
-    """One published column as the manifest declares it."""
-
-    name: str
-    role: str
-    kind: str
-    labels: Mapping[str, Mapping[str, Any]] | None
-    order: tuple[str, ...] | None = None
-    taxonomy: Mapping[str, Any] | None = None
-    length: int | None = None  # prefixes: integer source values are filled up with zeros to this length
-    format: str | None = None  # dates: how source texts write them, if not as ISO dates
-
-    @property
-    def boxed(self) -> bool:
-        """Whether what is published is a label that covers source values."""
-        return self.labels is not None
-
-    @property
-    def may_keep_missing(self) -> bool:
-        """Whether rows without a label are legal: a missing sensitive value that is kept has none."""
-        return self.boxed and self.role == "sensitive"
-
-
-@dataclass(frozen=True, slots=True)
-class DataFile:
-    """Where the rows are and how they are written."""
-
-    name: str
-    format: str
-    sha256: str
-    delimiter: str = ","
-    quote: str = '"'
-    encoding: str = "utf-8"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,32 +87,6 @@ class Manifest:
         return tuple(attribute for attribute in self.attributes if attribute.role == role)
 
 
-def parse_json(text: str) -> object:
-    """Return the value, refusing what JSON readers disagree on: repeated keys, NaN and infinities."""
-    collecting = gc.isenabled()
-    gc.disable()  # a large manifest makes many objects and no garbage
-    try:
-        return json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_no_constant)
-    except RecursionError:
-        raise ManifestError("it is nested too deeply") from None
-    except ValueError:
-        raise ManifestError("it is not valid JSON") from None
-    finally:
-        if collecting:
-            gc.enable()
-
-
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ManifestError("an object in it has the same key twice")
-    return found
-
-
-def _no_constant(name: str) -> object:
-    raise ManifestError(f"it holds {name}, which is not JSON")
-
-
 def read_manifest(raw: object, *, with_file: bool) -> Manifest:
     """Return the manifest, or raise a ManifestError that says what is wrong with it."""
     top = mapping(raw, "the manifest")
@@ -160,7 +101,7 @@ def read_manifest(raw: object, *, with_file: bool) -> Manifest:
     sliced = len(parts) > 1
     _check_sliced_keys(top, sliced)
     columns = dict.fromkeys(name for part in parts for name in part)
-    attributes = tuple(_attribute(name, declared[name], sliced=sliced) for name in columns)
+    attributes = tuple(read_attribute(name, declared[name], sliced=sliced) for name in columns)
     if not any(attribute.role == "quasi" for attribute in attributes):
         raise ManifestError("it declares no quasi attribute, so there are no classes to check")
     if sliced:
@@ -175,7 +116,7 @@ def read_manifest(raw: object, *, with_file: bool) -> Manifest:
     _check_complete(attributes, missing["policy"])
     _utility(top.get("utility", {}))
     sensitive = tuple(attribute.name for attribute in attributes if attribute.role == "sensitive")
-    data = _data(top.get("data")) if with_file else None
+    data = read_data(top.get("data")) if with_file else None
     manifest = Manifest(
         attributes=attributes,
         promises=_promises(top["guarantees"], sensitive),
@@ -186,12 +127,12 @@ def read_manifest(raw: object, *, with_file: bool) -> Manifest:
         dropped=dropped,
         data=data,
         populations=_populations(top.get("populations")),
-        readme=_sha256(top["readme"], "readme") if "readme" in top else None,
+        readme=read_digest(top["readme"], "readme") if "readme" in top else None,
         items=mapping(top.get("items", {}), "items"),
         levels=_levels(top["levels"], attributes) if "levels" in top else {},
         parts=parts,
         buckets=whole(top["buckets"], "buckets") if sliced else 0,
-        tables=_tables(top["tables"], data) if data is not None and "tables" in top else {},
+        tables=read_tables(top["tables"], data) if data is not None and "tables" in top else {},
     )
     if sliced and len(set(manifest.columns)) != len(manifest.columns):
         raise ManifestError("two columns of its parts, or one and the bucket's, have the same name")
@@ -208,9 +149,8 @@ def _promises(raw: object, sensitive: Sequence[str]) -> tuple[Promise, ...]:
         check_keys(entry, f"guarantees[{place}]", ("model", "parameters", "achieved"), ())
         model = text_of(entry["model"], f"guarantees[{place}].model")
         parameters = mapping(entry["parameters"], f"guarantees[{place}].parameters")
-        claimed = entry["achieved"]
-        if claimed is not None and (isinstance(claimed, bool) or not isinstance(claimed, int | float)):
-            raise ManifestError(f"guarantees[{place}].achieved is not a number")
+        achieved = entry["achieved"]
+        claimed = None if achieved is None else number(achieved, f"guarantees[{place}].achieved")
         promises.append(read_promise(model, parameters, claimed, sensitive))
     return tuple(promises)
 
@@ -257,58 +197,6 @@ def _check_sliced_keys(top: Mapping[str, Any], sliced: bool) -> None:
         raise ManifestError("it has several parts and yet levels, which only classes have")
 
 
-def _tables(raw: object, data: DataFile) -> dict[str, DataFile]:
-    """Return the two files of a bucketized release, which are written as the data file is."""
-    entries = mapping(raw, "tables")
-    check_keys(entries, "tables", _TABLES, ())
-    found = {}
-    for name in _TABLES:
-        entry = mapping(entries[name], f"tables.{name}")
-        check_keys(entry, f"tables.{name}", ("file", "sha256"), ())
-        if entry["file"] != f"{name}.{data.format}":
-            raise ManifestError(f"tables.{name}.file is not {name}.{data.format}")
-        found[name] = replace(data, name=entry["file"], sha256=digest_of(entry["sha256"], f"tables.{name}.sha256"))
-    return found
-
-
-def _attribute(name: str, raw: object, *, sliced: bool) -> Attribute:
-    where = f"attributes.{name}"
-    entry = mapping(raw, where)
-    check_keys(entry, where, ("role", "kind"), _ATTRIBUTE_KEYS)
-    role, kind = entry["role"], entry["kind"]
-    if role not in ROLES:
-        raise ManifestError(f"{where}.role is none of {', '.join(ROLES)}")
-    if kind not in KINDS:
-        raise ManifestError(f"{where}.kind is none of {', '.join(KINDS)}")
-    labels = None
-    if "labels" in entry:
-        if role == "insensitive":
-            raise ManifestError(f"{where} is insensitive and yet has labels")
-        covers = mapping(entry["labels"], f"{where}.labels")
-        labels = _covers(covers, f"a cover in {where}.labels")
-        if role == "sensitive" and kind != "category":
-            raise ManifestError(f"{where} is sensitive and has labels, and yet its kind is not 'category'")
-    elif role == "quasi" and not sliced:
-        raise ManifestError(f"{where} is quasi and has no labels")
-    taxonomy = None
-    if "taxonomy" in entry:
-        taxonomy = mapping(entry["taxonomy"], f"{where}.taxonomy")
-        _tree(taxonomy, where)
-    if "description" in entry:
-        text_of(entry["description"], f"{where}.description")
-    length = whole(entry["length"], f"{where}.length") if "length" in entry else None
-    return Attribute(
-        name=name,
-        role=role,
-        kind=kind,
-        labels=labels,
-        order=texts_of(entry["order"], f"{where}.order") if "order" in entry else None,
-        taxonomy=taxonomy,
-        length=length,
-        format=text_of(entry["format"], f"{where}.format") if "format" in entry else None,
-    )
-
-
 def _check_complete(attributes: Sequence[Attribute], policy: str) -> None:
     """Where rows with missing values are dropped, no sensitive label may count them among the values it covers."""
     for attribute in attributes:
@@ -320,11 +208,11 @@ def _check_complete(attributes: Sequence[Attribute], policy: str) -> None:
 def _utility(raw: object) -> None:
     for name, figure in mapping(raw, "utility").items():
         where = f"utility.{name}"
-        if name in _SHARES and not (isinstance(figure, int | float) and -1e-9 <= figure <= 1 + 1e-9):
+        several = mapping(figure, where).values() if isinstance(figure, Mapping) else (figure,)
+        if not all(math.isfinite(number(one, where)) for one in several):
+            raise ManifestError(f"{where} is not finite")
+        if name in _SHARES and (isinstance(figure, Mapping) or not -1e-9 <= figure <= 1 + 1e-9):
             raise ManifestError(f"{where} is not between 0 and 1")
-        for number in mapping(figure, where).values() if isinstance(figure, Mapping) else (figure,):
-            if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
-                raise ManifestError(f"{where} is neither a finite number nor an object of such numbers")
 
 
 def _levels(raw: object, attributes: Sequence[Attribute]) -> dict[str, int]:
@@ -334,64 +222,11 @@ def _levels(raw: object, attributes: Sequence[Attribute]) -> dict[str, int]:
     return {name: whole(level, f"levels.{name}") for name, level in levels.items()}
 
 
-def _covers(covers: Mapping[str, Any], what: str) -> dict[str, Mapping[str, Any]]:
-    if not all(isinstance(cover, Mapping) for cover in covers.values()):
-        raise ManifestError(f"{what} is not an object")
-    # There are many covers of very few shapes.
-    for keys in {tuple(cover) for cover in covers.values()}:
-        mapping(dict.fromkeys(keys), what)
-    return dict(covers)
-
-
-def _tree(taxonomy: Mapping[str, Any], where: str) -> None:
-    if len(taxonomy) != 1:
-        raise ManifestError(f"{where}.taxonomy has not exactly one root")
-    level: list[Mapping[str, Any]] = [taxonomy]
-    leaves: list[str] = []
-    for _ in range(_MAX_DEPTH):
-        following: list[Mapping[str, Any]] = []
-        for node in level:
-            for label, children in node.items():
-                if mapping(children, f"a node in {where}.taxonomy"):
-                    following.append(children)
-                else:
-                    leaves.append(label)
-        if not following:
-            break
-        level = following
-    else:
-        raise ManifestError(f"{where}.taxonomy is nested too deeply")
-    if len(set(leaves)) != len(leaves):
-        raise ManifestError(f"{where}.taxonomy has the same leaf twice")
-
-
-def _data(raw: object) -> DataFile:
-    entry = mapping(raw, "data")
-    check_keys(entry, "data", ("file", "format", "sha256"), ("csv",))
-    name = text_of(entry["file"], "data.file")
-    found = _FILE_NAME.fullmatch(name)
-    if found is None or entry["format"] != found.group(1):
-        raise ManifestError("data.file and data.format are neither data.csv and csv nor data.parquet and parquet")
-    digest = digest_of(entry["sha256"], "data.sha256")
-    style = mapping(entry.get("csv", {}), "data.csv")
-    check_keys(style, "data.csv", (), ("delimiter", "quote", "encoding"))
-    texts = {key: text_of(value, f"data.csv.{key}") for key, value in style.items()}
-    if any(len(texts.get(key, ",")) != 1 for key in ("delimiter", "quote")):
-        raise ManifestError("data.csv.delimiter and data.csv.quote must be one character each")
-    return DataFile(name=name, format=found.group(1), sha256=digest, **texts)
-
-
-def _sha256(raw: object, where: str) -> str:
-    entry = mapping(raw, where)
-    check_keys(entry, where, ("sha256",), ())
-    return text_of(entry["sha256"], f"{where}.sha256")
-
-
 def _populations(raw: object) -> dict[str, str]:
     if raw is None:
         return {}
     found = {}
     for name, entry in mapping(raw, "populations").items():
         digest = mapping(entry, "an entry of populations").get("sha256")
-        found[name] = text_of(digest, "the sha256 of a population")
+        found[name] = digest_of(digest, "the sha256 of a population")
     return found

@@ -6,6 +6,7 @@ Declared here a second time on purpose: the verifier shares no code with the mod
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -32,10 +33,11 @@ class Promise:
 
 
 Rule = Callable[[Any], bool]
+_LARGEST = sys.float_info.max
 
 
 def _number(raw: Any) -> bool:
-    return not isinstance(raw, bool) and isinstance(raw, int | float) and math.isfinite(raw)
+    return not isinstance(raw, bool) and isinstance(raw, int | float) and -_LARGEST <= raw <= _LARGEST
 
 
 def _whole_from(least: int) -> Rule:

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 
 from shoal.arrays import BoolArray, CodeArray, IntArray
 from shoal.errors import InputError
+from shoal.verify.files import DataFile
 from shoal.verify.kernels import mark
-from shoal.verify.manifest import DataFile
 from shoal.verify.result import Check
 
 FAULTS = (pa.ArrowException, OSError, ValueError, KeyError, TypeError, OverflowError, LookupError)
@@ -165,8 +165,8 @@ def public_folder(folder: Path) -> Path:
 def read_witness(public: Path) -> IntArray | None:
     """Return the bucket of every source row, which publishing keeps in ``internal`` beside ``public``; None without.
 
-    While a release waits to be published its folder is called ``unverified``. A file that is there and has not just
-    that column is refused by a ValueError.
+    While a release waits to be published its folder is called ``unverified``. A file that is there and is not just
+    that column, complete, is refused by a ValueError.
     """
     path = public.parent / "internal" / "buckets.parquet"
     if public.name not in ("public", "unverified") or not path.is_file():
@@ -174,6 +174,8 @@ def read_witness(public: Path) -> IntArray | None:
     table = pq.read_table(path)
     if table.column_names != ["bucket"] or not pa.types.is_integer(table.schema.field(0).type):
         raise ValueError("the witness is not one column of whole numbers")
+    if table.column(0).null_count:
+        raise ValueError("the witness does not tell the bucket of every row")
     return np.asarray(table.column(0).cast(pa.int64()), dtype=np.int64)
 
 

@@ -67,8 +67,8 @@ class Tally:
     [[3, 7], [1, 2]]
     """
 
-    def __init__(self) -> None:
-        self._waiting: KeyArray = np.empty(_FLUSH, dtype=np.uint64)
+    def __init__(self, room: int = _FLUSH) -> None:
+        self._waiting: KeyArray = np.empty(room, dtype=np.uint64)  # keys that are not yet summed up
         self._held = 0
         self._keys: KeyArray = np.empty(0, dtype=np.uint64)
         self._counts: IntArray = np.empty(0, dtype=np.int64)

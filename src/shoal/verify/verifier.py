@@ -17,10 +17,12 @@ from shoal.verify.boxes import BoxTree
 from shoal.verify.contents import is_textual
 from shoal.verify.counting import Counted, count_rows
 from shoal.verify.covers import CoverError, Covers, read_covers
-from shoal.verify.fields import ManifestError
+from shoal.verify.fields import ManifestError, parse_json
+from shoal.verify.files import DataFile
+from shoal.verify.form import check_dictionaries, check_labels, check_rows
 from shoal.verify.guarantees import Covered, check_promise
 from shoal.verify.items import check_items, unfolded_source
-from shoal.verify.manifest import DataFile, Manifest, parse_json, read_manifest
+from shoal.verify.manifest import Manifest, read_manifest
 from shoal.verify.reading import (
     FAULTS,
     CsvRows,
@@ -152,12 +154,8 @@ def _verify(
         return Verification((*checks, covers), _unchecked(manifest))
     if isinstance(counted, Check):
         return Verification((*checks, counted), _unchecked(manifest))
-    checks.append(_rows(counted, manifest))
-    unused = rows.unused_entries()
-    if unused:
-        detail = f"the dictionaries of {', '.join(unused)} hold values that no row has"
-        checks.append(Check("dictionaries", False, detail))
-    checks.append(_labels(counted))
+    checks += [check_rows(counted.rows, manifest), *check_dictionaries(rows)]
+    checks.append(check_labels(counted.unknown, counted.idle))
     if manifest.levels:
         checks.append(_full_domain(manifest, covers))
     quasi = [covers[attribute.name] for attribute in manifest.of_role("quasi")]
@@ -218,23 +216,6 @@ def _columns(rows: PublishedRows, manifest: Manifest) -> Check:
     else:
         detail = "the columns are not in the declared order"
     return Check("columns", False, detail)
-
-
-def _rows(counted: Counted, manifest: Manifest) -> Check:
-    if not counted.rows:
-        return Check("rows", False, "the release is empty")
-    same = counted.rows == manifest.rows
-    detail = f"{counted.rows} rows" + ("" if same else f", the manifest says {manifest.rows}")
-    return Check("rows", same, detail)
-
-
-def _labels(counted: Counted) -> Check:
-    if counted.unknown:
-        return Check("labels", False, f"texts in {', '.join(counted.unknown)} are no labels of the manifest")
-    if counted.idle:
-        listed = ", ".join(f"{name} ({number})" for name, number in counted.idle.items())
-        return Check("labels", False, f"the manifest lists labels that no row has: {listed}")
-    return Check("labels", True, "every label is declared, and every declared label occurs")
 
 
 def _full_domain(manifest: Manifest, covers: Mapping[str, Covers]) -> Check:

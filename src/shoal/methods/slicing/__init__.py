@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -73,16 +73,23 @@ class Slicing(Method):
         "bucket, 100 unless told, doubled until the models hold",
     )
 
-    @model_validator(mode="before")
-    @classmethod
-    def _parts_are_instead(cls, given: Any) -> Any:
-        if isinstance(given, dict) and given.get("parts") is not None:
-            beside = [name for name in ("columns", "alpha", "correlation", "intervals") if name in given]
-            if beside:
-                raise ValueError(f"parts by hand leave nothing for {', '.join(beside)}; give the one or the other")
-        elif isinstance(given, dict) and given.get("overlapping"):
+    @model_validator(mode="after")
+    def _nothing_is_ignored(self) -> Self:
+        if self.overlapping and self.parts is None:
             raise ValueError("overlapping parts must be given by hand: parts: [[...], [...]]")
-        return given
+        if self.parts is not None:
+            self._leaves_nothing_for("parts by hand leave", "columns", "alpha", "correlation", "intervals")
+        if self.columns == "each":
+            self._leaves_nothing_for("one column for each attribute leaves", "alpha", "correlation", "intervals")
+        if self.grouping != "mondrian":
+            self._leaves_nothing_for(f"the grouping {self.grouping} leaves", "cuts", "cut_by")
+        return self
+
+    def _leaves_nothing_for(self, what: str, *names: str) -> None:
+        """Raise if one of these parameters asks for something else than it does by default."""
+        beside = [name for name in names if getattr(self, name) != type(self).model_fields[name].default]
+        if beside:
+            raise ValueError(f"{what} nothing for {', '.join(beside)}; give the one or the other")
 
     def refuses(self, problem: Problem) -> str | None:
         """Only models of beliefs, and k-anonymity of buckets and parts, say something about a sliced table."""

@@ -7,7 +7,7 @@ is that of the paper's algorithm, whose check over all tuples and all buckets th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +16,12 @@ from shoal import kernels as counting
 from shoal.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from shoal.judging import Judge
 from shoal.methods.slicing import kernels
-from shoal.problem import Problem, Requirement
+from shoal.problem import Problem
 from shoal.progress import Step
-from shoal.slices import Part, Pieces
+from shoal.slices import Part, Pieces, sensitive_part
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Items:
     """Pieces of cells in the order of their buckets: bucket b has the items ``starts[b]:stops[b]``."""
 
@@ -45,20 +45,25 @@ class Items:
             stops=np.array([len(order)], dtype=np.int64),
         )
 
+    def copied(self) -> Items:
+        """Return the same in arrays of its own, to move items about in."""
+        columns = self.codes.copy(), self.records.copy(), self.keys.copy(), self.cells.copy()
+        return Items(*columns, starts=self.starts, stops=self.stops)
+
     @property
     def sizes(self) -> IntArray:
         """(n_buckets,) records."""
         running = np.concatenate([[0], np.cumsum(self.records)])
         return np.asarray(running[self.stops] - running[self.starts])
 
-    def box_of_item(self) -> IntArray:
+    def bucket_of_item(self) -> IntArray:
         """Return (n_items,) the bucket of each item."""
         order = np.argsort(self.starts, kind="stable")
         return np.repeat(order, (self.stops - self.starts)[order])
 
     def pieces(self) -> Pieces:
         """Return the items as pieces."""
-        return Pieces(self.cells.astype(np.int64), self.box_of_item().astype(np.int32), self.records)
+        return Pieces(self.cells.astype(np.int64), self.bucket_of_item().astype(np.int32), self.records)
 
     def taken(self, buckets: BoolArray) -> Items:
         """Return some of the buckets, in the order that they have here."""
@@ -82,13 +87,6 @@ class Items:
         )
 
 
-def sensitive_part(problem: Problem, parts: Sequence[Part], requirement: Requirement) -> Part:
-    """Return the first part that has all sensitive attributes of a requirement on values."""
-    names = requirement.model.attributes
-    wanted = {place for place, attribute in enumerate(problem.sensitive) if attribute.name in names}
-    return next(part for part in parts if wanted <= set(part.sensitive))
-
-
 def code_spans(items: Items) -> FloatArray:
     """Return (n_cut,) how far apart the outermost leaves of each attribute are, 1 where there is one leaf only."""
     spans = items.codes.max(axis=0) - items.codes.min(axis=0)
@@ -97,18 +95,21 @@ def code_spans(items: Items) -> FloatArray:
 
 def strict_cuts(
     items: Items, starts: IntArray, stops: IntArray, attempts: IntArray, spans: FloatArray
-) -> tuple[IntArray, IntArray, IntArray]:
-    """Return (n,) the attribute to cut next, -1 if there is none, the greatest code of the left side, and all records.
+) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    """Return (n,) the attribute to cut next, -1 if there is none, the greatest code of its left side, eighths, records.
 
-    Of the two cuts beside the median the more even one is taken.
+    Of the two cuts beside the code at which the wanted eighths are reached the nearer one is taken.
     """
-    attribute, median, below, at, total = kernels.proposed(items.codes, items.records, starts, stops, attempts, spans)
-    before = (below > 0) & ((below + at == total) | (total - 2 * below < 2 * (below + at) - total))
-    return attribute, median - before, total
+    attribute, cut, eighths, below, at, total = kernels.proposed(
+        items.codes, items.records, starts, stops, attempts, spans
+    )
+    nearer = total * eighths - 8 * below < 8 * (below + at) - total * eighths
+    before = (below > 0) & ((below + at == total) | nearer)
+    return attribute, cut - before, eighths, total
 
 
 class Cutter:
-    """Cuts buckets in two at the median of their widest attribute, or of the next one whose sides both hold."""
+    """Cuts buckets in two at the middle of their widest attribute, or at the next place where both sides hold."""
 
     def __init__(self, problem: Problem, parts: Sequence[Part], published: IntArray, smallest: int) -> None:
         self._judges = [
@@ -118,20 +119,20 @@ class Cutter:
         ]
         self._smallest = smallest
 
-    def cut(self, items: Items, step: Step) -> None:
-        """Cut all buckets as far as they go."""
+    def cut(self, given: Items, step: Step) -> Items:
+        """Return the items in buckets that go no further."""
+        items = given.copied()
         starts, stops, spans = items.starts, items.stops, code_spans(items)
         attempts = np.zeros(len(starts), dtype=np.int64)
         ended_starts, ended_stops = [], []
         while len(starts):
-            attribute, cut, total = strict_cuts(items, starts, stops, attempts, spans)
+            attribute, cut, _, total = strict_cuts(items, starts, stops, attempts, spans)
             going = (attribute >= 0) & (total >= 2 * self._smallest)
             ended_starts.append(starts[~going])
             ended_stops.append(stops[~going])
             step.advance(int(total[~going].sum()))
             starts, stops, attempts = starts[going], stops[going], attempts[going]
-            side = np.zeros(len(items.cells), dtype=np.uint8)
-            good = self._sides_hold(items, starts, stops, attribute[going], cut[going], side)
+            good, side = self._sides_hold(items, starts, stops, attribute[going], cut[going])
             middles = kernels.moved(
                 items.codes, items.records, items.keys, items.cells, side, starts[good], stops[good]
             )
@@ -140,23 +141,17 @@ class Cutter:
                 np.concatenate([stops[~good], middles, stops[good]]),
                 np.concatenate([attempts[~good] + 1, np.zeros(2 * len(middles), dtype=np.int64)]),
             )
-        items.starts, items.stops = np.concatenate(ended_starts), np.concatenate(ended_stops)
+        return replace(items, starts=np.concatenate(ended_starts), stops=np.concatenate(ended_stops))
 
     def _sides_hold(
-        self,
-        items: Items,
-        starts: IntArray,
-        stops: IntArray,
-        attribute: IntArray,
-        cut: IntArray,
-        side: NDArray[np.uint8],
-    ) -> BoolArray:
-        """Return (n,) whether both sides of each bucket are large enough and all their groups hold; marks the sides."""
-        place, group, first, sizes = kernels.parted(
-            items.codes, items.records, items.keys, starts, stops, attribute, cut, side
+        self, items: Items, starts: IntArray, stops: IntArray, attribute: IntArray, cut: IntArray
+    ) -> tuple[BoolArray, NDArray[np.uint8]]:
+        """Return (n,) whether both sides of each bucket are large enough and all their groups hold, and the sides."""
+        side, place, group, first, sizes = kernels.parted(
+            items.codes, items.records, items.keys, starts, stops, attribute, cut
         )
         good = np.asarray(sizes.min(axis=1, initial=self._smallest) >= self._smallest)
-        box = np.repeat(np.arange(len(starts)), stops - starts)
+        bucket = np.repeat(np.arange(len(starts)), stops - starts)
         for judge, part in self._judges:
             if not good.any():
                 break
@@ -164,17 +159,16 @@ class Cutter:
                 holds = self._hold(judge, items, place, group, int(first[-1]))
                 good &= np.logical_and.reduceat(holds, first[:-1])
             else:
-                key = (2 * box + side[place]) * part.n_values + part.values[items.cells[place]]
+                key = (2 * bucket + side[place]) * part.n_values + part.values[items.cells[place]]
                 distinct, own = np.unique(key, return_inverse=True)
                 holds = self._hold(judge, items, place, own.reshape(-1).astype(np.int32), len(distinct))
                 good[distinct[~holds] // (2 * part.n_values)] = False
-        return good
+        return good, side
 
     def _hold(self, judge: Judge, items: Items, place: IntArray, group: CodeArray, n_groups: int) -> BoolArray:
-        assert judge.requirement.values is not None  # noqa: S101 - only these are asked
         first, order = counting.grouped(group, n_groups)
         place = place[order]
-        values, records = judge.requirement.values[items.cells[place]], items.records[place]
+        values, records = judge.requirement.values_at(items.cells[place]), items.records[place]
         model = judge.requirement.model
         blocks = [model.holds(classes, judge.whole) for classes in judge.histograms(first, values, records)]
         return np.concatenate(blocks) if blocks else np.zeros(0, dtype=np.bool_)

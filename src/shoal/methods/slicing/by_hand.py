@@ -19,7 +19,7 @@ def places_by_hand(
 ) -> tuple[Places, tuple[tuple[str, ...], ...]]:
     """Return the places of quasi and sensitive attributes of each part, and the names of insensitive ones.
 
-    Insensitive attributes that are in no part go to the first.
+    Insensitive attributes that are in no part go to the first that has no sensitive one.
     """
     names = [attribute.name for attribute in (*problem.quasi, *problem.sensitive)]
     known = [*names, *problem.carried]
@@ -48,9 +48,15 @@ def places_by_hand(
         )
     _check_shared(problem, repeated)
     left = tuple(name for name in problem.carried if not times[name])
+    sensitive = {attribute.name for attribute in problem.sensitive}
     carried = [tuple(name for name in part if name in problem.carried) for part in given]
-    carried[0] = (*carried[0], *left)
+    home = next((i for i, part in enumerate(given) if not set(part) & sensitive), 0)
+    carried[home] = (*carried[home], *left)
     places = tuple(tuple(sorted(names.index(name) for name in part if name in names)) for part in given)
+    if sum(map(bool, places)) < 2:
+        raise PolicyError(
+            f"{_WHERE}: one part has all quasi and sensitive attributes, which hides nothing; divide them too"
+        )
     return places, tuple(carried)
 
 
@@ -59,7 +65,7 @@ def _check_shared(problem: Problem, repeated: Sequence[str]) -> None:
     carried = [name for name in repeated if name in problem.carried]
     if carried:
         raise PolicyError(
-            f"{_WHERE}: {', '.join(carried)} is insensitive and would link parts row by row; share it not"
+            f"{_WHERE}: {', '.join(carried)} is insensitive and may link parts row by row; put it into one part only"
         )
     sensitive = [attribute.name for attribute in problem.sensitive]
     if any(name in sensitive for name in repeated) and len(sensitive) > 1:
@@ -81,8 +87,7 @@ def check_tree(parts: Sequence[Part]) -> None:
 def check_joint(problem: Problem, parts: Sequence[Part], overlapping: bool) -> None:
     """Raise unless the attributes of each model on joint values are in one part."""
     for requirement in problem.requirements:
-        names = requirement.model.attributes
-        wanted = {place for place, attribute in enumerate(problem.sensitive) if attribute.name in names}
+        wanted = problem.sensitive_places(requirement)
         if len(wanted) < 2:
             continue
         if overlapping or not any(wanted <= set(part.sensitive) for part in parts):

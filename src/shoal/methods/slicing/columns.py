@@ -87,6 +87,8 @@ def slimmer(places: Places, found: FloatArray, n_quasi: int) -> tuple[Places, in
 
 def one_each(problem: Problem) -> Places:
     """Return the attribute partition of multiset generalization: every attribute is a column of its own."""
+    if len(problem.quasi) + len(problem.sensitive) < 2:
+        raise PolicyError("slicing: a table with one quasi attribute and no sensitive one cannot be sliced")
     return tuple((place,) for place in range(len(problem.quasi) + len(problem.sensitive)))
 
 

@@ -1,19 +1,48 @@
-"""Column generalization: the values of one column alone, as they are or as regions that are frequent enough."""
+"""Column generalization: the values of one part alone, as they are or as regions that are frequent enough."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from shoal import kernels
-from shoal.arrays import CodeArray
+from shoal.arrays import CodeArray, IntArray
 from shoal.cells import Cells
 from shoal.errors import UnreachableError
 from shoal.models.k_anonymity import KAnonymity
 from shoal.plan import same_rows
 from shoal.problem import Problem, Requirement
 from shoal.progress import Progress
+from shoal.slices import Part
 
 _SEARCH_BELOW = 300  # boxes of at most this many combinations try every cut
+
+
+def part_of(
+    problem: Problem,
+    counts: IntArray,
+    frequency: int,
+    rng: np.random.Generator,
+    progress: Progress,
+    group: Sequence[int],
+    carried: tuple[str, ...],
+) -> Part:
+    """Build the part of a group of attributes, for a table of *counts* records of each cell.
+
+    Its quasi values are as they are, unless some combination of them that occurs is rarer than *frequency*.
+    """
+    n_quasi = len(problem.quasi)
+    quasi = tuple(place for place in group if place < n_quasi)
+    sensitive = tuple(place - n_quasi for place in group if place >= n_quasi)
+    values, n_values = exact(problem, quasi)
+    records = kernels.summed(values, counts, n_values)
+    if records[records > 0].min() >= frequency:
+        return Part(quasi, sensitive, carried, values, n_values)
+    published = replace(problem, cells=Cells(problem.cells.codes, counts))
+    values, lo, hi = regions(published, quasi, frequency, rng, progress)
+    return Part(quasi, sensitive, carried, values, len(lo), lo, hi)
 
 
 def exact(problem: Problem, places: tuple[int, ...]) -> tuple[CodeArray, int]:
@@ -35,7 +64,8 @@ def regions(
     The result is (n_cells,) the region of each cell, and (n_regions, n_places) the leaves from ``lo`` up to but without
     ``hi`` of each region. Li, Li, Zhang and Molloy, "Slicing" (TKDE 2012), Definition 4 and section 4.2: Mondrian
     k-anonymity of the table that has these attributes only. Every combination of the table lies in exactly one region;
-    as in Mondrian, categories that no record of a region has are not named.
+    as in Mondrian, categories that no record of a region has are not named. Cells without records may lie in none; they
+    are given the first.
     """
     from shoal.methods.mondrian.tree import MondrianTree
 
@@ -63,4 +93,4 @@ def regions(
     ):
         tree.grow(step)
         plan = tree.plan()
-    return plan.assignment.class_of[combination], plan.lo, plan.hi
+    return np.maximum(plan.assignment.class_of, 0)[combination], plan.lo, plan.hi

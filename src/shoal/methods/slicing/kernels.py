@@ -15,26 +15,31 @@ Codes = NDArray[np.int32]
 Floats = NDArray[np.float64]
 Sides = NDArray[np.uint8]
 
+EIGHTHS = (4, 2, 6, 1, 7)  # of a bucket's records, where it is tried to be cut
+
 
 @compiled
 def proposed(
     codes: Codes, records: Ints, starts: Ints, stops: Ints, attempts: Ints, spans: Floats
-) -> tuple[Ints, Ints, Ints, Ints, Ints]:
-    """Return for each bucket the attribute to try next, its median code, the records below and at that, and all.
+) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints]:
+    """Return for each bucket the attribute to try next, where to cut it, and how many records are where.
 
-    Attributes are tried from the widest on, relative to *spans*; -1 where no attribute is left that has two values.
+    Attributes are tried from the widest on, relative to *spans*, all of them in the middle first, then at a quarter and
+    at an eighth from both ends; -1 where nothing is left to try. The code is that at which so many eighths of the
+    records are reached; returned are also these eighths, the records below and at that code, and all records.
     """
     n, d = len(starts), codes.shape[1]
     attribute = np.full(n, -1, dtype=np.int64)
-    median = np.zeros(n, dtype=np.int64)
+    cut = np.zeros(n, dtype=np.int64)
     before = np.zeros(n, dtype=np.int64)
     at = np.zeros(n, dtype=np.int64)
     totals = np.zeros(n, dtype=np.int64)
+    eighths = np.zeros(n, dtype=np.int64)
     least = np.empty(d, dtype=np.int64)
     most = np.empty(d, dtype=np.int64)
     tally = np.zeros(0, dtype=np.int64)
-    for box in range(n):
-        start, stop = starts[box], stops[box]
+    for b in range(n):
+        start, stop = starts[b], stops[b]
         for j in range(d):
             least[j] = most[j] = codes[start, j]
         total = 0
@@ -46,27 +51,32 @@ def proposed(
                     least[j] = code
                 elif code > most[j]:
                     most[j] = code
-        totals[box] = total
+        totals[b] = total
         widths = np.empty(d, dtype=np.float64)
         for j in range(d):
             widths[j] = -(most[j] - least[j]) / spans[j]
         order = np.argsort(widths, kind="mergesort")
-        if attempts[box] >= d or widths[order[attempts[box]]] == 0.0:
+        n_wide = 0
+        while n_wide < d and widths[order[n_wide]] < 0.0:
+            n_wide += 1
+        if attempts[b] >= n_wide * len(EIGHTHS):
             continue
-        j = order[attempts[box]]
+        j = order[attempts[b] % n_wide]
+        eighths[b] = EIGHTHS[attempts[b] // n_wide]
+        wanted = total * eighths[b]
         low = least[j]
         reach = most[j] - low + 1
-        attribute[box] = j
+        attribute[b] = j
         if reach <= 8 * (stop - start) + 64:
             if len(tally) < reach:
                 tally = np.zeros(2 * reach, dtype=np.int64)
             for item in range(start, stop):
                 tally[codes[item, j] - low] += records[item]
             running, place = 0, 0
-            while 2 * (running + tally[place]) < total:
+            while 8 * (running + tally[place]) < wanted:
                 running += tally[place]
                 place += 1
-            median[box], before[box], at[box] = low + place, running, tally[place]
+            cut[b], before[b], at[b] = low + place, running, tally[place]
             tally[:reach] = 0
         else:
             by_code = np.argsort(codes[start:stop, j], kind="mergesort")
@@ -77,40 +87,42 @@ def proposed(
                 while position < len(by_code) and codes[start + by_code[position], j] == here:
                     same += records[start + by_code[position]]
                     position += 1
-                if 2 * (running + same) >= total:
+                if 8 * (running + same) >= wanted:
                     break
                 running += same
-            median[box], before[box], at[box] = here, running, same
-    return attribute, median, before, at, totals
+            cut[b], before[b], at[b] = here, running, same
+    return attribute, cut, eighths, before, at, totals
 
 
 @compiled
 def parted(
-    codes: Codes, records: Ints, keys: Codes, starts: Ints, stops: Ints, attribute: Ints, cut: Ints, side: Sides
-) -> tuple[Ints, Codes, Ints, Ints]:
-    """Mark every item of the buckets 0 (left: code <= cut) or 1, and number the groups of both sides.
+    codes: Codes, records: Ints, keys: Codes, starts: Ints, stops: Ints, attribute: Ints, cut: Ints
+) -> tuple[Sides, Ints, Codes, Ints, Ints]:
+    """Part the items of buckets at a code of an attribute, and number the groups of both sides.
 
-    *keys* ascend within a bucket; a group is one side's items with the same key. Returned are the items, their groups,
-    (n + 1,) where each bucket's groups begin, and (n, 2) the records of both sides.
+    *keys* ascend within a bucket; a group is one side's items with the same key. Returned are the side of every item, 0
+    (left: code <= cut, or in none of the buckets) or 1, the items of the buckets, their groups, (n + 1,) where each
+    bucket's groups begin, and (n, 2) the records of both sides.
     """
+    side = np.zeros(len(codes), dtype=np.uint8)
     n = len(starts)
     n_items = 0
-    for box in range(n):
-        n_items += stops[box] - starts[box]
+    for b in range(n):
+        n_items += stops[b] - starts[b]
     items = np.empty(n_items, dtype=np.int64)
     group = np.empty(n_items, dtype=np.int32)
     first = np.zeros(n + 1, dtype=np.int64)
     sizes = np.zeros((n, 2), dtype=np.int64)
     current = np.empty(2, dtype=np.int64)
     place, number = 0, 0
-    for box in range(n):
+    for b in range(n):
         current[0] = current[1] = -1
-        first[box] = number
+        first[b] = number
         last = np.full(2, -1, dtype=np.int64)
-        for item in range(starts[box], stops[box]):
-            right = 0 if codes[item, attribute[box]] <= cut[box] else 1
+        for item in range(starts[b], stops[b]):
+            right = 0 if codes[item, attribute[b]] <= cut[b] else 1
             side[item] = right
-            sizes[box, right] += records[item]
+            sizes[b, right] += records[item]
             if keys[item] != last[right]:
                 last[right] = keys[item]
                 current[right] = number
@@ -119,7 +131,7 @@ def parted(
             group[place] = current[right]
             place += 1
     first[n] = number
-    return items, group, first, sizes
+    return side, items, group, first, sizes
 
 
 @compiled
@@ -127,15 +139,15 @@ def moved(codes: Codes, records: Ints, keys: Codes, cells: Codes, side: Sides, s
     """Put the left items of each bucket before the right ones, keeping their order; return where the right begin."""
     d = codes.shape[1]
     middles = np.empty(len(starts), dtype=np.int64)
-    for box in range(len(starts)):
-        start, stop = starts[box], stops[box]
+    for b in range(len(starts)):
+        start, stop = starts[b], stops[b]
         kept_codes, kept_records = codes[start:stop].copy(), records[start:stop].copy()
         kept_keys, kept_cells, kept_side = keys[start:stop].copy(), cells[start:stop].copy(), side[start:stop].copy()
         left = start
         for item in range(stop - start):
             if kept_side[item] == 0:
                 left += 1
-        middles[box] = left
+        middles[b] = left
         right, left = left, start
         for item in range(stop - start):
             target = left
@@ -155,12 +167,12 @@ def moved(codes: Codes, records: Ints, keys: Codes, cells: Codes, side: Sides, s
 def shared_out(records: Ints, tie: NDArray[np.bool_], starts: Ints, stops: Ints, wanted: Ints, at: Ints) -> Ints:
     """Return the records of tied items that go to the left: *wanted* of *at* in each bucket, evenly along the items."""
     left = np.zeros(len(records), dtype=np.int64)
-    for box in range(len(starts)):
+    for b in range(len(starts)):
         seen, given = 0, 0
-        for item in range(starts[box], stops[box]):
+        for item in range(starts[b], stops[b]):
             if tie[item]:
                 seen += records[item]
-                due = seen * wanted[box] // at[box]
+                due = seen * wanted[b] // at[b]
                 left[item] = due - given
                 given = due
     return left

@@ -31,37 +31,40 @@ class Mixer:
         """Return the items in smaller buckets; their beliefs hold if those of the given ones do."""
         attempts, spans = np.zeros(len(items.starts), dtype=np.int64), code_spans(items)
         while True:
-            attribute, left, total = self._proposed(items, attempts, spans)
-            trying = (attribute >= 0) & (total >= 2 * self._smallest)
+            in_middle, left, total = self._proposed(items, attempts, spans)
+            trying = in_middle & (total >= 2 * self._smallest)
             if not trying.any():
                 return items
             halves = self._halves(items, left)
             large = np.minimum(halves.sizes[0::2], halves.sizes[1::2]) >= self._smallest
             apart = self._kept_apart(items, halves, trying & large)
-            items, attempts = _rejoined(items, halves, apart, np.where(trying, attempts + 1, len(spans)))
+            items, attempts = _rejoined(
+                items, halves, apart, np.where(trying, attempts + 1, len(spans) * len(kernels.EIGHTHS))
+            )
 
-    def _proposed(self, items: Items, attempts: IntArray, spans: FloatArray) -> tuple[IntArray, IntArray, IntArray]:
-        """Return the attribute to try in each bucket, (n_items,) the records that go left, and the buckets' sizes."""
+    def _proposed(self, items: Items, attempts: IntArray, spans: FloatArray) -> tuple[BoolArray, IntArray, IntArray]:
+        """Return which buckets are to be tried, in the middle only, (n_items,) the records that go left, and all."""
         if not self._relaxed:
-            attribute, cut, total = strict_cuts(items, items.starts, items.stops, attempts, spans)
+            attribute, cut, eighths, total = strict_cuts(items, items.starts, items.stops, attempts, spans)
             code, _, limit = _along(items, attribute, cut)
             left = np.where(code <= limit, items.records, 0)
         else:
-            attribute, median, below, at, total = kernels.proposed(
+            attribute, cut, eighths, below, at, total = kernels.proposed(
                 items.codes, items.records, items.starts, items.stops, attempts, spans
             )
-            code, tie, limit = _along(items, attribute, median)
+            code, tie, limit = _along(items, attribute, cut)
             wanted = np.maximum(total // 2 - below, 0)
             shared = kernels.shared_out(items.records, tie, items.starts, items.stops, wanted, np.maximum(at, 1))
             left = np.where(code < limit, items.records, shared)
-        return attribute, np.where(attribute[items.box_of_item()] < 0, items.records, left), total
+        tried = (attribute >= 0) & (eighths == kernels.EIGHTHS[0])
+        return tried, np.where(tried[items.bucket_of_item()], left, items.records), total
 
     def _halves(self, items: Items, left: IntArray) -> Items:
         """Return items with two buckets for each: 2 b is the left half of b, 2 b + 1 the right one."""
-        box = items.box_of_item()
+        bucket = items.bucket_of_item()
         source = np.concatenate([np.flatnonzero(left > 0), np.flatnonzero(items.records > left)])
         records = np.concatenate([left[left > 0], (items.records - left)[items.records > left]])
-        half = 2 * box[source]
+        half = 2 * bucket[source]
         half[int((left > 0).sum()) :] += 1
         order = np.lexsort((source, half))
         source, half = source[order], half[order]
@@ -93,16 +96,16 @@ class Mixer:
 
 def _along(items: Items, attribute: IntArray, code: IntArray) -> tuple[IntArray, BoolArray, IntArray]:
     """Return (n_items,) each item's code in its bucket's attribute, whether that is the bucket's code, and that."""
-    box = items.box_of_item()
-    own = items.codes[np.arange(len(box)), np.maximum(attribute, 0)[box]].astype(np.int64)
-    return own, own == code[box], code[box]
+    bucket = items.bucket_of_item()
+    own = items.codes[np.arange(len(bucket)), np.maximum(attribute, 0)[bucket]].astype(np.int64)
+    return own, own == code[bucket], code[bucket]
 
 
 def _merged(halves: Items, apart: BoolArray) -> tuple[Pieces, int]:
     """Return pieces with the halves of buckets that are not *apart* in one bucket, and the number of buckets."""
     width = np.where(apart, 2, 1)
     first = np.concatenate([[0], np.cumsum(width)])
-    half = halves.box_of_item()
+    half = halves.bucket_of_item()
     bucket = (first[half // 2] + np.where(apart[half // 2], half % 2, 0)).astype(np.int32)
     return Pieces(halves.cells.astype(np.int64), bucket, halves.records), int(first[-1])
 

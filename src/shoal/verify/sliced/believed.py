@@ -13,13 +13,13 @@ from fractions import Fraction
 import numpy as np
 
 from shoal.arrays import BoolArray, FloatArray, IntArray
-from shoal.verify.confidence import harmful_items
+from shoal.verify.attributes import Attribute
+from shoal.verify.confidence import largest_harmful
 from shoal.verify.counting import Histograms
 from shoal.verify.distances import nodes_of, ranks_of
 from shoal.verify.exact import CannotCheckError
 from shoal.verify.guarantees import Found, psi_limits
 from shoal.verify.kernels import kernel
-from shoal.verify.manifest import Attribute
 from shoal.verify.promises import Promise
 from shoal.verify.sliced.mixtures import Block
 
@@ -95,12 +95,7 @@ def _beta(promise: Promise, block: Block, histograms: Histograms) -> Found:
 
 
 def _confidence(promise: Promise, block: Block, histograms: Histograms) -> Found:
-    of_value = harmful_items(promise, histograms.values, histograms.n_values)
-    n_items = 1 + max((item for items in of_value for item in items), default=0)
-    has_item = np.zeros((histograms.n_values, n_items))
-    for value, items in enumerate(of_value):
-        has_item[value, items] = 1.0
-    reached = np.add.reduceat(block.share[:, None] * has_item[block.value], block.start[:-1], axis=0).max(axis=1)
+    reached = largest_harmful(promise, histograms, block.start, block.value, block.share)
     most = float(promise.fraction("most"))
     return _below(reached, most) | (most >= 1), reached
 

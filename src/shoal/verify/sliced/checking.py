@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 from shoal.arrays import IntArray
 from shoal.progress import Progress
 from shoal.verify.covers import Covers
+from shoal.verify.form import check_dictionaries, check_labels, check_rows
 from shoal.verify.manifest import Manifest
 from shoal.verify.reading import FAULTS, PublishedRows, unreadable
 from shoal.verify.result import Check, CheckedGuarantee
 from shoal.verify.sliced.alone import formable
+from shoal.verify.sliced.buckets import BucketError
 from shoal.verify.sliced.judging import Judge, check_promises
 from shoal.verify.sliced.layout import Layout, OverlapError
-from shoal.verify.sliced.reading import BucketError, SlicedRows, read_sliced
+from shoal.verify.sliced.linking import check_permuted
+from shoal.verify.sliced.reading import SlicedRows, read_sliced
 from shoal.verify.sliced.regions import check_regions
 from shoal.verify.sliced.truth import check_sliced_truth
 from shoal.verify.sliced.tuples import SourceTuples, read_source
@@ -49,7 +52,7 @@ def verify_sliced(
         return [Check("buckets", False, str(fault))], None
     except FAULTS as fault:
         return [unreadable(fault)], None
-    checks = [*_form(released, manifest, rows)]
+    checks = _form(released, manifest, rows)
     if not all(check.ok for check in checks):
         return checks, None
     if any(part.boxed for part in layout.parts):
@@ -59,21 +62,18 @@ def verify_sliced(
         return checks, check_promises(judge, manifest, formable(released), with_source=False)
     original = read_source(released, manifest, covers, source, witness, progress)
     checks += check_sliced_truth(manifest, released, original, with_witness=witness is not None)
+    if released.linking is not None and original.linking is not None:
+        checks.append(check_permuted(*released.linking, original.linking))
     checks.append(_matching(judge, manifest, original, with_witness=witness is not None))
     return checks, check_promises(judge, manifest, original.tuples, with_source=True)
 
 
 def _form(released: SlicedRows, manifest: Manifest, rows: PublishedRows) -> list[Check]:
-    checks = [_rows(released, manifest)]
+    checks = [check_rows(released.rows, manifest), *check_dictionaries(rows)]
     if checks[0].ok:
         checks.append(Check("buckets", True, f"{len(released.sizes)} buckets, numbered without gaps"))
-    unused = rows.unused_entries()
-    if unused:
-        checks.append(
-            Check("dictionaries", False, f"the dictionaries of {', '.join(unused)} hold values that no row has")
-        )
     if any(part.boxed for part in released.layout.parts):
-        checks.append(_labels(released))
+        checks.append(check_labels(released.unknown, released.idle))
     if released.layout.separators:
         same = not released.disagreeing
         detail = "parts that overlap hold the same shared values in every bucket"
@@ -81,22 +81,6 @@ def _form(released: SlicedRows, manifest: Manifest, rows: PublishedRows) -> list
             detail = f"in {released.disagreeing} buckets parts that overlap hold different shared values"
         checks.append(Check("overlap", same, detail))
     return checks
-
-
-def _rows(released: SlicedRows, manifest: Manifest) -> Check:
-    if not released.rows:
-        return Check("rows", False, "the release is empty")
-    same = released.rows == manifest.rows
-    return Check("rows", same, f"{released.rows} rows" + ("" if same else f", the manifest says {manifest.rows}"))
-
-
-def _labels(released: SlicedRows) -> Check:
-    if released.unknown:
-        return Check("labels", False, f"texts in {', '.join(released.unknown)} are no labels of the manifest")
-    if released.idle:
-        listed = ", ".join(f"{name} ({number})" for name, number in released.idle.items())
-        return Check("labels", False, f"the manifest lists labels that no row has: {listed}")
-    return Check("labels", True, "every label is declared, and every declared label occurs")
 
 
 def _matching(judge: Judge, manifest: Manifest, original: SourceTuples, *, with_witness: bool) -> Check:

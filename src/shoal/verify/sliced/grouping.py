@@ -20,9 +20,9 @@ Subject: TypeAlias = tuple[str, ...]  # sensitive attributes; several in one = t
 class SensitiveGroups:
     """Counts sensitive values in every group (bucket, quasi values of their part)."""
 
-    def __init__(self, subjects: Sequence[Subject]) -> None:
+    def __init__(self, subjects: Sequence[Subject], readers: Mapping[str, ValueReader]) -> None:
         names = dict.fromkeys(name for subject in subjects for name in subject)
-        self._readers = {name: ValueReader() for name in names}
+        self._readers = {name: readers[name] for name in names}
         self._joints = {subject: [Interner() for _ in subject[1:]] for subject in subjects}
         self._tallies = {subject: Tally() for subject in subjects}
         self._groups = Interner()
@@ -55,7 +55,7 @@ class SensitiveGroups:
                 value=value[order],
                 count=counts[order],
                 values=() if joints else tuple(reader.texts),
-                n_values=joints[-1].count if joints else len(reader.codes),
+                n_values=joints[-1].count if joints else reader.count,
             )
         return found
 

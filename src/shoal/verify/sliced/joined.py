@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from shoal.arrays import CodeArray, FloatArray, KeyArray
+from shoal.arrays import CodeArray, FloatArray, IntArray, KeyArray
 from shoal.verify.counting import ValueReader
 from shoal.verify.kernels import kernel, paired
 from shoal.verify.sliced.layout import Layout
-from shoal.verify.sliced.mixtures import Block, World
+from shoal.verify.sliced.mixtures import HUGE, TINY, Block, World
 from shoal.verify.sliced.postings import Postings, entry_of, numbered, shortest_of
 from shoal.verify.tally import Interner, Tally
 
@@ -27,7 +27,7 @@ class Joined:
     """Lists of values, in informed parts and separators of pairs (value, sensitive value), by bucket."""
 
     lists: Postings
-    pairs: tuple[KeyArray | None, ...]  # of each list the keys of its pairs, by number; None: values are plain
+    pairs: tuple[tuple[KeyArray, IntArray] | None, ...]  # keys of each list's pairs and their numbers; None: no pairs
     n_parts: int
     n_values: int  # of the sensitive attribute
 
@@ -40,21 +40,25 @@ class Joined:
         return numbered(self.lists, np.stack(found, axis=1))
 
 
-def _place(pairs: KeyArray, column: CodeArray, sensitive: int) -> CodeArray:
+def _place(pairs: tuple[KeyArray, IntArray], column: CodeArray, sensitive: int) -> CodeArray:
     """Return (n,) the number of each pair, or -1."""
-    order = np.argsort(pairs)
+    keys, numbers = pairs
     wanted = paired(np.maximum(column, 0), np.full(len(column), sensitive, dtype=np.int32))
-    place = np.minimum(np.searchsorted(pairs, wanted, sorter=order), len(pairs) - 1)
-    found = order[place]
-    return np.where((pairs[found] == wanted) & (column >= 0), found, -1).astype(np.int32)
+    place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where((keys[place] == wanted) & (column >= 0), numbers[place], -1).astype(np.int32)
+
+
+def _ascending(keys: KeyArray) -> tuple[KeyArray, IntArray]:
+    order = np.argsort(keys)
+    return keys[order], order
 
 
 class Joining:
     """Counts pairs of values and sensitive values while rows stream by."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, reader: ValueReader) -> None:
         self._layout = layout
-        self._reader = ValueReader()
+        self._reader = reader  # the one that groups are counted with: values have the same numbers in both
         self._parts = sorted({*layout.known, *layout.informed})
         told = [place in layout.informed for place in self._parts]
         told += [layout.shared in separator.names for separator in layout.separators]
@@ -86,15 +90,18 @@ class Joining:
         counts = [n if one is None else one.count for one, n in zip(self._numbers, self._plain, strict=True)]
         return Joined(
             lists=Postings.of([tally.result() for tally in self._tallies], counts),
-            pairs=tuple(None if one is None else one.keys() for one in self._numbers),
+            pairs=tuple(None if one is None else _ascending(one.keys()) for one in self._numbers),
             n_parts=len(self._parts),
-            n_values=len(self._reader.codes),
+            n_values=self._reader.count,
         )
 
 
 @kernel
 def _weights(world: World, tuples: CodeArray) -> FloatArray:
-    """Return (n,) the sum over buckets of the expected number of records, over the size of the bucket."""
+    """Return (n,) the sum over buckets of the expected number of records, over the size of the bucket.
+
+    It is not a number where so many parts are multiplied that digits would be lost; then no promise is believed.
+    """
     start, buckets, times = world.lists.start, world.lists.bucket, world.lists.times
     dense, entries = world.lists.dense, world.lists.entry
     n, n_lists = tuples.shape
@@ -105,19 +112,19 @@ def _weights(world: World, tuples: CodeArray) -> FloatArray:
             continue
         value = tuples[t, shortest]
         for e in range(start[value], start[value + 1]):
-            expected = 1.0
+            expected, inside = 1.0, True
             for i in range(n_lists):
                 entry = e
                 if i != shortest:
                     entry = entry_of(start, buckets, dense, entries, tuples[t, i], buckets[e])
                     if entry < 0:
-                        expected = 0.0
+                        inside = False
                         break
                 expected = expected * times[entry] if i < world.n_parts else expected / times[entry]
-            if expected > 0.0:
+            if inside:
                 for _ in range(world.free_factors):
                     expected /= world.sizes[buckets[e]]
-                out[t] += expected
+                out[t] += expected if TINY < expected < HUGE else np.nan
     return out
 
 
@@ -127,7 +134,7 @@ def joined_beliefs(joined: Joined, world: World, columns: Sequence[CodeArray], n
     Tuples that no bucket could form are left out. No group alone tells what is believed, so none is settled exactly.
     """
     weights = np.stack([_weights(world, joined.numbers(columns, value)) for value in range(joined.n_values)], axis=1)
-    weights = weights[weights.sum(axis=1) > 0]
+    weights = weights[(weights != 0).any(axis=1)]
     if not len(weights):
         return None
     owner, value = np.nonzero(weights)

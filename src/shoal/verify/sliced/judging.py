@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from shoal.arrays import BoolArray, CodeArray
+from shoal.verify.attributes import Attribute
 from shoal.verify.exact import CannotCheckError
 from shoal.verify.guarantees import Found, agrees, reached_by, worst_of
-from shoal.verify.manifest import Attribute, Manifest
+from shoal.verify.manifest import Manifest
 from shoal.verify.promises import Promise
 from shoal.verify.result import CheckedGuarantee
 from shoal.verify.sliced.believed import SERVED, believed
@@ -20,7 +21,7 @@ from shoal.verify.sliced.mixtures import Beliefs, Groups, World, mixtures
 from shoal.verify.sliced.postings import matched, numbered
 from shoal.verify.sliced.reading import SlicedRows
 
-_TOGETHER = 1 << 16  # tuples whose beliefs are held at a time
+_SHARES = 1 << 22  # shares of joined beliefs that are held at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +95,11 @@ class Judge:
         assert joined is not None  # noqa: S101 - the caller asked
         world = World(joined.lists, joined.n_parts, released.sizes, joined.n_parts - len(layout.separators))
         histograms, attribute = released.histograms[subject], self._attribute(subject)
-        failing, figures, n = [0] * len(promises), [[] for _ in promises], 0  # type: tuple[list[int], list[list[float]], int]
-        for first in range(0, len(tuples), _TOGETHER):
-            block = joined_beliefs(joined, world, self._columns(tuples[first : first + _TOGETHER]), len(promises))
+        failing, n = [0] * len(promises), 0
+        figures: list[list[float]] = [[] for _ in promises]
+        together = max(1, _SHARES // joined.n_values)
+        for first in range(0, len(tuples), together):
+            block = joined_beliefs(joined, world, self._columns(tuples[first : first + together]), len(promises))
             if block is None:
                 continue
             n += len(block.start) - 1

@@ -16,6 +16,7 @@ from shoal.verify.kernels import kernel
 from shoal.verify.sliced.postings import Postings, entry_of, shortest_of
 
 _ENTRIES = 1 << 20  # of the mixtures that are held at a time
+TINY, HUGE = 1e-250, 1e250  # between these, products of many shares have not lost digits
 
 
 class World(NamedTuple):
@@ -55,6 +56,18 @@ class Beliefs(NamedTuple):
 
 
 @kernel
+def _log_weight(world: World, tuples: CodeArray, t: int, bucket: int) -> float:
+    """Return the logarithm of the expected number of records over the size of a bucket that matches tuple *t*."""
+    lists = world.lists
+    found = -world.free_factors * np.log(world.sizes[bucket])
+    for i in range(tuples.shape[1]):
+        entry = entry_of(lists.start, lists.bucket, lists.dense, lists.entry, tuples[t, i], bucket)
+        term = np.log(lists.times[entry])
+        found += term if i < world.n_parts else -term
+    return float(found)
+
+
+@kernel
 def _mix(
     world: World,
     groups: Groups,
@@ -62,7 +75,7 @@ def _mix(
     first: int,
     holds: BoolArray,
     beliefs: Beliefs,
-    room: tuple[IntArray, FloatArray],
+    room: tuple[IntArray, IntArray, FloatArray],
     block: Block,
     mixed: FloatArray,
     touched: IntArray,
@@ -72,39 +85,48 @@ def _mix(
     dense, entries = world.lists.dense, world.lists.entry
     group_start, group_value, group_times, group_sizes = groups.start, groups.value, groups.times, groups.sizes
     sizes, n_parts, free_factors = world.sizes, world.n_parts, world.free_factors
-    found, weight = room
+    found, within, weight = room
     n_lists = tuples.shape[1]
     n_mixed = n_entries = 0
     for t in range(first, tuples.shape[0]):
         shortest = shortest_of(start, tuples, t, n_parts)
-        matches, total = 0, 0.0
+        matches, total, least = 0, 0.0, np.inf
         if shortest >= 0:
             value = tuples[t, shortest]
             for e in range(start[value], start[value + 1]):
                 bucket = buckets[e]
-                expected = 1.0
+                expected, inside = 1.0, True
                 group = int(bucket)
                 for i in range(n_lists):
                     entry = e
                     if i != shortest:
                         entry = entry_of(start, buckets, dense, entries, tuples[t, i], bucket)
                         if entry < 0:
-                            expected = 0.0
+                            inside = False
                             break
                     if i == groups.list_number:
                         group = entry - groups.begin
                     expected = expected * times[entry] if i < n_parts else expected / times[entry]
-                if expected > 0.0:
+                if inside:
                     for _ in range(free_factors):
                         expected /= sizes[bucket]
-                    found[matches], weight[matches] = group, expected
+                    found[matches], within[matches], weight[matches] = group, bucket, expected
                     total += expected
+                    least = min(least, expected)
                     matches += 1
         if matches > 1:
+            if not (least > TINY and total < HUGE):
+                # Very many parts: weights are only comparable as logarithms, against the largest.
+                for m in range(matches):
+                    weight[m] = _log_weight(world, tuples, t, within[m])
+                weight[:matches] = np.exp(weight[:matches] - weight[:matches].max())
+                total = weight[:matches].sum()
             n_touched = 0
             for m in range(matches):
                 g = found[m]
                 part = weight[m] / total / group_sizes[g]
+                if part == 0.0:
+                    continue  # to leave a value out makes no belief look better
                 for e in range(group_start[g], group_start[g + 1]):
                     if mixed[group_value[e]] == 0.0:
                         touched[n_touched] = group_value[e]
@@ -139,7 +161,7 @@ def mixtures(
     *tuples*: (n, n_lists) numbers of their values in the lists; *holds*: (n_promises, n_groups).
     """
     longest = max(1, int(np.diff(world.lists.start).max()))
-    room = (np.empty(longest, dtype=np.int64), np.empty(longest, dtype=np.float64))
+    room = (np.empty(longest, np.int64), np.empty(longest, np.int64), np.empty(longest, np.float64))
     n_entries = max(_ENTRIES, n_values)
     block = Block(
         start=np.zeros(_ENTRIES + 1, dtype=np.int64),

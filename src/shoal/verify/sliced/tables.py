@@ -10,7 +10,7 @@ from shoal.verify.contents import Contents, common_type
 from shoal.verify.manifest import Manifest
 from shoal.verify.reading import PublishedRows, coded
 from shoal.verify.result import Check
-from shoal.verify.sliced.reading import BucketError, bucket_codes
+from shoal.verify.sliced.buckets import BucketError, bucket_codes
 from shoal.verify.sums import BoxSums
 
 
@@ -35,6 +35,8 @@ def check_tables(rows: PublishedRows, manifest: Manifest, quasi: PublishedRows, 
             return Check("tables", False, f"the table of {what} values is not well formed: {fault}")
         if same[0].differs(same[1]).any():
             return Check("tables", False, f"buckets of the table of {what} values differ from those of the data")
+        if table.unused_entries():
+            return Check("tables", False, f"dictionaries of the table of {what} values hold values that no row has")
     return Check("tables", True, "the tables of quasi and of sensitive values say what the data say")
 
 
@@ -53,7 +55,7 @@ def _sums(rows: PublishedRows, columns: tuple[str, ...], contents: Contents, man
 
 def _times(column: pa.Array, most: int) -> IntArray:
     values, places = coded(column)
-    if column.null_count or (pa.types.is_floating(values.type)):
+    if column.null_count or pa.types.is_floating(values.type):
         raise BucketError("a count is absent or no whole number")
     try:
         times = np.asarray(values.cast(pa.int64()), dtype=np.int64)[places]

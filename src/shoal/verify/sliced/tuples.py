@@ -15,7 +15,9 @@ from shoal.verify.ahead import prepared
 from shoal.verify.boxes import BoxTree
 from shoal.verify.covers import Covers
 from shoal.verify.manifest import Manifest
-from shoal.verify.sliced.reading import PreparedPart, SlicedRows
+from shoal.verify.sliced.linking import NeighbourSums
+from shoal.verify.sliced.parts import PreparedPart
+from shoal.verify.sliced.reading import SlicedRows
 from shoal.verify.spans import Spans
 from shoal.verify.sums import BoxSums
 from shoal.verify.tally import Combinations
@@ -38,6 +40,7 @@ class SourceTuples:
     contents: CodeArray | None  # (n_kinds, n_parts) distinct contents, without a witness
     content_records: IntArray | None  # (n_kinds,)
     witness_fault: str | None
+    linking: NeighbourSums | None  # with a witness
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,6 +120,7 @@ def read_source(
     numbers = released.content_numbers
     kinds = None if witness is not None else _Counter([one.count for one in numbers])
     sums = tuple(BoxSums(reader.key) for reader in readers)
+    linking = None if witness is None else NeighbourSums(readers[0].key, len(readers))
     n_source = n_dropped = homeless = 0
     fault: str | None = None
     n_buckets = len(released.sizes)
@@ -150,6 +154,8 @@ def read_source(
             ]
             for one, keys in zip(sums, hashes, strict=True):
                 one.add(box, keys, n_buckets if witness is not None else 1)
+            if linking is not None:
+                linking.add(hashes, box, n_buckets)
             if kinds is not None:
                 kinds.add([one.ids(keys) for one, keys in zip(numbers, hashes, strict=True)], n_kept)
             step.advance(batch.rows)
@@ -167,4 +173,5 @@ def read_source(
         contents=contents,
         content_records=content_records,
         witness_fault=fault,
+        linking=linking,
     )

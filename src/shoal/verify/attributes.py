@@ -1,0 +1,108 @@
+"""What a manifest declares of one published column."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from shoal.verify.fields import ManifestError, check_keys, mapping, text_of, texts_of, whole
+
+ROLES = ("quasi", "sensitive", "insensitive")
+KINDS = ("category", "number", "date", "prefix")
+_KEYS = ("role", "kind", "labels", "order", "taxonomy", "length", "format", "description")
+_MAX_DEPTH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """One published column as the manifest declares it."""
+
+    name: str
+    role: str
+    kind: str
+    labels: Mapping[str, Mapping[str, Any]] | None
+    order: tuple[str, ...] | None = None
+    taxonomy: Mapping[str, Any] | None = None
+    length: int | None = None  # prefixes: integer source values are filled up with zeros to this length
+    format: str | None = None  # dates: how source texts write them, if not as ISO dates
+
+    @property
+    def boxed(self) -> bool:
+        """Whether what is published is a label that covers source values."""
+        return self.labels is not None
+
+    @property
+    def may_keep_missing(self) -> bool:
+        """Whether rows without a label are legal: a missing sensitive value that is kept has none."""
+        return self.boxed and self.role == "sensitive"
+
+
+def read_attribute(name: str, raw: object, *, sliced: bool) -> Attribute:
+    """Return what is declared of a column, or raise a ManifestError; only in slices may a quasi one lack labels."""
+    where = f"attributes.{name}"
+    entry = mapping(raw, where)
+    check_keys(entry, where, ("role", "kind"), _KEYS)
+    role, kind = entry["role"], entry["kind"]
+    if role not in ROLES:
+        raise ManifestError(f"{where}.role is none of {', '.join(ROLES)}")
+    if kind not in KINDS:
+        raise ManifestError(f"{where}.kind is none of {', '.join(KINDS)}")
+    labels = None
+    if "labels" in entry:
+        if role == "insensitive":
+            raise ManifestError(f"{where} is insensitive and yet has labels")
+        covers = mapping(entry["labels"], f"{where}.labels")
+        labels = _covers(covers, f"a cover in {where}.labels")
+        if role == "sensitive" and kind != "category":
+            raise ManifestError(f"{where} is sensitive and has labels, and yet its kind is not 'category'")
+    elif role == "quasi" and not sliced:
+        raise ManifestError(f"{where} is quasi and has no labels")
+    taxonomy = None
+    if "taxonomy" in entry:
+        taxonomy = mapping(entry["taxonomy"], f"{where}.taxonomy")
+        _tree(taxonomy, where)
+    if "description" in entry:
+        text_of(entry["description"], f"{where}.description")
+    length = whole(entry["length"], f"{where}.length") if "length" in entry else None
+    return Attribute(
+        name=name,
+        role=role,
+        kind=kind,
+        labels=labels,
+        order=texts_of(entry["order"], f"{where}.order") if "order" in entry else None,
+        taxonomy=taxonomy,
+        length=length,
+        format=text_of(entry["format"], f"{where}.format") if "format" in entry else None,
+    )
+
+
+def _covers(covers: Mapping[str, Any], what: str) -> dict[str, Mapping[str, Any]]:
+    if not all(isinstance(cover, Mapping) for cover in covers.values()):
+        raise ManifestError(f"{what} is not an object")
+    # There are many covers of very few shapes.
+    for keys in {tuple(cover) for cover in covers.values()}:
+        mapping(dict.fromkeys(keys), what)
+    return dict(covers)
+
+
+def _tree(taxonomy: Mapping[str, Any], where: str) -> None:
+    if len(taxonomy) != 1:
+        raise ManifestError(f"{where}.taxonomy has not exactly one root")
+    level: list[Mapping[str, Any]] = [taxonomy]
+    leaves: list[str] = []
+    for _ in range(_MAX_DEPTH):
+        following: list[Mapping[str, Any]] = []
+        for node in level:
+            for label, children in node.items():
+                if mapping(children, f"a node in {where}.taxonomy"):
+                    following.append(children)
+                else:
+                    leaves.append(label)
+        if not following:
+            break
+        level = following
+    else:
+        raise ManifestError(f"{where}.taxonomy is nested too deeply")
+    if len(set(leaves)) != len(leaves):
+        raise ManifestError(f"{where}.taxonomy has the same leaf twice")

@@ -1,0 +1,65 @@
+"""Whether parts of a bucket still stand in the order of the source, so that a row tells what they should hide.
+
+That an order is random cannot be proved, but one that was not permuted at all shows. Two neighbouring parts are
+*linked* in a bucket if the pairs that its rows make, as they stand, are those of its source rows. The verifier turns
+the second part of every bucket by a random number of places and looks again. If parts were permuted at random, the rows
+as they stand and as turned could as well be exchanged: of m buckets that are linked in one of them only, each is so in
+the first with a chance of 1/2, and by Hoeffding's inequality the first is ahead by d or more with one of at most
+exp(-d^2 / 2m). Buckets in which turning makes no difference do not count.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from shoal.arrays import CodeArray, IntArray, KeyArray
+from shoal.verify.hashing import fold_values
+from shoal.verify.result import Check
+from shoal.verify.sums import BoxSums
+
+_FALSE_ALARM = 1e-12
+
+
+class NeighbourSums:
+    """Sums, bucket by bucket, over the pairs of what each two neighbouring parts of a row hold."""
+
+    def __init__(self, key: KeyArray, n_parts: int) -> None:
+        self._key = key
+        self.sums = tuple(BoxSums(key) for _ in range(n_parts - 1))
+
+    def add(
+        self, contents: Sequence[KeyArray], buckets: CodeArray, n_buckets: int, turned: IntArray | None = None
+    ) -> None:
+        """Add rows by the hashes of their parts; *turned* tells which row the second part of each is taken from."""
+        for one, (first, second) in zip(self.sums, pairwise(contents), strict=True):
+            pairs = first.copy()
+            fold_values(self._key, pairs, second if turned is None else second[turned])
+            one.add(buckets, pairs, n_buckets)
+
+
+def turned_rows(buckets: CodeArray, rng: np.random.Generator) -> IntArray:
+    """Return (n_rows,) another row of the same bucket for each row, all of a bucket turned by as many places.
+
+    >>> turned_rows(np.array([3, 4, 4, 5], dtype=np.int32), np.random.default_rng(1)).tolist()
+    [0, 2, 1, 3]
+    """
+    first = np.flatnonzero(np.diff(buckets, prepend=-1))
+    size = np.diff(np.append(first, len(buckets)))
+    by = 1 + rng.integers(0, np.maximum(size - 1, 1))
+    within = np.arange(len(buckets)) - np.repeat(first, size)
+    return np.asarray(np.repeat(first, size) + (within + np.repeat(by, size)) % np.repeat(size, size), dtype=np.int64)
+
+
+def check_permuted(standing: NeighbourSums, turned: NeighbourSums, original: NeighbourSums) -> Check:
+    """No two neighbouring parts are linked in far more buckets than chance links."""
+    for as_is, moved, true in zip(standing.sums, turned.sums, original.sums, strict=True):
+        linked, by_chance = ~as_is.differs(true), ~moved.differs(true)
+        more, fewer = int((linked & ~by_chance).sum()), int((by_chance & ~linked).sum())
+        ahead = more - fewer
+        if ahead > 0 and ahead**2 > -2 * math.log(_FALSE_ALARM) * (more + fewer):
+            return Check("permuted", False, f"in {int(linked.sum())} buckets rows still link the values of two parts")
+    return Check("permuted", True, "no two parts are linked in more buckets than chance explains")
