@@ -105,6 +105,19 @@ class Beliefs:
                 out[some] |= ~model.holds_surely(shares, judge.whole)
         return out
 
+    def all_hold(self) -> bool:
+        """Whether every tuple that the buckets could form meets all requirements, be it in the table or not.
+
+        A mixture of groups that hold does so too. Where several parts tell of the sensitive value there are no such
+        groups, and only the tuples of the table are judged.
+        """
+        views = [
+            (judge, self._view(judge.requirement)) for judge in self._judges if judge.requirement.values is not None
+        ]
+        if any(view.joins for _, view in views):
+            return not self.failing().any()
+        return all(bool(self._groups_hold(judge, view).all()) for judge, view in views)
+
     def matching(self, tuples: IntArray, among: BoolArray) -> BoolArray:
         """Return (n_buckets,) which of the buckets *among* some of these tuples match."""
         return self._touched(tuples, among, every=True)[1]

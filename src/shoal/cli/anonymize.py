@@ -41,7 +41,7 @@ def anonymize(
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option(help="Make the run repeatable. Whoever knows the seed knows the shuffle.", min=0),
+        typer.Option(help="Make the run repeatable. Whoever has it and the source knows the shuffle.", min=0),
     ] = None,
     utility: Annotated[
         Utility,

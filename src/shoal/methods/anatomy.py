@@ -28,7 +28,7 @@ _NOTHING_IS_HIDDEN = (
 
 
 class Anatomy(Method):
-    """Every bucket has l different sensitive values or more, each once: a guess is right with probability 1/l at most.
+    """Every bucket has l different sensitive values or more, each once: a random guess is right once in l at most.
 
     Xiao and Tao, "Anatomy: simple and effective privacy preservation", VLDB 2006. Records in the order of their
     sensitive values, those of one value in random order, are dealt to n / l buckets in turn: a value that is no more

@@ -21,13 +21,14 @@ _MEANING = (
 )
 _BELIEFS = (
     "Somebody who knows all quasi values of a person can conclude from the whole table how likely each sensitive value "
-    "is for that person. These likelihoods are the *class* of which a promise speaks."
+    "is for that person, taking all ways to link the parts of a bucket as equally likely. These likelihoods are the "
+    "*class* of which a promise speaks."
 )
 _ONE_PART = "- A question about columns of one part: count these columns as they stand."
 _SEVERAL_PARTS = (
     "- A question about columns of several parts: do not count rows, for they mix people. In Python, "
-    "`shoal.read_sliced` opens this folder, and its `estimate` answers counts and sums bucket by bucket and tells the "
-    "error to expect."
+    "`shoal.read_sliced` opens this folder, and its `estimate` answers counts and sums bucket by bucket. The error "
+    "that it tells is that of linking at random; where parts depend on each other within buckets it is off by more."
 )
 _LINKED = (
     "- Software that wants one record a row: its `sample_table` links the parts of each bucket at random. Every call "
@@ -44,6 +45,7 @@ def slices(manifest: Mapping[str, Any]) -> list[str]:
         *(f"| {number} | {cell(', '.join(names))} |" for number, names in enumerate(columns, start=1)),
         "",
         _MEANING,
+        *_repeated(manifest),
         *_two_files(manifest),
         "",
         "## How to use them",
@@ -67,6 +69,15 @@ def sliced_promises(manifest: Mapping[str, Any]) -> list[str]:
         model = known[promise["model"]]
         lines.append(promise_line(promise, model.title if model.sees == "values" else _CROWD))
     return lines
+
+
+def _repeated(manifest: Mapping[str, Any]) -> list[str]:
+    names = [name for part in manifest["parts"] for name in part]
+    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    if not twice:
+        return []
+    listed = ", ".join(f"`{cell(name)} (2)`" for name in twice)
+    return ["", f"Parts share attributes: {listed} and the like is the same attribute once more, in a later part."]
 
 
 def _two_files(manifest: Mapping[str, Any]) -> list[str]:

@@ -193,6 +193,8 @@ def _check_sliced_keys(top: Mapping[str, Any], sliced: bool) -> None:
         raise ManifestError("it has buckets or tables, and yet all attributes are in one part")
     if sliced and "buckets" not in top:
         raise ManifestError("it has several parts and does not say how many buckets")
+    if sliced != (top["method"] in ("slicing", "anatomy")):
+        raise ManifestError("its method does not make so many parts")
     if sliced and "levels" in top:
         raise ManifestError("it has several parts and yet levels, which only classes have")
 

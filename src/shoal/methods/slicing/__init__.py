@@ -58,8 +58,8 @@ class Slicing(Method):
     )
     cut_by: Literal["part", "all"] = Field(
         default="part",
-        description="attributes that buckets are cut by. part: those of the part with the most different values; in "
-        "others a bucket stays mixed, which hides who is in the table. all: buckets are finer, and may hide nobody",
+        description="attributes that buckets are cut by. part: those of one part, the one that gives most; in others a "
+        "bucket stays mixed, which hides who is in the table. all: buckets are finer, and may hide nobody",
     )
     grouping: Literal["mondrian", "random", "gathered"] = Field(
         default="mondrian",

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shoal import kernels
+from shoal.arrays import AnyIntArray
 from shoal.beliefs.index import Lists
 from shoal.methods.slicing.partition import Partition
 from shoal.problem import Problem
-from shoal.slices import Part, Pieces, SlicedPlan
+from shoal.slices import Pieces, SlicedPlan
 
 if TYPE_CHECKING:
     from shoal.methods.slicing import Slicing
@@ -26,11 +27,15 @@ def advice(method: Slicing, problem: Problem, partition: Partition, plan: Sliced
         )
     pieces = plan.pieces(problem.cells.counts)
     told += [
-        f"{problem.quasi[part.quasi[0]].name} has a distinct value in every record and is a part of its own: whoever "
-        "knows it finds the bucket of a person; generalize it (column_frequency), withhold it (identifier) or put it "
-        "elsewhere"
-        for part in plan.parts
-        if len(part.quasi) == 1 and not part.sensitive and _all_differ(part, pieces)
+        f"{problem.quasi[place].name} has a distinct value in every record: whoever knows it finds the bucket of a "
+        "person; generalize it (column_frequency) or leave it out (identifier)"
+        for place in sorted({place for part in plan.parts if part.lo is None for place in part.quasi})
+        if _all_differ(problem.value_codes[place], pieces)
+    ]
+    told += [
+        f"nothing is promised about {attribute.name}: no model of the policy looks at its values"
+        for place, attribute in enumerate(problem.sensitive)
+        if not any(place in problem.sensitive_places(r) for r in problem.requirements if r.values is not None)
     ]
     if not _hides_members(plan, pieces):
         remedy = "more parts, or cut_by: part, may hide that" if method.cut_by == "all" else "more parts may hide that"
@@ -43,9 +48,10 @@ def advice(method: Slicing, problem: Problem, partition: Partition, plan: Sliced
     return tuple(told)
 
 
-def _all_differ(part: Part, pieces: Pieces) -> bool:
-    """Whether no two published records share a value of the part, and there are several."""
-    records = kernels.summed(part.values[pieces.cell], pieces.records, part.n_values)
+def _all_differ(codes: AnyIntArray, pieces: Pieces) -> bool:
+    """Whether no two published records share a value of an attribute, and there are several."""
+    own = codes[pieces.cell].astype(np.int32)
+    records = kernels.summed(own, pieces.records, int(own.max()) + 1)
     return int(records.max()) == 1 < int(records.sum())
 
 

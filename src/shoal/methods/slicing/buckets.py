@@ -1,7 +1,9 @@
 """Tuple partitioning by the rule of groups: buckets are cut as long as every group on both sides holds by itself.
 
-After cuts by value each tuple matches one bucket only, so that its group is all that can be believed of it. The result
-is that of the paper's algorithm, whose check over all tuples and all buckets then only looks at groups.
+What is believed of a tuple is a mixture of the groups that it matches, so that every tuple that the buckets could form
+holds, be it in the table or not. After cuts by value each tuple of the table matches one bucket only, and its group is
+all that can be believed of it: then the result is that of the paper's algorithm, whose check over all tuples and all
+buckets needs to look at groups only.
 """
 
 from __future__ import annotations
@@ -17,7 +19,6 @@ from shoal.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from shoal.judging import Judge
 from shoal.methods.slicing import kernels
 from shoal.problem import Problem
-from shoal.progress import Step
 from shoal.slices import Part, Pieces, sensitive_part
 
 
@@ -119,7 +120,7 @@ class Cutter:
         ]
         self._smallest = smallest
 
-    def cut(self, given: Items, step: Step) -> Items:
+    def cut(self, given: Items) -> Items:
         """Return the items in buckets that go no further."""
         items = given.copied()
         starts, stops, spans = items.starts, items.stops, code_spans(items)
@@ -130,7 +131,6 @@ class Cutter:
             going = (attribute >= 0) & (total >= 2 * self._smallest)
             ended_starts.append(starts[~going])
             ended_stops.append(stops[~going])
-            step.advance(int(total[~going].sum()))
             starts, stops, attempts = starts[going], stops[going], attempts[going]
             good, side = self._sides_hold(items, starts, stops, attribute[going], cut[going])
             middles = kernels.moved(
@@ -142,6 +142,17 @@ class Cutter:
                 np.concatenate([attempts[~good] + 1, np.zeros(2 * len(middles), dtype=np.int64)]),
             )
         return replace(items, starts=np.concatenate(ended_starts), stops=np.concatenate(ended_stops))
+
+    def hold(self, items: Items) -> BoolArray:
+        """Return (n_buckets,) whether all groups of each bucket hold."""
+        bucket, good = items.bucket_of_item(), np.ones(len(items.starts), dtype=np.bool_)
+        for judge, part in self._judges:
+            key = bucket * part.n_values + part.values[items.cells]
+            distinct, own = np.unique(key, return_inverse=True)
+            group = own.reshape(-1).astype(np.int32)
+            holds = self._hold(judge, items, np.arange(len(group)), group, len(distinct))
+            good[distinct[~holds] // part.n_values] = False
+        return good
 
     def _sides_hold(
         self, items: Items, starts: IntArray, stops: IntArray, attribute: IntArray, cut: IntArray

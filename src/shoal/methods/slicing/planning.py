@@ -14,11 +14,12 @@ from shoal.errors import PolicyError, UnreachableError
 from shoal.methods.slicing.advice import advice
 from shoal.methods.slicing.buckets import Cutter, Items
 from shoal.methods.slicing.by_hand import check_joint, check_tree
+from shoal.methods.slicing.correlation import correlations
 from shoal.methods.slicing.generalizing import part_of
 from shoal.methods.slicing.grouping import gathered_grouping, random_grouping
-from shoal.methods.slicing.mixing import Mixer
 from shoal.methods.slicing.partition import Partition
 from shoal.methods.slicing.reachable import reachable_counts
+from shoal.methods.slicing.rounds import Rounds, by_beliefs, by_groups
 from shoal.models.k_anonymity import KAnonymity
 from shoal.problem import Problem
 from shoal.progress import Progress, Step
@@ -113,28 +114,48 @@ def _refuse_joined(problem: Problem, parted: _Parted) -> None:
 
 
 def _cut(method: Slicing, problem: Problem, parted: _Parted, smallest: int, step: Step) -> Pieces:
-    """Put the records into buckets of alike ones, as small as the requirements allow."""
-    parts, counts = parted.parts, parted.counts
+    """Put the records into buckets of alike ones, as small as the requirements allow.
+
+    Of the parts that they can be cut by, the one is taken that gives most buckets, times how much its attributes
+    go with those of other parts: buckets along an attribute that has to do with nothing would tell nothing.
+    """
+    choices = _cut_by(method, parted.parts)
+    cut = [_cut_along(method, problem, parted, smallest, places) for places in choices]
+    step.advance(int(parted.counts.sum()))
+    if len(cut) == 1:
+        return cut[0].pieces()
+    found = correlations(problem, method.correlation, method.intervals)
+    inside = [np.array(places) for places in choices]
+    others = [np.setdiff1d(np.arange(len(found)), places) for places in inside]
+    scores = [
+        (len(items.starts) - 1) * float(found[np.ix_(places, rest)].mean()) if len(rest) else 0.0
+        for items, places, rest in zip(cut, inside, others, strict=True)
+    ]
+    return cut[int(np.argmax(scores))].pieces()
+
+
+def _cut_along(method: Slicing, problem: Problem, parted: _Parted, smallest: int, places: tuple[int, ...]) -> Items:
+    """Return the records in buckets that are cut by the quasi attributes at *places*."""
+    parts, counts, relaxed = parted.parts, parted.counts, method.cuts == "relaxed"
     asked = [r for r in problem.requirements if r.values is not None]
     keys = sensitive_part(problem, parts, asked[0]).values if asked else np.zeros(len(counts), dtype=np.int32)
-    items = Items.of_one_bucket(problem, np.flatnonzero(counts), keys, _cut_by(method, parts))
-    told_twice = method.overlapping and sum(1 for part in parts if part.sensitive) > 1
-    if not told_twice:
-        items = Cutter(problem, parts, counts, smallest).cut(items, step)
-    if told_twice or method.cuts == "relaxed" or any(part.lo is not None for part in parts):
-        items = Mixer(problem, parts, smallest, method.cuts == "relaxed").cut(items)
-    return items.pieces()
+    items = Items.of_one_bucket(problem, np.flatnonzero(counts), keys, places)
+    if method.overlapping and sum(1 for part in parts if part.sensitive) > 1:
+        return Rounds(smallest, relaxed, by_beliefs(problem, parts)).cut(items)
+    cutter = Cutter(problem, parts, counts, smallest)
+    items = cutter.cut(items)
+    return Rounds(smallest, relaxed, by_groups(cutter)).cut(items) if relaxed else items
 
 
-def _cut_by(method: Slicing, parts: Sequence[Part]) -> tuple[int, ...]:
-    """Return the quasi attributes that buckets are cut by."""
+def _cut_by(method: Slicing, parts: Sequence[Part]) -> list[tuple[int, ...]]:
+    """Return the quasi attributes that buckets may be cut by, together: those of one part, or all."""
     if method.cut_by == "all":
-        return tuple(sorted({place for part in parts for place in part.quasi}))
-    return max(parts, key=lambda part: (bool(part.quasi), part.n_values)).quasi
+        return [tuple(sorted({place for part in parts for place in part.quasi}))]
+    return [part.quasi for part in parts if part.quasi]
 
 
 def _grouped(method: Slicing, problem: Problem, parted: _Parted, size: int, rng: np.random.Generator) -> Pieces:
-    """Put the records into buckets of *size*, or of twice as many until all tuples meet the requirements."""
+    """Put the records into buckets of *size*, or of twice as many until all that they could form holds."""
     parts, counts = parted.parts, parted.counts
     while True:
         if method.grouping == "random":
@@ -142,6 +163,6 @@ def _grouped(method: Slicing, problem: Problem, parted: _Parted, size: int, rng:
         else:
             pieces = gathered_grouping([part.values for part in parts], counts, size, rng)
         n_buckets = int(pieces.bucket.max()) + 1
-        if n_buckets == 1 or not Beliefs(problem, parts, pieces, n_buckets).failing().any():
+        if n_buckets == 1 or Beliefs(problem, parts, pieces, n_buckets).all_hold():
             return pieces
         size *= 2

@@ -1,34 +1,36 @@
-"""Tuple partitioning by beliefs: cuts may leave a tuple several matching buckets, and the mixture of all is judged.
+"""Cuts in rounds: all buckets are halved together, and those halves stay apart that are accepted.
 
-All cuts of a round are made together; tuples that match a changed bucket are judged anew, and changed buckets that a
-failing tuple matches are put together again, until no tuple fails. So every state that is kept has been judged.
+For cuts that divide the records of one cell (relaxed), and for buckets that cannot be judged one by one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from shoal.arrays import BoolArray, FloatArray, IntArray
 from shoal.beliefs import Beliefs
 from shoal.methods.slicing import kernels
-from shoal.methods.slicing.buckets import Items, code_spans, strict_cuts
+from shoal.methods.slicing.buckets import Cutter, Items, code_spans, strict_cuts
 from shoal.problem import Problem
 from shoal.slices import Part, Pieces
 
+Accepts = Callable[
+    [Items, Items, BoolArray], BoolArray
+]  # buckets, their halves, (n_buckets,) which to cut -> which stay
 
-class Mixer:
-    """Cuts buckets on, as long as the beliefs about all tuples hold."""
 
-    def __init__(self, problem: Problem, parts: Sequence[Part], smallest: int, relaxed: bool) -> None:
-        self._problem = problem
-        self._parts = parts
+class Rounds:
+    """Cuts buckets on, as long as some halves are accepted."""
+
+    def __init__(self, smallest: int, relaxed: bool, accepts: Accepts) -> None:
         self._smallest = smallest
         self._relaxed = relaxed
+        self._accepts = accepts
 
     def cut(self, items: Items) -> Items:
-        """Return the items in smaller buckets; their beliefs hold if those of the given ones do."""
+        """Return the items in smaller buckets."""
         attempts, spans = np.zeros(len(items.starts), dtype=np.int64), code_spans(items)
         while True:
             in_middle, left, total = self._proposed(items, attempts, spans)
@@ -37,7 +39,7 @@ class Mixer:
                 return items
             halves = self._halves(items, left)
             large = np.minimum(halves.sizes[0::2], halves.sizes[1::2]) >= self._smallest
-            apart = self._kept_apart(items, halves, trying & large)
+            apart = self._accepts(items, halves, trying & large)
             items, attempts = _rejoined(
                 items, halves, apart, np.where(trying, attempts + 1, len(spans) * len(kernels.EIGHTHS))
             )
@@ -78,20 +80,36 @@ class Mixer:
             stops=edges[1:].astype(np.int64),
         )
 
-    def _kept_apart(self, items: Items, halves: Items, apart: BoolArray) -> BoolArray:
-        """Return (n_buckets,) which buckets of *apart* can stay cut; others are matched by tuples that fail then."""
-        before = self._beliefs(items.pieces(), len(items.starts))
+
+def by_groups(cutter: Cutter) -> Accepts:
+    """Accept buckets of which all groups of both halves hold."""
+
+    def accepts(items: Items, halves: Items, apart: BoolArray) -> BoolArray:  # noqa: ARG001
+        holds = cutter.hold(halves)
+        return apart & holds[0::2] & holds[1::2]
+
+    return accepts
+
+
+def by_beliefs(problem: Problem, parts: Sequence[Part]) -> Accepts:
+    """Accept buckets such that all tuples of the table hold.
+
+    Tuples that match a changed bucket are judged anew, and changed buckets that a failing tuple matches are put
+    together again, until no tuple fails.
+    """
+
+    def accepts(items: Items, halves: Items, apart: BoolArray) -> BoolArray:
+        before = Beliefs(problem, parts, items.pieces(), len(items.starts))
         affected = before.touching(apart)
         while apart.any():
-            failing = np.flatnonzero(self._beliefs(*_merged(halves, apart)).failing(affected))
+            failing = np.flatnonzero(Beliefs(problem, parts, *_merged(halves, apart)).failing(affected))
             if not len(failing):
                 return apart
             blamed = before.matching(failing, apart)
             apart = apart & ~blamed if blamed.any() else np.zeros_like(apart)
         return apart
 
-    def _beliefs(self, pieces: Pieces, n_buckets: int) -> Beliefs:
-        return Beliefs(self._problem, self._parts, pieces, n_buckets)
+    return accepts
 
 
 def _along(items: Items, attribute: IntArray, code: IntArray) -> tuple[IntArray, BoolArray, IntArray]:
