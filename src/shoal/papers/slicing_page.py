@@ -74,7 +74,7 @@ Figures 3 to 7. This page is written by `shoal papers slicing`, figures and verd
 hand."""
 
 _TECHNIQUES = f"""Generalization is `mondrian`; slicing is `slicing` with c columns and alpha = {ALPHA}; bucketization
-is `slicing` with alpha = 1 and two columns, all QIs and Occupation, so that all three cut as Mondrian does.
+is `slicing` with alpha = 1 and two columns, all QIs and Occupation. With `cut_by: all` all three cut as Mondrian does.
 Categories have the order of the alphabet, education that of its years, and numbers may be cut anywhere. Nothing is
 withheld. Every release passed `verify` against its source.
 
