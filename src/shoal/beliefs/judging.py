@@ -131,6 +131,7 @@ class Beliefs:
         """Return the strongest main parameter of one requirement on values that all tuples meet.
 
         A mixture of groups reaches at least what the weakest of them does, which is exact; above that it is rounded.
+        So only mixtures with a group weaker than all tuples of one group can be the weakest.
         """
         judge = self._judges[place]
         model, view = judge.requirement.model, self._view(judge.requirement)
@@ -142,7 +143,8 @@ class Beliefs:
             for groups, classes in self._groups(judge, view):
                 figures[groups] = sign * model.achieved(classes, judge.whole)
             matches, least = self._matched(rows, view, figures)
-            rows = rows[matches > 1]
+            weakest_alone = least[matches == 1].min(initial=np.inf)
+            rows = rows[(matches > 1) & (least < weakest_alone)]
         for some, shares in self._shares(rows, view, judge.requirement):
             reached = sign * model.achieved(ClassHistograms.of_shares(shares), judge.whole)
             least[some] = np.maximum(least[some], reached)
