@@ -94,3 +94,35 @@ def slicing(
                 about = f" ({asked})" if asked else ""
                 console.print(f"  {statement.verdict}: {statement.claim}{about} {statement.measured}", soft_wrap=True)
         console.print(f"The page is {target / 'slicing.md'}; its figures are beside it.", soft_wrap=True)
+
+
+@app.command("l-delta")
+def l_delta(
+    folder: Folder = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Few simulated releases.")] = False,
+    seed: Seed = 1,
+    json_output: Json = False,
+) -> None:
+    """Compute Figures 1 and 2 of the (l,delta)-diversity paper and simulate what they bound."""
+    with reporting(json_output):
+        from shoal.cli.bars import bars
+        from shoal.papers.figures import require_plots
+        from shoal.papers.l_delta import run_l_delta
+        from shoal.papers.l_delta_page import write_result
+        from shoal.papers.l_delta_statements import findings
+        from shoal.release import refuse_existing
+
+        target = folder or Path("shoal-papers-l-delta")
+        refuse_existing(target)
+        require_plots()
+        with bars() as progress:
+            result = run_l_delta(quick=quick, seed=seed, progress=progress)
+        write_result(result, target)
+        if json_output:
+            answer({"folder": str(target), **result.as_dict()})
+            return
+        console = out()
+        for finding in findings(result):
+            text = f"{finding.verdict}: {finding.claim} ({finding.where}) {finding.measured}"
+            console.print(text, soft_wrap=True, markup=False)
+        console.print(f"The page is {target / 'l-delta.md'}; its figures are beside it.", soft_wrap=True)

@@ -1,0 +1,252 @@
+"""What an agency knows of a population: how likely each combination of quasi values and a sensitive value is.
+
+Probabilities are whole numbers of a common total (counts of records, or units of 10^-18), so that "at least p" is
+decided exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+
+from shoal.agency.ordering import Order, along_order, packed, ranked
+from shoal.arrays import AnyIntArray, CodeArray, IntArray
+from shoal.errors import InputError, UsageError
+from shoal.sources import Source, open_source
+from shoal.sources.columns import is_text
+from shoal.taxonomies.parse import decimal_numbers, texts, whole_numbers
+from shoal.taxonomies.tree import Taxonomy
+
+WEIGHTS = ("count", "probability")
+DIGITS = 18  # kept of a given probability; further ones are dropped, which never makes a value likelier
+UNITS = 10**DIGITS
+_LONGEST = 40  # digits after the point that a probability may have
+_TOLERATED = UNITS // 10**9
+_LARGEST = 2.0**62
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JointDistribution:
+    """P over points (combinations of quasi values, in an order) and sensitive values, in whole numbers.
+
+    Point i has the sensitive values ``codes[starts[i]:starts[i + 1]]``, ascending, with probabilities
+    ``weights[...] / total``, all above 0. Rameshwar and Tandon, Section 4.
+    """
+
+    quasi: tuple[str, ...]
+    quasi_values: tuple[tuple[str, ...], ...]  # n_quasi x (n_values,) ranked
+    points: tuple[CodeArray, ...]  # n_quasi x (n_points,) into quasi_values
+    sensitive: str
+    sensitive_values: tuple[str, ...]
+    order: Order
+    starts: IntArray  # (n_points + 1,)
+    codes: CodeArray  # (n_entries,)
+    weights: IntArray  # (n_entries,)
+    total: int
+    counted: bool  # whether weights are numbers of records
+
+    @property
+    def n_points(self) -> int:
+        """|Q|."""
+        return len(self.starts) - 1
+
+    @property
+    def n_values(self) -> int:
+        """|S|."""
+        return len(self.sensitive_values)
+
+    def marginal(self) -> IntArray:
+        """Return (n_values,) the weights of the sensitive values, the largest first: p_1, p_2, ... times the total."""
+        sums = np.zeros(self.n_values, dtype=np.int64)
+        np.add.at(sums, self.codes, self.weights)
+        return np.sort(sums)[::-1]
+
+    def point_weights(self) -> IntArray:
+        """Return (n_points,) the weights of the points."""
+        before = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(self.weights)))
+        return before[self.starts[1:]] - before[self.starts[:-1]]
+
+    def probability(self, weight: int) -> Fraction:
+        """Return a weight as a probability."""
+        return Fraction(int(weight), self.total)
+
+    def threshold(self, p: Fraction) -> int:
+        """Return the smallest weight that is a probability of at least p."""
+        return -(-p.numerator * self.total // p.denominator)
+
+
+def read_distribution(
+    data: object,
+    sensitive: str,
+    *,
+    order: Order = "lexicographic",
+    attributes: Sequence[str] | None = None,
+    taxonomies: Mapping[str, Taxonomy] | None = None,
+) -> JointDistribution:
+    """Read a table of quasi columns, a sensitive column and ``count`` or ``probability``; what is unclear is refused.
+
+    *attributes* names the quasi columns in the order that matters to a lexicographic order; without it they are all
+    other columns as they come. Rows with 0 make a point part of the agreed domain without saying that it occurs.
+
+    >>> table = pa.table({"age": [40, 9, 9], "illness": ["flu", "flu", "gout"], "count": [2, 1, 1]})
+    >>> known = read_distribution(table, "illness")
+    >>> known.quasi_values, known.weights.tolist(), known.total
+    ((('9', '40'),), [1, 1, 2], 4)
+    """
+    source = open_source(data)
+    weight_name = _weight_column(source)
+    quasi = _quasi_columns(source, sensitive, weight_name, attributes)
+    names = [*quasi, sensitive, weight_name]
+    coded = [name for name in names[:-1] if is_text(source.schema.field(name).type)]
+    batches = source.batches(names, dictionary=coded) if coded else source.batches(names)
+    table = pa.Table.from_batches(list(batches)).unify_dictionaries().combine_chunks()
+    for name in names:
+        if missing := table.column(name).null_count:
+            raise InputError(f"column {name!r} of {source.name} has {missing:,} missing values; every row needs one")
+    weights, total = _weights(table.column(weight_name), weight_name, source.name)
+    trees = taxonomies or {}
+    _check_trees(order, quasi, trees)
+    columns = [ranked(table.column(name), name, trees.get(name)) for name in quasi]
+    told = ranked(table.column(sensitive), sensitive, None)
+    key = packed([column.codes for column in columns], [len(column.values) for column in columns])
+    full = packed([key, told.codes], [int(key.max()) + 1, len(told.values)])
+    rows = _in_order(full)
+    if rows is not None:
+        full, key = full[rows], key[rows]
+    if repeated := int((full[1:] == full[:-1]).sum()):
+        raise InputError(
+            f"{source.name} says {repeated:,} times more than once how likely a combination of "
+            f"{', '.join(map(repr, quasi))} and {sensitive!r} is; add these rows up"
+        )
+    first = np.concatenate((np.zeros(1, dtype=np.int64), np.flatnonzero(key[1:] != key[:-1]) + 1))
+    at_first = first if rows is None else rows[first]
+    points = tuple(column.codes[at_first] for column in columns)
+    ordered = (told.codes, weights) if rows is None else (told.codes[rows], weights[rows])
+    sizes = [len(column.values) for column in columns]
+    places = along_order(points, sizes, order)
+    starts, codes, kept = _entries(first, *ordered, places)
+    if places is not None:
+        points = tuple(column[places] for column in points)
+    return JointDistribution(
+        quasi,
+        tuple(column.values for column in columns),
+        points,
+        sensitive,
+        told.values,
+        order,
+        starts,
+        codes,
+        np.require(kept, np.int64, ["C", "W"]),  # kernels compile once: Arrow's own memory is read-only
+        total,
+        weight_name == "count",
+    )
+
+
+def _weight_column(source: Source) -> str:
+    found = [name for name in WEIGHTS if name in source.schema.names]
+    if len(found) != 1:
+        has = "both of them" if found else "neither"
+        raise InputError(f"{source.name} needs a column `count` or a column `probability`; it has {has}")
+    return found[0]
+
+
+def _quasi_columns(source: Source, sensitive: str, weight: str, attributes: Sequence[str] | None) -> tuple[str, ...]:
+    others = tuple(name for name in source.schema.names if name not in (sensitive, weight))
+    if sensitive in WEIGHTS:
+        raise UsageError(f"the sensitive column cannot be {sensitive!r}, which says how likely a row is")
+    if sensitive not in source.schema.names:
+        next(source.batches([sensitive]))  # says so, with the nearest name
+    if not others:
+        raise InputError(f"{source.name} has no quasi column besides {sensitive!r} and {weight!r}")
+    if attributes is None:
+        return others
+    if sorted(attributes) != sorted(others):
+        raise UsageError(
+            f"the order of attributes must name each quasi column of {source.name} once ({', '.join(others)}), "
+            f"got {', '.join(attributes) or 'none'}"
+        )
+    return tuple(attributes)
+
+
+def _check_trees(order: Order, quasi: Sequence[str], trees: Mapping[str, Taxonomy]) -> None:
+    unknown = [name for name in trees if name not in quasi]
+    if unknown:
+        raise UsageError(f"there is a taxonomy for {unknown[0]!r}, which is no quasi column")
+    if order == "taxonomy" and not trees:
+        raise UsageError("the order by taxonomy needs at least one taxonomy")
+
+
+def _weights(column: pa.ChunkedArray, name: str, where: str) -> tuple[IntArray, int]:
+    values = column.combine_chunks()
+    values = pa.concat_arrays(values.chunks) if isinstance(values, pa.ChunkedArray) else values
+    if name == "count":
+        weights, valid = whole_numbers(values)
+        kind = "whole numbers"
+    else:
+        as_float, valid = decimal_numbers(values)
+        kind = "numbers"
+    if invalid := int((~valid).sum()):
+        raise InputError(f"column {name!r} of {where}: {invalid:,} of {len(values):,} values are no {kind}")
+    if name != "count":
+        if over := int((as_float > 1).sum()):
+            raise InputError(f"column {name!r} of {where}: {over:,} values are above 1")
+        _refuse_negative(as_float < 0, name, where)
+        weights = _units(values, name, where)
+    _refuse_negative(weights < 0, name, where)
+    if float(weights.sum(dtype=np.float64)) >= _LARGEST:
+        raise InputError(f"column {name!r} of {where} sums to more than 2^62; shoal cannot count that far")
+    total = int(weights.sum())
+    if name == "count":
+        if not total:
+            raise InputError(f"column {name!r} of {where} is 0 everywhere: nothing is known of the population")
+        return weights, total
+    if abs(total - UNITS) > _TOLERATED:
+        raise InputError(f"column {name!r} of {where} sums to {total / UNITS:.12g}; probabilities must sum to 1")
+    return weights, max(total, UNITS)
+
+
+def _refuse_negative(negative: AnyIntArray | np.ndarray, name: str, where: str) -> None:
+    if count := int(negative.sum()):
+        raise InputError(f"column {name!r} of {where}: {count:,} values are negative")
+
+
+def _units(values: pa.Array, name: str, where: str) -> IntArray:
+    """Return decimals as whole numbers of 10^-18, rounded down."""
+    import pyarrow.compute as pc
+
+    try:
+        long = texts(values).cast(pa.decimal256(76, _LONGEST))
+    except pa.ArrowInvalid:
+        raise InputError(
+            f"column {name!r} of {where}: a value has more than {_LONGEST} digits after the point"
+        ) from None
+    short = pc.round(long, DIGITS, "towards_zero").cast(pa.decimal128(38, DIGITS))
+    words = np.frombuffer(short.buffers()[1], dtype="<i8").reshape(-1, 2)
+    return words[short.offset : short.offset + len(short), 0].astype(np.int64)
+
+
+def _in_order(full: IntArray) -> IntArray | None:
+    """Return what sorts the rows, or None if they are sorted already."""
+    return None if bool((full[1:] >= full[:-1]).all()) else np.argsort(full, kind="stable")
+
+
+def _entries(
+    first: IntArray, codes: CodeArray, weights: IntArray, places: IntArray | None
+) -> tuple[IntArray, CodeArray, IntArray]:
+    """Bring the points into their order and drop entries of weight 0, but not their points."""
+    lengths = np.diff(np.append(first, len(codes)))
+    if places is not None:
+        lengths, origin = lengths[places], first[places]
+        after = np.cumsum(lengths)
+        take = np.repeat(origin - (after - lengths), lengths) + np.arange(len(codes))
+        codes, weights = codes[take], weights[take]
+    positive = weights > 0
+    ends = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(lengths)))
+    if positive.all():
+        return ends, codes, weights
+    before = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(positive)))
+    return before[ends], codes[positive], weights[positive]

@@ -1,0 +1,91 @@
+"""Compiled loops over the points of a distribution."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shoal.arrays import CodeArray, FloatArray, IntArray
+from shoal.compiled import compiled
+
+
+@compiled
+def close_classes(
+    starts: IntArray, codes: CodeArray, weights: IntArray, n_values: int, l: int, threshold: int
+) -> CodeArray:
+    """Return (n_points,) the class of each point: a new one begins once l values have reached the threshold."""
+    n_points = len(starts) - 1
+    number = np.empty(n_points, dtype=np.int32)
+    sums = np.zeros(n_values, dtype=np.int64)
+    seen_in = np.full(n_values, -1, dtype=np.int64)  # the class that a sum belongs to: nothing is ever cleared
+    current = 0
+    reached = 0
+    for point in range(n_points):
+        number[point] = current
+        for entry in range(starts[point], starts[point + 1]):
+            value = codes[entry]
+            if seen_in[value] != current:
+                seen_in[value] = current
+                sums[value] = 0
+            before = sums[value]
+            sums[value] = before + weights[entry]
+            if before < threshold <= sums[value]:
+                reached += 1
+        if reached >= l:
+            current += 1
+            reached = 0
+    point = n_points - 1
+    while current > 0 and point >= 0 and number[point] == current:  # the tail
+        number[point] = current - 1
+        point -= 1
+    return number
+
+
+@compiled
+def likeliest(
+    starts: IntArray,
+    codes: CodeArray,
+    weights: IntArray,
+    n_values: int,
+    l: int,
+    order: IntArray,
+    number: CodeArray,
+    n_classes: int,
+) -> IntArray:
+    """Return (n_classes, l) the largest weights of values in each class; *order* has the points class by class."""
+    largest = np.zeros((n_classes, l), dtype=np.int64)
+    sums = np.zeros(n_values, dtype=np.int64)
+    at = 0
+    while at < len(order):
+        current = number[order[at]]
+        sums[:] = 0
+        while at < len(order) and number[order[at]] == current:
+            point = order[at]
+            for entry in range(starts[point], starts[point + 1]):
+                sums[codes[entry]] += weights[entry]
+            at += 1
+        ascending = np.sort(sums)
+        for rank in range(l):
+            largest[current, rank] = ascending[n_values - 1 - rank]
+    return largest
+
+
+@compiled
+def lower_tails(k: int, n: int, ways: float, chances: FloatArray) -> FloatArray:
+    """Return Pr[Binomial(n, chance) < k]: the term of k - 1 and those below, until they are too small to count."""
+    tails = np.ones(len(chances), dtype=np.float64)
+    for at in range(len(chances)):
+        chance = chances[at]
+        if chance >= 1.0:
+            chance = 1.0 - 2.0**-53
+        if chance <= 0.0 or k - 1 > n * chance:
+            continue
+        term = np.exp(ways + (k - 1) * np.log(chance) + (n - k + 1) * np.log1p(-chance))
+        total = term
+        for i in range(k - 1, 0, -1):
+            term *= i / (n - i + 1) * ((1 - chance) / chance)
+            total += term
+            if term * i < total * 1e-16:  # terms fall, so all that are left are less than this
+                total += term * i
+                break
+        tails[at] = total
+    return tails

@@ -1,0 +1,129 @@
+"""``shoal link``: what several releases together leave of what each of them hides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from shoal.cli.console import answer, out, reporting
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from shoal.linkage import PopulationLinkage, Remaining, TargetLinkage
+
+MOST_SHOWN = 10  # values of one case in the terminal; --json has all
+
+
+def link(
+    releases: Annotated[list[Path], typer.Argument(help="Two or more releases, or tables of others with --policy.")],
+    target: Annotated[
+        str | None, typer.Option(help="What somebody knows of one person: 'sex=Female,zip=560010'.")
+    ] = None,
+    floor: Annotated[int, typer.Option(help="Count people who are left with fewer values than this.", min=1)] = 2,
+    population: Annotated[
+        Path | None, typer.Option(help="A table of the people in question, with the quasi columns.")
+    ] = None,
+    policy: Annotated[
+        Path | None, typer.Option("--policy", "-p", help="Roles of the columns of tables that are no releases.")
+    ] = None,
+    sensitive: Annotated[
+        str | None, typer.Option(help="The sensitive attribute, if the releases have several in common.")
+    ] = None,
+    json_output: Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")] = False,
+) -> None:
+    """Say what remains hidden of a person, or of everybody, who is in all of these releases."""
+    with reporting(json_output):
+        from shoal.errors import UsageError
+        from shoal.linkage import link as run
+        from shoal.linkage import link_target, parse_target
+
+        if target is not None:
+            if population is not None:
+                raise UsageError("--target is about one person and --population about many; give one of them")
+            one = link_target(releases, parse_target(target), policy=policy, sensitive=sensitive)
+            if json_output:
+                answer(one.as_dict())
+            else:
+                show_target(one, out())
+            return
+        found = run(releases, floor=floor, population=population, policy=policy, sensitive=sensitive)
+        if json_output:
+            answer(found.as_dict())
+        else:
+            show(found, out())
+
+
+def show_target(found: TargetLinkage, console: Console) -> None:
+    """Tell what remains for one person."""
+    from rich.markup import escape
+
+    name = escape(found.sensitive)
+    if found.remaining.l == 1:
+        text = f"The releases together give away {name}: one value remains."
+    elif found.remaining.l:
+        text = f"{found.remaining.l:,} values of {name} remain."
+    else:
+        text = f"No value of {name} remains: the person cannot be in all of these releases with the same value."
+    console.print(f"[bold]{text}[/]", soft_wrap=True)
+    _tell(found.remaining, console)
+    for release, left in zip(found.releases, found.alone, strict=True):
+        console.print(f"{escape(release)} alone leaves {left.l:,}.", soft_wrap=True)
+
+
+def show(found: PopulationLinkage, console: Console) -> None:
+    """Tell what remains for everybody, the most important first."""
+    from rich.markup import escape
+
+    name = escape(found.sensitive)
+    values = "value" if found.l == 1 else "values"
+    bounded = "" if found.exact else "at least "
+    console.print(
+        f"[bold]Whoever is in all {len(found.releases)} releases is left with {bounded}{found.l:,} {values} of {name}"
+        f"{'' if not found.exact else ' at worst'}[/] (frequency l {found.frequency_l:.3g}, entropy l "
+        f"{found.entropy_l:.3g}).",
+        soft_wrap=True,
+    )
+    if found.population:
+        console.print(
+            f"Of {found.people:,} people {found.people_linked:,} can be in all of the releases; "
+            f"{found.people_below:,} of these are left with fewer than {found.floor} values.",
+            soft_wrap=True,
+        )
+    else:
+        console.print(
+            f"At most {found.people_below:,} of {found.people:,} people are left with fewer than {found.floor} values "
+            "(--population counts them exactly).",
+            soft_wrap=True,
+        )
+    if not found.exact:
+        console.print(
+            "Classes of a release overlap, so somebody may be in any of several; not all of that is counted in here.",
+            soft_wrap=True,
+        )
+    for release, alone in zip(found.releases, found.alone, strict=True):
+        console.print(f"{escape(release)} alone: l = {alone:,}", soft_wrap=True)
+    console.print(
+        f"Releases of these l can, at worst, leave {found.bound:,} of {found.values:,} values "
+        "(Proposition 3.1 of the (l, delta)-diversity paper).",
+        soft_wrap=True,
+    )
+    console.print("\n[bold]Worst cases, as classes of the releases[/]")
+    for number, case in enumerate(found.worst, start=1):
+        console.print(f"{number}. {case.remaining.l:,} of {found.values:,} values:", soft_wrap=True)
+        for release, labels in zip(found.releases, case.classes, strict=True):
+            text = ", ".join(f"{attribute}={label}" for attribute, label in labels.items())
+            console.print(f"   {escape(release)}: {escape(text)}", soft_wrap=True)
+        _tell(case.remaining, console, "   ")
+
+
+def _tell(remaining: Remaining, console: Console, margin: str = "  ") -> None:
+    from rich.markup import escape
+
+    shown = list(remaining.counts.items())
+    for value, count in shown[:MOST_SHOWN]:
+        console.print(f"{margin}{count:>7,}  {escape(value)}", soft_wrap=True)
+    if len(shown) > MOST_SHOWN:
+        console.print(f"{margin}and {len(shown) - MOST_SHOWN:,} more (--json lists all)")

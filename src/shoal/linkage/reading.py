@@ -1,0 +1,119 @@
+"""Reading what is to be linked: releases of shoal, and tables of others with a policy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+
+from shoal.errors import InputError, UsageError
+from shoal.linkage.foreign import of_foreign
+from shoal.linkage.linkable import Linkable, chosen_sensitive, of_generalized, of_sliced
+from shoal.policy import Policy
+from shoal.sliced.reading import read_published
+from shoal.sliced.table import SlicedTable, is_sliced
+from shoal.sources import Source, SourceOptions, open_source
+from shoal.sources.frames import as_table
+
+if TYPE_CHECKING:
+    from shoal.release import Release
+
+Linked: TypeAlias = "Release | str | Path"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Opened:
+    """A release or a table, of which only the roles of its attributes are known yet."""
+
+    name: str
+    roles: Mapping[str, str]
+    manifest: Mapping[str, Any] | None  # None for tables of others
+    data: Any
+
+    def of_role(self, role: str) -> list[str]:
+        return [name for name, own in self.roles.items() if own == role]
+
+
+def read_linkables(
+    releases: Sequence[Linked],
+    *,
+    policy: Policy | None = None,
+    sensitive: str | None = None,
+    known: Callable[[Collection[str]], Collection[str]] = lambda quasi: quasi,
+) -> tuple[list[Linkable], str]:
+    """Read releases to be linked, and say which sensitive attribute they have in common.
+
+    An attribute that is quasi in one release is one that an adversary knows: where another release publishes it as
+    insensitive, it is used to find the person there as well. *known* may choose among the quasi attributes: those that
+    nobody asks about must not be read, since combinations of a bucket that differ only there are one.
+    """
+    opened = [_open(release, policy) for release in releases]
+    chosen = chosen_sensitive([each.of_role("sensitive") for each in opened], sensitive)
+    quasi = dict.fromkeys(name for each in opened for name in each.of_role("quasi") if name != chosen)
+    if not quasi:
+        raise UsageError("the releases have no quasi attribute, so nobody can be looked for in them")
+    names = set(known(quasi))
+    return [_read(each, policy, names, chosen) for each in opened], chosen
+
+
+def _open(release: Linked, policy: Policy | None) -> _Opened:
+    if not isinstance(release, str | Path):
+        found = as_table(release.data)
+        data = release.data_file if found is None else found[0]
+        if data is None:
+            raise UsageError("a release has neither data nor a folder; keep what `shoal.anonymize` gave back")
+        return _Opened(str(release.folder or "a release"), _roles(release.manifest), release.manifest, data)
+    folder = Path(release)
+    if not folder.exists():
+        raise InputError(f"there is no release or table {release}")
+    for place in (folder / "public", folder):
+        if (place / "manifest.json").is_file():
+            manifest = _manifest(place / "manifest.json")
+            file = place / Path(str(manifest["data"]["file"])).name
+            return _Opened(str(release), _roles(manifest), manifest, file)
+    if policy is None:
+        what = "folder with a manifest.json" if folder.is_dir() else "release of shoal"
+        raise UsageError(f"{release} is no {what}; give the roles of its columns with --policy")
+    source = open_source(folder, policy.source)
+    roles = {name: policy.attributes[name].role for name in policy.attributes if name in source.schema.names}
+    return _Opened(str(release), roles, None, source)
+
+
+def _manifest(path: Path) -> dict[str, Any]:
+    try:
+        manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        _roles(manifest)
+        _ = manifest["parts"], manifest["data"]["file"]
+        if not all(isinstance(entry["kind"], str) for entry in manifest["attributes"].values()):
+            raise TypeError
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise InputError(f"{path} is not the manifest of a release; run `shoal verify` on its folder") from None
+    return manifest
+
+
+def _roles(manifest: Mapping[str, Any]) -> dict[str, str]:
+    return {name: str(entry["role"]) for name, entry in manifest["attributes"].items()}
+
+
+def _read(opened: _Opened, policy: Policy | None, known: set[str], sensitive: str) -> Linkable:
+    manifest, data = opened.manifest, opened.data
+    if manifest is None:
+        if policy is None:
+            raise TypeError("a table of others is opened with a policy")
+        wanted = [name for name in opened.roles if name in known and opened.roles[name] != "sensitive"]
+        return of_foreign(opened.name, read_columns(data, [*wanted, sensitive]), wanted, sensitive, policy)
+    if is_sliced(manifest):
+        table = data if isinstance(data, pa.Table) else read_published(data, manifest)
+        return of_sliced(opened.name, SlicedTable.of(table, manifest), manifest, known, sensitive)
+    wanted = [name for name, role in opened.roles.items() if name in known and role != "sensitive"]
+    source = open_source(data, SourceOptions(delimiter=","))
+    return of_generalized(opened.name, read_columns(source, [*wanted, sensitive]), manifest, known, sensitive)
+
+
+def read_columns(source: Source, columns: Sequence[str]) -> pa.Table:
+    """Return some columns of a table, texts as codes."""
+    return pa.Table.from_batches(list(source.batches(columns, dictionary=columns))).unify_dictionaries()

@@ -1,0 +1,159 @@
+"""Planning against brute force and exact arithmetic on small distributions."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from shoal.agency.classes import gathered_classes, greedy_classes
+from shoal.agency.distribution import read_distribution
+from shoal.agency.entropy import class_entropies, entropy_samples, entropy_tail
+from shoal.agency.k_anonymity import class_weights, classes_of_weight, fewer_than, k_samples
+from shoal.agency.samples import bound_of, p_for_samples, paper_samples, tight_samples
+
+
+def some_counts(rng: np.random.Generator, n_points: int, n_values: int) -> np.ndarray:
+    counts = rng.integers(0, 5, size=(n_points, n_values)) * (rng.random((n_points, n_values)) < 0.6)
+    counts[0] += 1  # every value occurs
+    return counts
+
+
+def distribution_of(counts: np.ndarray):
+    point, value = np.indices(counts.shape)
+    table = {"q": point.ravel(), "s": [f"v{code:02}" for code in value.ravel()], "count": counts.ravel()}
+    return read_distribution(pa.table(table), "s")
+
+
+def admissible(block: np.ndarray, l: int, threshold: int) -> bool:
+    return int((block.sum(axis=0) >= threshold).sum()) >= l
+
+
+def most_runs(counts: np.ndarray, l: int, threshold: int) -> int:
+    """Try every way to cut the points into runs."""
+    n = len(counts)
+    best = 0
+    for cuts in itertools.product((False, True), repeat=n - 1):
+        edges = [0, *(i + 1 for i, cut in enumerate(cuts) if cut), n]
+        if all(admissible(counts[a:b], l, threshold) for a, b in itertools.pairwise(edges)):
+            best = max(best, len(edges) - 1)
+    return best
+
+
+def blocks(counts: np.ndarray, number: np.ndarray) -> list[np.ndarray]:
+    return [counts[number == each] for each in range(int(number.max()) + 1)]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_greedy_makes_the_most_classes_of_all_cuts_into_runs(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    counts = some_counts(rng, int(rng.integers(1, 10)), int(rng.integers(2, 5)))
+    known = distribution_of(counts)
+    l = int(rng.integers(1, counts.shape[1] + 1))
+    highest = int(np.sort(counts.sum(axis=0))[::-1][l - 1])
+    threshold = int(rng.integers(1, highest + 1))
+    classes = greedy_classes(known, l, Fraction(threshold, int(counts.sum())))
+    assert classes.n_classes == most_runs(counts, l, threshold)
+    assert (np.diff(classes.number) >= 0).all()
+    assert all(admissible(block, l, threshold) for block in blocks(counts, classes.number))
+    expected = [np.sort(block.sum(axis=0))[::-1][:l] for block in blocks(counts, classes.number)]
+    assert classes.weights.tolist() == [row.tolist() for row in expected]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_gathered_classes_are_admissible_and_never_fewer(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    counts = some_counts(rng, 60, 6) * (rng.random((60, 6)) < 0.3)
+    counts[0] += 1
+    known = distribution_of(counts)
+    p = Fraction(int(rng.integers(1, 8)), int(counts.sum()))
+    gathered = gathered_classes(known, 3, p)
+    assert gathered.n_classes >= greedy_classes(known, 3, p).n_classes
+    assert all(admissible(block, 3, known.threshold(p)) for block in blocks(counts, gathered.number))
+
+
+def test_the_tighter_number_is_the_smallest_by_exact_arithmetic() -> None:
+    counts = some_counts(np.random.default_rng(3), 8, 3)
+    known = distribution_of(counts)
+    p = Fraction(3, int(counts.sum()))
+    classes = greedy_classes(known, 2, p)
+    for delta in (Fraction("0.3"), Fraction("0.01")):
+        for eta in (Fraction(0), Fraction(1, 2 * int(counts.sum()))):
+            n = tight_samples(known, classes, delta, eta)
+
+            def failing(n: int, eta: Fraction = eta) -> Fraction:
+                chances = [Fraction(int(w), known.total) - eta for w in classes.weights.ravel()]
+                return sum(((1 - chance) ** n for chance in chances), Fraction(0))
+
+            assert failing(n) <= delta < failing(n - 1)
+            assert n <= paper_samples(bound_of(known, 2, p), 2, p, delta, eta)
+
+
+def test_the_papers_number_is_the_smallest_by_exact_arithmetic() -> None:
+    for m, l, p, delta in ((4, 2, Fraction(1, 2), Fraction(1, 64)), (7, 3, Fraction(3, 100), Fraction(1, 20))):
+        n = paper_samples(Fraction(m), l, p, delta)
+        assert m * l * (1 - p) ** n <= delta < m * l * (1 - p) ** (n - 1)
+    assert paper_samples(Fraction(4), 2, Fraction(1, 2), Fraction(1, 64)) == 9  # equality: 8 / 2^9
+    hair = Fraction(1, 10**50)  # that no float and no 40 digits can see
+    assert paper_samples(Fraction(4), 2, Fraction(1, 2), Fraction(1, 64) - hair) == 10
+    assert paper_samples(Fraction(4), 2, Fraction(1, 2), Fraction(1, 64) + hair) == 9
+
+
+def test_p_for_samples_is_the_smallest_useful_one() -> None:
+    counts = some_counts(np.random.default_rng(5), 9, 4)
+    known = distribution_of(counts)
+    delta, l = Fraction("0.05"), 2
+    needed = {}
+    for weight in range(1, int(known.marginal()[l - 1]) + 1):
+        p = Fraction(weight, known.total)
+        needed[p] = paper_samples(bound_of(known, l, p), l, p, delta)
+    for n in range(min(needed.values()), max(needed.values()) + 2):
+        assert p_for_samples(known, l, delta, n) == min(p for p, least in needed.items() if least <= n)
+
+
+def test_k_needs_as_many_records_as_exact_binomials_say() -> None:
+    counts = some_counts(np.random.default_rng(7), 12, 3)
+    known = distribution_of(counts)
+    number = classes_of_weight(known, Fraction(1, 5))
+    weights = class_weights(known, number)
+    assert len(weights) > 1
+    assert (weights * 5 >= known.total).all()
+
+    def below(k: int, n: int, chance: Fraction) -> Fraction:
+        return sum((math.comb(n, i) * chance**i * (1 - chance) ** (n - i) for i in range(k)), Fraction(0))
+
+    for k, delta in ((1, Fraction("0.1")), (4, Fraction("0.01"))):
+        n = k_samples(known, number, k, delta)
+        exact = [sum(below(k, each, Fraction(int(w), known.total)) for w in weights) for each in (n, n - 1)]
+        assert exact[0] <= delta < exact[1]
+    tails = fewer_than(40, 300, np.array([0.2, 0.4]))
+    assert tails[0] == pytest.approx(float(below(40, 300, Fraction(1, 5))), rel=1e-6)
+    assert tails[1] == pytest.approx(float(below(40, 300, Fraction(2, 5))), rel=1e-6)
+
+
+def test_entropies_and_their_tail_hold_on_all_samples_of_a_small_class() -> None:
+    known = distribution_of(np.array([[3, 2, 1]]))
+    number = np.zeros(1, dtype=np.int32)
+    (entropy,), (values,) = class_entropies(known, number)
+    shares = np.array([3, 2, 1]) / 6
+    assert entropy == pytest.approx(-(shares * np.log(shares)).sum())
+    assert values == 3
+    for n in (6, 14, 30):
+        for l in (1.05, 1.5, 2.2):
+            failing = 0.0
+            for a in range(n + 1):
+                for b in range(n - a + 1):
+                    seen = np.array([a, b, n - a - b])
+                    found = seen[seen > 0] / n
+                    ways = math.factorial(n) / math.prod(math.factorial(int(x)) for x in seen)
+                    if -(found * np.log(found)).sum() < math.log(l):
+                        failing += ways * float(np.prod(shares**seen))
+            spare = np.array([entropy - math.log(l)])
+            assert failing <= entropy_tail(np.array([float(n)]), spare, np.array([3.0]))[0]
+    hopeless = entropy_tail(np.array([10.0]), np.array([math.log(50 / 20)]), np.array([50.0]))
+    assert hopeless[0] >= 1  # 10 records of 50 equally likely values never have the entropy ln 20
+    assert entropy_samples(known, number, 2.0, Fraction("0.05")) > 100

@@ -1,0 +1,81 @@
+"""Combinations of classes whose labels are any sets of values, with gaps and overlaps, against brute force."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from shoal.linkage.columns import LinkColumn
+from shoal.linkage.everybody import by_classes
+from shoal.linkage.linkable import Candidates, Linkable, of_rows
+from shoal.linkage.space import Space
+
+VALUES, ILLNESSES = "abcdefgh", ("flu", "gout", "measles", "cough")
+Class = tuple[tuple[frozenset[str], ...], Counter[str]]
+
+
+def table(rng: np.random.Generator, name: str) -> tuple[Linkable, list[Class]]:
+    """Return a table of random labels, and its classes as sets of values and counts."""
+    n_rows, columns = 14, []
+    for attribute in ("one", "two"):
+        labels = [frozenset(v for v in VALUES if rng.random() < 0.35) or frozenset("a") for _ in range(4)]
+        column = LinkColumn(
+            attribute, "category", tuple(map(str, range(4))), tuple({"values": sorted(label)} for label in labels)
+        )
+        columns.append((column, rng.integers(0, 4, n_rows).astype(np.int32), labels))
+    text = rng.integers(0, len(ILLNESSES), n_rows).astype(np.int32)
+    linkable = of_rows(name, [(c, codes) for c, codes, _ in columns], text, Candidates.of(ILLNESSES, None, name))
+    counts: dict[tuple[int, ...], Counter[str]] = {}
+    for row in range(n_rows):
+        counts.setdefault(tuple(int(codes[row]) for _, codes, _ in columns), Counter())[ILLNESSES[text[row]]] += 1
+    classes = [
+        (tuple(labels[place] for place, (_, _, labels) in zip(key, columns, strict=True)), each)
+        for key, each in counts.items()
+    ]
+    return linkable, classes
+
+
+def held(classes: list[Class]) -> list[Class]:
+    """Add to each class what those hold that contain it wholly."""
+    return [
+        (box, sum((c for other, c in classes if all(i <= o for i, o in zip(box, other, strict=True))), Counter()))
+        for box, _ in classes
+    ]
+
+
+@pytest.mark.parametrize("n_releases", [2, 3])
+@pytest.mark.parametrize("seed", range(12))
+def test_all_combinations_of_classes_that_have_values_in_common_are_met(n_releases: int, seed: int) -> None:
+    rng = np.random.default_rng([seed, n_releases])
+    tables = [table(rng, str(number)) for number in range(n_releases)]
+    space = Space.of([linkable for linkable, _ in tables])
+    floor = 2 + seed % 2
+    left, below = [], [set[int]() for _ in tables]
+    empty = 0
+    for chosen in itertools.product(*(enumerate(held(classes)) for _, classes in tables)):
+        boxes = [box for _, (box, _) in chosen]
+        if not all(frozenset.intersection(*sides) for sides in zip(*boxes, strict=True)):
+            continue
+        counts = [n for s in ILLNESSES if (n := min(each[s] for _, (_, each) in chosen))]
+        if not counts:
+            empty += 1
+            continue
+        left.append(counts)
+        if len(counts) < floor:
+            for marks, (number, _) in zip(below, chosen, strict=True):
+                marks.add(number)
+    found = by_classes(space, [linkable for linkable, _ in tables], floor, ILLNESSES)
+    assert found["combinations"] == len(left)
+    assert found["combinations_below"] == sum(len(counts) < floor for counts in left)
+    assert found["l"] == min(map(len, left))
+    assert found["frequency_l"] == pytest.approx(min(sum(counts) / max(counts) for counts in left))
+    assert found["people_below"] == min(
+        sum(sum(classes[number][1].values()) for number in marks)
+        for (_, classes), marks in zip(tables, below, strict=True)
+    )
+    if n_releases == 2:
+        assert found["combinations_empty"] == empty
+    assert not found["exact"]

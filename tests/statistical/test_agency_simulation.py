@@ -1,0 +1,74 @@
+"""Owners who wait for the planned number of records fail no more often than promised.
+
+Each test draws 2,000 releases. The assertion fails by chance with probability below 1e-6 if the true rate is delta:
+the number of failures is compared with a binomial quantile (mean plus five deviations).
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+
+from shoal.agency.classes import greedy_classes
+from shoal.agency.distribution import JointDistribution, read_distribution
+from shoal.agency.entropy import entropy_samples
+from shoal.agency.k_anonymity import classes_of_weight, k_samples
+from shoal.agency.samples import tight_samples
+
+TRIALS = 2000
+DELTA = Fraction("0.1")
+MOST = float(DELTA) * TRIALS + 5 * math.sqrt(TRIALS * float(DELTA) * (1 - float(DELTA)))
+
+
+def population() -> tuple[JointDistribution, np.ndarray]:
+    rng = np.random.default_rng(11)
+    counts = rng.integers(1, 30, size=(24, 5))
+    point, value = np.indices(counts.shape)
+    rows = pa.table({"q": point.ravel(), "s": value.ravel().astype(str), "count": counts.ravel()})
+    return read_distribution(rows, "s"), counts
+
+
+def samples(number: np.ndarray, counts: np.ndarray, n: int) -> np.ndarray:
+    """Return (trials, n_classes, n_values) counts of n records drawn independently."""
+    grouped = np.zeros((int(number.max()) + 1, counts.shape[1]))
+    np.add.at(grouped, number, counts)
+    drawn = np.random.default_rng(12).multinomial(n, grouped.ravel() / counts.sum(), size=TRIALS)
+    return drawn.reshape(TRIALS, *grouped.shape)
+
+
+def test_distinct_values() -> None:
+    known, counts = population()
+    classes = greedy_classes(known, 3, Fraction("0.02"))
+    assert classes.n_classes > 3
+    n = tight_samples(known, classes, DELTA, Fraction(0))
+    fails = ((samples(classes.number, counts, n) > 0).sum(axis=2) < 3).any(axis=1).sum()
+    assert fails <= MOST
+    fewer = ((samples(classes.number, counts, n // 4) > 0).sum(axis=2) < 3).any(axis=1).sum()
+    assert fewer > fails  # the test can see failures
+
+
+def test_k_records() -> None:
+    known, counts = population()
+    number = classes_of_weight(known, Fraction("0.1"))
+    n = k_samples(known, number, 5, DELTA)
+    fails = (samples(number, counts, n).sum(axis=2) < 5).any(axis=1).sum()
+    assert 0 < fails <= MOST  # the bound is nearly met
+    assert (samples(number, counts, n * 3 // 4).sum(axis=2) < 5).any(axis=1).sum() > MOST
+
+
+def test_entropy() -> None:
+    known, counts = population()
+    number = classes_of_weight(known, Fraction("0.2"))
+    n = entropy_samples(known, number, 3.0, DELTA)
+    assert low_entropies(number, counts, n) <= MOST
+    assert low_entropies(number, counts, n // 64) > MOST  # the bound is far from tight, but the test sees failures
+
+
+def low_entropies(number: np.ndarray, counts: np.ndarray, n: int) -> int:
+    drawn = samples(number, counts, n)
+    shares = drawn / np.maximum(drawn.sum(axis=2, keepdims=True), 1)
+    entropy = -(shares * np.log(np.where(shares > 0, shares, 1))).sum(axis=2)
+    return int((entropy < math.log(3.0)).any(axis=1).sum())

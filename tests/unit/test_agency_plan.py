@@ -1,0 +1,249 @@
+"""Distributions, plans and the command ``shoal agency plan``."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from shoal.agency.classes import greedy_classes, independent_classes
+from shoal.agency.distribution import read_distribution
+from shoal.agency.plan_file import digest, parse_plan, plan_document, read_plan, write_plan
+from shoal.agency.planning import make_plan
+from shoal.agency.samples import composed_delta, failure_bound
+from shoal.cli import app
+from shoal.errors import InputError, ShoalError, UnreachableError, UsageError
+from shoal.taxonomies.nested import from_nested
+
+DELTA = Fraction("0.01")
+
+
+def table(**columns: list) -> pa.Table:
+    return pa.table(columns)
+
+
+def known(n_points: int = 30, n_values: int = 6, seed: int = 1):
+    rng = np.random.default_rng(seed)
+    point, value = np.indices((n_points, n_values))
+    counts = rng.integers(1, 40, size=n_points * n_values)
+    columns = {"age": point.ravel() // 2, "sex": np.array(["f", "m"])[point.ravel() % 2]}
+    return read_distribution(pa.table({**columns, "illness": value.ravel().astype(str), "count": counts}), "illness")
+
+
+def test_numbers_are_ordered_as_numbers_and_rows_in_any_order_are_the_same() -> None:
+    rows = table(age=["10", "9", "9", "100"], sex=["m", "m", "f", "f"], s=["x", "y", "x", "y"], count=[1, 2, 3, 4])
+    read = read_distribution(rows, "s")
+    assert read.quasi_values == (("9", "10", "100"), ("f", "m"))
+    assert [column.tolist() for column in read.points] == [[0, 0, 1, 2], [0, 1, 1, 0]]
+    assert read.weights.tolist() == [3, 2, 1, 4]
+    again = read_distribution(rows.take([3, 1, 0, 2]), "s")
+    assert again.weights.tolist() == read.weights.tolist()
+    other = read_distribution(rows, "s", attributes=["sex", "age"])
+    assert [column.tolist() for column in other.points] == [[0, 0, 1, 1], [0, 2, 0, 1]]
+
+
+def test_points_with_zero_stay_in_the_domain() -> None:
+    read = read_distribution(table(q=[1, 2, 3], s=["x", "x", "y"], count=[1, 0, 1]), "s")
+    assert read.n_points == 3
+    assert read.starts.tolist() == [0, 1, 1, 2]
+
+
+def test_hilbert_keeps_neighbours_together_and_taxonomies_order_by_leaves() -> None:
+    x, y = np.indices((4, 4))
+    rows = table(x=x.ravel(), y=y.ravel(), s=["v"] * 16, count=list(range(1, 17)))
+    read = read_distribution(rows, "s", order="hilbert")
+    steps = abs(np.diff(read.points[0])) + abs(np.diff(read.points[1]))
+    assert (steps == 1).all()
+    assert read.weights.tolist() == (read.points[0] * 4 + read.points[1] + 1).tolist()
+    tree = from_nested({"any": {"cold": ["winter", "autumn"], "warm": ["summer", "spring"]}})
+    rows = table(season=["autumn", "spring", "summer", "winter"], s=["v"] * 4, count=[1, 2, 3, 4])
+    read = read_distribution(rows, "s", order="taxonomy", taxonomies={"season": tree})
+    assert read.quasi_values == (("winter", "autumn", "summer", "spring"),)
+    assert read.weights.tolist() == [4, 1, 3, 2]
+    with pytest.raises(InputError, match="'season' has 1 values that its taxonomy does not cover"):
+        read_distribution(rows.set_column(0, "season", [["monsoon", "spring", "summer", "winter"]]), "s",
+                          order="taxonomy", taxonomies={"season": tree})  # fmt: skip
+
+
+def test_probabilities_are_exact_decimals() -> None:
+    read = read_distribution(
+        table(q=[1, 2, 1, 2], s=["x", "x", "y", "y"], probability=["0.1", "0.2", "0.6", "1e-1"]), "s"
+    )
+    assert greedy_classes(read, 2, Fraction("0.3")).n_classes == 1  # 0.1 + 0.2 is 0.3 here
+    assert read.total == 10**18
+    for second, total in (("0.4999999995", 10**18), ("0.5000000005", 10**18 + 5 * 10**8)):
+        nearly = read_distribution(table(q=[1, 2], s=["x", "y"], probability=["0.5", second]), "s")
+        assert nearly.total == total  # what is given is never taken for more
+    with pytest.raises(UnreachableError, match="p_l"):
+        greedy_classes(read, 2, Fraction("0.3000001"))
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"q": [1, 2], "s": ["x", "y"], "probability": [0.5, 0.4999]}, "'probability' .* sums to 0.9999"),
+        ({"q": [1, 2], "s": ["x", "y"], "probability": [1.5, -0.5]}, "'probability' .* above 1"),
+        ({"q": [1, 2], "s": ["x", "y"], "probability": [1.0, -0.5]}, "'probability' .* 1 values are negative"),
+        ({"q": [1, 2], "s": ["x", "y"], "count": [3, -1]}, "'count' .* 1 values are negative"),
+        ({"q": [1, 2], "s": ["x", "y"], "count": ["3", "many"]}, "'count' .* 1 of 2 values are no whole numbers"),
+        ({"q": [1, 2], "s": ["x", "y"], "count": [0, 0]}, "0 everywhere"),
+        ({"q": [1, 1], "s": ["x", "x"], "count": [3, 1]}, "1 times more than once"),
+        ({"q": [1, None], "s": ["x", "y"], "count": [3, 1]}, "'q' .* 1 missing"),
+        ({"q": [1, 2], "s": ["x", None], "count": [3, 1]}, "'s' .* 1 missing"),
+        ({"q": [1, 2], "s": ["x", "y"], "count": [3, None]}, "'count' .* 1 missing"),
+        ({"q": [1, 2], "s": ["x", "y"]}, "needs a column `count` or a column `probability`; it has neither"),
+        ({"q": [1], "s": ["x"], "count": [1], "probability": [1.0]}, "both"),
+        ({"s": ["x", "y"], "count": [3, 1]}, "no quasi column"),
+        ({"q": [1, 2], "t": ["x", "y"], "count": [3, 1]}, "'s' is not in"),
+        ({"q": [1, 2], "s": ["x", "y"], "count": [2**62, 2**62]}, "2\\^62"),
+        ({"q": pa.array([], pa.int64()), "s": pa.array([], pa.string()), "count": pa.array([], pa.int64())}, "no rows"),
+    ],
+)
+def test_unclear_distributions_are_refused_by_column(columns: dict, said: str) -> None:
+    with pytest.raises(InputError, match=said) as caught:
+        read_distribution(pa.table(columns), "s")
+    assert "many" not in str(caught.value)
+
+
+def test_limits_of_l_p_delta_and_eta() -> None:
+    read = known()
+    wrong: list[tuple[dict, str]] = [
+        ({"l": 7, "p": Fraction("0.001")}, "l = 7 is more than the 6 values"),
+        ({"l": 0, "p": Fraction("0.001")}, "at least 1"),
+        ({"l": 2, "p": Fraction("0.5")}, "p_l"),
+        ({"l": 2, "p": Fraction(0)}, "above 0"),
+        ({"l": 2, "p": Fraction("0.01"), "eta": Fraction("0.01")}, "not above eta"),
+        ({"l": 2, "p": Fraction("0.01"), "eta": Fraction(-1)}, "eta must be"),
+        ({"l": 2, "samples": 3}, "3 samples are too few .* at least"),
+        ({"l": 2, "samples": 300, "p": Fraction("0.01")}, "not both"),
+        ({"l": 2, "samples": 500, "eta": Fraction("0.9")}, "not above eta"),
+    ]
+    for given, said in wrong:
+        with pytest.raises(ShoalError, match=said):
+            make_plan(read, delta=DELTA, **given)
+    for delta in (Fraction(0), Fraction(1), Fraction(-1), Fraction(2)):
+        with pytest.raises(UsageError, match="delta must be above 0 and below 1"):
+            make_plan(read, l=2, delta=delta, p=Fraction("0.01"))
+
+
+def test_a_chosen_p_uses_the_samples_and_error_costs_records() -> None:
+    read = known()
+    plan = make_plan(read, l=3, delta=DELTA, samples=600)
+    assert plan.n_tight <= plan.n <= 600
+    assert 1 < plan.classes.n_classes <= plan.m
+    assert make_plan(read, l=3, delta=DELTA, samples=6000).classes.n_classes > plan.classes.n_classes
+    assert greedy_classes(read, 3, plan.p).number.tolist() == plan.classes.number.tolist()
+    unsure = make_plan(read, l=3, delta=DELTA, p=plan.p, eta=plan.p / 2)
+    assert unsure.n > plan.n
+    assert unsure.n_tight > plan.n_tight
+    assert failure_bound(read, plan.classes, plan.n_tight) <= 0.01 < failure_bound(read, plan.classes, plan.n_tight - 1)
+    assert failure_bound(read, plan.classes, 0) == 1
+    assert composed_delta(DELTA, 4) == Fraction("0.04")
+
+
+def test_equally_long_classes_hold_for_independent_values_only() -> None:
+    point, value = np.indices((10, 3))
+    weights = np.outer([1, 2, 1, 2, 1, 2, 1, 2, 1, 2], [3, 2, 1]).ravel()
+    rows = pa.table({"q": point.ravel(), "s": value.ravel().astype(str), "count": weights})
+    read = read_distribution(rows, "s")
+    classes = independent_classes(read, 2, Fraction(5, 90))  # T = ceil(5/90 / (6/90 * 30/90)) = 3
+    assert np.bincount(classes.number).tolist() == [3, 3, 4]
+    dependent = read_distribution(pa.table({"q": [0, 1, 2, 3], "s": ["a", "a", "b", "b"], "count": [1, 1, 1, 1]}), "s")
+    with pytest.raises(UnreachableError, match="fewer than 2 values"):
+        independent_classes(dependent, 2, Fraction(1, 4))
+
+
+def test_a_plan_is_read_back_and_an_altered_one_is_refused(tmp_path: Path) -> None:
+    plan = make_plan(known(), l=3, delta=DELTA, samples=600, arrangement="gathered")
+    write_plan(plan, tmp_path / "plan.json")
+    agreed = read_plan(tmp_path / "plan.json")
+    assert agreed.number.tolist() == plan.classes.number.tolist()
+    assert (agreed.l, agreed.n, agreed.n_tight, agreed.delta) == (3, plan.n, plan.n_tight, 0.01)
+    assert Fraction(agreed.p) <= plan.p
+    assert agreed.quasi == ("age", "sex")
+    document = json.loads((tmp_path / "plan.json").read_text())
+    for key in set(document) - {"digest", "kind", "format"}:
+        altered = {**document, key: 1 if document[key] != 1 else 2}
+        with pytest.raises(InputError, match="altered"):
+            parse_plan(altered, "plan.json")
+    with pytest.raises(UsageError, match="exists already"):
+        write_plan(plan, tmp_path / "plan.json")
+
+
+def test_a_plan_that_contradicts_itself_is_refused_in_spite_of_a_right_digest() -> None:
+    document = plan_document(make_plan(known(), l=3, delta=DELTA, samples=600))
+    parse_plan(document, "plan.json")
+    points, runs = document["points"], document["runs"]
+    changes = (
+        {"runs": runs[:-1]}, {"runs": [*runs[:-1], [99, runs[-1][1]]]}, {"points": [points[0], points[0]]},
+        {"points": [[0] * len(points[0]), points[1]]}, {"points": [points[0]]}, {"l": 7}, {"l": 2.5}, {"delta": 1},
+        {"eta": 1}, {"n": document["n_tight"] - 1}, {"classes": 10**6}, {"quasi": []}, {"sensitive": 5},
+        {"p": None}, {"extra": 1}, {"runs": "no"}, {"runs": [[1.5, 30]]},
+    )  # fmt: skip
+    for change in changes:
+        altered = {**document, **change}
+        altered["digest"] = digest(altered)
+        with pytest.raises(InputError, match=r"contradicts itself|keys of a plan"):
+            parse_plan(altered, "plan.json")
+    for content in ([], {}, None, "plan", {"kind": document["kind"], "format": 9}):
+        with pytest.raises(InputError):
+            parse_plan(content, "plan.json")
+
+
+def test_the_command_writes_a_plan_and_says_its_numbers(tmp_path: Path) -> None:
+    read = known()
+    point = np.repeat(np.arange(read.n_points), np.diff(read.starts))
+    columns = {
+        name: np.array(values)[codes[point]]
+        for name, values, codes in zip(read.quasi, read.quasi_values, read.points, strict=True)
+    }
+    illness = np.array(read.sensitive_values)[read.codes]
+    pq.write_table(pa.table({**columns, "illness": illness, "count": read.weights}), tmp_path / "counts.parquet")
+    call = ["agency", "plan", "--counts", str(tmp_path / "counts.parquet"), "--sensitive", "illness", "--l", "3"]
+    plan = str(tmp_path / "plan.json")
+    done = CliRunner().invoke(app, [*call, "--delta", "0.01", "--p", "0.005", "-o", plan, "--json"])
+    assert done.exit_code == 0, done.output
+    said = json.loads(done.stdout)
+    expected = make_plan(read, l=3, delta=DELTA, p=Fraction("0.005"))
+    assert (said["n"], said["n_tight"], said["p"]) == (expected.n, expected.n_tight, 0.005)
+    assert said["classes"] == expected.classes.n_classes
+    assert said["m"] == pytest.approx(float(expected.m))
+    assert said["digest"] == read_plan(Path(plan)).digest
+    again = CliRunner().invoke(app, [*call, "--delta", "0.01", "--p", "0.005", "-o", plan])
+    assert again.exit_code == 2
+    people = CliRunner().invoke(app, [*call, "--delta", "0.01", "--samples", "600", "-o", str(tmp_path / "b.json")])
+    assert "Owners wait for" in people.stdout
+    for options, code in ((["--delta", "x"], 2), (["--delta", "0.01", "--p", "0.9"], 3), (["--delta", "1"], 2)):
+        failed = CliRunner().invoke(app, [*call, *options, "-o", str(tmp_path / "none.json")])
+        assert failed.exit_code == code
+        assert not (tmp_path / "none.json").exists()
+
+
+@pytest.mark.parametrize(("order", "contiguous"), [("lexicographic", 164), ("hilbert", 153)])
+def test_the_decision_tells_how_many_classes_adult_gives(order: str, contiguous: int, shared_data: Path) -> None:
+    from shoal.datasets import adult
+
+    names = ["age", "sex", "education", "occupation"]
+    records = adult(shared_data).select(names).drop_null()
+    counts = records.group_by(names).aggregate([([], "count_all")]).rename_columns([*names, "count"])
+    read = read_distribution(counts, "occupation", order=order)
+    plan = make_plan(read, l=5, delta=DELTA, samples=30_000)
+    gathered = make_plan(read, l=5, delta=DELTA, samples=30_000, arrangement="gathered")
+    assert (read.n_points, plan.classes.n_classes, gathered.classes.n_classes) == (1749, contiguous, 212)
+
+
+def test_keys_of_huge_domains_still_sort_as_their_columns() -> None:
+    from shoal.agency.ordering import packed
+
+    rng = np.random.default_rng(2)
+    columns = [rng.integers(0, 3, size=200) * (2**40 - 1) // 2 for _ in range(4)]
+    key = packed(columns, [2**40] * 4)  # 160 bits do not fit into one word
+    order = np.lexsort(columns[::-1])
+    assert (np.diff(key[order]) >= 0).all()
+    assert len(np.unique(key)) == len({tuple(row) for row in np.stack(columns, axis=1).tolist()})

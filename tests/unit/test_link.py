@@ -1,0 +1,166 @@
+"""What linking refuses, and the edges of what it reads."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import shoal
+from shoal.errors import InputError, UsageError
+from shoal.linkage import composed, link, link_target, parse_target, worst_case_l
+from shoal.release import Release
+
+ATTRIBUTES: dict[str, Any] = {
+    "age": {"role": "quasi", "taxonomy": {"intervals": {"min": 0, "max": 99, "widths": [10]}}},
+    "sex": {"role": "quasi"},
+    "illness": {"role": "sensitive"},
+}
+
+
+def rows(n: int = 60, **more: Any) -> pa.Table:
+    rng = np.random.default_rng(3)
+    return pa.table(
+        {
+            "age": rng.integers(20, 60, n),
+            "sex": rng.choice(["F", "M"], n),
+            "illness": rng.choice(["flu", "gout", "ulcer"], n),
+            **more,
+        }
+    )
+
+
+def release(table: pa.Table, attributes: dict[str, Any] = ATTRIBUTES, **more: Any) -> Release:
+    policy = {"attributes": attributes, "privacy": [{"k-anonymity": {"k": 4}}], "method": {"mondrian": {}}, **more}
+    return shoal.anonymize(table.select(list(attributes)), policy, seed=1)
+
+
+@pytest.fixture(scope="module")
+def twice() -> list[Release]:
+    return [release(rows()), release(rows(50))]
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ({"sx": "F"}, "no quasi attribute of the releases; did you mean 'sex'"),
+        ({"illness": "flu"}, "no quasi attribute"),
+        ({"age": "old"}, "'age' cannot be read as a number"),
+        ({"age": "-5"}, "covers the target"),
+        ({"sex": "X"}, "covers the target"),
+        ({}, "name at least one"),
+    ],
+)
+def test_bad_targets_are_refused_without_their_values(
+    twice: list[Release], target: dict[str, str], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message) as raised:
+        link_target(twice, target)
+    assert not any(len(value) > 1 and value in str(raised.value) for value in target.values())
+
+
+@pytest.mark.parametrize("text", ["sex", "sex=F,,age=3", "=F", "sex=F,sex=M"])
+def test_targets_that_are_not_written_as_pairs_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="--target"):
+        parse_target(text)
+
+
+def test_commas_in_targets_are_escaped() -> None:
+    assert parse_target("place=a%2Cb%252C, sex=") == {"place": "a,b%2C", "sex": ""}
+
+
+def test_one_release_is_nothing_to_link(twice: list[Release]) -> None:
+    with pytest.raises(UsageError, match="at least two"):
+        link(twice[:1])
+    with pytest.raises(UsageError, match="floor"):
+        link(twice, floor=0)
+
+
+def test_several_common_sensitive_attributes_must_be_chosen_from() -> None:
+    attributes = {**ATTRIBUTES, "wage": {"role": "sensitive"}}
+    table = rows(60, wage=["low", "high", "mid"] * 20)
+    both = [release(table, attributes), release(table, attributes)]
+    with pytest.raises(UsageError, match="'illness', 'wage'; choose"):
+        link(both)
+    assert link(both, sensitive="wage").values == 3
+    with pytest.raises(UsageError, match="did you mean 'wage'"):
+        link(both, sensitive="wages")
+
+
+def test_kinds_that_do_not_go_together_are_refused() -> None:
+    masked = {**ATTRIBUTES, "age": {"role": "quasi", "taxonomy": {"mask": {"length": 2}}}}
+    with pytest.raises(InputError, match="of kind 'number' in one release and of kind 'prefix'"):
+        link([release(rows()), release(rows(), masked)])
+
+
+def test_an_attribute_that_is_insensitive_elsewhere_finds_the_person_there() -> None:
+    table = rows()
+    open_sex = {**ATTRIBUTES, "sex": {"role": "insensitive"}}
+    found = link_target([release(table), release(table, open_sex)], {"sex": "F"})
+    women = table.filter(pa.compute.equal(table["sex"], "F"))["illness"].value_counts().to_pylist()
+    assert found.alone[1].counts == {each["values"]: each["counts"] for each in women}
+
+
+def test_missing_values_are_values_of_their_own() -> None:
+    table = rows()
+    illness = pa.array([None if place % 3 == 0 else text for place, text in enumerate(table["illness"].to_pylist())])
+    sex = pa.array([None if place % 5 == 0 else text for place, text in enumerate(table["sex"].to_pylist())])
+    table = table.set_column(2, "illness", illness).set_column(1, "sex", sex)
+    both = [release(table, missing="category"), release(table, missing="category")]
+    found = link_target(both, {"sex": ""})
+    assert "(missing)" in found.remaining.counts
+    assert link(both, population=table).people_linked == 60
+
+
+def test_sensitive_values_that_differ_leave_nobody() -> None:
+    other = rows().set_column(2, "illness", pa.array(["cough", "rash", "burn"] * 20))
+    with pytest.raises(InputError, match="about the same people"):
+        link([release(rows()), release(other)])
+    assert link_target([release(rows()), release(other)], {"sex": "F"}).remaining.as_dict() == {
+        "remaining": {},
+        "l": 0,
+        "frequency_l": 0.0,
+        "entropy_l": 0.0,
+    }
+
+
+def test_spoiled_releases_are_refused(twice: list[Release], tmp_path: Path) -> None:
+    policy = {"attributes": ATTRIBUTES, "privacy": [{"k-anonymity": {"k": 4}}], "method": {"mondrian": {}}}
+    shoal.anonymize(rows(), policy, out=tmp_path / "out", seed=1)
+    manifest = tmp_path / "out" / "public" / "manifest.json"
+    content = json.loads(manifest.read_text())
+    content["attributes"]["age"]["labels"].popitem()
+    manifest.write_text(json.dumps(content))
+    with pytest.raises(InputError, match="'age' has texts that its manifest does not explain"):
+        link([twice[0], tmp_path / "out"])
+    manifest.write_text("[]")
+    with pytest.raises(InputError, match="not the manifest"):
+        link([twice[0], tmp_path / "out"])
+    with pytest.raises(UsageError, match="--policy"):
+        link([twice[0], tmp_path])
+
+
+def test_a_population_without_the_attributes_is_refused(twice: list[Release]) -> None:
+    with pytest.raises(UsageError, match="none of the releases' quasi attributes"):
+        link(twice, population=pa.table({"height": [1]}))
+
+
+def test_a_population_may_know_less(twice: list[Release]) -> None:
+    found = link(twice, population=pa.table({"sex": ["F", "M", "M", "X"]}))
+    assert (found.people, found.people_linked, found.attributes) == (4, 3, ("sex",))
+
+
+@pytest.mark.parametrize(("n_values", "ls"), [(0, [1]), (3, []), (3, [4]), (3, [0, 2])])
+def test_bounds_refuse_what_cannot_be(n_values: int, ls: list[int]) -> None:
+    with pytest.raises(UsageError):
+        worst_case_l(n_values, ls)
+
+
+@pytest.mark.parametrize("guarantees", [[], [(0, 0.1)], [(2, 1.5)], [(2, float("nan"))]])
+def test_composition_refuses_what_is_no_guarantee(guarantees: list[tuple[int, float]]) -> None:
+    with pytest.raises(UsageError):
+        composed(guarantees)
