@@ -164,3 +164,34 @@ def test_bounds_refuse_what_cannot_be(n_values: int, ls: list[int]) -> None:
 def test_composition_refuses_what_is_no_guarantee(guarantees: list[tuple[int, float]]) -> None:
     with pytest.raises(UsageError):
         composed(guarantees)
+
+
+def test_worst_cases_name_classes_and_no_persons(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a sliced release the values of a combination may be one person's; which values remain is told of nobody."""
+    from rich.console import Console
+
+    from shoal.cli.link import show
+
+    policy = {
+        "attributes": {"age": {"role": "quasi"}, "sex": {"role": "quasi"}, "illness": {"role": "sensitive"}},
+        "privacy": [{"simple-l-diversity": {"l": 2}}],
+    }
+    people = pa.table(
+        {
+            "age": [21, 22, 33, 34, 45, 46, 57, 58],
+            "sex": list("FMFMFMFM"),
+            "illness": ["flu", "gout", "mumps", "angina", "flu", "gout", "mumps", "angina"],
+        }
+    )
+    generalized = shoal.anonymize(people, {**policy, "method": {"mondrian": {}}}, seed=1)
+    sliced = shoal.anonymize(people, {**policy, "method": {"anatomy": {}}}, seed=1)
+    found = link([generalized, sliced])
+    assert found.worst
+    for case in found.as_dict()["worst"]:
+        assert case["classes"][0]
+        assert case["classes"][1] == {}
+        assert "remaining" not in case
+    show(found, Console(width=200))
+    told = capsys.readouterr().out
+    assert "sliced, without classes" in told
+    assert not any(value in told for value in ("flu", "gout", "mumps", "angina"))

@@ -115,15 +115,14 @@ def show(found: PopulationLinkage, console: Console) -> None:
         console.print(f"{number}. {case.remaining.l:,} of {found.values:,} values:", soft_wrap=True)
         for release, labels in zip(found.releases, case.classes, strict=True):
             text = ", ".join(f"{attribute}={label}" for attribute, label in labels.items())
-            console.print(f"   {escape(release)}: {escape(text)}", soft_wrap=True)
-        _tell(case.remaining, console, "   ")
+            console.print(f"   {escape(release)}: {escape(text) or 'sliced, without classes'}", soft_wrap=True)
 
 
-def _tell(remaining: Remaining, console: Console, margin: str = "  ") -> None:
+def _tell(remaining: Remaining, console: Console) -> None:
     from rich.markup import escape
 
     shown = list(remaining.counts.items())
     for value, count in shown[:MOST_SHOWN]:
-        console.print(f"{margin}{count:>7,}  {escape(value)}", soft_wrap=True)
+        console.print(f"  {count:>7,}  {escape(value)}", soft_wrap=True)
     if len(shown) > MOST_SHOWN:
-        console.print(f"{margin}and {len(shown) - MOST_SHOWN:,} more (--json lists all)")
+        console.print(f"  and {len(shown) - MOST_SHOWN:,} more (--json lists all)")

@@ -182,9 +182,11 @@ def _most_people(linkables: Sequence[Linkable], members: IntArray, there: BoolAr
 
 
 def _classes(linkables: Sequence[Linkable], members: Sequence[int] | IntArray) -> tuple[dict[str, str], ...]:
-    """Return the labels of one class of each release."""
+    """Return the labels of one class of each release; none where they would tell of single people."""
     return tuple(
         {column.name: column.labels[each.labels[box, place]] for place, column in enumerate(each.columns)}
+        if each.classes
+        else {}
         for each, box in zip(linkables, members, strict=True)
     )
 

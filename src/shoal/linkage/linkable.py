@@ -36,6 +36,7 @@ class Linkable:
     records: IntArray  # (n_boxes,) at most so many records are of somebody in the box
     values: tuple[str | None, ...]  # the sensitive values; None for a missing one
     n_rows: int
+    classes: bool = True  # boxes are classes of people; those of a sliced table may fit one person only
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -155,6 +156,7 @@ def of_sliced(name: str, table: SlicedTable, manifest: Mapping[str, Any], known:
         records=np.bincount(box, weights=records, minlength=len(first)).astype(np.int64),
         values=candidates.values,
         n_rows=table.n_rows,
+        classes=False,
     )
 
 

@@ -57,14 +57,18 @@ class Remaining:
 
 @dataclass(frozen=True, slots=True)
 class WorstCase:
-    """Classes, one of each release, that leave few values to whoever is in all of them."""
+    """Classes, one of each release, that leave few values to whoever is in all of them.
 
-    classes: tuple[Mapping[str, str], ...]  # attribute -> label
+    A sliced release has no classes but values as they are, which may be those of one person: it is not told of.
+    """
+
+    classes: tuple[Mapping[str, str], ...]  # attribute -> label; empty for a sliced release
     remaining: Remaining
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
-        return {"classes": [dict(each) for each in self.classes], **self.remaining.as_dict()}
+        """Return it as JSON has it; how many values remain is told, but not which."""
+        left = {key: value for key, value in self.remaining.as_dict().items() if key != "remaining"}
+        return {"classes": [dict(each) for each in self.classes], **left}
 
 
 @dataclass(frozen=True, slots=True)
