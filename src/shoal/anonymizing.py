@@ -167,7 +167,7 @@ class _Run:
         """Write the rows, and return the manifest's entries on their files."""
         rows = publication.rows(self.engine, self.chance, staging.folder, self.progress)
         entries: dict[str, Any] = {"data": {"file": f"data.{self.format}", "format": self.format}}
-        if getattr(self.policy.method, "two_tables", False):
+        if self.policy.method.as_two_tables:
             batches = list(rows.batches)
             self._write(staging, entries["data"], iter(batches))
             both = two_tables(SlicedTable.of(plain_table(batches), manifest), manifest)

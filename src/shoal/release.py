@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shoal.errors import UsageError
+from shoal.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -101,6 +101,26 @@ class Release:
         from shoal.sources import like
 
         return like(self.data, read_sliced(self).multisets())
+
+
+def received(folder: Path) -> tuple[Path, dict[str, Any]] | None:
+    """Return the public folder of a release and its manifest, given either folder; None if there is no manifest.
+
+    What the manifest promises is not looked into: ``shoal verify`` does that.
+    """
+    for place in (folder / PUBLIC, folder):
+        path = place / "manifest.json"
+        if path.is_file():
+            try:
+                manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+                _ = manifest["parts"], manifest["data"]["file"]
+                for entry in manifest["attributes"].values():
+                    if not isinstance(entry["kind"], str) or not isinstance(entry["role"], str):
+                        raise TypeError
+            except (OSError, ValueError, KeyError, TypeError, AttributeError):
+                raise InputError(f"{path} is not the manifest of a release; run `shoal verify` on its folder") from None
+            return place, manifest
+    return None
 
 
 class Staging:

@@ -14,9 +14,9 @@ from shoal.plan import Plan
 from shoal.problem import Attribute, Problem
 from shoal.sliced.estimating import estimated
 from shoal.sliced.expected import SlicedRows
+from shoal.sliced.measuring import sliced_measured
 from shoal.sliced.query import Estimate, Query
 from shoal.sliced.table import SlicedTable, published_columns
-from shoal.sliced.utility import sliced_measured
 from shoal.slices import Part, Pieces, SlicedPlan
 from shoal.taxonomies.nested import from_nested
 from shoal.utility.base import measured, told

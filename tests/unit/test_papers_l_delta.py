@@ -281,7 +281,7 @@ def test_the_page_of_the_docs_is_the_one_that_its_figures_give() -> None:
 
 
 def test_a_quick_run_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.papers.l_delta_page.draw", lambda *_, **__: None)  # drawn in another test
+    monkeypatch.setattr("shoal.papers.figures.draw", lambda *_, **__: None)  # drawn in another test
     out = tmp_path / "out"
     asked = ["l-delta", "--quick", "--json", "--out", str(out)]
     answer = CliRunner().invoke(command.app, asked)

@@ -345,7 +345,7 @@ def test_fakes_come_near_to_the_paper_s(shared_data: Path) -> None:
 
 
 def test_a_quick_run_of_the_command(shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.papers.slicing_page.draw", lambda *_, **__: None)  # drawn in another test
+    monkeypatch.setattr("shoal.papers.figures.draw", lambda *_, **__: None)  # drawn in another test
     out = tmp_path / "out"
     asked = ["slicing", "--quick", "--json", "--data", str(shared_data), "--out", str(out)]
     answer = CliRunner().invoke(command.app, asked)

@@ -8,7 +8,28 @@ from __future__ import annotations
 import numpy as np
 
 from shoal.arrays import CodeArray, IntArray
-from shoal.compiled import compiled
+from shoal.compiled import compiled, inlined
+
+
+@inlined
+def _added(starts: IntArray, codes: CodeArray, weights: IntArray, point: int, sums: IntArray, threshold: int) -> int:
+    """Add a point to the sums of a class; return how many values reach the threshold by it."""
+    reached = 0
+    for entry in range(starts[point], starts[point + 1]):
+        before = sums[codes[entry]]
+        sums[codes[entry]] = before + weights[entry]
+        if before < threshold <= sums[codes[entry]]:
+            reached += 1
+    return reached
+
+
+@inlined
+def _rest_to_last(number: CodeArray, n_classes: int) -> None:
+    """Put points without a class into the last one, for they cannot make a class of their own."""
+    last = max(n_classes - 1, 0)
+    for point in range(len(number)):
+        if number[point] < 0:
+            number[point] = last
 
 
 @compiled
@@ -71,20 +92,13 @@ def from_queues(
                 left[best] -= weight[point]
                 members[n_members] = point
                 n_members += 1
-                for entry in range(starts[point], starts[point + 1]):
-                    before = sums[codes[entry]]
-                    sums[codes[entry]] = before + weights[entry]
-                    if before < threshold <= sums[codes[entry]]:
-                        reached += 1
+                reached += _added(starts, codes, weights, point, sums, threshold)
         if reached < l:
             break
         for member in range(n_members):
             number[members[member]] = current
         current += 1
-    last = max(current - 1, 0)
-    for point in range(n_points):  # what is left over cannot make a class of its own
-        if number[point] < 0:
-            number[point] = last
+    _rest_to_last(number, current)
     return number
 
 
@@ -133,18 +147,11 @@ def by_gain(
             head += 1
             members[n_members] = point
             n_members += 1
-            for entry in range(starts[point], starts[point + 1]):
-                held = sums[codes[entry]]
-                sums[codes[entry]] = held + weights[entry]
-                if held < threshold <= sums[codes[entry]]:
-                    reached += 1
+            reached += _added(starts, codes, weights, point, sums, threshold)
         if reached < l:
             break
         for member in range(n_members):
             number[members[member]] = current
         current += 1
-    last = max(current - 1, 0)
-    for point in range(n_points):
-        if number[point] < 0:
-            number[point] = last
+    _rest_to_last(number, current)
     return number

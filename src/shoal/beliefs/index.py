@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shoal.arrays import CodeArray, FloatArray, IntArray
-from shoal.beliefs import kernels
+from shoal.pairs import counted_pairs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,7 +31,7 @@ class Lists:
         >>> lists.start.tolist(), lists.bucket.tolist(), lists.count.tolist()
         ([0, 2, 3], [0, 1, 0], [1, 7, 2])
         """
-        return cls(*kernels.collected(values.astype(np.int64), n_values, bucket, n_buckets, records))
+        return cls(*counted_pairs(values, n_values, bucket, n_buckets, records))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

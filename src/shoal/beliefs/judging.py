@@ -14,6 +14,7 @@ from shoal.beliefs.index import Joined, Lists
 from shoal.judging import Judge
 from shoal.links import linked
 from shoal.models.base import ClassHistograms, ValueModel
+from shoal.pairs import counted_pairs
 from shoal.plan import same_rows
 from shoal.problem import Problem, Requirement
 from shoal.slices import Part, Pieces
@@ -208,8 +209,8 @@ class Beliefs:
         values = requirement.values_at(self._pieces.cell).astype(np.int32)
         told = np.flatnonzero(np.concatenate([view.informed, view.between])).tolist()
         entries = np.concatenate([view.lists[place].entry_of + view.joined.first_entry[place] for place in told])
-        start, value, count, _ = kernels.collected(
-            entries,
+        start, value, count, _ = counted_pairs(
+            entries.astype(np.int32),
             len(view.joined.bucket),
             np.tile(values, len(told)),
             requirement.n_values,

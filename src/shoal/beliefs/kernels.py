@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.compiled import compiled, inlined
+from shoal.pairs import place_of
 
 Ints = NDArray[np.int64]
 Codes = NDArray[np.int32]
@@ -15,65 +16,6 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 _RESCALE = 300.0
-
-
-@compiled
-def collected(first: Ints, n_first: int, second: Codes, n_second: int, records: Ints) -> tuple[Ints, Codes, Ints, Ints]:
-    """Return the distinct pairs of two codes, by the first and then the second, with their records.
-
-    Pairs of first code v are ``start[v]:start[v + 1]``; returned are these starts, the second codes, the records, and
-    the pair of each item. Two counting sorts: time is linear in items and codes.
-    """
-    n = len(first)
-    places = np.zeros(n_second + 1, dtype=np.int64)
-    for item in range(n):
-        places[second[item] + 1] += 1
-    for code in range(n_second):
-        places[code + 1] += places[code]
-    by_second = np.empty(n, dtype=np.int64)
-    for item in range(n):
-        by_second[places[second[item]]] = item
-        places[second[item]] += 1
-    places = np.zeros(n_first + 1, dtype=np.int64)
-    for item in range(n):
-        places[first[item] + 1] += 1
-    for code in range(n_first):
-        places[code + 1] += places[code]
-    order = np.empty(n, dtype=np.int64)
-    for position in range(n):
-        item = by_second[position]
-        order[places[first[item]]] = item
-        places[first[item]] += 1
-    start = np.zeros(n_first + 1, dtype=np.int64)
-    codes = np.empty(n, dtype=np.int32)
-    totals = np.zeros(n, dtype=np.int64)
-    pair_of = np.empty(n, dtype=np.int64)
-    pair = -1
-    for position in range(n):
-        item = order[position]
-        before = order[position - 1]
-        if position == 0 or first[item] != first[before] or second[item] != second[before]:
-            pair += 1
-            codes[pair] = second[item]
-            start[first[item] + 1] += 1
-        totals[pair] += records[item]
-        pair_of[item] = pair
-    for code in range(n_first):
-        start[code + 1] += start[code]
-    return start, codes[: pair + 1].copy(), totals[: pair + 1].copy(), pair_of
-
-
-@inlined
-def _place(bucket: Codes, low: int, high: int, wanted: int) -> int:
-    """Return where *wanted* is among the ascending ``bucket[low:high]``, or -1."""
-    end = high
-    while low < high:
-        middle = (low + high) // 2
-        if bucket[middle] < wanted:
-            low = middle + 1
-        else:
-            high = middle
-    return low if low < end and bucket[low] == wanted else -1
 
 
 @inlined
@@ -107,7 +49,7 @@ def matched(
             for part in range(n_parts):
                 if part == shortest:
                     continue
-                found = _place(bucket, start[mine[part]], stop[mine[part]], here)
+                found = place_of(bucket, start[mine[part]], stop[mine[part]], here)
                 if found < 0:
                     there = False
                     break
@@ -139,7 +81,7 @@ def touched(
                 continue
             there = True
             for part in range(n_parts):
-                if part != shortest and _place(bucket, start[mine[part]], stop[mine[part]], here) < 0:
+                if part != shortest and place_of(bucket, start[mine[part]], stop[mine[part]], here) < 0:
                     there = False
                     break
             if there:
@@ -190,7 +132,7 @@ def mixed(
             for part in range(n_parts):
                 found = entry
                 if part != shortest:
-                    found = _place(bucket, start[mine[part]], stop[mine[part]], here)
+                    found = place_of(bucket, start[mine[part]], stop[mine[part]], here)
                     if found < 0:
                         there = False
                         break
@@ -202,7 +144,7 @@ def mixed(
                 if informed[part] == 0:
                     log_weight += log_count[entries[part]]
             for joint in range(n_separators):
-                links[joint] = _place(bucket, start[joints[joint]], stop[joints[joint]], here)
+                links[joint] = place_of(bucket, start[joints[joint]], stop[joints[joint]], here)
                 if between[joint] == 0:
                     log_weight -= log_count[links[joint]]
             if first:
@@ -223,12 +165,12 @@ def mixed(
                 for part in range(lead + 1, n_parts):
                     if informed[part] == 1:
                         group = entries[part]
-                        found = _place(group_value, group_start[group], group_start[group + 1], value)
+                        found = place_of(group_value, group_start[group], group_start[group + 1], value)
                         share = 0.0 if found < 0 else share * group_count[found]
                 for joint in range(n_separators):
                     if between[joint] == 1 and share > 0.0:
                         group = links[joint]
-                        found = _place(group_value, group_start[group], group_start[group + 1], value)
+                        found = place_of(group_value, group_start[group], group_start[group + 1], value)
                         share /= group_count[found]
                 out[row, value] += share
     return out

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
 import typer
 
 from shoal.cli.console import answer, out, reporting
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from shoal.progress import Progress
+
+
+class _Result(Protocol):
+    def as_dict(self) -> dict[str, Any]: ...
+
+
+R = TypeVar("R", bound=_Result)
 
 Folder = Annotated[Path | None, typer.Option("--out", "-o", help="New folder for the page and its figures.")]
 Seed = Annotated[int, typer.Option(help="Make another run of the random choices.", min=0)]
@@ -19,6 +32,33 @@ app = typer.Typer(help="Run the experiments of the source papers again.", no_arg
 @app.callback()
 def _group() -> None:
     """Run the experiments of the source papers again."""
+
+
+def _run(
+    name: str,
+    folder: Path | None,
+    json_output: bool,
+    run: Callable[[Progress], R],
+    write: Callable[[R, Path], None],
+    tell: Callable[[R, Console], None],
+) -> None:
+    """Run one experiment, write what it leaves behind into a new folder, and tell what it found."""
+    from shoal.cli.bars import bars
+    from shoal.papers.figures import require_plots
+    from shoal.release import refuse_existing
+
+    target = folder or Path(f"shoal-papers-{name}")
+    refuse_existing(target)
+    require_plots()
+    with bars() as progress:
+        result = run(progress)
+    write(result, target)
+    if json_output:
+        answer({"folder": str(target), **result.as_dict()})
+        return
+    console = out()
+    tell(result, console)
+    console.print(f"The page is {target / f'{name}.md'}; its figures are beside it.", soft_wrap=True)
 
 
 @app.command("tau-l")
@@ -34,28 +74,20 @@ def tau_l(
 ) -> None:
     """Compare sequential sweep with its rivals: Figures 5 to 8 of the (tau,l)-diversity paper."""
     with reporting(json_output):
-        from shoal.cli.bars import bars
-        from shoal.papers.figures import require_plots
-        from shoal.papers.tau_l import run_tau_l
+        from shoal.papers.tau_l import Result, run_tau_l
         from shoal.papers.tau_l_page import write_result
         from shoal.papers.tau_l_statements import statements
-        from shoal.release import refuse_existing
 
-        target = folder or Path("shoal-papers-tau-l")
-        refuse_existing(target)
-        require_plots()
-        with bars() as progress:
-            result = run_tau_l(data, quick=quick, seed=seed, progress=progress)
-        write_result(result, target)
-        if json_output:
-            answer({"folder": str(target), **result.as_dict()})
-            return
-        console = out()
-        for table in result.tables:
-            console.print(f"[bold]{table.title}[/], {table.records:,} records", soft_wrap=True)
-            for statement in statements(table):
-                console.print(f"  {statement.verdict}: {statement.claim} {statement.measured}", soft_wrap=True)
-        console.print(f"The page is {target / 'tau-l.md'}; its figures are beside it.", soft_wrap=True)
+        def run(progress: Progress) -> Result:
+            return run_tau_l(data, quick=quick, seed=seed, progress=progress)
+
+        def tell(result: Result, console: Console) -> None:
+            for table in result.tables:
+                console.print(f"[bold]{table.title}[/], {table.records:,} records", soft_wrap=True)
+                for statement in statements(table):
+                    console.print(f"  {statement.verdict}: {statement.claim} {statement.measured}", soft_wrap=True)
+
+        _run("tau-l", folder, json_output, run, write_result, tell)
 
 
 @app.command("slicing")
@@ -70,30 +102,23 @@ def slicing(
 ) -> None:
     """Compare slicing with generalization and bucketization: Figures 3 to 7 of the slicing paper."""
     with reporting(json_output):
-        from shoal.cli.bars import bars
         from shoal.papers.classifiers import require_learning
-        from shoal.papers.figures import require_plots
-        from shoal.papers.slicing import run_slicing
+        from shoal.papers.slicing import Result, run_slicing
         from shoal.papers.slicing_page import statements, write_result
-        from shoal.release import refuse_existing
 
-        target = folder or Path("shoal-papers-slicing")
-        refuse_existing(target)
-        require_plots()
-        require_learning()
-        with bars() as progress:
-            result = run_slicing(data, quick=quick, seed=seed, progress=progress)
-        write_result(result, target)
-        if json_output:
-            answer({"folder": str(target), **result.as_dict()})
-            return
-        console = out()
-        for table in result.tables:
-            console.print(f"[bold]{table.title}[/], {table.records:,} records", soft_wrap=True)
-            for asked, statement in statements(table, result):
-                about = f" ({asked})" if asked else ""
-                console.print(f"  {statement.verdict}: {statement.claim}{about} {statement.measured}", soft_wrap=True)
-        console.print(f"The page is {target / 'slicing.md'}; its figures are beside it.", soft_wrap=True)
+        def run(progress: Progress) -> Result:
+            require_learning()
+            return run_slicing(data, quick=quick, seed=seed, progress=progress)
+
+        def tell(result: Result, console: Console) -> None:
+            for table in result.tables:
+                console.print(f"[bold]{table.title}[/], {table.records:,} records", soft_wrap=True)
+                for asked, statement in statements(table, result):
+                    about = f" ({asked})" if asked else ""
+                    text = f"  {statement.verdict}: {statement.claim}{about} {statement.measured}"
+                    console.print(text, soft_wrap=True)
+
+        _run("slicing", folder, json_output, run, write_result, tell)
 
 
 @app.command("l-delta")
@@ -105,24 +130,16 @@ def l_delta(
 ) -> None:
     """Compute Figures 1 and 2 of the (l,delta)-diversity paper and simulate what they bound."""
     with reporting(json_output):
-        from shoal.cli.bars import bars
-        from shoal.papers.figures import require_plots
-        from shoal.papers.l_delta import run_l_delta
+        from shoal.papers.l_delta import Result, run_l_delta
         from shoal.papers.l_delta_page import write_result
         from shoal.papers.l_delta_statements import findings
-        from shoal.release import refuse_existing
 
-        target = folder or Path("shoal-papers-l-delta")
-        refuse_existing(target)
-        require_plots()
-        with bars() as progress:
-            result = run_l_delta(quick=quick, seed=seed, progress=progress)
-        write_result(result, target)
-        if json_output:
-            answer({"folder": str(target), **result.as_dict()})
-            return
-        console = out()
-        for finding in findings(result):
-            text = f"{finding.verdict}: {finding.claim} ({finding.where}) {finding.measured}"
-            console.print(text, soft_wrap=True, markup=False)
-        console.print(f"The page is {target / 'l-delta.md'}; its figures are beside it.", soft_wrap=True)
+        def run(progress: Progress) -> Result:
+            return run_l_delta(quick=quick, seed=seed, progress=progress)
+
+        def tell(result: Result, console: Console) -> None:
+            for finding in findings(result):
+                text = f"{finding.verdict}: {finding.claim} ({finding.where}) {finding.measured}"
+                console.print(text, soft_wrap=True, markup=False)
+
+        _run("l-delta", folder, json_output, run, write_result, tell)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -14,13 +13,11 @@ from shoal.errors import InputError, UsageError
 from shoal.linkage.foreign import of_foreign
 from shoal.linkage.linkable import Linkable, chosen_sensitive, of_generalized, of_sliced
 from shoal.policy import Policy
+from shoal.release import Release, received
 from shoal.sliced.reading import read_published
 from shoal.sliced.table import SlicedTable, is_sliced
 from shoal.sources import Source, SourceOptions, open_source
 from shoal.sources.frames import as_table
-
-if TYPE_CHECKING:
-    from shoal.release import Release
 
 Linked: TypeAlias = "Release | str | Path"
 
@@ -70,29 +67,16 @@ def _open(release: Linked, policy: Policy | None) -> _Opened:
     folder = Path(release)
     if not folder.exists():
         raise InputError(f"there is no release or table {release}")
-    for place in (folder / "public", folder):
-        if (place / "manifest.json").is_file():
-            manifest = _manifest(place / "manifest.json")
-            file = place / Path(str(manifest["data"]["file"])).name
-            return _Opened(str(release), _roles(manifest), manifest, file)
+    found_there = received(folder)
+    if found_there is not None:
+        place, manifest = found_there
+        return _Opened(str(release), _roles(manifest), manifest, place / Path(str(manifest["data"]["file"])).name)
     if policy is None:
         what = "folder with a manifest.json" if folder.is_dir() else "release of shoal"
         raise UsageError(f"{release} is no {what}; give the roles of its columns with --policy")
     source = open_source(folder, policy.source)
     roles = {name: policy.attributes[name].role for name in policy.attributes if name in source.schema.names}
     return _Opened(str(release), roles, None, source)
-
-
-def _manifest(path: Path) -> dict[str, Any]:
-    try:
-        manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        _roles(manifest)
-        _ = manifest["parts"], manifest["data"]["file"]
-        if not all(isinstance(entry["kind"], str) for entry in manifest["attributes"].values()):
-            raise TypeError
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        raise InputError(f"{path} is not the manifest of a release; run `shoal verify` on its folder") from None
-    return manifest
 
 
 def _roles(manifest: Mapping[str, Any]) -> dict[str, str]:

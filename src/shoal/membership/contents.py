@@ -9,6 +9,7 @@ import numpy as np
 
 from shoal.arrays import AnyIntArray, CodeArray, IntArray
 from shoal.membership import kernels
+from shoal.pairs import counted_pairs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,20 +39,11 @@ class ValueBuckets:
     @classmethod
     def of(cls, values: AnyIntArray, bucket: AnyIntArray, records: AnyIntArray | None, n_buckets: int) -> ValueBuckets:
         """Count the records of every pair of value and bucket."""
-        key = values.astype(np.int64) * n_buckets + bucket  # (n_rows,)
-        if records is None:
-            key.sort()
-            place = np.flatnonzero(np.diff(key, prepend=-1))
-            count = np.diff(place, append=len(key))
-        else:
-            order = np.argsort(key, kind="stable")
-            key = key[order]
-            place = np.flatnonzero(np.diff(key, prepend=-1))
-            count = np.add.reduceat(np.asarray(records, dtype=np.int64)[order], place) if len(place) else place
-        value, shown = np.divmod(key[place], n_buckets)
+        weights = np.ones(len(values), dtype=np.int64) if records is None else np.asarray(records, dtype=np.int64)
         n_values = int(values.max(initial=-1)) + 1
-        first = np.searchsorted(value, np.arange(n_values + 1)).astype(np.int64)
-        return cls(first, shown.astype(np.int32), count.astype(np.int64))
+        codes, buckets = values.astype(np.int32), bucket.astype(np.int32)
+        pairs = counted_pairs(codes, n_values, buckets, n_buckets, weights)
+        return cls(pairs.start, pairs.second, pairs.records)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shoal.arrays import AnyIntArray, IntArray
+from shoal.arrays import AnyIntArray, CodeArray, IntArray
 from shoal.errors import UsageError
+from shoal.kernels import summed
 from shoal.membership import kernels, lookups
 from shoal.membership.contents import BucketContents, BucketSets
 from shoal.plan import same_rows
@@ -102,16 +103,20 @@ def membership(
     (1, (0, 2, 1), (0, 1, 0))
     """
     contents = BucketContents.of(bucket, values, records)
-    first, group = same_rows(values)
-    tuples = np.stack([np.asarray(part)[first].astype(np.int32) for part in values])
-    weights = np.ones(len(group), dtype=np.int64) if records is None else np.asarray(records, dtype=np.int64)
-    copies = np.zeros(len(first), dtype=np.int64)
-    np.add.at(copies, group, weights)
+    tuples, copies = distinct_tuples(values, records)
     matching = matching_buckets(contents, tuples, steps=steps)
     originals = MatchingBuckets.of(matching)
     return Membership(
         originals, MatchingBuckets.of(matching, copies), formed_tuples(contents, steps=steps).without(originals)
     )
+
+
+def distinct_tuples(values: Sequence[AnyIntArray], records: AnyIntArray | None) -> tuple[CodeArray, IntArray]:
+    """Return (n_parts, n_tuples) the different tuples of the rows, and (n_tuples,) how many records have each."""
+    first, group = same_rows(values)
+    weights = np.ones(len(group), dtype=np.int64) if records is None else np.asarray(records, dtype=np.int64)
+    tuples = np.stack([np.asarray(part)[first].astype(np.int32) for part in values])
+    return tuples, summed(group, weights, len(first))
 
 
 def matching_buckets(contents: BucketContents, tuples: AnyIntArray, *, steps: int = STEPS) -> IntArray:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from shoal.arrays import IntArray
 from shoal.membership.contents import BucketContents
-from shoal.membership.counting import MatchingBuckets, UncountableError, formed_tuples, matching_buckets
-from shoal.plan import same_rows
+from shoal.membership.counting import (
+    MatchingBuckets,
+    UncountableError,
+    distinct_tuples,
+    formed_tuples,
+    matching_buckets,
+)
 from shoal.problem import Problem
 from shoal.slices import SlicedPlan
 
@@ -31,11 +33,8 @@ def membership_evidence(problem: Problem, plan: SlicedPlan) -> dict[str, Any]:
         return {**told, "reason": "tuples of overlapping parts are not counted"}
     pieces = plan.pieces(problem.cells.counts)
     values = [part.values[pieces.cell] for part in known]
-    first, group = same_rows(values)
-    tuples = np.stack([part[first] for part in values])
-    copies: IntArray = np.zeros(len(first), dtype=np.int64)
-    np.add.at(copies, group, pieces.records)
-    told["original_tuples"] = len(first)
+    tuples, copies = distinct_tuples(values, pieces.records)
+    told["original_tuples"] = len(copies)
     contents = BucketContents.of(pieces.bucket, values, pieces.records)
     try:
         matching = matching_buckets(contents, tuples, steps=STEPS)

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from shoal.compiled import compiled
 from shoal.membership.kernels import ones
+from shoal.pairs import place_of
 
 Ints = NDArray[np.int64]
 Codes = NDArray[np.int32]
@@ -22,19 +23,6 @@ def fill_bits(first: Ints, bucket: Codes, row: Ints, bits: Words) -> None:
             for entry in range(first[value], first[value + 1]):
                 b = bucket[entry]
                 bits[row[value], b >> 6] |= np.uint64(1) << np.uint64(b & 63)
-
-
-@compiled
-def entry_of(bucket: Codes, start: int, stop: int, sought: int) -> int:
-    """Return the place of a bucket in an ascending stretch of buckets, or -1."""
-    end = stop
-    while start < stop:
-        middle = (start + stop) >> 1
-        if bucket[middle] < sought:
-            start = middle + 1
-        else:
-            stop = middle
-    return start if start < end and bucket[start] == sought else -1
 
 
 @compiled
@@ -82,7 +70,7 @@ def matching_buckets(values: Codes, value_first: Ints, first: Ints, bucket: Code
                     if row[value] >= 0:
                         everywhere = (bits[row[value], b >> 6] >> np.uint64(b & 63)) & np.uint64(1) != 0
                     else:
-                        everywhere = entry_of(bucket, first[value], first[value + 1], b) >= 0
+                        everywhere = place_of(bucket, first[value], first[value + 1], b) >= 0
                     if not everywhere:
                         break
                 if everywhere:
@@ -110,7 +98,7 @@ def scores(
             share = count[entry] / sizes[b]
             for d in range(n_parts):
                 if d != rarest:
-                    other = entry_of(bucket, first[own[d]], first[own[d] + 1], b)
+                    other = place_of(bucket, first[own[d]], first[own[d] + 1], b)
                     if other < 0:
                         share = 0.0
                         break

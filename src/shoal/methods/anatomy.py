@@ -44,6 +44,11 @@ class Anatomy(Method):
         description="also publish the quasi table and the table of sensitive values as files of their own",
     )
 
+    @property
+    def as_two_tables(self) -> bool:
+        """Whether the policy asks for the two tables of the paper."""
+        return self.two_tables
+
     def refuses(self, problem: Problem) -> str | None:
         """It is about one sensitive attribute and about models that want its values evenly spread."""
         if len(problem.sensitive) != 1:

@@ -23,6 +23,11 @@ class Method(BaseModel, ABC):
     title: ClassVar[str]  # a plain sentence for people
     publishes: ClassVar[Literal["classes", "buckets"]] = "classes"  # generalized rows, or parts of rows apart
 
+    @property
+    def as_two_tables(self) -> bool:
+        """Whether the quasi and the sensitive values are also to be published as files of their own."""
+        return False
+
     def refuses(self, problem: Problem) -> str | None:  # noqa: ARG002
         """Say why this method cannot serve the problem; None if it can."""
         return None

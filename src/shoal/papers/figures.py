@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from shoal.errors import UsageError
+from shoal.release import written
 
 _INK = "#222222"
 _FAINT = "#d9d9d9"
@@ -41,6 +42,24 @@ class Panel:
     places: Sequence[str]
     lines: dict[str, Sequence[float | None]]
     scale: Literal["linear", "log"] = "linear"
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """Panels that make up one plot of a figure; ``stem`` is its file's name without the suffix."""
+
+    figure: str
+    stem: str
+    title: str
+    note: str
+    panels: Sequence[Panel]
+    rows: int = 1
+
+    def write(self, folder: Path) -> None:
+        """Write the plot into *folder*, as SVG and as PNG."""
+        path = folder / self.stem
+        with written(path):
+            draw(self.title, self.panels, self.note, [path.with_suffix(s) for s in (".svg", ".png")], rows=self.rows)
 
 
 def require_plots() -> None:

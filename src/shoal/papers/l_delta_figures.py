@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from shoal.attacks.base import Tally
-from shoal.papers.figures import Panel
+from shoal.papers.figures import Drawing, Panel
 from shoal.papers.l_delta import FIGURES, Point, Result
 from shoal.papers.l_delta_failures import RELEASES, Failure
 from shoal.papers.l_delta_linkage import AGENCY, ALONE, COARSE, Linkage
@@ -44,18 +44,6 @@ _AXES = {
 
 def _beta_l(point: Point) -> str:
     return f"beta = {point.beta:g}, l = {point.l}"
-
-
-@dataclass(frozen=True, slots=True)
-class Drawing:
-    """One plot."""
-
-    name: str
-    stem: str
-    title: str
-    note: str
-    panels: list[Panel]
-    rows: int
 
 
 def stem(name: str) -> str:

@@ -2,39 +2,27 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from shoal.papers.figures import draw
 from shoal.papers.l_delta import FIGURES, Result
 from shoal.papers.l_delta_figures import FAILURES, LINKED, NAMES, data, drawings, figure_csv, heading, stem, whole_csv
 from shoal.papers.l_delta_settings import DOMAIN, N_QUASI, N_VALUES, RATIO
 from shoal.papers.l_delta_statements import SURE, findings
-from shoal.release import write_json, write_text, written
+from shoal.papers.writing import write_experiment
 
 
 def write_result(result: Result, folder: Path) -> None:
-    """Write ``l-delta.md``, ``l-delta.json``, ``l-delta.csv`` and, under ``figures``, each figure's plots and data.
-
-    A folder that cannot be finished is removed.
-    """
-    with written(folder):
-        (folder / "figures").mkdir(parents=True)
-    try:
-        for drawing in drawings(result):
-            plot = folder / "figures" / drawing.stem
-            paths = [plot.with_suffix(suffix) for suffix in (".svg", ".png")]
-            with written(plot):
-                draw(drawing.title, drawing.panels, drawing.note, paths, rows=drawing.rows)
-        for name in NAMES:
-            write_text(folder / "figures" / f"{stem(name)}.csv", figure_csv(name, result))
-        write_text(folder / "l-delta.csv", whole_csv(result))
-        write_json(folder / "l-delta.json", result.as_dict())
-        write_text(folder / "l-delta.md", page(result))
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
+    """Write the page, the figures and their data into a new folder."""
+    write_experiment(
+        folder,
+        "l-delta",
+        drawings=drawings(result),
+        tables={stem(name): figure_csv(name, result) for name in NAMES},
+        whole=whole_csv(result),
+        document=result.as_dict(),
+        page=page(result),
+    )
 
 
 def page(result: Result) -> str:
@@ -83,10 +71,10 @@ def _lines(result: Result) -> Iterator[str]:
     yield from _what_was_run(result)
     yield from _statements(result)
     for drawing in drawings(result):
-        yield from (f"## {heading(drawing.name)}", "", f"![{drawing.title}](figures/{drawing.stem}.svg)", "")
-        if drawing.name not in FIGURES:
-            yield from ({FAILURES: _FAILURES, LINKED: _LINKED}[drawing.name], "")
-        yield from data(drawing.name, result)
+        yield from (f"## {heading(drawing.figure)}", "", f"![{drawing.title}](figures/{drawing.stem}.svg)", "")
+        if drawing.figure not in FIGURES:
+            yield from ({FAILURES: _FAILURES, LINKED: _LINKED}[drawing.figure], "")
+        yield from data(drawing.figure, result)
 
 
 def _what_was_run(result: Result) -> Iterator[str]:

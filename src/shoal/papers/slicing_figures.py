@@ -5,9 +5,8 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
-from shoal.papers.figures import Panel
+from shoal.papers.figures import Drawing, Panel
 from shoal.papers.slicing import Result, TableResult
 from shoal.papers.slicing_learning import CLASSIFIERS, TARGETS, TECHNIQUES, Accuracy
 from shoal.papers.slicing_membership import FIVE, TWO, Matching
@@ -21,30 +20,13 @@ NUMBERS = (3, 4, 5, 6, 7)
 CATEGORIES = ("<= 10", "11-20", "> 20")
 _MODEL = "distinct l-diversity; a missing point: no table of that technique meets the requirement"
 _COUNTED = "random buckets; a missing point: none, or too many to count"
-_HEADINGS = {
+HEADINGS = {
     3: "Learning the sensitive attribute, Occupation",
     4: "Learning a quasi attribute, Education",
     5: "The number of columns, c",
     6: "The number of fake tuples",
     7: "The number of matching buckets",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Drawing:
-    """One plot of a figure."""
-
-    number: int
-    stem: str
-    title: str
-    note: str
-    panels: list[Panel]
-    rows: int
-
-    @property
-    def heading(self) -> str:
-        """What the figure is about."""
-        return _HEADINGS[self.number]
 
 
 def drawings(result: Result) -> Iterator[Drawing]:
@@ -58,12 +40,12 @@ def drawings(result: Result) -> Iterator[Drawing]:
                 for table in result.tables
                 for classifier in CLASSIFIERS
             ]
-            yield Drawing(number, stem, title, _MODEL, panels, rows=len(result.tables))
+            yield Drawing(str(number), stem, title, _MODEL, panels, rows=len(result.tables))
     yield Drawing(
-        6, "slicing-figure-6", "Figure 6: fake tuples", _COUNTED, [_fakes(table) for table in result.tables], 1
+        "6", "slicing-figure-6", "Figure 6: fake tuples", _COUNTED, [_fakes(table) for table in result.tables], 1
     )
     panels = [_matching_panel(table, columns) for table in result.tables for columns in (TWO, FIVE)]
-    yield Drawing(7, "slicing-figure-7", "Figure 7: matching buckets", _COUNTED, panels, len(result.tables))
+    yield Drawing("7", "slicing-figure-7", "Figure 7: matching buckets", _COUNTED, panels, len(result.tables))
 
 
 def _learning_panel(number: int, table: TableResult, result: Result, way: Way, target: str, classifier: str) -> Panel:

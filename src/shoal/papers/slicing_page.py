@@ -2,42 +2,30 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from shoal.papers.figures import draw
 from shoal.papers.slicing import Result, TableResult
-from shoal.papers.slicing_figures import NUMBERS, data, drawings, figure_csv, whole_csv
+from shoal.papers.slicing_figures import HEADINGS, NUMBERS, data, drawings, figure_csv, whole_csv
 from shoal.papers.slicing_learning import ALPHA, DRAWS
 from shoal.papers.slicing_membership_statements import membership_statements
 from shoal.papers.slicing_statements import CLEAR, WAYS, learning_statements
 from shoal.papers.slicing_tables import MANY_VALUES, N_BINS
 from shoal.papers.statements import Statement
-from shoal.release import write_json, write_text, written
+from shoal.papers.writing import write_experiment
 
 
 def write_result(result: Result, folder: Path) -> None:
-    """Write ``slicing.md``, ``slicing.json``, ``slicing.csv`` and, under ``figures``, each figure's plots and data.
-
-    A folder that cannot be finished is removed.
-    """
-    with written(folder):
-        (folder / "figures").mkdir(parents=True)
-    try:
-        for drawing in drawings(result):
-            stem = folder / "figures" / drawing.stem
-            paths = [stem.with_suffix(suffix) for suffix in (".svg", ".png")]
-            with written(stem):
-                draw(drawing.title, drawing.panels, drawing.note, paths, rows=drawing.rows)
-        for number in NUMBERS:
-            write_text(folder / "figures" / f"slicing-figure-{number}.csv", figure_csv(number, result))
-        write_text(folder / "slicing.csv", whole_csv(result))
-        write_json(folder / "slicing.json", result.as_dict())
-        write_text(folder / "slicing.md", page(result))
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
+    """Write the page, the figures and their data into a new folder."""
+    write_experiment(
+        folder,
+        "slicing",
+        drawings=drawings(result),
+        tables={f"slicing-figure-{number}": figure_csv(number, result) for number in NUMBERS},
+        whole=whole_csv(result),
+        document=result.as_dict(),
+        page=page(result),
+    )
 
 
 def page(result: Result) -> str:
@@ -166,8 +154,8 @@ def _statements(result: Result) -> Iterator[str]:
 
 
 def _figure(number: int, result: Result) -> Iterator[str]:
-    figures = [drawing for drawing in drawings(result) if drawing.number == number]
-    yield f"## Figure {number}: {figures[0].heading}"
+    figures = [drawing for drawing in drawings(result) if drawing.figure == str(number)]
+    yield f"## Figure {number}: {HEADINGS[number]}"
     yield ""
     for drawing in figures:
         yield f"![{drawing.title}](figures/{drawing.stem}.svg)"

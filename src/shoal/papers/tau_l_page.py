@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from shoal.papers import grid
-from shoal.papers.figures import Panel, draw
+from shoal.papers.figures import Drawing, Panel
 from shoal.papers.tau_l import ALGORITHMS, ONE_D, REPETITIONS, Outcome, Result, TableResult
 from shoal.papers.tau_l_statements import statements
-from shoal.release import write_json, write_text, written
+from shoal.papers.writing import write_experiment
 
 _GAP = "a missing point: no table of that algorithm meets the requirement"
 
@@ -75,27 +74,25 @@ FIGURES = (
 
 
 def write_result(result: Result, folder: Path) -> None:
-    """Write ``tau-l.md``, ``tau-l.json``, ``tau-l.csv`` and, under ``figures``, a plot of each figure with its data.
+    """Write the page, the figures and their data into a new folder."""
+    write_experiment(
+        folder,
+        "tau-l",
+        drawings=[_drawing(kind, result) for kind in FIGURES],
+        tables={_stem(kind): _figure_csv(kind, result) for kind in FIGURES},
+        whole=_all_csv(result),
+        document=result.as_dict(),
+        page=page(result),
+    )
 
-    A folder that cannot be finished is removed.
-    """
-    with written(folder):
-        (folder / "figures").mkdir(parents=True)
-    try:
-        for kind in FIGURES:
-            stem = folder / "figures" / f"tau-l-figure-{kind.number}"
-            panels = [_panel(kind, table) for table in result.tables]
-            with written(stem):
-                draw(
-                    f"Figure {kind.number}: {kind.title}", panels, _GAP, [stem.with_suffix(s) for s in (".svg", ".png")]
-                )
-            write_text(stem.with_suffix(".csv"), _figure_csv(kind, result))
-        write_text(folder / "tau-l.csv", _all_csv(result))
-        write_json(folder / "tau-l.json", result.as_dict())
-        write_text(folder / "tau-l.md", page(result))
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
+
+def _stem(kind: FigureKind) -> str:
+    return f"tau-l-figure-{kind.number}"
+
+
+def _drawing(kind: FigureKind, result: Result) -> Drawing:
+    panels = [_panel(kind, table) for table in result.tables]
+    return Drawing(str(kind.number), _stem(kind), f"Figure {kind.number}: {kind.title}", _GAP, panels)
 
 
 def page(result: Result) -> str:

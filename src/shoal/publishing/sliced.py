@@ -27,8 +27,8 @@ from shoal.publishing.dealing import dealt
 from shoal.publishing.publication import Publication, PublishedRows
 from shoal.publishing.regions import RegionColumns
 from shoal.risks import bucket_risks
+from shoal.sliced.measuring import sliced_measured
 from shoal.sliced.table import BUCKET, published_columns
-from shoal.sliced.utility import sliced_measured
 from shoal.slices import SlicedPlan
 from shoal.sources import Source
 from shoal.utility.base import Utility

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from shoal.errors import InputError, UsageError
+from shoal.release import Release, received
 from shoal.sliced.estimating import estimated
 from shoal.sliced.multisets import multisets
 from shoal.sliced.query import Estimate, Query
@@ -19,9 +19,6 @@ from shoal.sliced.sampling import sampled
 from shoal.sliced.table import SlicedTable, published_columns, sliced_parts
 from shoal.sources import SourceOptions, open_source
 from shoal.sources.frames import as_table
-
-if TYPE_CHECKING:
-    from shoal.release import Release
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,22 +50,13 @@ def read_sliced(release: Release | str | Path) -> SlicedData:
     if not isinstance(release, str | Path):
         return SlicedData(sliced_table(release), release.manifest)
     folder = Path(release)
-    for place in (folder / "public", folder):
-        if (place / "manifest.json").is_file():
-            manifest = _manifest(place / "manifest.json")
-            sliced_parts(manifest)
-            file = Path(str(manifest["data"]["file"])).name
-            return SlicedData(SlicedTable.of(read_published(place / file, manifest), manifest), manifest)
-    raise InputError(f"{folder} has no manifest.json, nor has its folder public; give the folder of a release")
-
-
-def _manifest(path: Path) -> dict[str, Any]:
-    try:
-        manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        _ = manifest["parts"], manifest["attributes"], manifest["data"]["file"]
-    except (OSError, ValueError, KeyError, TypeError):
-        raise InputError(f"{path} is not the manifest of a release; run `shoal verify` on its folder") from None
-    return manifest
+    found = received(folder)
+    if found is None:
+        raise InputError(f"{folder} has no manifest.json, nor has its folder public; give the folder of a release")
+    place, manifest = found
+    sliced_parts(manifest)
+    file = Path(str(manifest["data"]["file"])).name
+    return SlicedData(SlicedTable.of(read_published(place / file, manifest), manifest), manifest)
 
 
 def sliced_table(release: Release) -> SlicedTable:
