@@ -115,6 +115,11 @@ def test_shares_finer_than_64_bits_are_compared_exactly(model, parameter, more):
     assert failed(verify_table(table, told)) == {model}
 
 
+def test_a_curve_of_endless_length_is_not_computed():
+    told = manifest({"a": {"values": ["a"]}}, ("tau-l-diversity", {"tau": 0.5, "l": 10**15}, 1.0), 2)
+    assert failed(verify_table(pa.table({"q": ["x", "x"], "s": ["a", "a"]}), told)) == {"tau-l-diversity"}
+
+
 @pytest.mark.parametrize("widths", [[101, 103, 107, 109, 113, 127], PRIMES], ids=["products", "sums"])
 @pytest.mark.parametrize(
     ("model", "parameter", "more"),

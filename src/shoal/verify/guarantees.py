@@ -22,6 +22,7 @@ from shoal.verify.result import CheckedGuarantee
 
 _AGREES = 1e-9
 _ROUNDING = 1e-12
+_MOST_LIMITS = 100_000  # of a curve psi; whoever writes a larger l into a manifest wants the checker to be busy
 Found = tuple[BoolArray, FloatArray]  # for each class: does it hold, and what does it reach
 
 
@@ -66,6 +67,8 @@ def psi_limits(promise: Promise) -> list[Fraction]:
     """Return psi(0), ..., psi(l - 1): what the most frequent values may make up together."""
     l, tau, psi = promise.whole("l"), promise.fraction("tau"), promise.parameters["psi"]
     if psi is None:
+        if l > _MOST_LIMITS:
+            raise CannotCheckError(f"l is above {_MOST_LIMITS:,}")
         return [tau + (1 - tau) * Fraction(k, l - 1) for k in range(l)]
     limits = [Fraction(str(limit)) for limit in psi]
     if limits[0] != tau:
