@@ -13,6 +13,8 @@ import numpy as np
 from bench.full_domain import incognito
 from bench.measuring import REPEATS, Measured, command, process, shoal_command, timed
 from bench.moving import hilbert, sweep, sweep_stays
+from bench.service import service
+from bench.several import agency_apply, agency_plan, link_adult, link_stays
 from bench.slicing import anatomy, fake_tuples, slicing, slicing_stays
 
 Job = Callable[[Path], Iterator[Measured]]
@@ -102,4 +104,9 @@ JOBS: dict[str, Job] = {
     "slicing-stays": slicing_stays,
     "anatomy": anatomy,
     "fake-tuples": fake_tuples,
+    "agency-plan": agency_plan,
+    "agency-apply": agency_apply,
+    "link-adult": link_adult,
+    "link-stays": link_stays,
+    "service": service,
 }

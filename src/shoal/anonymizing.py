@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from shoal.chance import Chance
-from shoal.encoding import check_columns, encode
-from shoal.engines.local import LocalEngine
+from shoal.encoding import Encoding, check_columns, encode
+from shoal.engines.local import CountedCells, LocalEngine
 from shoal.errors import UnreachableError, VerificationError
+from shoal.ledger.entering import Entered, check_ledger, entered
+from shoal.ledger.options import Ledgered, LedgerOptions, ledger_options
 from shoal.manifest import build_manifest
+from shoal.plan import Plan
 from shoal.policy import Policy
 from shoal.progress import Progress, Silent
 from shoal.publishing import Publication, publication_of
 from shoal.publishing.tables import two_tables
 from shoal.publishing.writing import plain_table, write_buckets, write_rows
-from shoal.release import Release, Staging, refuse_existing, write_json, write_text
+from shoal.release import Release, Staging, refuse_existing, write_bytes, write_json, write_text
 from shoal.report.evidence import build_evidence
 from shoal.report.page import internal_report
 from shoal.report.readme import public_readme
 from shoal.sliced.table import SlicedTable
+from shoal.slices import SlicedPlan
 from shoal.sources import Source, like, open_source
 from shoal.sources.digests import file_digest
 from shoal.transactions.unfolding import unfolded
@@ -34,6 +38,8 @@ from shoal.verify import Verification, verify_folder, verify_table
 
 Format = Literal["csv", "parquet"]
 Detail = Literal["quick", "full"]
+Admit: TypeAlias = Callable[[CountedCells], None]  # raises if what was counted must not be published
+Publish: TypeAlias = Callable[[Policy, Source, CountedCells, Encoding, Plan | SlicedPlan], Publication]
 
 
 def anonymize(
@@ -45,19 +51,23 @@ def anonymize(
     seed: int | None = None,
     utility: Detail = "quick",
     progress: Progress | None = None,
+    ledger: Ledgered = None,
 ) -> Release:
     """Publish a table so that every class of the result keeps the policy's promises, and prove it.
 
     *data* is a path, a pandas or polars data frame, a pyarrow table or a DuckDB relation; without *out* the same
     kind comes back in ``release.data`` (a pyarrow table for a path). With *out*, the folders ``out/public`` and
     ``out/internal`` are written. Nothing comes back and nothing is written unless the verifier agrees. With the
-    *utility* "full" the release is also asked questions: counts, associations, predictions.
+    *utility* "full" the release is also asked questions: counts, associations, predictions. With a *ledger*, a path or
+    :class:`shoal.ledger.LedgerOptions`, the release is linked with those that are in there, refused if they leave too
+    little together, and else entered.
     """
-    return _Run.start(data, policy, out, format, seed, utility, progress or Silent()).finish(data)
+    entering = ledger_options(ledger)
+    return Run.start(data, policy, out, format, seed, utility, progress or Silent(), ledger=entering).finish(data)
 
 
 @dataclass(slots=True)
-class _Run:
+class Run:
     """One anonymization under way."""
 
     given: Source
@@ -70,6 +80,9 @@ class _Run:
     detail: Detail
     progress: Progress
     chance: Chance
+    admit: Admit | None = None
+    publish: Publish = publication_of
+    ledger: LedgerOptions | None = None
     engine: LocalEngine = field(default_factory=LocalEngine)
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -83,11 +96,17 @@ class _Run:
         seed: int | None,
         detail: Detail,
         progress: Progress,
-    ) -> _Run:
+        *,
+        admit: Admit | None = None,
+        publish: Publish = publication_of,
+        ledger: LedgerOptions | None = None,
+    ) -> Run:
+        """Open everything that is needed, and refuse what cannot begin."""
         loaded = Policy.load(policy)
         destination = None if out is None else Path(out)
         if destination is not None:
             refuse_existing(destination)
+        check_ledger(ledger, destination)
         source = open_source(data, loaded.source)
         check_columns(loaded, source)
         policy_of_attributes, source_of_attributes = unfolded(loaded, source)
@@ -97,14 +116,18 @@ class _Run:
             policy=policy_of_attributes,
             populations=open_populations(loaded),
             destination=destination,
-            format=format or _same_format(data),
+            format=format or same_format(data),
             seed=seed,
             detail=detail,
             progress=progress,
             chance=Chance.of(seed, source.digest() if seed is not None else ""),
+            admit=admit,
+            publish=publish,
+            ledger=ledger,
         )
 
     def finish(self, data: object) -> Release:
+        """Count, plan, write, verify, and only then put the release in place."""
         publication = self._publication()
         digests = {path: people.digest() for path, people in self.populations.items()}
         manifest = build_manifest(publication, digests)
@@ -118,12 +141,14 @@ class _Run:
             counted = self.engine.count(self.source, (*sensitive, *quasi), self.progress)
             people = {path: self.engine.count(other, quasi, self.progress) for path, other in self.populations.items()}
         with self._timed("plan"):
+            if self.admit is not None:
+                self.admit(counted)
             encoding = encode(counted, self.policy, people)
             refusal = self.policy.method.refuses(encoding.problem)
             if refusal is not None:
                 raise UnreachableError(f"method {self.policy.method.name}: {refusal}")
             plan = self.policy.method.plan(encoding.problem, self.chance.generator, self.progress)
-        return publication_of(self.policy, self.source, counted, encoding, plan)
+        return self.publish(self.policy, self.source, counted, encoding, plan)
 
     def _in_memory(self, publication: Publication, manifest: dict[str, Any], data: object) -> Release:
         with self._timed("apply"):
@@ -157,14 +182,26 @@ class _Run:
                     progress=self.progress,
                 )
             _refuse_unverified(verification)
-            evidence = self._evidence(publication, manifest, verification)
-            write_json(staging.internal / "evidence.json", evidence)
-            write_text(staging.internal / "report.html", internal_report(manifest, evidence))
-            staging.publish()
+            with self._entered(staging, destination) as entry:
+                evidence = self._evidence(publication, manifest, verification) | entry.evidence
+                evidence["warnings"] += entry.warnings
+                write_json(staging.internal / "evidence.json", evidence)
+                write_text(staging.internal / "report.html", internal_report(manifest, evidence))
+                staging.publish()
+            evidence["warnings"] += entry.unsettled
         return Release(manifest, evidence, verification, folder=destination)
+
+    def _entered(self, staging: Staging, destination: Path) -> Entered:
+        """Enter the verified release into the ledger, if there is one."""
+        if self.ledger is None:
+            return Entered()
+        with self._timed("ledger"):
+            return entered(self.ledger, staging.unverified, destination, self.source, self.progress)
 
     def _written(self, publication: Publication, manifest: Mapping[str, Any], staging: Staging) -> dict[str, Any]:
         """Write the rows, and return the manifest's entries on their files."""
+        for name, content in publication.files.items():
+            write_bytes(staging.unverified / name, content)
         rows = publication.rows(self.engine, self.chance, staging.folder, self.progress)
         entries: dict[str, Any] = {"data": {"file": f"data.{self.format}", "format": self.format}}
         if self.policy.method.as_two_tables:
@@ -216,7 +253,8 @@ def open_populations(policy: Policy) -> dict[str, Source]:
     return {path: open_source(policy.folder / path, policy.source) for path in sorted(paths)}
 
 
-def _same_format(data: object) -> Format:
+def same_format(data: object) -> Format:
+    """Return the format of a release that is to be like its source."""
     if not isinstance(data, str | Path):
         return "parquet"
     path = Path(data)

@@ -208,8 +208,13 @@ def _compact(value: Any) -> str:
 
 def write_text(path: Path, text: str) -> None:
     """Write a small text file, seen onto the disk."""
-    with written(path), path.open("x", encoding="utf-8", newline="\n") as file:
-        file.write(text)
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a small file, seen onto the disk."""
+    with written(path), path.open("xb") as file:
+        file.write(content)
         file.flush()
         os.fsync(file.fileno())
 

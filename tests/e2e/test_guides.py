@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from shoal import Release
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 GUIDES = sorted(path for path in DOCS.glob("*.md") if ">>>" in path.read_text(encoding="utf-8"))
@@ -125,17 +127,34 @@ def test_the_guide_to_the_output_names_every_file_and_key(tmp_path: Path) -> Non
     items = {"columns": 2, "sensitive": ["d"]}
     policy = {"attributes": {"basket": {"role": "quasi", "items": items}}, "method": {"slicing": {"columns": "each"}}}
     baskets = shoal.anonymize(people, policy | {"privacy": [{"distinct-l-diversity": {"l": 1}}]})
+    agreed = _agreed_release(tmp_path)
     text = (DOCS / "output.md").read_text(encoding="utf-8")
-    for path in (*(tmp_path / "out").rglob("*"), *(tmp_path / "sliced").rglob("*")):
+    for path in (path for folder in ("out", "sliced", "agreed") for path in (tmp_path / folder).rglob("*")):
         assert path.stem in text, path.name
     documents = {
-        "manifest.json": {*release.manifest, *sliced.manifest, *baskets.manifest},
-        "evidence.json": {*release.evidence, *sliced.evidence},
+        "manifest.json": {*release.manifest, *sliced.manifest, *baskets.manifest, *agreed.manifest},
+        "evidence.json": {*release.evidence, *sliced.evidence, *agreed.evidence},
     }
     for heading, keys in documents.items():
         (table,) = re.findall(rf"## {heading}\n\n\| key \| what \|\n\|---\|---\|\n((?:\|.*\n)+)", text)
         first = [row.split("|")[1] for row in table.splitlines()]
         assert {key for cell in first for key in re.findall(r"`(\w+)`", cell)} == keys
+
+
+def _agreed_release(folder: Path) -> Release:
+    from fractions import Fraction
+
+    from shoal.agency.applying import apply_plan
+    from shoal.agency.distribution import read_distribution
+    from shoal.agency.plan_file import write_plan
+    from shoal.agency.planning import make_plan
+
+    known = pa.table({"age": [31, 31], "illness": ["flu", "cold"], "count": [5, 5]})
+    plan = make_plan(read_distribution(known, "illness"), l=1, delta=Fraction("0.5"), samples=4)
+    write_plan(plan, folder / "plan.json")
+    return apply_plan(
+        folder / "plan.json", pa.table({"age": [31] * 4, "illness": ["flu", "cold"] * 2}), folder / "agreed"
+    )
 
 
 def methods() -> dict[str, type]:

@@ -12,9 +12,18 @@ import pytest
 
 from shoal.agency.classes import gathered_classes, greedy_classes
 from shoal.agency.distribution import read_distribution
-from shoal.agency.entropy import class_entropies, entropy_samples, entropy_tail
-from shoal.agency.k_anonymity import class_weights, classes_of_weight, fewer_than, k_samples
+from shoal.agency.entropy import (
+    class_entropies,
+    entropy_classes,
+    entropy_samples,
+    entropy_tail,
+    fewer_bound,
+    varied_classes,
+)
+from shoal.agency.k_anonymity import class_weights, classes_of_weight, fewer_than, k_classes, k_samples
 from shoal.agency.samples import bound_of, p_for_samples, paper_samples, tight_samples
+from shoal.agency.searching import most_classes
+from shoal.errors import UnreachableError
 
 
 def some_counts(rng: np.random.Generator, n_points: int, n_values: int) -> np.ndarray:
@@ -157,3 +166,79 @@ def test_entropies_and_their_tail_hold_on_all_samples_of_a_small_class() -> None
     hopeless = entropy_tail(np.array([10.0]), np.array([math.log(50 / 20)]), np.array([50.0]))
     assert hopeless[0] >= 1  # 10 records of 50 equally likely values never have the entropy ln 20
     assert entropy_samples(known, number, 2.0, Fraction("0.05")) > 100
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_k_classes_are_the_most_of_all_thresholds(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    known = distribution_of(some_counts(rng, 30, 3))
+    delta, k, eta = Fraction("0.05"), int(rng.integers(1, 5)), Fraction(int(rng.integers(0, 2)), known.total)
+    needed = []
+    for weight in range(1 + int(eta * known.total), known.total + 1):
+        number = classes_of_weight(known, Fraction(weight, known.total))
+        needed.append((int(number.max()) + 1, k_samples(known, number, k, delta, eta)))
+    classes = [many for many, _ in needed]
+    assert classes == sorted(classes, reverse=True)
+    for n in (20, 60, 150, 400, 1200):
+        best = max((many for many, least in needed if least <= n), default=None)
+        if best is None:
+            with pytest.raises(UnreachableError, match="too few"):
+                k_classes(known, k, delta, n, eta)
+        else:
+            assert int(k_classes(known, k, delta, n, eta).max()) + 1 == best
+
+
+def test_what_is_enough_need_not_stay_so() -> None:
+    """Thresholds 4 and 7 are enough here, 5 is not: bisection alone may miss the lowest."""
+
+    def make(threshold: int) -> np.ndarray:
+        return np.array([next(weight for weight in (4, 6, 9) if threshold <= weight)], dtype=np.int32)
+
+    found = most_classes(make, lambda number: int(number[0]), lambda number: int(number[0]) in (4, 9), 1, 9, 1)
+    assert found is not None
+    assert found.tolist() == [4]
+    assert most_classes(make, lambda number: int(number[0]), lambda _: False, 1, 9, 1) is None
+
+
+def entropy_of(block: np.ndarray) -> float:
+    sums = block.sum(axis=0)
+    shares = sums[sums > 0] / sums.sum()
+    return float(-(shares * np.log(shares)).sum())
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_varied_classes_are_runs_that_close_as_soon_as_they_may(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    counts = some_counts(rng, 25, 4)
+    known = distribution_of(counts)
+    l, p, share = 1.5, Fraction(int(rng.integers(1, 12)), 100), Fraction(1, 2)
+    least = math.log(l) + 0.5 * (entropy_of(counts) - math.log(l)) * (1 - 1e-9)
+    number = varied_classes(known, l, p, share)
+    assert (np.diff(number) >= 0).all()
+    made = blocks(counts, number)
+    threshold = p * known.total
+    assert all(block.sum() >= threshold and entropy_of(block) >= least - 1e-9 for block in made)
+    for block in made[:-1]:
+        early = [block[:end] for end in range(1, len(block)) if block[:end].sum()]
+        assert not any(part.sum() >= threshold and entropy_of(part) > least + 1e-9 for part in early)
+
+
+def test_classes_of_entropy_are_within_the_samples_and_quick_bounds_above_the_tails() -> None:
+    known = distribution_of(some_counts(np.random.default_rng(3), 60, 5) + 1)
+    delta = Fraction("0.05")
+    many = []
+    for n in (400, 2_000, 20_000):
+        number = entropy_classes(known, 2.0, delta, n)
+        assert entropy_samples(known, number, 2.0, delta) <= n
+        many.append(int(number.max()) + 1)
+    assert many == sorted(many)
+    assert many[-1] > many[0]
+    with pytest.raises(UnreachableError, match="20 samples are too few"):
+        entropy_classes(known, 2.0, delta, 20)
+    chances = np.array([0.02, 0.2, 0.5, 1.0])
+    for k in (1, 3, 20, 100):
+        exact = fewer_than(k, 200, chances)
+        quick = fewer_bound(np.full(4, k), 200, chances)
+        assert (quick >= np.where(exact < 1, exact * (1 - 1e-6), 0)).all()
+        assert (quick[:3] < 1).any()
+        assert quick[3] == 0

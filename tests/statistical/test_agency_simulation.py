@@ -49,6 +49,14 @@ def test_distinct_values() -> None:
     fewer = ((samples(classes.number, counts, n // 4) > 0).sum(axis=2) < 3).any(axis=1).sum()
     assert fewer > fails  # the test can see failures
 
+    def hidden(n: int) -> int:
+        shown = samples(classes.number, counts, n) > 0
+        named = np.take_along_axis(shown, np.broadcast_to(classes.values, (TRIALS, *classes.values.shape)), axis=2)
+        return int((~named).any(axis=(1, 2)).sum())
+
+    assert fails < hidden(n) <= MOST  # the values that the plan names, on which linkage rests
+    assert hidden(n * 3 // 4) > MOST
+
 
 def test_k_records() -> None:
     known, counts = population()

@@ -16,6 +16,7 @@ from shoal.agency.classes import greedy_classes, independent_classes
 from shoal.agency.distribution import read_distribution
 from shoal.agency.plan_file import digest, parse_plan, plan_document, read_plan, write_plan
 from shoal.agency.planning import make_plan
+from shoal.agency.promise import Promise
 from shoal.agency.samples import composed_delta, failure_bound
 from shoal.cli import app
 from shoal.errors import InputError, ShoalError, UnreachableError, UsageError
@@ -164,7 +165,10 @@ def test_a_plan_is_read_back_and_an_altered_one_is_refused(tmp_path: Path) -> No
     write_plan(plan, tmp_path / "plan.json")
     agreed = read_plan(tmp_path / "plan.json")
     assert agreed.number.tolist() == plan.classes.number.tolist()
-    assert (agreed.l, agreed.n, agreed.n_tight, agreed.delta) == (3, plan.n, plan.n_tight, 0.01)
+    assert (agreed.promise.least, agreed.n, agreed.n_tight, agreed.delta) == (3, plan.n, plan.n_tight, 0.01)
+    assert agreed.promise == Promise("l-delta-diversity", 3)
+    assert agreed.values.tolist() == plan.classes.values.tolist()
+    assert agreed.records == agreed.n
     assert Fraction(agreed.p) <= plan.p
     assert agreed.quasi == ("age", "sex")
     document = json.loads((tmp_path / "plan.json").read_text())
@@ -179,12 +183,23 @@ def test_a_plan_is_read_back_and_an_altered_one_is_refused(tmp_path: Path) -> No
 def test_a_plan_that_contradicts_itself_is_refused_in_spite_of_a_right_digest() -> None:
     document = plan_document(make_plan(known(), l=3, delta=DELTA, samples=600))
     parse_plan(document, "plan.json")
-    points, runs = document["points"], document["runs"]
+    points, runs, values = document["points"], document["runs"], document["values"]
     changes = (
         {"runs": runs[:-1]}, {"runs": [*runs[:-1], [99, runs[-1][1]]]}, {"points": [points[0], points[0]]},
-        {"points": [[0] * len(points[0]), points[1]]}, {"points": [points[0]]}, {"l": 7}, {"l": 2.5}, {"delta": 1},
+        {"points": [[0] * len(points[0]), points[1]]}, {"points": [points[0]]}, {"delta": 1},
         {"eta": 1}, {"n": document["n_tight"] - 1}, {"classes": 10**6}, {"quasi": []}, {"sensitive": 5},
-        {"p": None}, {"extra": 1}, {"runs": "no"}, {"runs": [[1.5, 30]]},
+        {"p": None}, {"extra": 1}, {"runs": "no"}, {"runs": [[1.5, 30]]}, {"p": "0.1"}, {"classes": 10**15},
+        {"runs": [[1, 2**62], [1, 2**62], [1, 2**62], [1, 2**62 + len(points[0])]], "classes": 1},
+        {"records": document["n"] + 1}, {"records": True}, {"records": float(document["n"])},
+        {"promise": {"model": "l-delta-diversity", "l": 2}}, {"promise": {"model": "l-delta-diversity", "l": 3.0}},
+        {"promise": {"model": "l-delta-diversity", "k": 3}}, {"promise": {"model": "other", "l": 3}},
+        {"promise": {"model": "l-delta-diversity", "l": 3, "k": 3}}, {"promise": {"l": 3}}, {"promise": None},
+        {"promise": {"model": "k-delta-anonymity", "k": 3}}, {"promise": {"model": ["l"], "l": 3}},
+        {"values": []}, {"values": values[1:]}, {"values": [values[0][::-1], *values[1:]]},
+        {"values": [[0, 1, 6], *values[1:]]}, {"values": [[-1, 0, 1], *values[1:]]},
+        {"values": [[0, 0, 1], *values[1:]]}, {"values": [each[:2] for each in values]},
+        {"sensitive": {**document["sensitive"], "name": "age"}},
+        {"sensitive": {**document["sensitive"], "name": 5}},
     )  # fmt: skip
     for change in changes:
         altered = {**document, **change}
@@ -194,6 +209,100 @@ def test_a_plan_that_contradicts_itself_is_refused_in_spite_of_a_right_digest() 
     for content in ([], {}, None, "plan", {"kind": document["kind"], "format": 9}):
         with pytest.raises(InputError):
             parse_plan(content, "plan.json")
+
+
+@pytest.mark.parametrize(
+    ("promise", "change"),
+    [
+        (Promise("k-delta-anonymity", 4), {"values": [[1]]}),
+        (Promise("k-delta-anonymity", 4), {"n": 10**9}),
+        (Promise("k-delta-anonymity", 4), {"m": 10**9}),
+        (Promise("k-delta-anonymity", 4), {"promise": {"model": "k-delta-anonymity", "k": 4.5}}),
+        (Promise("entropy-l-delta-diversity", 2.5), {"promise": {"model": "entropy-l-delta-diversity", "l": 0.5}}),
+        (Promise("entropy-l-delta-diversity", 2.5), {"promise": {"model": "entropy-l-delta-diversity", "l": "2"}}),
+        (Promise("entropy-l-delta-diversity", 2.5), {"promise": {"model": "entropy-l-delta-diversity", "l": True}}),
+    ],
+)
+def test_other_promises_are_read_back_and_have_one_number_of_records(promise: Promise, change: dict) -> None:
+    document = plan_document(make_plan(known(), promise=promise, delta=DELTA, samples=20_000))
+    agreed = parse_plan(document, "plan.json")
+    assert agreed.promise == promise
+    assert agreed.values.shape == (agreed.classes, 0)
+    assert agreed.records == agreed.n == agreed.n_tight <= 20_000
+    assert agreed.m == agreed.classes > 1
+    altered = {**document, **change}
+    altered["digest"] = digest(altered)
+    with pytest.raises(InputError, match="contradicts itself"):
+        parse_plan(altered, "plan.json")
+
+
+def test_promised_values_are_the_likeliest_and_ties_go_to_lower_codes() -> None:
+    rows = [("a", "u", 3), ("a", "v", 5), ("a", "w", 3), ("b", "u", 1), ("b", "v", 2), ("b", "w", 2)]
+    q, s, count = (list(column) for column in zip(*rows, strict=True))
+    read = read_distribution(table(q=q, s=s, count=count), "s")
+    classes = greedy_classes(read, 2, Fraction(2, 16))
+    assert classes.values.tolist() == [[0, 1], [1, 2]]  # v and u (as likely as w); v and w
+    assert classes.weights.tolist() == [[5, 3], [2, 2]]
+
+
+def test_records_are_the_papers_unless_the_tight_number_was_agreed_upon() -> None:
+    plan, tight = (make_plan(known(), l=3, delta=DELTA, samples=600, records=each) for each in ("paper", "tight"))
+    assert plan.records == plan.n > plan.n_tight == tight.records
+    assert parse_plan(plan_document(tight), "plan.json").records == plan.n_tight
+    with pytest.raises(UsageError, match="known are paper, tight"):
+        make_plan(known(), l=3, delta=DELTA, samples=600, records="few")
+
+
+@pytest.mark.parametrize("order", ["lexicographic", "hilbert"])
+def test_rows_are_located_by_their_codes(order: str) -> None:
+    rng = np.random.default_rng(4)
+    cells = np.flatnonzero(rng.random(7 * 5 * 3) < 0.6)
+    codes = np.unravel_index(cells, (7, 5, 3))
+    columns = dict(zip("xyz", codes, strict=True))
+    read = read_distribution(
+        pa.table({**columns, "s": ["u"] * len(cells), "count": rng.integers(1, 9, len(cells))}), "s", order=order
+    )
+    agreed = parse_plan(plan_document(make_plan(read, l=1, delta=DELTA, samples=400)), "plan.json")
+    class_of = {
+        tuple(int(values[code]) for values, code in zip(agreed.quasi_values, point, strict=True)): int(number)
+        for *point, number in zip(*agreed.points, agreed.number, strict=True)
+    }
+    asked = rng.integers(-1, 8, (3, 500))
+    spelled = [
+        [int(values[code]) if 0 <= code < len(values) else None for code in column]
+        for values, column in zip(agreed.quasi_values, asked, strict=True)
+    ]
+    expected = [class_of.get(point, -1) for point in zip(*spelled, strict=True)]
+    assert agreed.located(list(asked)).tolist() == expected
+    assert -1 in expected
+    assert len(set(expected)) > 3
+    assert agreed.located([np.empty(0, dtype=np.int32)] * 3).tolist() == []
+
+
+def test_wrong_mixes_of_promises_are_refused() -> None:
+    read = known()
+    k4, e2 = Promise("k-delta-anonymity", 4), Promise("entropy-l-delta-diversity", 2)
+    wrong: list[tuple[dict, str]] = [
+        ({}, "give l or a promise"),
+        ({"l": 2, "promise": k4}, "not both"),
+        ({"promise": k4, "arrangement": "gathered"}, "'gathered' is for l-diversity only"),
+        ({"promise": e2, "arrangement": "independent"}, "'independent' is for l-diversity only"),
+        ({"promise": e2, "eta": Fraction("0.001")}, "cannot be carried through to entropies"),
+        ({"promise": k4, "p": Fraction(2)}, "at most 1"),
+        ({"promise": k4, "samples": 3}, "3 samples are too few"),
+        ({"promise": k4, "samples": 0}, "at least 1"),
+        ({"promise": e2, "samples": 30}, "30 samples are too few"),
+        ({"promise": Promise("entropy-l-delta-diversity", 6)}, "no class can be sure of l = 6"),
+        ({"promise": k4, "samples": 500, "eta": Fraction("0.9999")}, "too few"),
+    ]
+    for given, said in wrong:
+        with pytest.raises(ShoalError, match=said):
+            make_plan(read, delta=DELTA, **given)
+    entropy, values = "entropy-l-delta-diversity", "l-delta-diversity"
+    for model, least in (("k-delta-anonymity", 2.0), (values, True), ("other", 2), (values, 0), (entropy, float("nan")),
+                         (entropy, 0.5)):  # fmt: skip
+        with pytest.raises(UsageError):
+            Promise(model, least)
 
 
 def test_the_command_writes_a_plan_and_says_its_numbers(tmp_path: Path) -> None:
@@ -218,7 +327,26 @@ def test_the_command_writes_a_plan_and_says_its_numbers(tmp_path: Path) -> None:
     again = CliRunner().invoke(app, [*call, "--delta", "0.01", "--p", "0.005", "-o", plan])
     assert again.exit_code == 2
     people = CliRunner().invoke(app, [*call, "--delta", "0.01", "--samples", "600", "-o", str(tmp_path / "b.json")])
-    assert "Owners wait for" in people.stdout
+    assert "Owners must have" in people.stdout
+    assert f"Owners must have {said['n']:,} records" not in people.stdout
+    shorter = call[:-2]
+    for options, model in (
+        (["--promise", "k-anonymity", "--k", "5"], "k-delta-anonymity"),
+        (["--promise", "entropy", "--l", "2.5", "--samples", "20000"], "entropy-l-delta-diversity"),
+        (["--l", "3", "--samples", "600", "--records", "tight"], "l-delta-diversity"),
+    ):
+        name = str(tmp_path / f"{model}.json")
+        done = CliRunner().invoke(app, [*shorter, "--delta", "0.01", *options, "-o", name])
+        assert done.exit_code == 0, done.output
+        agreed = read_plan(Path(name))
+        assert agreed.promise.model == model
+        assert f"Owners must have {agreed.records:,} records" in done.stdout
+    for options in (["--k", "5"], ["--promise", "k-anonymity", "--l", "5"], ["--promise", "entropy"], ["--l", "2.5"],
+                    ["--l", "3", "--k", "3"], ["--promise", "t", "--l", "3"],
+                    ["--l", "3", "--records", "few"]):  # fmt: skip
+        failed = CliRunner().invoke(app, [*shorter, "--delta", "0.01", *options, "-o", str(tmp_path / "none.json")])
+        assert failed.exit_code == 2, options
+        assert not (tmp_path / "none.json").exists()
     for options, code in ((["--delta", "x"], 2), (["--delta", "0.01", "--p", "0.9"], 3), (["--delta", "1"], 2)):
         failed = CliRunner().invoke(app, [*call, *options, "-o", str(tmp_path / "none.json")])
         assert failed.exit_code == code

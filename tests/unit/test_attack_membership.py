@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.attacks.base import Attack, Tally, Trials, difference
+from shoal.attacks.base import Attack, Tally
 from shoal.attacks.membership import BY_BUCKETS, KnownPart, MembershipAttack, Rule, attack_tuples, membership_attack
 from shoal.errors import InputError, UsageError
 from shoal.membership.contents import BucketContents
@@ -18,37 +18,6 @@ from shoal.sliced.table import SlicedPart
 
 def test_it_is_discovered() -> None:
     assert discover("shoal.attacks", Attack)["membership"] is MembershipAttack
-
-
-@pytest.mark.parametrize(
-    ("success", "trials", "low", "high"), [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611)]
-)
-def test_wilson_intervals_of_newcombe(success: int, trials: int, low: float, high: float) -> None:
-    """Newcombe (1998), "Two-sided confidence intervals for the single proportion", Table I, method 3."""
-    rate = Tally(success, trials).rate()
-    assert (round(rate.low, 4), round(rate.high, 4)) == (low, high)
-
-
-def test_a_difference_lies_in_its_interval_and_turns_with_its_sides() -> None:
-    gap, back = difference(Tally(9, 10), Tally(3, 10)), difference(Tally(3, 10), Tally(9, 10))
-    assert gap.low < gap.value < gap.high
-    assert (back.low, back.high) == (-gap.high, -gap.low)
-    assert difference(Tally(900, 1000), Tally(300, 1000)).low > gap.low
-    assert difference(Tally(10, 10), Tally(0, 10)).high == 1.0
-
-
-def test_counts_that_cannot_be_are_refused() -> None:
-    for success, trials in ((3, 2), (-1, 2), (0, 0)):
-        with pytest.raises(ValueError, match="not a count"):
-            Tally(success, trials)
-
-
-def test_risk_is_beside_the_control_group_or_the_baseline() -> None:
-    told = Trials("x", Tally(8, 10), control=Tally(2, 10), baseline=Tally(5, 10)).as_dict()
-    assert told["risk"]["value"] == pytest.approx(0.6)
-    assert told["attack"] == {"success": 8, "trials": 10}
-    assert Trials("x", Tally(8, 10), baseline=Tally(5, 10)).risk.value == pytest.approx(0.3)
-    assert Trials("x", Tally(8, 10)).risk.value == 0.8
 
 
 def test_rules_look_in_both_directions() -> None:
@@ -149,16 +118,12 @@ def test_withheld_records_are_noted() -> None:
 def test_what_it_cannot_judge_is_refused() -> None:
     rows, manifest, source = release(200, 8)
     rng = np.random.default_rng(9)
-    generalized = {**manifest["attributes"], "age": {"role": "quasi", "kind": "number", "labels": {}}}
     unknown = {name: {"role": "insensitive", "kind": "category"} for name in manifest["attributes"]}
-    for change, why in (
-        ({"parts": [["age", "sex", "zip", "illness"]]}, "not sliced"),
-        ({"parts": [["age", "sex"], ["sex", "zip", "illness"]]}, "overlapping"),
-        ({"attributes": generalized}, "generalized"),
-        ({"attributes": unknown}, "nothing that an adversary knows"),
-    ):
-        with pytest.raises(UsageError, match=why):
-            membership_attack(rows, {**manifest, **change}, source, rng=rng)
+    with pytest.raises(UsageError, match="nothing to know people by"):
+        membership_attack(rows, {**manifest, "attributes": unknown}, source, rng=rng)
+    whole = {**manifest, "parts": [["age", "sex", "zip", "illness"]]}
+    with pytest.raises(UsageError, match="give a control table"):
+        membership_attack(rows.drop_columns(["bucket"]), whole, source, rng=rng)
     with pytest.raises(InputError, match="the source has no column 'zip'"):
         membership_attack(rows, manifest, source.drop_columns(["zip"]), rng=rng)
     with pytest.raises(InputError, match="control table is empty"):
@@ -167,6 +132,27 @@ def test_what_it_cannot_judge_is_refused() -> None:
         membership_attack(rows, manifest, source, n_targets=3)
     with pytest.raises(UsageError, match="fewer than 20 people"):
         membership_attack(rows, manifest, source, source.slice(0, 19), rng=rng)
+
+
+def test_rows_as_they_are_give_members_away() -> None:
+    _, manifest, source = release(1500, 10)
+    _, _, others = release(1500, 11)
+    whole = {**manifest, "parts": [["age", "sex", "zip", "illness"]]}
+    found = membership_attack(source, whole, source, others, 1000, np.random.default_rng(1))
+    assert set(found.variants) == {"records", "excess", "nearness", "popularity"}
+    assert found.variants["records"].success == Tally(500, 500)
+    assert found.risk.low > 0.3
+    assert abs(found.variants["popularity"].risk.value) < 0.15
+
+
+def test_overlapping_parts_are_attacked_by_expected_copies() -> None:
+    rows, manifest, source = release(1000, 12, n_buckets=100)
+    _, _, others = release(1000, 13)
+    twice = rows.add_column(3, "sex (2)", source["sex"].take(pa.array(np.random.default_rng(0).permutation(1000))))
+    parts = {**manifest, "parts": [["age", "sex"], ["sex", "zip", "illness"]]}
+    found = membership_attack(twice, parts, source, others, 1000, np.random.default_rng(1))
+    assert "records" in found.variants
+    assert found.success.trials == 500
 
 
 def test_bucketization_has_no_fakes_and_says_so() -> None:

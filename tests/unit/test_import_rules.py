@@ -14,7 +14,11 @@ import shoal
 
 ROOT = Path(shoal.__file__).parent
 HEAVY = ("numpy", "numba", "pyarrow", "pydantic", "pandas", "polars", "duckdb", "rich")
-OPTIONAL = ("pandas", "polars", "duckdb", "pyspark", "sklearn", "scipy", "plotly", "matplotlib", "fastapi")
+OPTIONAL = (
+    *("pandas", "polars", "duckdb", "pyspark", "sklearn", "scipy", "plotly", "matplotlib", "cryptography", "opendp"),
+    *("fastapi", "sqlalchemy", "alembic", "uvicorn", "prometheus_client", "psycopg"),
+)
+SERVICE = "shoal.agency.service"  # a program of its own, which stands on what the extra `agency` brings
 
 
 def module_name(path: Path) -> str:
@@ -108,8 +112,9 @@ def test_only_the_command_line_knows_the_command_line(name: str) -> None:
     assert not [other for other in imports(MODULES[name]) if within(other, "typer")]
 
 
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", [name for name in MODULES if not within(name, SERVICE)])
 def test_optional_packages_load_only_where_they_are_used(name: str) -> None:
+    assert not [other for other in imports(MODULES[name], only_at_import=True) if within(other, SERVICE)]
     early = [other for other in imports(MODULES[name], only_at_import=True) if any(within(other, o) for o in OPTIONAL)]
     assert not early
 

@@ -24,10 +24,14 @@ COMPARISONS = 3 * 10**8  # of entries with sums, about: a second or two
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Classes:
-    """Which class each point is in, and what is known of the l likeliest sensitive values of each class."""
+    """Which class each point is in, and the l likeliest sensitive values of each class: what its promise rests on.
+
+    Where a promise names no values, l is 0 here.
+    """
 
     number: CodeArray  # (n_points,) from 0
     weights: IntArray  # (n_classes, l) of the l likeliest values, the likeliest first
+    values: CodeArray  # (n_classes, l) these values, ascending
 
     @property
     def n_classes(self) -> int:
@@ -115,7 +119,7 @@ def gathered_classes(distribution: JointDistribution, l: int, p: Fraction) -> Cl
 def checked(distribution: JointDistribution, number: CodeArray, l: int, p: Fraction) -> Classes:
     """Count each class anew, whatever made it, and raise unless it has l values with P >= p."""
     order = np.argsort(number, kind="stable")
-    weights = likeliest(
+    weights, values = likeliest(
         distribution.starts,
         distribution.codes,
         distribution.weights,
@@ -130,7 +134,13 @@ def checked(distribution: JointDistribution, number: CodeArray, l: int, p: Fract
             f"{short:,} of {len(weights):,} classes have fewer than {l} values of {distribution.sensitive!r} with "
             f"probability {float(p):.6g}; use the greedy classes or a smaller p"
         )
-    return Classes(number, weights)
+    return Classes(number, weights, values)
+
+
+def without_values(number: CodeArray) -> Classes:
+    """Return classes whose promise rests on no particular values."""
+    n_classes = int(number.max()) + 1
+    return Classes(number, np.empty((n_classes, 0), dtype=np.int64), np.empty((n_classes, 0), dtype=np.int32))
 
 
 def _rounded_down(value: Fraction) -> str:

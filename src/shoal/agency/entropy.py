@@ -8,23 +8,54 @@ from fractions import Fraction
 import numpy as np
 
 from shoal.agency.distribution import JointDistribution
-from shoal.agency.k_anonymity import class_weights, fewer_than
-from shoal.agency.samples import MARGIN, check_delta, smallest
+from shoal.agency.k_anonymity import class_weights, fewer_than, lightest, summed
+from shoal.agency.kernels import close_varied, entropies
+from shoal.agency.samples import MARGIN, chances_of, check_delta, smallest
+from shoal.agency.searching import most_classes
 from shoal.arrays import CodeArray, FloatArray, IntArray
 from shoal.errors import UnreachableError, UsageError
+
+FEWEST = 3  # records of a class, from which on more records make a low entropy less probable
+SHARES = tuple(Fraction(eighths, 8) for eighths in (2, 3, 4, 5, 6, 7))
+USUAL_SHARE = Fraction(1, 2)
+WORK_FOR_ENTRY = 200  # one try takes so much longer than reading entries, about
+_NONE = Fraction(0)
+
+
+def varied_classes(distribution: JointDistribution, l: float, p: Fraction, share: Fraction = USUAL_SHARE) -> CodeArray:
+    """Return (n_points,) runs of points, each with a probability of at least p and an entropy well above ln l.
+
+    Above it by a share of what the entropy of all records together is above it. An entropy just above ln l would need
+    records without end.
+    """
+    if not 0 < p <= 1:
+        raise UsageError(f"p must be above 0 and at most 1, got {float(p):g}")
+    return _closed(distribution, distribution.threshold(p), math.log(l) + float(share) * _room(distribution, l))
+
+
+def _room(distribution: JointDistribution, l: float) -> float:
+    """Return by how much the entropy of all records together is above ln l, rounded down."""
+    whole = float(class_entropies(distribution, np.zeros(distribution.n_points, dtype=np.int32))[0][0])
+    room = whole - math.log(l)
+    if room <= 2 * MARGIN * whole:
+        raise UnreachableError(
+            f"all records together have values of {distribution.sensitive!r} as varied as {math.exp(whole):.6g} "
+            f"equally frequent ones, so that no class can be sure of l = {l:g}; ask for a smaller l"
+        )
+    return room * (1 - MARGIN)
+
+
+def _closed(distribution: JointDistribution, threshold: int, least: float) -> CodeArray:
+    entries = distribution.starts, distribution.codes, distribution.weights, distribution.n_values
+    return close_varied(*entries, threshold, least)
 
 
 def class_entropies(distribution: JointDistribution, number: CodeArray) -> tuple[FloatArray, IntArray]:
     """Return (n_classes,) the entropy of the sensitive values of each class, and how many values it has."""
-    class_of = np.repeat(number.astype(np.int64), np.diff(distribution.starts))
-    keys, inverse = np.unique(class_of * distribution.n_values + distribution.codes, return_inverse=True)
-    sums = np.zeros(len(keys), dtype=np.int64)
-    np.add.at(sums, inverse, distribution.weights)
-    owner = keys // distribution.n_values
-    shares = sums / class_weights(distribution, number)[owner]
-    n_classes = int(number.max()) + 1
-    entropies = np.bincount(owner, weights=-shares * np.log(shares), minlength=n_classes)
-    return entropies.astype(np.float64), np.bincount(owner, minlength=n_classes).astype(np.int64)
+    ascending = bool((number[1:] >= number[:-1]).all())
+    order = np.arange(len(number)) if ascending else np.argsort(number, kind="stable")
+    entries = distribution.starts, distribution.codes, distribution.weights, distribution.n_values
+    return entropies(*entries, order, number, int(number.max()) + 1)
 
 
 def entropy_samples(distribution: JointDistribution, number: CodeArray, l: float, delta: Fraction) -> int:
@@ -33,25 +64,74 @@ def entropy_samples(distribution: JointDistribution, number: CodeArray, l: float
     Half of delta pays for classes with too few records, half for entropies that come out too low. Every class must
     have an entropy above ln l in the distribution itself, which must be exact.
     """
-    check_delta(delta)
-    if l < 1:
-        raise UsageError(f"l must be at least 1, got {l:g}")
-    entropies, values = class_entropies(distribution, number)
-    spare = entropies * (1 - MARGIN) - math.log(l) * (1 + MARGIN)
-    if short := int((spare <= 0).sum()):
-        raise UnreachableError(
-            f"{short:,} of {len(spare):,} classes have no entropy above ln l = {math.log(l):.6g} even in the "
-            "distribution; make larger classes or ask for a smaller l"
-        )
-    each = float(delta) / 2 / len(spare)
-    records = _records(spare, values.astype(np.float64), each)
-    chances = np.clip(class_weights(distribution, number) / distribution.total * (1 - 1e-15), 0.0, 1.0)
+    records = records_wanted(distribution, number, l, delta)
+    chances = chances_of(class_weights(distribution, number), distribution.total, _NONE)
     wanted, group = np.unique(records, return_inverse=True)
 
     def failing(n: int) -> float:
         return sum(float(fewer_than(int(k), n, chances[group == i]).sum()) for i, k in enumerate(wanted))
 
     return smallest(failing, delta / 2)
+
+
+def entropy_classes(distribution: JointDistribution, l: float, delta: Fraction, n: int) -> CodeArray:
+    """Return as many classes as are found for which n records are enough, trying several shares of the entropy."""
+    check_delta(delta)
+    limit = float(delta / 2) * (1 - MARGIN)
+    weights, room = distribution.point_weights(), _room(distribution, l)
+
+    def enough(number: CodeArray) -> bool:
+        try:
+            wanted = records_wanted(distribution, number, l, delta)
+        except UnreachableError:
+            return False
+        chances = chances_of(summed(weights, number), distribution.total, _NONE)
+        return float(fewer_bound(wanted, n, chances).sum()) <= limit
+
+    def best(share: Fraction) -> CodeArray | None:
+        least = math.log(l) + float(share) * room
+        return most_classes(
+            lambda threshold: _closed(distribution, threshold, least),
+            lambda number: int(summed(weights, number).min()),
+            enough,
+            min(low, high),
+            high,
+            WORK_FOR_ENTRY * len(distribution.codes),
+        )
+
+    low, high = lightest(distribution, FEWEST, limit, n, _NONE), int(distribution.weights.sum())
+    made = [number for number in map(best, SHARES) if number is not None]
+    if not made:
+        raise UnreachableError(
+            f"{n:,} samples are too few for an entropy of ln {l:g} and delta = {float(delta):g}, even with everybody "
+            "in one class; collect more, or ask for a smaller l or a larger delta"
+        )
+    return max(made, key=lambda number: int(number.max()))
+
+
+def records_wanted(distribution: JointDistribution, number: CodeArray, l: float, delta: Fraction) -> IntArray:
+    """Return (n_classes,) with how many records each class misses ln l no more probably than its part of delta / 2."""
+    check_delta(delta)
+    if l < 1:
+        raise UsageError(f"l must be at least 1, got {l:g}")
+    entropy, values = class_entropies(distribution, number)
+    spare = entropy * (1 - MARGIN) - math.log(l) * (1 + MARGIN)
+    if short := int((spare <= 0).sum()):
+        raise UnreachableError(
+            f"{short:,} of {len(spare):,} classes have no entropy above ln l = {math.log(l):.6g} even in the "
+            "distribution; make larger classes or ask for a smaller l"
+        )
+    return _records(spare, values.astype(np.float64), float(delta) / 2 / len(spare))
+
+
+def fewer_bound(records: IntArray, n: int, chances: FloatArray) -> FloatArray:
+    """Return what Pr[Binomial(n, chance) < records] is at most, by Chernoff: quick, and 1 where nothing is said."""
+    share = (records - 1) / n
+    with np.errstate(divide="ignore", invalid="ignore"):
+        upper = np.where(share > 0, share * np.log(share / chances), 0.0)
+        apart = upper + (1 - share) * (np.log1p(-share) - np.log1p(-chances))
+        bound = np.exp(-n * apart) * (1 + MARGIN)
+    return np.where((share < chances) & (chances < 1), bound, np.where(share < chances, 0.0, 1.0))
 
 
 def entropy_tail(records: FloatArray, spare: FloatArray, values: FloatArray) -> FloatArray:
@@ -65,7 +145,7 @@ def entropy_tail(records: FloatArray, spare: FloatArray, values: FloatArray) -> 
 
 def _records(spare: FloatArray, values: FloatArray, limit: float) -> IntArray:
     """Return the smallest numbers of records, from 3 on, whose tail is below the limit: it falls from there."""
-    low = np.full(len(spare), 2, dtype=np.int64)
+    low = np.full(len(spare), FEWEST - 1, dtype=np.int64)
     high = np.full(len(spare), 2**40, dtype=np.int64)
     if (entropy_tail(high.astype(np.float64), spare, values) > limit).any():
         raise UnreachableError("a class has so little entropy above ln l that no number of records is enough")

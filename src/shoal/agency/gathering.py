@@ -9,6 +9,7 @@ import numpy as np
 
 from shoal.arrays import CodeArray, IntArray
 from shoal.compiled import compiled, inlined
+from shoal.sorting import places_ascending
 
 
 @inlined
@@ -58,7 +59,7 @@ def from_queues(
     bounds = np.cumsum(length)
     queue = np.empty(bounds[n_values], dtype=np.int64)
     fill = bounds.copy()
-    for point in np.argsort(weight, kind="mergesort"):
+    for point in places_ascending(weight):
         if home[point] >= 0:
             queue[fill[home[point]]] = point
             fill[home[point]] += 1
@@ -117,7 +118,7 @@ def by_gain(
     for point in range(n_points):
         for entry in range(starts[point], starts[point + 1]):
             weight[point] += weights[entry]
-    pool = np.argsort(-weight, kind="mergesort")
+    pool = places_ascending(-weight)
     n_useful = (weight > 0).sum()
     sums = np.zeros(n_values, dtype=np.int64)
     members = np.empty(n_points, dtype=np.int64)

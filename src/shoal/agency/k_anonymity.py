@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import numpy as np
 
 from shoal.agency.distribution import JointDistribution
 from shoal.agency.kernels import close_classes, lower_tails
-from shoal.agency.samples import check_delta, smallest, surely
+from shoal.agency.samples import MARGIN, chances_of, check_delta, smallest, surely
+from shoal.agency.searching import most_classes
 from shoal.arrays import CodeArray, FloatArray, IntArray
 from shoal.errors import UnreachableError, UsageError
 
@@ -22,15 +24,23 @@ def classes_of_weight(distribution: JointDistribution, p: Fraction) -> CodeArray
     threshold = distribution.threshold(p)
     if threshold > int(distribution.weights.sum()):
         raise UnreachableError(f"all points together have no probability of {float(p):g}; take a smaller p")
-    weights = distribution.point_weights()
-    each = np.arange(distribution.n_points + 1, dtype=np.int64)
-    return close_classes(each, np.zeros(distribution.n_points, dtype=np.int32), weights, 1, 1, threshold)
+    return _closed(distribution.point_weights(), threshold)
+
+
+def _closed(weights: IntArray, threshold: int) -> CodeArray:
+    each = np.arange(len(weights) + 1, dtype=np.int64)
+    return close_classes(each, np.zeros(len(weights), dtype=np.int32), weights, 1, 1, threshold)
 
 
 def class_weights(distribution: JointDistribution, number: CodeArray) -> IntArray:
     """Return (n_classes,) the weight of each class."""
+    return summed(distribution.point_weights(), number)
+
+
+def summed(weights: IntArray, number: CodeArray) -> IntArray:
+    """Return (n_classes,) the sum of the weights of each class's points."""
     sums = np.zeros(int(number.max()) + 1, dtype=np.int64)
-    np.add.at(sums, number, distribution.point_weights())
+    np.add.at(sums, number, weights)
     return sums
 
 
@@ -41,16 +51,59 @@ def k_samples(
     check_delta(delta)
     if k < 1:
         raise UsageError(f"k must be at least 1, got {k}")
-    chances, times = class_chances(distribution, number, eta)
+    chances, times = class_chances(distribution, class_weights(distribution, number), eta)
     return smallest(lambda n: float((times * fewer_than(k, n, chances)).sum()), delta)
 
 
-def class_chances(distribution: JointDistribution, number: CodeArray, eta: Fraction) -> tuple[FloatArray, FloatArray]:
+def k_classes(
+    distribution: JointDistribution, k: int, delta: Fraction, n: int, eta: Fraction = Fraction(0)
+) -> CodeArray:
+    """Return the classes of at least some probability, as small a one as n records are enough for."""
+    check_delta(delta)
+    limit = float(delta) * (1 - MARGIN)
+    weights = distribution.point_weights()
+
+    def enough(number: CodeArray) -> bool:
+        chances, times = class_chances(distribution, summed(weights, number), eta)
+        return float((times * fewer_than(k, n, chances)).sum()) <= limit
+
+    low, high = lightest(distribution, k, limit, n, eta), int(distribution.weights.sum())
+    made = None
+    if low <= high:
+        made = most_classes(
+            lambda threshold: _closed(weights, threshold),
+            lambda number: int(summed(weights, number).min()),
+            enough,
+            low,
+            high,
+            distribution.n_points,
+        )
+    if made is None:
+        raise UnreachableError(
+            f"{n:,} samples are too few for k = {k} and delta = {float(delta):g}, even with everybody in one class; "
+            "collect more, or ask for a smaller k or a larger delta"
+        )
+    return made
+
+
+def lightest(distribution: JointDistribution, k: int, limit: float, n: int, eta: Fraction) -> int:
+    """Return the smallest weight of a class that has fewer than k of n records no more probably than the limit."""
+    low, high = math.floor(eta * distribution.total) + 1, distribution.total + 1
+    while low < high:
+        middle = (low + high) // 2
+        chances = chances_of(np.array([middle]), distribution.total, eta)
+        if float(fewer_than(k, n, chances)[0]) <= limit:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def class_chances(distribution: JointDistribution, sums: IntArray, eta: Fraction) -> tuple[FloatArray, FloatArray]:
     """Return the distinct probabilities of classes, less eta and rounded down, and how often each occurs."""
-    weights, times = np.unique(class_weights(distribution, number), return_counts=True)
+    weights, times = np.unique(sums, return_counts=True)
     surely(distribution.probability(int(weights[0])), eta)
-    chances = weights / distribution.total * (1 - 1e-15) - float(eta) * (1 + 1e-15)
-    return np.clip(chances, 0.0, 1.0), times.astype(np.float64)
+    return chances_of(weights, distribution.total, eta), times.astype(np.float64)
 
 
 def fewer_than(k: int, n: int, chances: FloatArray) -> FloatArray:

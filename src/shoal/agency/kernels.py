@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from shoal.arrays import CodeArray, FloatArray, IntArray
-from shoal.compiled import compiled
+from shoal.compiled import compiled, inlined
+from shoal.sorting import places_ascending
 
 
 @compiled
@@ -50,9 +51,108 @@ def likeliest(
     order: IntArray,
     number: CodeArray,
     n_classes: int,
-) -> IntArray:
-    """Return (n_classes, l) the largest weights of values in each class; *order* has the points class by class."""
+) -> tuple[IntArray, CodeArray]:
+    """Return (n_classes, l) the largest weights of values in each class, and whose they are; ties go to lower codes.
+
+    *order* has the points class by class. Weights fall along a row; the values of a row ascend.
+    """
     largest = np.zeros((n_classes, l), dtype=np.int64)
+    values = np.zeros((n_classes, l), dtype=np.int32)
+    sums = np.zeros(n_values, dtype=np.int64)
+    chosen = np.full(n_values, -1, dtype=np.int64)  # the class in which a value was last among the likeliest
+    at = 0
+    while at < len(order):
+        current = number[order[at]]
+        sums[:] = 0
+        while at < len(order) and number[order[at]] == current:
+            point = order[at]
+            for entry in range(starts[point], starts[point + 1]):
+                sums[codes[entry]] += weights[entry]
+            at += 1
+        falling = places_ascending(-sums)[:l]
+        for rank in range(l):
+            largest[current, rank] = sums[falling[rank]]
+            chosen[falling[rank]] = current
+        taken = 0
+        for value in range(n_values):
+            if chosen[value] == current:
+                values[current, taken] = value
+                taken += 1
+    return largest, values
+
+
+@inlined
+def _added(starts: IntArray, codes: CodeArray, weights: IntArray, point: int, sums: IntArray) -> tuple[int, float]:
+    """Add a point to the sums of a class; return its weight, and by how much the sum of w ln w grows."""
+    weight = 0
+    logs = 0.0
+    for entry in range(starts[point], starts[point + 1]):
+        before = sums[codes[entry]]
+        after = before + weights[entry]
+        sums[codes[entry]] = after
+        weight += weights[entry]
+        logs += after * np.log(after)
+        if before > 0:
+            logs -= before * np.log(before)
+    return weight, logs
+
+
+@compiled
+def close_varied(
+    starts: IntArray, codes: CodeArray, weights: IntArray, n_values: int, threshold: int, least: float
+) -> CodeArray:
+    """Return (n_points,) the class of each point: a new one begins once weight and entropy of the last suffice.
+
+    An unfinished tail joins the class before it, and with it the one before that, until they suffice together.
+    """
+    n_points = len(starts) - 1
+    number = np.empty(n_points, dtype=np.int32)
+    sums = np.zeros(n_values, dtype=np.int64)
+    weight = 0
+    logs = 0.0  # the sum of w ln w: the entropy is ln(weight) - logs/weight
+    current = 0
+    for point in range(n_points):
+        number[point] = current
+        added, more = _added(starts, codes, weights, point, sums)
+        weight += added
+        logs += more
+        if weight > 0 and weight >= threshold and np.log(weight) - logs / weight >= least:
+            current += 1
+            weight = 0
+            logs = 0.0
+            sums[:] = 0
+    if number[n_points - 1] < current:
+        return number
+    point = n_points - 1
+    while point >= 0 and number[point] == current:
+        point -= 1
+    while point >= 0:
+        joined = number[point]
+        while point >= 0 and number[point] == joined:
+            added, more = _added(starts, codes, weights, point, sums)
+            weight += added
+            logs += more
+            point -= 1
+        current = joined
+        if weight >= threshold and np.log(weight) - logs / weight >= least:
+            break
+    number[point + 1 :] = current
+    return number
+
+
+@compiled
+def entropies(
+    starts: IntArray,
+    codes: CodeArray,
+    weights: IntArray,
+    n_values: int,
+    order: IntArray,
+    number: CodeArray,
+    n_classes: int,
+) -> tuple[FloatArray, IntArray]:
+    """Return (n_classes,) entropy and number of values of each class; *order* has the points class by class."""
+    entropy = np.zeros(n_classes, dtype=np.float64)
+    values = np.zeros(n_classes, dtype=np.int64)
     sums = np.zeros(n_values, dtype=np.int64)
     at = 0
     while at < len(order):
@@ -63,10 +163,13 @@ def likeliest(
             for entry in range(starts[point], starts[point + 1]):
                 sums[codes[entry]] += weights[entry]
             at += 1
-        ascending = np.sort(sums)
-        for rank in range(l):
-            largest[current, rank] = ascending[n_values - 1 - rank]
-    return largest
+        total = sums.sum()
+        for value in range(n_values):
+            if sums[value] > 0:
+                share = sums[value] / total
+                entropy[current] -= share * np.log(share)
+                values[current] += 1
+    return entropy, values
 
 
 @compiled

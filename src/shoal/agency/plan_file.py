@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -18,14 +18,16 @@ import numpy as np
 
 from shoal.agency.ordering import packed
 from shoal.agency.planning import Plan
+from shoal.agency.promise import L_DIVERSITY, Promise, parse_promise
 from shoal.arrays import CodeArray, IntArray
 from shoal.errors import InputError, UsageError
 from shoal.release import write_text
 
-FORMAT = 1
+FORMAT = 2
 KIND = "shoal-agency-plan"
-_NUMBERS = ("l", "delta", "p", "eta", "n", "n_tight", "m", "classes")
-_KEYS = {"format", "kind", "quasi", "sensitive", "order", "arrangement", "points", "runs", "digest", *_NUMBERS}
+_NUMBERS = ("delta", "p", "eta", "n", "n_tight", "records", "m", "classes")
+_LISTS = ("quasi", "points", "runs", "values")
+_KEYS = {"format", "kind", "sensitive", "order", "arrangement", "promise", "digest", *_NUMBERS, *_LISTS}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,17 +40,37 @@ class AgreedPlan:
     number: CodeArray  # (n_points,) class of each point, from 0
     sensitive: str
     sensitive_values: tuple[str, ...]
-    l: int
+    promise: Promise
+    values: CodeArray  # (n_classes, l) into sensitive_values, ascending: what every release shows; else (n_classes, 0)
     delta: float
     p: float
     eta: float
     n: int
     n_tight: int
+    records: int  # that an owner must have
     m: float
     classes: int
     order: str
     arrangement: str
     digest: str
+
+    def located(self, codes: Sequence[IntArray]) -> CodeArray:
+        """Return (n_rows,) the class, from 0, of rows given as codes into the quasi values; -1 outside the domain.
+
+        A code that is no place in the values of its attribute stands for a value that is not known.
+        """
+        sizes = [len(values) for values in self.quasi_values]
+        known = np.logical_and.reduce([(c >= 0) & (c < size) for c, size in zip(codes, sizes, strict=True)])
+        inside = np.flatnonzero(known)
+        n_points = len(self.number)
+        key = packed([np.append(points, c[inside]) for points, c in zip(self.points, codes, strict=True)], sizes)
+        domain, asked = key[:n_points], key[n_points:]
+        order = np.argsort(domain, kind="stable")
+        place = np.minimum(np.searchsorted(domain, asked, sorter=order), n_points - 1)
+        found = order[place]
+        result = np.full(len(known), -1, dtype=np.int32)
+        result[inside] = np.where(domain[found] == asked, self.number[found], -1)
+        return result
 
 
 def plan_document(plan: Plan) -> dict[str, Any]:
@@ -63,16 +85,18 @@ def plan_document(plan: Plan) -> dict[str, Any]:
         "sensitive": {"name": known.sensitive, "values": list(known.sensitive_values)},
         "order": known.order,
         "arrangement": plan.arrangement,
-        "l": plan.l,
+        "promise": plan.promise.document(),
         "delta": rounded_down(plan.delta),
         "p": rounded_down(plan.p),
         "eta": float(plan.eta),
         "n": plan.n,
         "n_tight": plan.n_tight,
+        "records": plan.records,
         "m": float(plan.m),
         "classes": plan.classes.n_classes,
         "points": [column.tolist() for column in known.points],
         "runs": _runs(plan.classes.number),
+        "values": plan.classes.values.tolist() if plan.classes.values.size else [],
     }
     return {**document, "digest": digest(document)}
 
@@ -106,13 +130,31 @@ def write_plan(plan: Plan, path: Path) -> str:
 
 def read_plan(path: Path) -> AgreedPlan:
     """Read a plan; one that was altered, or that contradicts itself, is refused."""
+    return plan_of(plan_bytes(path), path.name)
+
+
+def plan_bytes(path: Path) -> bytes:
+    """Return the content of a plan file, whatever it is."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        return path.read_bytes()
     except OSError as error:
         raise InputError(f"cannot read {path.name}: {error.strerror or 'input or output error'}") from None
+
+
+def plan_of(content: bytes, name: str) -> AgreedPlan:
+    """Read a plan from the content of its file; a key that comes twice makes it no plan."""
+    try:
+        document = json.loads(content.decode("utf-8"), object_pairs_hook=_each_key_once)
     except (ValueError, RecursionError):
-        raise InputError(f"{path.name} is no JSON; fetch the plan again") from None
-    return parse_plan(document, path.name)
+        raise InputError(f"{name} is no JSON; fetch the plan again") from None
+    return parse_plan(document, name)
+
+
+def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key comes twice")
+    return found
 
 
 def parse_plan(document: Any, name: str) -> AgreedPlan:
@@ -154,27 +196,37 @@ def _parsed(document: dict[str, Any]) -> AgreedPlan:
     _demand(inside, "points among the values")
     key = packed(points, [len(known) for known in values])
     _demand(len(np.unique(key)) == n_points, "every point once")
+    _demand(len(runs) <= n_points and bool((runs[:, 1] <= n_points).all()), "a class for every point")
     _demand(int(runs[:, 1].sum()) == n_points, "a class for every point")
-    n_classes = document["classes"]
-    _demand(np.array_equal(np.unique(runs[:, 0]), np.arange(1, n_classes + 1)), "classes from 1 on")
-    l, n, n_tight = (document[key] for key in ("l", "n", "n_tight"))
-    _demand(all(type(number) is int for number in (l, n, n_tight, n_classes)), "whole numbers")
-    delta, p, eta, m = (float(document[key]) for key in ("delta", "p", "eta", "m"))
+    n_classes, numbers = document["classes"], np.unique(runs[:, 0])
+    _demand(len(numbers) == n_classes == numbers[-1] and numbers[0] == 1, "classes from 1 on")
+    n, n_tight, records = (document[key] for key in ("n", "n_tight", "records"))
+    _demand(all(type(number) is int for number in (n, n_tight, records, n_classes)), "whole numbers")
+    delta, p, eta, m = (_decimal(document[key]) for key in ("delta", "p", "eta", "m"))
     _demand(0 < delta < 1 and 0 <= eta < p <= 1, "0 < delta < 1 and eta < p <= 1")
-    _demand(1 <= l <= len(sensitive) and 1 <= n_tight <= n and n_classes <= m * (1 + 1e-9), "l, n, n_tight and m")
+    _demand(1 <= n_tight <= n and records in (n, n_tight), "n_tight <= n, and one of these for the records")
+    promise = parse_promise(document["promise"])
+    if promise.model == L_DIVERSITY:
+        _demand(n_classes <= m * (1 + 1e-9), "no more classes than m")
+    else:
+        _demand(n_tight == n and m == n_classes, "one number of records, and m classes")
+    name = document["sensitive"]["name"]
+    _demand(type(name) is str and name not in names, "a sensitive attribute besides the quasi ones")
     return AgreedPlan(
         quasi=names,
         quasi_values=values,
         points=tuple(column.astype(np.int32) for column in points),
         number=(np.repeat(runs[:, 0], runs[:, 1]) - 1).astype(np.int32),
-        sensitive=str(document["sensitive"]["name"]),
+        sensitive=name,
         sensitive_values=sensitive,
-        l=l,
+        promise=promise,
+        values=_promised(document["values"], promise, n_classes, len(sensitive)),
         delta=delta,
         p=p,
         eta=eta,
         n=n,
         n_tight=n_tight,
+        records=records,
         m=m,
         classes=n_classes,
         order=str(document["order"]),
@@ -189,6 +241,18 @@ def _runs(number: CodeArray) -> list[list[int]]:
     return [list(pair) for pair in zip((number[first] + 1).tolist(), lengths.tolist(), strict=True)]
 
 
+def _promised(lists: Any, promise: Promise, n_classes: int, n_values: int) -> CodeArray:
+    """Return (n_classes, l) the values that each class must show; no values unless the promise is about them."""
+    if promise.model != L_DIVERSITY:
+        _demand(lists == [], "values of classes for l-diversity only")
+        return np.empty((n_classes, 0), dtype=np.int32)
+    values = _whole(lists)
+    _demand(values.shape == (n_classes, promise.least), "l values for every class")
+    _demand(values.min() >= 0 and values.max() < n_values, "values of classes among the sensitive values")
+    _demand(bool((np.diff(values, axis=1) > 0).all()), "values of classes in ascending order")
+    return values.astype(np.int32)
+
+
 def _texts(values: Any) -> tuple[str, ...]:
     _demand(isinstance(values, list) and all(type(value) is str for value in values), "lists of texts")
     _demand(len(set(values)) == len(values), "every value once")
@@ -199,6 +263,11 @@ def _whole(values: Any) -> IntArray:
     array = np.array(values)
     _demand(array.dtype.kind == "i" and array.size > 0, "lists of whole numbers")
     return array.astype(np.int64)
+
+
+def _decimal(value: Any) -> float:
+    _demand(type(value) in (int, float), "numbers")
+    return float(value)
 
 
 def _demand(holds: bool, what: str) -> None:

@@ -13,10 +13,15 @@ from shoal.agency.classes import (
     gathered_classes,
     greedy_classes,
     independent_classes,
+    without_values,
 )
 from shoal.agency.distribution import JointDistribution
+from shoal.agency.entropy import entropy_classes, entropy_samples, varied_classes
+from shoal.agency.k_anonymity import class_weights, classes_of_weight, k_classes, k_samples
+from shoal.agency.promise import K_ANONYMITY, L_DIVERSITY, Promise
 from shoal.agency.samples import bound_of, check_delta, p_for_samples, paper_samples, surely, tight_samples
-from shoal.errors import UsageError
+from shoal.arrays import CodeArray
+from shoal.errors import UnreachableError, UsageError
 
 Arrangement: TypeAlias = Literal["contiguous", "gathered", "independent"]
 ARRANGEMENTS: dict[Arrangement, Callable[[JointDistribution, int, Fraction], Classes]] = {
@@ -25,55 +30,130 @@ ARRANGEMENTS: dict[Arrangement, Callable[[JointDistribution, int, Fraction], Cla
     "independent": independent_classes,
 }
 
+Records: TypeAlias = Literal["paper", "tight"]
+RECORDS: tuple[Records, ...] = ("paper", "tight")
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """Classes and numbers under which every owner's release obeys (l,delta)-diversity."""
+    """Classes and numbers under which every owner's release keeps a promise, except with probability delta."""
 
     distribution: JointDistribution
     arrangement: Arrangement
     classes: Classes
-    l: int
+    promise: Promise
     delta: Fraction
     p: Fraction
     eta: Fraction
     m: Fraction
     n: int
     n_tight: int
+    records: int  # that an owner must have
 
 
 def make_plan(
     distribution: JointDistribution,
     *,
-    l: int,
     delta: Fraction,
+    l: int | None = None,
+    promise: Promise | None = None,
     p: Fraction | None = None,
     samples: int | None = None,
     eta: Fraction = Fraction(0),
     arrangement: Arrangement = "contiguous",
+    records: Records = "paper",
 ) -> Plan:
     """Plan with a given p, or with the p that makes the most classes from a given number of samples.
 
     Without either, the samples are as many as were counted. A p that was chosen is then raised as far as the classes
-    stay the same, so that fewer records are enough.
+    stay the same, so that fewer records are enough. *l* stands for the promise of l values, (l,delta)-diversity. There,
+    owners must have the paper's number of records or the tight one; other promises have one number.
     """
     check_delta(delta)
+    if (l is None) == (promise is None):
+        raise UsageError("give l or a promise, and not both")
+    wanted = promise or Promise(L_DIVERSITY, l or 0)
     if p is not None and samples is not None:
         raise UsageError("give p or the number of samples, not both")
     if p is None and samples is None:
         if not distribution.counted:
             raise UsageError("give p or a number of samples: probabilities do not say how many records there will be")
         samples = distribution.total
+    if samples is not None and samples < 1:
+        raise UsageError(f"the number of samples must be at least 1, got {samples}")
     if arrangement not in ARRANGEMENTS:
         raise UsageError(f"unknown arrangement {arrangement!r}; known are {', '.join(ARRANGEMENTS)}")
-    make = ARRANGEMENTS[arrangement]
-    chosen = p if p is not None else p_for_samples(distribution, l, delta, samples or 0, eta)
+    if records not in RECORDS:
+        raise UsageError(f"unknown number of records {records!r}; known are {', '.join(RECORDS)}")
+    if p is not None and p <= 0:
+        raise UsageError(f"p must be above 0, got {float(p):g}")
+    surely(Fraction(1) if p is None else p, eta)
+    if wanted.model == L_DIVERSITY:
+        return _of_values(distribution, wanted, delta, p, samples or 0, eta, arrangement, records)
+    if arrangement != "contiguous":
+        raise UsageError(f"the arrangement {arrangement!r} is for l-diversity only; other classes are contiguous")
+    if wanted.model == K_ANONYMITY:
+        return _of_records(distribution, wanted, delta, p, samples or 0, eta)
+    if eta:
+        raise UsageError("an eta above 0 cannot be carried through to entropies; plan for l-diversity or k-anonymity")
+    return _of_entropy(distribution, wanted, delta, p, samples or 0)
+
+
+def _of_values(
+    distribution: JointDistribution,
+    promise: Promise,
+    delta: Fraction,
+    p: Fraction | None,
+    samples: int,
+    eta: Fraction,
+    arrangement: Arrangement,
+    records: Records,
+) -> Plan:
+    l = int(promise.least)
+    chosen = p if p is not None else p_for_samples(distribution, l, delta, samples, eta)
     check_l_and_p(distribution, l, chosen)
-    surely(chosen, eta)
-    classes = make(distribution, l, chosen)
+    classes = ARRANGEMENTS[arrangement](distribution, l, chosen)
     if p is None:
         chosen = distribution.probability(classes.weakest())
     m = bound_of(distribution, l, chosen)
     n = paper_samples(m, l, chosen, delta, eta)
     n_tight = min(n, tight_samples(distribution, classes, delta, eta))
-    return Plan(distribution, arrangement, classes, l, delta, chosen, eta, m, n, n_tight)
+    needed = n_tight if records == "tight" else n
+    return Plan(distribution, arrangement, classes, promise, delta, chosen, eta, m, n, n_tight, needed)
+
+
+def _of_records(
+    distribution: JointDistribution, promise: Promise, delta: Fraction, p: Fraction | None, samples: int, eta: Fraction
+) -> Plan:
+    k = int(promise.least)
+    number = k_classes(distribution, k, delta, samples, eta) if p is None else classes_of_weight(distribution, p)
+    n = k_samples(distribution, number, k, delta, eta)
+    return _counted(distribution, number, promise, delta, p, eta, n)
+
+
+def _of_entropy(
+    distribution: JointDistribution, promise: Promise, delta: Fraction, p: Fraction | None, samples: int
+) -> Plan:
+    l = float(promise.least)
+    number = entropy_classes(distribution, l, delta, samples) if p is None else varied_classes(distribution, l, p)
+    n = entropy_samples(distribution, number, l, delta)
+    return _counted(distribution, number, promise, delta, p, Fraction(0), n)
+
+
+def _counted(
+    distribution: JointDistribution,
+    number: CodeArray,
+    promise: Promise,
+    delta: Fraction,
+    p: Fraction | None,
+    eta: Fraction,
+    n: int,
+) -> Plan:
+    """Return the plan of a promise that rests on the classes alone: there is one number of records, and m is R."""
+    lightest = distribution.probability(int(class_weights(distribution, number).min()))
+    if p is not None and lightest < p:
+        raise UnreachableError(f"all points together have no probability of {float(p):g}; take a smaller p")
+    classes = without_values(number)
+    m = Fraction(classes.n_classes)
+    chosen = lightest if p is None else p
+    return Plan(distribution, "contiguous", classes, promise, delta, chosen, eta, m, n, n, n)

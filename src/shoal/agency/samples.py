@@ -16,7 +16,7 @@ import numpy as np
 
 from shoal.agency.classes import Classes, check_l
 from shoal.agency.distribution import JointDistribution
-from shoal.arrays import FloatArray
+from shoal.arrays import FloatArray, IntArray
 from shoal.errors import UnreachableError, UsageError
 
 MARGIN = 1e-9  # by which a sum in floating point must stay below its limit
@@ -175,8 +175,12 @@ def _chances(distribution: JointDistribution, classes: Classes, eta: Fraction) -
     """Return the distinct probabilities that the promise rests on, rounded down, and how often each occurs."""
     weights, times = np.unique(classes.weights, return_counts=True)
     surely(distribution.probability(int(weights[0])), eta)
-    chances = weights / distribution.total * (1 - 1e-15) - float(eta) * (1 + 1e-15)
-    return np.clip(chances, 0.0, 1.0), times.astype(np.float64)
+    return chances_of(weights, distribution.total, eta), times.astype(np.float64)
+
+
+def chances_of(weights: IntArray, total: int, eta: Fraction) -> FloatArray:
+    """Return weights as probabilities, less eta, rounded down."""
+    return np.clip(weights / total * (1 - 1e-15) - float(eta) * (1 + 1e-15), 0.0, 1.0)
 
 
 def _missing(chances: FloatArray, times: FloatArray, n: int) -> float:

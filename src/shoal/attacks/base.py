@@ -1,4 +1,4 @@
-"""What every attack is, and how its counts become rates with an interval: here and nowhere else."""
+"""What every attack is, and how its counts become rates and a risk with an interval: here and nowhere else."""
 
 from __future__ import annotations
 
@@ -7,12 +7,23 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import NormalDist
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import pyarrow as pa
+
+from shoal.errors import UsageError
+
+if TYPE_CHECKING:
+    from shoal.attacks.people import People
+    from shoal.attacks.view import ReleaseView
 
 CONFIDENCE = 0.95
+N_TARGETS = 2000
+FEWEST = 20
+NO_CONTROL = (
+    "there is no control group: what anybody could infer about people in general cannot be told from what the release "
+    "discloses about the people in it"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,25 +64,50 @@ class Tally:
         low = 0.0 if self.success == 0 else centre - half
         return Estimate(p, low, 1.0 if self.success == n else centre + half)
 
+    @property
+    def failures(self) -> Tally:
+        """The same trials, with what did not succeed counted."""
+        return Tally(self.trials - self.success, self.trials)
+
     def as_dict(self) -> dict[str, int]:
         """Return the two counts."""
         return {"success": self.success, "trials": self.trials}
 
 
-def difference(one: Tally, other: Tally, confidence: float = CONFIDENCE) -> Estimate:
-    """Return the rate of *one* less that of *other*, with the interval of Newcombe (1998), his method 10.
+def advantage(one: Tally, other: Tally, confidence: float = CONFIDENCE) -> Estimate:
+    """Return the rate of *one* less that of *other*, with every difference that both Wilson intervals allow.
 
-    It joins the two Wilson intervals. His Table II, (a) 56/70 - 48/80:
+    Newcombe (1998), his method 10, joins the two intervals closer, so that in 5 of 100 cases the truth is outside; here
+    it is in less than 1 of 100 if both have as many trials, and never in many more than 5.
 
-    >>> gap = difference(Tally(56, 70), Tally(48, 80))
+    >>> gap = advantage(Tally(56, 70), Tally(48, 80))
     >>> round(gap.value, 4), round(gap.low, 4), round(gap.high, 4)
-    (0.2, 0.0524, 0.3339)
+    (0.2, -0.0085, 0.3865)
     """
     p, q = one.rate(confidence), other.rate(confidence)
-    gap = p.value - q.value
-    return Estimate(
-        gap, gap - math.hypot(p.value - p.low, q.high - q.value), gap + math.hypot(p.high - p.value, q.value - q.low)
-    )
+    return Estimate(p.value - q.value, p.low - q.high, p.high - q.low)
+
+
+def residual(attack: Tally, beside: Tally, confidence: float = CONFIDENCE) -> Estimate:
+    """Return (a - c) / (1 - c): of what would stay hidden without the release, the share that the attack finds.
+
+    The interval has every risk that both Wilson intervals allow. Nothing is told below -1; where *beside* never
+    fails, nothing stays hidden, and the risk is 0.
+
+    >>> found = residual(Tally(60, 100), Tally(20, 100))
+    >>> round(found.value, 3), round(found.low, 3), round(found.high, 3)
+    (0.5, 0.3, 0.643)
+    >>> residual(Tally(100, 100), Tally(100, 100)).value
+    0.0
+    """
+    a, c = attack.rate(confidence), beside.rate(confidence)
+    return Estimate(_found(a.value, c.value), _found(a.low, c.high), _found(a.high, c.low))
+
+
+def _found(attack: float, beside: float) -> float:
+    if attack == beside:
+        return 0.0
+    return max(-1.0, (attack - beside) / (1 - beside)) if beside < 1 else -1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +115,8 @@ class Trials:
     """What an attack did: counts on its targets and, where it has them, on people who are not in the data.
 
     ``baseline`` is the same without looking at the release. ``variants`` are ways to attack that were tried beside
-    the one that counts.
+    the one that counts. An attack that decides between two answers is judged by its advantage, the difference of the
+    two rates: to call everybody a member is no achievement, however few others are left who are not called so.
     """
 
     attack: str
@@ -88,44 +125,67 @@ class Trials:
     baseline: Tally | None = None
     variants: Mapping[str, Trials] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    decides: bool = False
 
     @property
     def risk(self) -> Estimate:
-        """By how much the rate on targets is above that on the control group or, without one, above the baseline."""
+        """How much more is found than on the control group or, without one, than by the baseline guess."""
         beside = self.control or self.baseline
-        return self.success.rate() if beside is None else difference(self.success, beside)
+        if beside is None:
+            return self.success.rate()
+        return advantage(self.success, beside) if self.decides else residual(self.success, beside)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all counts and the risk, for JSON."""
+        """Return all counts and the risk, for JSON; without a control group a note says what that means."""
         told: dict[str, Any] = {"name": self.attack, "attack": self.success.as_dict()}
-        for name, tally in (("control", self.control), ("baseline", self.baseline)):
+        for name, tally in (("baseline", self.baseline), ("control", self.control)):
             if tally is not None:
                 told[name] = tally.as_dict()
         told["risk"] = self.risk.as_dict()
         if self.variants:
-            told["variants"] = {name: trials.as_dict() for name, trials in self.variants.items()}
-        if self.notes:
-            told["notes"] = list(self.notes)
+            told["variants"] = {
+                name: {key: entry for key, entry in trials.as_dict().items() if key != "notes"}
+                for name, trials in self.variants.items()
+            }
+        notes = [*self.notes]
+        if self.control is None and NO_CONTROL not in notes:
+            notes.append(NO_CONTROL)
+        if notes:
+            told["notes"] = notes
         return told
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An attack that was not tried, and why it has no meaning here."""
+
+    attack: str
+    reason: str
+
+    def as_dict(self) -> dict[str, str]:
+        """Return both, for JSON."""
+        return {"name": self.attack, "refused": self.reason}
+
+
 class Attack(ABC):
-    """An adversary with the published rows and their manifest, tried on people of the source."""
+    """An adversary with the published rows and their manifest, tried on people of the source.
+
+    An attack asks the view and the people that it is given, never the source's rows; what it needs to know of its
+    targets beyond what an adversary knows, it needs for judging its answers only.
+    """
 
     name: ClassVar[str]
     title: ClassVar[str]
 
+    def __init__(self, n_targets: int = N_TARGETS) -> None:
+        if n_targets < FEWEST:
+            raise UsageError(f"{n_targets} targets tell nothing; ask for at least {FEWEST}")
+        self.n_targets = n_targets
+
     @abstractmethod
-    def refuses(self, manifest: Mapping[str, Any]) -> str | None:
+    def refuses(self, view: ReleaseView) -> str | None:
         """Return why this attack has no meaning for such a release, or None."""
 
     @abstractmethod
-    def run(
-        self,
-        published: pa.Table,
-        manifest: Mapping[str, Any],
-        source: pa.Table,
-        control: pa.Table | None,
-        rng: np.random.Generator,
-    ) -> Trials:
-        """Attack people of the source, and of a control table of people who are not in it, if there is one."""
+    def run(self, view: ReleaseView, targets: People, control: People | None, rng: np.random.Generator) -> Trials:
+        """Attack people drawn from *targets*, all people of the source, and from a control group that is not in it."""

@@ -1,4 +1,4 @@
-"""membership: an adversary who knows all quasi values of a person decides whether the person is in a sliced table."""
+"""membership: an adversary who knows all quasi values of a person decides whether the person is in the data."""
 
 from __future__ import annotations
 
@@ -11,74 +11,62 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shoal.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray
-from shoal.attacks.base import Attack, Tally, Trials
+from shoal.attacks.base import FEWEST, N_TARGETS, NO_CONTROL, Attack, Tally, Trials
+from shoal.attacks.people import UNKNOWN, People
+from shoal.attacks.view import ReleaseView
 from shoal.errors import InputError, UsageError
 from shoal.membership.contents import BucketContents
 from shoal.membership.drawing import draw_fakes
 from shoal.membership.scores import Scores
 from shoal.plan import same_rows
-from shoal.sliced.table import SlicedPart, SlicedTable
+from shoal.sliced.table import SlicedPart
 from shoal.sources.columns import plain
 
 BY_BUCKETS = ("matching-buckets", "matching-degree", "expected-copies", "excess")
+BY_RECORDS = ("records", "excess", "nearness")
 POPULARITY = "popularity"
-N_TARGETS = 2000
-_FEWEST = 20
+OF_CONTROL = "others are people of the control table"
 
 
 class MembershipAttack(Attack):
-    """Tells members from others by how the buckets match them.
+    """Tells members from others by how the release matches them.
 
-    Li, Li, Zhang and Molloy, section 5. Beside the number of matching buckets it tries the matching degree, the
-    expected copies, and these over what the frequencies of the values alone lead one to expect.
+    Li, Li, Zhang and Molloy, section 5, for sliced releases: beside the number of matching buckets it tries the
+    matching degree, the expected copies, and these over what the frequencies of the values alone lead one to expect.
+    Of other releases it tries the number of records that cover somebody, that number over what the frequencies lead
+    one to expect, and how near the nearest record is.
     """
 
     name = "membership"
     title = "who is in the data"
 
-    def __init__(self, n_targets: int = N_TARGETS) -> None:
-        if n_targets < _FEWEST:
-            raise UsageError(f"{n_targets} targets tell nothing; ask for at least {_FEWEST}")
-        self.n_targets = n_targets
-
-    def refuses(self, manifest: Mapping[str, Any]) -> str | None:
-        """Return why not: it is about sliced releases whose parts share no attribute and are published as they are."""
-        parts = [list(part) for part in manifest["parts"]]
-        names = [name for part in parts for name in part]
-        if len(parts) < 2:
-            return "the attack on membership reads buckets, and this release is not sliced"
-        if len(set(names)) < len(names):
-            return "the attack on membership does not join overlapping parts"
-        quasi = quasi_names(manifest)
-        if not quasi:
-            return "no attribute is quasi-identifying, so there is nothing that an adversary knows"
-        if any("labels" in manifest["attributes"][name] for name in quasi):
-            return "the attack on membership does not read generalized columns"
+    def refuses(self, view: ReleaseView) -> str | None:  # noqa: ARG002
+        """Return None: somebody may be in any release."""
         return None
 
-    def run(
-        self,
-        published: pa.Table,
-        manifest: Mapping[str, Any],
-        source: pa.Table,
-        control: pa.Table | None,
-        rng: np.random.Generator,
-    ) -> Trials:
+    def run(self, view: ReleaseView, targets: People, control: People | None, rng: np.random.Generator) -> Trials:
         """Attack members drawn from the source and as many others: of the control table, or else fake tuples."""
-        reason = self.refuses(manifest)
-        if reason is not None:
-            raise UsageError(reason)
-        table = SlicedTable.of(published, manifest)
-        quasi = quasi_names(manifest)
-        parts = [known for part in table.parts if (known := KnownPart.of(part, quasi)) is not None]
-        contents = BucketContents.of(table.bucket, [part.codes for part in parts])
-        people = _tuples(parts, source, "the source")
-        others = None if control is None else _tuples(parts, control, "the control table")
-        trials = attack_tuples(contents, people, others, self.n_targets, rng)
-        if not manifest.get("withheld"):
-            return trials
-        note = "members are drawn from all records of the source, those that were withheld included"
-        return replace(trials, notes=(*trials.notes, note))
+        if view.sliced is not None and _in_buckets(view):
+            quasi = list(view.known)
+            parts = [known for part in view.sliced.parts if (known := KnownPart.of(part, quasi)) is not None]
+            contents = BucketContents.of(view.sliced.bucket, [part.codes for part in parts])
+            people = _tuples(parts, targets.table, "the source")
+            others = None if control is None else _tuples(parts, control.table, "the control table")
+            trials = attack_tuples(contents, people, others, self.n_targets, rng)
+        elif control is None:
+            raise UsageError(
+                "who is called a member can only be judged beside people who are not in the data: give a control table"
+            )
+        else:
+            members, strangers = targets.drawn(self.n_targets, rng), control.drawn(self.n_targets, rng)
+            trials = decided(_matches(view, members), _matches(view, strangers), BY_RECORDS, rng)
+            trials = replace(trials, notes=(OF_CONTROL, *trials.notes))
+        notes = list(trials.notes)
+        if control is None:
+            notes.append(NO_CONTROL)
+        if view.manifest.get("withheld"):
+            notes.append("members are drawn from all records of the source, those that were withheld included")
+        return replace(trials, notes=tuple(notes))
 
 
 def membership_attack(
@@ -89,11 +77,14 @@ def membership_attack(
     n_targets: int = N_TARGETS,
     rng: np.random.Generator | None = None,
 ) -> Trials:
-    """Attack a sliced release, given its rows, its manifest and the table it was made from.
+    """Attack a release, given its rows, its manifest and the table it was made from.
 
     ``risk`` is the advantage: the share of members who are called members, less that of others.
     """
-    return MembershipAttack(n_targets).run(published, manifest, source, control, rng or np.random.default_rng())
+    attack, view = MembershipAttack(n_targets), ReleaseView.of(published, manifest)
+    people = view.people(source, "the source")
+    others = None if control is None else view.people(control, "the control table")
+    return attack.run(view, people, others, rng or np.random.default_rng())
 
 
 def attack_tuples(
@@ -101,39 +92,83 @@ def attack_tuples(
 ) -> Trials:
     """Attack, given the values of the people in each part, (n_parts, n_people), and of others who are not in the data.
 
-    Without others, they are fake tuples, all equally likely. Each score's rule is chosen on one half of the targets and
-    counted on the other half, and so is the score that counts.
+    Without others, they are fake tuples, all equally likely.
     """
     members = _some(people, n_targets, rng)
     if others is None:
         whole = people[:, (people >= 0).all(axis=0)]
         strangers = draw_fakes(contents, whole, n_targets, rng)
         note = f"others are {strangers.shape[1]:,} fake tuples, drawn evenly from all distinct ones"
-        if strangers.shape[1] < _FEWEST:
+        if strangers.shape[1] < FEWEST:
             raise UsageError(
                 "there are next to no fake tuples: whoever matches a bucket is in the data; give a control table to "
                 "measure how often people who are not in it match none"
             )
     else:
         strangers = _some(others, n_targets, rng)
-        note = "others are people of the control table"
-    if min(members.shape[1], strangers.shape[1]) < _FEWEST:
-        raise UsageError(f"fewer than {_FEWEST} people tell nothing; give larger tables")
-    inside, outside = Scores.of(contents, members), Scores.of(contents, strangers)
-    learned_in, tested_in = _halves(members.shape[1], rng)
-    learned_out, tested_out = _halves(strangers.shape[1], rng)
+        note = OF_CONTROL
+    if min(members.shape[1], strangers.shape[1]) < FEWEST:
+        raise UsageError(f"fewer than {FEWEST} people tell nothing; give larger tables")
+    inside, outside = (
+        {name: _figure(scores, name) for name in (*BY_BUCKETS, POPULARITY)}
+        for scores in (Scores.of(contents, members), Scores.of(contents, strangers))
+    )
+    trials = decided(inside, outside, BY_BUCKETS, rng)
+    return replace(trials, notes=(note, *trials.notes))
+
+
+def decided(
+    inside: Mapping[str, FloatArray],
+    outside: Mapping[str, FloatArray],
+    counting: Sequence[str],
+    rng: np.random.Generator,
+) -> Trials:
+    """Tell members from others by their scores.
+
+    Each score's rule is chosen on one half of the targets and counted on the other half, and so is the score that
+    counts, which is one of *counting*.
+    """
+    n_inside, n_outside = (len(next(iter(scores.values()))) for scores in (inside, outside))
+    learned_in, tested_in = _halves(n_inside, rng)
+    learned_out, tested_out = _halves(n_outside, rng)
     variants: dict[str, Trials] = {}
-    best, chosen = -1.0, BY_BUCKETS[0]
-    for name in (*BY_BUCKETS, POPULARITY):
-        yes, no = _figure(inside, name), _figure(outside, name)
+    best, chosen = -1.0, counting[0]
+    for name in inside:
+        yes, no = inside[name], outside[name]
         rule, advantage = Rule.learned(yes[learned_in], no[learned_out])
-        variants[name] = Trials(name, rule.tally(yes[tested_in]), rule.tally(no[tested_out]))
-        if name in BY_BUCKETS and advantage > best:
+        variants[name] = Trials(name, rule.tally(yes[tested_in]), rule.tally(no[tested_out]), decides=True)
+        if name in counting and advantage > best:
             best, chosen = advantage, name
     of_best = variants[chosen]
     return Trials(
-        MembershipAttack.name, of_best.success, of_best.control, None, variants, (note, f"decided by {chosen}")
+        MembershipAttack.name,
+        of_best.success,
+        of_best.control,
+        None,
+        variants,
+        (f"decided by {chosen}",),
+        decides=True,
     )
+
+
+def _in_buckets(view: ReleaseView) -> bool:
+    """Whether buckets show values as they are, each attribute in one part."""
+    names = [name for part in view.manifest["parts"] for name in part]
+    entries = view.manifest["attributes"]
+    return len(set(names)) == len(names) and not any("labels" in entries[name] for name in view.known)
+
+
+def _matches(view: ReleaseView, people: People) -> dict[str, FloatArray]:
+    """Return how strongly a release suggests each person, and how strongly the frequencies of values alone do."""
+    copies, far = view.copies(people.codes, people.numbers)
+    popularity = np.full(len(people), float(view.n_rows))
+    for place in range(len(view.known)):
+        first, group = same_rows([people.codes[:, place]])
+        known = np.full((len(first), len(view.known)), UNKNOWN, dtype=np.int32)
+        known[:, place] = people.codes[first, place]
+        popularity *= (view.copies(known, people.numbers[first])[0] / view.n_rows)[group]
+    excess = np.divide(copies, popularity, out=np.zeros(len(people)), where=popularity > 0)
+    return {"records": copies, "excess": excess, "nearness": -far, POPULARITY: popularity}
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,11 +241,6 @@ class KnownPart:
         first, group = same_rows(columns)
         known = first[group[n_values:]]  # a value of the release stands before all people
         return np.where(known < n_values, known, -1).astype(np.int32)
-
-
-def quasi_names(manifest: Mapping[str, Any]) -> list[str]:
-    """Return the names of the quasi attributes of a release."""
-    return [name for name, entry in manifest["attributes"].items() if entry["role"] == "quasi"]
 
 
 def _tuples(parts: Sequence[KnownPart], people: pa.Table, told: str) -> CodeArray:

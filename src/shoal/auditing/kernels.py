@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.compiled import compiled
+from shoal.sorting import places_ascending
 
 Ints = NDArray[np.int64]
 Codes = NDArray[np.int32]
@@ -120,6 +121,6 @@ def count_ranks(first: Ints, values: Codes, records: Ints) -> tuple[Ints, Ints]:
             else:
                 counts[used] = records[item]
                 used += 1
-        counts[begin:used] = -np.sort(-counts[begin:used])
+        counts[begin:used] = counts[begin:used][places_ascending(-counts[begin:used])]
         starts[row + 1] = used
     return starts, counts[:used].copy()

@@ -9,7 +9,7 @@ from importlib.abc import MetaPathFinder
 
 import typer
 
-from shoal.cli import agency, anonymize, audit, demo, init, link, papers, policy, verify
+from shoal.cli import agency, anonymize, audit, demo, init, ledger, link, papers, policy, verify
 from shoal.cli.console import show_version
 
 app = typer.Typer(
@@ -36,6 +36,7 @@ app.command("anonymize")(anonymize.anonymize)
 app.command("verify")(verify.verify)
 app.command("link")(link.link)
 app.add_typer(policy.app, name="policy")
+app.add_typer(ledger.app, name="ledger")
 app.add_typer(agency.app, name="agency")
 app.add_typer(papers.app, name="papers")
 

@@ -9,6 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shoal.cli.console import answer, out, reporting
+from shoal.cli.ledger_options import (
+    FloorOption,
+    LedgerOption,
+    PopulationOption,
+    RecipientOption,
+    WarnOption,
+    show_entry,
+    told_of_ledger,
+)
 
 if TYPE_CHECKING:
     from shoal.release import Release
@@ -47,13 +56,20 @@ def anonymize(
         Utility,
         typer.Option(help="Measures of utility; full also asks the release 10,000 counts and other questions."),
     ] = Utility.quick,
+    ledger: LedgerOption = None,
+    population: PopulationOption = None,
+    recipient: RecipientOption = None,
+    floor: FloorOption = None,
+    warn: WarnOption = False,
     json_output: Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")] = False,
 ) -> None:
     """Publish a table by a policy: plan, apply, verify, and only then put it in place."""
     with reporting(json_output):
         from shoal.anonymizing import anonymize as run
         from shoal.cli.bars import bars
+        from shoal.ledger.options import options_of_command
 
+        entering = options_of_command(ledger, population, recipient, floor, warn)
         with bars() as progress:
             release = run(
                 data,
@@ -63,6 +79,7 @@ def anonymize(
                 seed=seed,
                 utility=utility.value,
                 progress=progress,
+                ledger=entering,
             )
         if json_output:
             answer(
@@ -72,6 +89,7 @@ def anonymize(
                     **release.manifest,
                     "utility": release.utility,
                     "warnings": release.evidence["warnings"],
+                    **told_of_ledger(release),
                     "seconds": release.evidence["seconds"],
                 }
             )
@@ -116,6 +134,7 @@ def show(release: Release) -> None:
     for name, records in evidence["generalized_sensitive"].items():
         console.print(f"{records:,} records publish a generalized {escape(name)}.", soft_wrap=True)
     _tell_in_users_terms(evidence["utility"])
+    show_entry(release)
     for warning in evidence["warnings"]:
         console.print(f"[yellow]Warning:[/] {escape(warning)}.", soft_wrap=True)
     folder = escape(str(release.folder))

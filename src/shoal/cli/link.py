@@ -69,6 +69,7 @@ def show_target(found: TargetLinkage, console: Console) -> None:
         text = f"No value of {name} remains: the person cannot be in all of these releases with the same value."
     console.print(f"[bold]{text}[/]", soft_wrap=True)
     _tell(found.remaining, console)
+    _tell_plan(found, found.remaining.l, console)
     for release, left in zip(found.releases, found.alone, strict=True):
         console.print(f"{escape(release)} alone leaves {left.l:,}.", soft_wrap=True)
 
@@ -86,6 +87,7 @@ def show(found: PopulationLinkage, console: Console) -> None:
         f"{found.entropy_l:.3g}).",
         soft_wrap=True,
     )
+    _tell_plan(found, found.l, console)
     if found.population:
         console.print(
             f"Of {found.people:,} people {found.people_linked:,} can be in all of the releases; "
@@ -116,6 +118,20 @@ def show(found: PopulationLinkage, console: Console) -> None:
         for release, labels in zip(found.releases, case.classes, strict=True):
             text = ", ".join(f"{attribute}={label}" for attribute, label in labels.items())
             console.print(f"   {escape(release)}: {escape(text) or 'sliced, without classes'}", soft_wrap=True)
+
+
+def _tell_plan(found: TargetLinkage | PopulationLinkage, l: int, console: Console) -> None:
+    """Tell what the plan promises, if all releases are by the same one."""
+    if found.plan is None:
+        return
+    text = f"All of the releases are by one plan (digest {found.plan[:12]})"
+    if found.promised is None:
+        text += ", which promises nothing about several releases together."
+    elif l >= found.promised:
+        text += f", which promises {found.promised:,} values to everybody, however many releases there are."
+    else:
+        text += f", which promises {found.promised:,} values: a release does not keep it; run `shoal verify` on each."
+    console.print(text, soft_wrap=True)
 
 
 def _tell(remaining: Remaining, console: Console) -> None:

@@ -2,6 +2,7 @@
 
 from shoal.datasets.hospital import diagnosis_tree, hospital_policy, occupation_tree, stays
 from shoal.datasets.hospital_files import write_stays
+from shoal.datasets.two_hospitals import write_two_hospitals
 from shoal.datasets.uci import adult, adult_hierarchy, adult_policy, nursery
 
 __all__ = [
@@ -14,4 +15,5 @@ __all__ = [
     "occupation_tree",
     "stays",
     "write_stays",
+    "write_two_hospitals",
 ]

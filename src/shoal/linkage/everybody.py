@@ -15,6 +15,7 @@ from shoal.linkage.histograms import Histograms
 from shoal.linkage.linkable import Linkable
 from shoal.linkage.result import Remaining, WorstCase
 from shoal.linkage.space import Boxes, Space
+from shoal.sliced.table import numbered
 
 WORST = 10
 MOST_PAIRS = 2**24
@@ -69,7 +70,8 @@ def by_population(
     sums, boxes = left_for(space, indexes, queries[chosen])
     left = np.minimum.reduce(sums)
     members = np.stack(boxes, axis=1)
-    _, unlike = np.unique(members, axis=0, return_index=True)
+    owners = np.stack([each.owner[boxes] for each, boxes in zip(linkables, members.T, strict=True)], axis=1)
+    _, unlike = np.unique(owners, axis=0, return_index=True)
     below = linked & (distinct < floor)
     return {
         "l": int(distinct[linked].min()),
@@ -83,7 +85,7 @@ def by_population(
         "combinations_below": int(below.sum()),
         "combinations_empty": int((~linked).sum()),
         "worst": tuple(
-            WorstCase(_classes(linkables, members[place]), Remaining.of(left[place], texts))
+            WorstCase(_told(linkables, members[place]), Remaining.of(left[place], texts))
             for place in np.sort(unlike)[:WORST].tolist()
         ),
     }
@@ -98,6 +100,8 @@ def by_classes(space: Space, linkables: Sequence[Linkable], floor: int, texts: S
     for each, tree in zip(releases[1:-1], indexes[1:-1], strict=True):
         boxes, members = _joined(space, boxes, members, each, tree)
     last = releases[-1]
+    owners = [each.owner[boxes] for each, boxes in zip(linkables[:-1], members.T, strict=True)]
+    owner = numbered(owners, len(members))[0].astype(np.int64)
     below = np.zeros(len(members), dtype=np.bool_)
     below_there = np.zeros(len(last.hulls), dtype=np.bool_)
     met, met_there = below.copy(), below_there.copy()
@@ -105,7 +109,8 @@ def by_classes(space: Space, linkables: Sequence[Linkable], floor: int, texts: S
     least, totals = np.full(3, np.inf), np.zeros(3, dtype=np.int64)
     most = max(int(np.add.reduceat(each.histograms.count, each.histograms.start[:-1]).max()) for each in releases)
     kernels.link_pairs(
-        boxes.hulls, boxes.uneven, boxes.sparse, last.hulls, last.uneven, last.sparse, space.bits, indexes[-1],
+        boxes.hulls, boxes.uneven, boxes.sparse, owner, np.argsort(owner, kind="stable"),
+        last.hulls, last.uneven, last.sparse, linkables[-1].owner, space.bits, indexes[-1],
         len(space.values), floor, np.log(np.maximum(np.arange(most + 1), 1)),
         below, below_there, met, met_there, worst, least, totals,
     )  # fmt: skip
@@ -125,7 +130,7 @@ def by_classes(space: Space, linkables: Sequence[Linkable], floor: int, texts: S
         "combinations_empty": int(totals[2]),
         "worst": tuple(
             WorstCase(
-                _classes(linkables, [*members[one].tolist(), other]),
+                _told(linkables, [*members[one].tolist(), other]),
                 Remaining.of(np.minimum(_row(boxes, one, len(texts)), _row(last, other, len(texts))), texts),
             )
             for _, _, one, other in found.tolist()
@@ -143,8 +148,7 @@ def _held(space: Space, boxes: Boxes, tree: kernels.Tree) -> Boxes:
     none = np.empty((0, 2), dtype=np.int64)
     pairs = np.empty((kernels.holding(boxes.hulls, boxes.uneven, space.bits, tree, none, False), 2), dtype=np.int64)
     kernels.holding(boxes.hulls, boxes.uneven, space.bits, tree, pairs, True)
-    place, value, count = boxes.histograms.taken(pairs[:, 1])
-    held = Histograms.of(pairs[place, 0], value, count, len(boxes.hulls), len(space.values))
+    held = boxes.histograms.merged(pairs[:, 1], pairs[:, 0], len(boxes.hulls), len(space.values))
     return Boxes(boxes.hulls, boxes.uneven, held)
 
 
@@ -178,17 +182,18 @@ def _most_people(linkables: Sequence[Linkable], members: IntArray, there: BoolAr
     """Return how many people can be in one of the combinations: each is a record of a class of every release."""
     chosen = [np.unique(members[:, place]) for place in range(members.shape[1])]
     chosen.append(np.flatnonzero(there))
-    return min(min(each.n_rows, int(each.records[boxes].sum())) for each, boxes in zip(linkables, chosen, strict=True))
+    return min(min(each.n_rows, _records(each, boxes)) for each, boxes in zip(linkables, chosen, strict=True))
 
 
-def _classes(linkables: Sequence[Linkable], members: Sequence[int] | IntArray) -> tuple[dict[str, str], ...]:
-    """Return the labels of one class of each release; none where they would tell of single people."""
-    return tuple(
-        {column.name: column.labels[each.labels[box, place]] for place, column in enumerate(each.columns)}
-        if each.classes
-        else {}
-        for each, box in zip(linkables, members, strict=True)
-    )
+def _records(linkable: Linkable, boxes: IntArray) -> int:
+    """Return how many records the classes of these boxes have."""
+    _, first = np.unique(linkable.owner[boxes], return_index=True)
+    return int(linkable.records[boxes[first]].sum())
+
+
+def _told(linkables: Sequence[Linkable], members: Sequence[int] | IntArray) -> tuple[dict[str, str], ...]:
+    """Return the labels of one class of each release."""
+    return tuple(each.told(int(box)) for each, box in zip(linkables, members, strict=True))
 
 
 def _row(boxes: Boxes, box: int, n_values: int) -> IntArray:

@@ -8,6 +8,7 @@ import numpy as np
 
 from shoal.arrays import BoolArray, CodeArray, FloatArray, IntArray, KeyArray
 from shoal.compiled import compiled, inlined
+from shoal.sorting import places_ascending
 
 LEAF = 8  # boxes under one leaf of the tree
 _DEPTH = 128
@@ -44,7 +45,7 @@ def grow(hulls: CodeArray) -> Tree:
             for i in range(begin, end):
                 box = order[i]
                 middles[i - begin] = np.int64(hulls[box, 2 * widest]) + np.int64(hulls[box, 2 * widest + 1])
-            order[begin:end] = order[begin:end][np.argsort(middles)]
+            order[begin:end] = order[begin:end][places_ascending(middles)]
             half = (begin + end) // 2
             nodes[node, 2] = n_nodes
             nodes[n_nodes, 0], nodes[n_nodes, 1] = begin, half
@@ -130,14 +131,16 @@ def meeting(
 
 @compiled
 def link_pairs(
-    one: CodeArray, uneven: CodeArray, sparse: Sparse,
-    other: CodeArray, uneven_there: CodeArray, sparse_there: Sparse,
+    one: CodeArray, uneven: CodeArray, sparse: Sparse, owner: IntArray, sequence: IntArray,
+    other: CodeArray, uneven_there: CodeArray, sparse_there: Sparse, owner_there: IntArray,
     bits: KeyArray, tree: Tree, n_values: int, floor: int, logs: FloatArray,
     below: BoolArray, below_there: BoolArray, met: BoolArray, met_there: BoolArray,
     worst: IntArray, least: FloatArray, totals: IntArray,
 ) -> None:  # fmt: skip
     """Look at all pairs of boxes that meet, without listing them.
 
+    Boxes of one owner are one class, with the same counts: pairs of owners are looked at once, however often their
+    boxes meet. *sequence* has the boxes owner by owner.
     *below* and *met* are set for boxes of pairs below the floor, and of all pairs that leave something.
     *worst* (n_worst, 4) gets the pairs with fewest values: distinct, largest share in millionths, box, box there;
     *least* the smallest distinct, frequency and entropy l; *totals* the pairs that leave something, those below the
@@ -147,12 +150,16 @@ def link_pairs(
     start_there, value_there, count_there = sparse_there
     here = np.zeros(n_values, dtype=np.int64)
     found = np.empty(other.shape[0], dtype=np.int64)
-    for i in range(one.shape[0]):
+    met_by = np.full(owner_there.max() + 1, -1, dtype=np.int64)
+    for i in sequence:
         for k in range(start[i], start[i + 1]):
             here[value[k]] = count[k]
         n_found = meeting(one, uneven, i, other, uneven_there, bits, tree, found)
         for place in range(n_found):
             j = found[place]
+            if met_by[owner_there[j]] == owner[i]:
+                continue
+            met_by[owner_there[j]] = owner[i]
             distinct, total, most, weighted = 0, 0, 0, 0.0
             for k in range(start_there[j], start_there[j + 1]):
                 left = min(here[value_there[k]], count_there[k])

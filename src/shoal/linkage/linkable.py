@@ -19,6 +19,25 @@ MOST_BOXES = 2**25
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Shown:
+    """What people are told of classes under one name."""
+
+    name: str
+    codes: CodeArray  # (n_classes,) into texts
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Agreement:
+    """The plan that a release was made by. A class of it is a set of points: one or several boxes, all alike."""
+
+    digest: str
+    promised: int | None  # values that releases by this plan leave to everybody; None if it promises something else
+    owner: IntArray  # (n_boxes,) the class of each box, from 0
+    shown: tuple[Shown, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Linkable:
     """Boxes over the quasi attributes, and how often each sensitive value may be that of somebody in the box.
 
@@ -37,6 +56,21 @@ class Linkable:
     values: tuple[str | None, ...]  # the sensitive values; None for a missing one
     n_rows: int
     classes: bool = True  # boxes are classes of people; those of a sliced table may fit one person only
+    agreement: Agreement | None = None
+
+    @property
+    def owner(self) -> IntArray:
+        """(n_boxes,) the class that a box is of: itself, unless classes are made of several boxes."""
+        return np.arange(len(self.labels)) if self.agreement is None else self.agreement.owner
+
+    def told(self, box: int) -> dict[str, str]:
+        """Return the labels of the class that a box is of; none where they would tell of single people."""
+        if not self.classes:
+            return {}
+        if self.agreement is not None:
+            number = int(self.agreement.owner[box])
+            return {shown.name: shown.texts[shown.codes[number]] for shown in self.agreement.shown}
+        return {column.name: column.labels[self.labels[box, place]] for place, column in enumerate(self.columns)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -147,12 +181,11 @@ def of_sliced(name: str, table: SlicedTable, manifest: Mapping[str, Any], known:
         bucket, row = bucket[left], row[left]
         labels, records = np.maximum(labels[left], theirs[right]), np.minimum(records[left], many[right])
     box, first = numbered(list((labels + 1).T), len(labels))
-    place, value, count = counts.taken(row)
     return Linkable(
         name=name,
         columns=tuple(columns.values()),
         labels=labels[first],
-        histograms=Histograms.of(box[place], value, count, len(first), len(candidates.values)),
+        histograms=counts.merged(row, box, len(first), len(candidates.values)),
         records=np.bincount(box, weights=records, minlength=len(first)).astype(np.int64),
         values=candidates.values,
         n_rows=table.n_rows,

@@ -50,6 +50,7 @@ def link_target(
         sensitive=chosen,
         remaining=Remaining.of(np.min([each[0] for each in sums], axis=0), texts),
         alone=tuple(Remaining.of(each[0], texts) for each in sums),
+        **_agreed(linkables),
     )
 
 
@@ -76,7 +77,7 @@ def link(
     if people is None:
         found = by_classes(space, linkables, floor, spelled(space))
     else:
-        found = by_population(space, linkables, *_people(space, people), floor, spelled(space))
+        found = by_population(space, linkables, *people_queries(space, people), floor, spelled(space))
     return PopulationLinkage(
         releases=tuple(each.name for each in linkables),
         sensitive=chosen,
@@ -87,6 +88,7 @@ def link(
         floor=floor,
         population=population is not None,
         **found,
+        **_agreed(linkables),
     )
 
 
@@ -152,6 +154,14 @@ def _told(people: Source | None, quasi: Collection[str]) -> Collection[str]:
     return names
 
 
+def _agreed(linkables: Sequence[Linkable]) -> dict[str, Any]:
+    """Return the plan that all releases are by, if there is one, and how many values it promises."""
+    first = linkables[0].agreement
+    if first is None or any(each.agreement is None or each.agreement.digest != first.digest for each in linkables):
+        return {}
+    return {"plan": first.digest, "promised": first.promised}
+
+
 def _query(space: Space, target: Mapping[str, str]) -> CodeArray:
     query = np.zeros((1, 2 * len(space.attributes)), dtype=np.int32)
     for name, value in target.items():
@@ -166,7 +176,7 @@ def _query(space: Space, target: Mapping[str, str]) -> CodeArray:
     return query
 
 
-def _people(space: Space, source: Source) -> tuple[CodeArray, CodeArray]:
+def people_queries(space: Space, source: Source) -> tuple[CodeArray, CodeArray]:
     """Return the distinct quasi values of a population as queries, and which of them each of its rows has."""
     table = read_columns(source, space.attributes)
     columns = []

@@ -10,10 +10,11 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from shoal.errors import InputError, UsageError
+from shoal.linkage.agreed import CLASS, of_agreed, read_agreed
 from shoal.linkage.foreign import of_foreign
 from shoal.linkage.linkable import Linkable, chosen_sensitive, of_generalized, of_sliced
 from shoal.policy import Policy
-from shoal.release import Release, received
+from shoal.release import PUBLIC, Release, received
 from shoal.sliced.reading import read_published
 from shoal.sliced.table import SlicedTable, is_sliced
 from shoal.sources import Source, SourceOptions, open_source
@@ -30,6 +31,7 @@ class _Opened:
     roles: Mapping[str, str]
     manifest: Mapping[str, Any] | None  # None for tables of others
     data: Any
+    folder: Path | None = None  # where the public files are
 
     def of_role(self, role: str) -> list[str]:
         return [name for name, own in self.roles.items() if own == role]
@@ -54,7 +56,32 @@ def read_linkables(
     if not quasi:
         raise UsageError("the releases have no quasi attribute, so nobody can be looked for in them")
     names = set(known(quasi))
+    _refuse_unlike_baskets(opened, {*names, chosen})
     return [_read(each, policy, names, chosen) for each in opened], chosen
+
+
+def _refuse_unlike_baskets(opened: Sequence[_Opened], names: set[str]) -> None:
+    """Raise if an attribute that is looked at stands for other items of a basket in one release than in another."""
+    meaning: dict[str, list[Any]] = {}
+    for each in opened:
+        for name, basket, told in _items(each):
+            if name in names and meaning.setdefault(name, told) != told:
+                raise InputError(
+                    f"{name!r} stands for other items of {basket!r} in one release than in another, so that they "
+                    "cannot be compared; link them with a target or a population that does not have it"
+                )
+
+
+def _items(opened: _Opened) -> list[tuple[str, str, list[Any]]]:
+    """Return the attributes that baskets were unfolded into, the basket of each, and what its values are made of."""
+    try:
+        return [
+            (f"{basket} {part}", basket, [entry["separator"], sorted(items)])
+            for basket, entry in (opened.manifest or {}).get("items", {}).items()
+            for part, items in [*enumerate(entry["groups"], start=1), ("sensitive", entry["sensitive"])]
+        ]
+    except (TypeError, KeyError, AttributeError):
+        raise InputError(f"{opened.name}: its manifest does not explain its items; run `shoal verify` on it") from None
 
 
 def _open(release: Linked, policy: Policy | None) -> _Opened:
@@ -63,14 +90,16 @@ def _open(release: Linked, policy: Policy | None) -> _Opened:
         data = release.data_file if found is None else found[0]
         if data is None:
             raise UsageError("a release has neither data nor a folder; keep what `shoal.anonymize` gave back")
-        return _Opened(str(release.folder or "a release"), _roles(release.manifest), release.manifest, data)
+        name, place = str(release.folder or "a release"), release.folder and release.folder / PUBLIC
+        return _Opened(name, _roles(release.manifest), release.manifest, data, place)
     folder = Path(release)
     if not folder.exists():
         raise InputError(f"there is no release or table {release}")
     found_there = received(folder)
     if found_there is not None:
         place, manifest = found_there
-        return _Opened(str(release), _roles(manifest), manifest, place / Path(str(manifest["data"]["file"])).name)
+        data = place / Path(str(manifest["data"]["file"])).name
+        return _Opened(str(release), _roles(manifest), manifest, data, place)
     if policy is None:
         what = "folder with a manifest.json" if folder.is_dir() else "release of shoal"
         raise UsageError(f"{release} is no {what}; give the roles of its columns with --policy")
@@ -95,6 +124,13 @@ def _read(opened: _Opened, policy: Policy | None, known: set[str], sensitive: st
         return of_sliced(opened.name, SlicedTable.of(table, manifest), manifest, known, sensitive)
     wanted = [name for name, role in opened.roles.items() if name in known and role != "sensitive"]
     source = open_source(data, SourceOptions(delimiter=","))
+    if "agreed" in manifest:
+        if opened.folder is None:
+            raise UsageError(f"{opened.name} is by a plan, which is in its folder; give the folder")
+        agreed = read_agreed(opened.name, opened.folder, manifest)
+        return of_agreed(
+            opened.name, read_columns(source, [CLASS, *wanted, sensitive]), manifest, agreed, known, sensitive
+        )
     return of_generalized(opened.name, read_columns(source, [*wanted, sensitive]), manifest, known, sensitive)
 
 

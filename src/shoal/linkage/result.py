@@ -79,6 +79,8 @@ class TargetLinkage:
     sensitive: str
     remaining: Remaining
     alone: tuple[Remaining, ...]  # what each release leaves by itself
+    plan: str | None = None  # digest of the plan that all of the releases are by
+    promised: int | None = None  # values that this plan promises to leave
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON has it."""
@@ -89,6 +91,8 @@ class TargetLinkage:
             ],
             "sensitive": self.sensitive,
             **self.remaining.as_dict(),
+            "plan": self.plan,
+            "promised": self.promised,
         }
 
 
@@ -122,6 +126,8 @@ class PopulationLinkage:
     combinations_below: int
     combinations_empty: int  # that leave nothing; of three and more releases, only those that the last one empties
     worst: tuple[WorstCase, ...]
+    plan: str | None = None  # digest of the plan that all of the releases are by
+    promised: int | None = None  # values that this plan promises to leave to everybody
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON has it."""
@@ -140,6 +146,8 @@ class PopulationLinkage:
             "people_below": self.people_below,
             "from_population": self.population,
             "exact": self.exact,
+            "plan": self.plan,
+            "promised": self.promised,
             "combinations": self.combinations,
             "combinations_below": self.combinations_below,
             "combinations_empty": self.combinations_empty,

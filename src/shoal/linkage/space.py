@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pyarrow as pa
 from shoal.arrays import CodeArray, KeyArray
 from shoal.errors import InputError, UsageError
 from shoal.linkage import kernels
+from shoal.linkage.columns import LinkColumn
 from shoal.linkage.histograms import Histograms
 from shoal.linkage.linkable import Linkable
 from shoal.verify.attributes import Attribute
@@ -85,6 +87,8 @@ def _common(name: str, linkables: Sequence[Linkable]) -> Covers:
     kinds = sorted({column.kind for column in columns} - {"category"})
     if len(kinds) > 1:
         raise InputError(f"{name!r} is of kind {kinds[0]!r} in one release and of kind {kinds[1]!r} in another")
+    if kinds == ["date"] and len({column.format for column in columns}) > 1:
+        columns = [_in_common_form(column) for column in columns]
     formats = {column.format for column in columns if column.format is not None}
     lengths = {column.length for column in columns if column.length is not None}
     if len(formats) > 1 or len(lengths) > 1:
@@ -102,6 +106,23 @@ def _common(name: str, linkables: Sequence[Linkable]) -> Covers:
         return read_covers(attribute)
     except CoverError as error:
         raise InputError(f"the releases do not go together: {error}") from None
+
+
+def _in_common_form(column: LinkColumn) -> LinkColumn:
+    """Return a column of dates whose single values are written as year-month-day, as the ends of intervals are."""
+    form = column.format
+    if form is None:
+        return column
+    try:
+        covers = tuple(
+            {**cover, "values": [datetime.strptime(text, form).date().isoformat() for text in cover["values"]]}
+            if "values" in cover
+            else cover
+            for cover in column.covers
+        )
+    except ValueError:
+        raise InputError(f"a release has values of {column.name!r} that are no dates of its own format") from None
+    return replace(column, covers=covers, format=None)
 
 
 def _bits(covers: Sequence[Covers]) -> tuple[list[CodeArray], KeyArray]:

@@ -66,6 +66,16 @@ class Publication(ABC):
     def own_entries(self) -> Mapping[str, Any]:
         """What only this kind of publication has in its manifest."""
 
+    @property
+    def own_evidence(self) -> Mapping[str, Any]:
+        """What only this kind of publication tells the data holder."""
+        return {}
+
+    @property
+    def files(self) -> Mapping[str, bytes]:
+        """Public files besides the rows and what describes them, by name."""
+        return {}
+
     @abstractmethod
     def quasi_entry(self, place: int) -> dict[str, Any]:
         """Return the manifest's entry on a quasi attribute."""

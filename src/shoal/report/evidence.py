@@ -39,6 +39,7 @@ def build_evidence(
         "withheld": publication.plan.n_withheld,
         "search": dict(publication.plan.search),
         "warnings": list(publication.warnings),
+        **publication.own_evidence,
         "verification": verification.as_dict(),
         "seconds": dict(seconds),
     }

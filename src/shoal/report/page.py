@@ -34,6 +34,7 @@ def internal_report(manifest: Mapping[str, Any], evidence: Mapping[str, Any]) ->
         "<h1>Release report <small>(internal: do not publish)</small></h1>",
         _summary(manifest, source),
         *_generalized(evidence),
+        *_agreed(manifest, evidence),
         "<h2>Guarantees</h2>",
         table(
             "Promised, and recomputed by the verifier from the written file",
@@ -131,6 +132,21 @@ def _generalized(evidence: Mapping[str, Any]) -> Iterable[str]:
     """Say how many records publish a generalized sensitive value, where there are some."""
     for name, records in evidence["generalized_sensitive"].items():
         yield f"<p>{records:,} records publish a generalized <code>{escape(name)}</code>.</p>"
+
+
+def _agreed(manifest: Mapping[str, Any], evidence: Mapping[str, Any]) -> Iterable[str]:
+    """Say by which plan a release was made, what the plan asked for, and what was left out."""
+    if "agreed" not in manifest:
+        return
+    plan = manifest["agreed"]
+    yield (
+        f"<p>It was made by the plan of an agency (digest <code>{escape(plan['digest'])}</code>, {plan['classes']:,} "
+        f"classes), which asks for at least {evidence['records_needed']:,} records. Classes are those of the plan, in "
+        "what follows too. That the plan was not made from these very records, nobody but you can know.</p>"
+    )
+    if evidence["left_out"]:
+        listed = ", ".join(f"<code>{escape(name)}</code>" for name in evidence["left_out"])
+        yield f"<p>Columns that the plan does not know were left out: {listed}.</p>"
 
 
 def _class_sizes(before: list[dict[str, int]], after: list[dict[str, int]]) -> Iterable[tuple[str, ...]]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from shoal.models.base import PrivacyModel
 from shoal.registry import discover
+from shoal.report.agreed_readme import CLASS_ROW, agreed_promises, classes
 from shoal.report.sliced_readme import sliced_promises, slices
 from shoal.report.text import cell, promise_line
 from shoal.sliced.table import is_sliced
@@ -17,16 +18,17 @@ _MOST_LABELS = 40
 
 def public_readme(manifest: Mapping[str, Any]) -> str:
     """Return the README of a release; it tells only what the manifest tells."""
-    sliced = is_sliced(manifest)
+    sliced, agreed = is_sliced(manifest), "agreed" in manifest
     lines = [
         "# About these data",
         "",
         _origin(manifest) + (_buckets(manifest) if sliced else _rows()) + _withheld(manifest),
         "",
         *(slices(manifest) if sliced else ()),
+        *(classes(manifest) if agreed else ()),
         "## What is promised",
         "",
-        *(sliced_promises(manifest) if sliced else _promises(manifest)),
+        *(sliced_promises(manifest) if sliced else agreed_promises(manifest) if agreed else _promises(manifest)),
         "",
         "`manifest.json` states this for machines; `shoal verify` checks it against the data file.",
         "",
@@ -35,10 +37,13 @@ def public_readme(manifest: Mapping[str, Any]) -> str:
         "| column | role | kind | values |",
         "|---|---|---|---|",
         *(["| bucket | bucket | number | rows with the same number share a bucket |"] if sliced else ()),
+        *([CLASS_ROW] if agreed else ()),
         *(_row(name, entry) for name, entry in manifest["attributes"].items()),
         "",
     ]
-    if manifest["missing"]["policy"] == "category":
+    if agreed:
+        lines.append("No value is missing.")
+    elif manifest["missing"]["policy"] == "category":
         where = "generalized" if sliced else "quasi"
         lines.append(f"A missing value is published as `missing` in {where} columns and as empty elsewhere.")
     else:

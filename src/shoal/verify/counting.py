@@ -251,7 +251,7 @@ def count_rows(
         labels=class_labels,
         sizes=sizes,
         histograms={
-            subject: _histograms(
+            subject: histograms_of(
                 tally,
                 sizes,
                 tuple(values[subject[0]].texts) if len(subject) == 1 else (),
@@ -302,7 +302,8 @@ def _split(keys: KeyArray, n_classes: int) -> tuple[IntArray, IntArray]:
     return start, value
 
 
-def _histograms(tally: Tally, sizes: IntArray, values: tuple[str | None, ...], n_values: int) -> Histograms:
+def histograms_of(tally: Tally, sizes: IntArray, values: tuple[str | None, ...], n_values: int) -> Histograms:
+    """Return the sparse histograms of keys class << 32 | value; *values* are what the codes stand for."""
     keys, counts = tally.result()
     start, value = _split(keys, sizes.shape[0])
     return Histograms(sizes=sizes, start=start, value=value, count=counts, values=values, n_values=n_values)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from shoal.verify.fields import ManifestError, check_keys, digest_of, mapping, text_of
+from shoal.verify.fields import ManifestError, check_keys, digest_of, mapping, text_of, whole
 
 _FILE_NAME = re.compile(r"data\.(csv|parquet)")
 _TABLES = ("quasi", "sensitive")
@@ -21,6 +21,26 @@ class DataFile:
     delimiter: str = ","
     quote: str = '"'
     encoding: str = "utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class AgreedFile:
+    """The plan of an agency by which the release was made."""
+
+    name: str
+    sha256: str
+    digest: str
+    classes: int
+
+
+def read_agreed(raw: object) -> AgreedFile:
+    """Return which plan the release was made by, or raise a ManifestError."""
+    entry = mapping(raw, "agreed")
+    check_keys(entry, "agreed", ("file", "sha256", "digest", "classes"), ())
+    if entry["file"] != "plan.json":
+        raise ManifestError("agreed.file is not plan.json")
+    sha256, digest = (digest_of(entry[key], f"agreed.{key}") for key in ("sha256", "digest"))
+    return AgreedFile("plan.json", sha256, digest, whole(entry["classes"], "agreed.classes"))
 
 
 def read_data(raw: object) -> DataFile:

@@ -19,7 +19,7 @@ from shoal.verify.fields import (
     texts_of,
     whole,
 )
-from shoal.verify.files import DataFile, read_data, read_digest, read_tables
+from shoal.verify.files import AgreedFile, DataFile, read_agreed, read_data, read_digest, read_tables
 from shoal.verify.promises import Promise, read_promise
 
 _REQUIRED = (
@@ -34,7 +34,7 @@ _REQUIRED = (
     "missing",
     "attributes",
 )
-_OPTIONAL = ("data", "utility", "populations", "levels", "readme", "items")
+_OPTIONAL = ("data", "utility", "populations", "levels", "readme", "items", "agreed")
 _SLICED = ("buckets", "tables")  # of sliced releases only
 _SHARES = ("um", "ncp", "loss")  # measures that are shares
 
@@ -58,6 +58,7 @@ class Manifest:
     parts: tuple[tuple[str, ...], ...] = ()  # attributes that stay together in a row
     buckets: int = 0  # of a sliced release
     tables: Mapping[str, DataFile] = field(default_factory=dict)  # the two files of a bucketized release
+    agreed: AgreedFile | None = None  # the plan of a release by an agency's plan
 
     @property
     def sliced(self) -> bool:
@@ -66,9 +67,13 @@ class Manifest:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of the file; a sliced one begins with the bucket and may repeat attributes."""
+        """The columns of the file; one by a plan begins with the class, a sliced one with the bucket.
+
+        A sliced one may repeat attributes.
+        """
         if not self.sliced:
-            return tuple(attribute.name for attribute in self.attributes)
+            leading = () if self.agreed is None else ("class",)
+            return (*leading, *(attribute.name for attribute in self.attributes))
         return ("bucket", *(column for part in self.part_columns for column in part))
 
     @property
@@ -104,6 +109,8 @@ def read_manifest(raw: object, *, with_file: bool) -> Manifest:
     attributes = tuple(read_attribute(name, declared[name], sliced=sliced) for name in columns)
     if not any(attribute.role == "quasi" for attribute in attributes):
         raise ManifestError("it declares no quasi attribute, so there are no classes to check")
+    agreed = read_agreed(top["agreed"]) if "agreed" in top else None
+    _check_agreed(top, with_file=with_file)
     if sliced:
         _check_parts(parts, attributes, overlapping=method.get("overlapping") is True)
     missing = mapping(top["missing"], "missing")
@@ -119,7 +126,7 @@ def read_manifest(raw: object, *, with_file: bool) -> Manifest:
     data = read_data(top.get("data")) if with_file else None
     manifest = Manifest(
         attributes=attributes,
-        promises=_promises(top["guarantees"], sensitive),
+        promises=_promises(top["guarantees"], sensitive, agreed=agreed is not None),
         rows=whole(top["rows"], "rows"),
         withheld=whole(top["withheld"], "withheld"),
         missing_policy=str(missing["policy"]),
@@ -133,13 +140,14 @@ def read_manifest(raw: object, *, with_file: bool) -> Manifest:
         parts=parts,
         buckets=whole(top["buckets"], "buckets") if sliced else 0,
         tables=read_tables(top["tables"], data) if data is not None and "tables" in top else {},
+        agreed=agreed,
     )
     if sliced and len(set(manifest.columns)) != len(manifest.columns):
         raise ManifestError("two columns of its parts, or one and the bucket's, have the same name")
     return manifest
 
 
-def _promises(raw: object, sensitive: Sequence[str]) -> tuple[Promise, ...]:
+def _promises(raw: object, sensitive: Sequence[str], *, agreed: bool) -> tuple[Promise, ...]:
     guarantees = sequence(raw, "guarantees")
     if not guarantees:
         raise ManifestError("guarantees is empty: it promises nothing")
@@ -151,7 +159,7 @@ def _promises(raw: object, sensitive: Sequence[str]) -> tuple[Promise, ...]:
         parameters = mapping(entry["parameters"], f"guarantees[{place}].parameters")
         achieved = entry["achieved"]
         claimed = None if achieved is None else number(achieved, f"guarantees[{place}].achieved")
-        promises.append(read_promise(model, parameters, claimed, sensitive))
+        promises.append(read_promise(model, parameters, claimed, sensitive, agreed=agreed))
     return tuple(promises)
 
 
@@ -197,6 +205,22 @@ def _check_sliced_keys(top: Mapping[str, Any], sliced: bool) -> None:
         raise ManifestError("its method does not make so many parts")
     if sliced and "levels" in top:
         raise ManifestError("it has several parts and yet levels, which only classes have")
+
+
+def _check_agreed(top: Mapping[str, Any], *, with_file: bool) -> None:
+    """A release by a plan has all records of its source, whole, and one promise: the plan's."""
+    if ("agreed" in top) != (top["method"] == "agreed"):
+        raise ManifestError("its method is 'agreed' and it names no plan, or the other way round")
+    if "agreed" not in top:
+        return
+    if not with_file:
+        raise ManifestError("it names a plan, which is checked in the folder of the release only")
+    if any(key in top for key in (*_SLICED, "levels", "items", "populations")):
+        raise ManifestError("it names a plan and yet has what only other releases have")
+    if top["withheld"] != 0 or top["missing"] != {"policy": "category", "tokens": [""], "dropped": 0}:
+        raise ManifestError("it names a plan and yet left records out, or reads values as missing")
+    if len(sequence(top["guarantees"], "guarantees")) != 1:
+        raise ManifestError("it names a plan and does not promise just what that does")
 
 
 def _check_complete(attributes: Sequence[Attribute], policy: str) -> None:

@@ -119,11 +119,29 @@ _OTHER_MODELS: dict[str, dict[str, tuple[Rule, Any]]] = {
     "k-map": {"k": (_K, ...), "population": (_name, ...)},
     "delta-presence": {"min": (_UNIT, 0), "max": (_UNIT, ...), "population": (_name, ...)},
 }
+# of releases by an agency's plan, and of these only
+AGREED = ("l-delta-diversity", "k-delta-anonymity", "entropy-l-delta-diversity")
+PARAMETER = dict(zip(AGREED, ("l", "k", "l"), strict=True))
+_AGREED_MODELS: dict[str, dict[str, tuple[Rule, Any]]] = {
+    AGREED[0]: {"l": (_K, ...), "delta": (_POSITIVE, ...)},
+    AGREED[1]: {"k": (_K, ...), "delta": (_POSITIVE, ...)},
+    AGREED[2]: {"l": (_between(1, math.inf), ...), "delta": (_POSITIVE, ...)},
+}
 
 
-def read_promise(model: str, parameters: Mapping[str, Any], claimed: float | None, sensitive: Sequence[str]) -> Promise:
-    """Return the promise with defaults filled in; whatever makes it uncheckable is its obstacle."""
-    rules = _VALUE_MODELS.get(model) or _OTHER_MODELS.get(model)
+def read_promise(
+    model: str,
+    parameters: Mapping[str, Any],
+    claimed: float | None,
+    sensitive: Sequence[str],
+    *,
+    agreed: bool = False,
+) -> Promise:
+    """Return the promise with defaults filled in; whatever makes it uncheckable is its obstacle.
+
+    A release by an agency's plan has promises of its own, which no other release can make.
+    """
+    rules = _AGREED_MODELS.get(model) if agreed else _VALUE_MODELS.get(model) or _OTHER_MODELS.get(model)
 
     def refused(why: str) -> Promise:
         return Promise(model, dict(parameters), claimed, obstacle=why)

@@ -179,9 +179,9 @@ def read_witness(public: Path) -> IntArray | None:
     return np.asarray(table.column(0).cast(pa.int64()), dtype=np.int64)
 
 
-def check_folder(public: Path, files: Sequence[DataFile], readme: str | None) -> Check:
-    """Nothing else lies beside the release, and its README is the one that was written with it."""
-    allowed = {public / name for name in (*_ALLOWED, *(file.name for file in files))}
+def check_folder(public: Path, files: Sequence[str], readme: str | None) -> Check:
+    """Nothing but *files* lies beside the manifest, and its README is the one that was written with it."""
+    allowed = {public / name for name in (*_ALLOWED, *files)}
     extra = sum(1 for path in public.rglob("*") if path.is_symlink() or path not in allowed)
     if extra:
         return Check("folder", False, f"{extra} files lie in the public folder that do not belong there")

@@ -13,12 +13,13 @@ import pyarrow as pa
 from shoal.arrays import IntArray
 from shoal.errors import InputError
 from shoal.progress import Progress, Silent
+from shoal.verify.agreed import Plan, read_plan, verify_agreed
 from shoal.verify.boxes import BoxTree
 from shoal.verify.contents import is_textual
 from shoal.verify.counting import Counted, count_rows
 from shoal.verify.covers import CoverError, Covers, read_covers
 from shoal.verify.fields import ManifestError, parse_json
-from shoal.verify.files import DataFile
+from shoal.verify.files import AgreedFile, DataFile
 from shoal.verify.form import check_dictionaries, check_labels, check_rows
 from shoal.verify.guarantees import Covered, check_promise
 from shoal.verify.items import check_items, unfolded_source
@@ -72,7 +73,12 @@ def verify_folder(
     data = manifest.data
     assert data is not None  # noqa: S101 - read_manifest was asked for it
     path = public / data.name
-    checks.append(check_folder(public, [data, *manifest.tables.values()], manifest.readme))
+    names = [file.name for file in (data, *manifest.tables.values())]
+    names += [] if manifest.agreed is None else [manifest.agreed.name]
+    checks.append(check_folder(public, names, manifest.readme))
+    plan = None if manifest.agreed is None else _plan(public / manifest.agreed.name, manifest.agreed)
+    if isinstance(plan, Check):
+        return Verification((*checks, plan), _unchecked(manifest))
     try:
         for file in (data, *manifest.tables.values()):
             checks.append(check_digest(public / file.name, file))
@@ -81,7 +87,7 @@ def verify_folder(
         witness = read_witness(public) if manifest.sliced and source is not None else None
     except FAULTS as fault:
         return Verification((*checks, unreadable(fault)), _unchecked(manifest))
-    found = _verify(rows, manifest, checks, source, populations, witness, progress or Silent())
+    found = _verify(rows, manifest, checks, source, populations, witness, progress or Silent(), plan)
     if not manifest.tables or found.failures:
         return found
     try:
@@ -128,6 +134,7 @@ def _verify(
     populations: Populations | None,
     buckets: IntArray | None,
     progress: Progress,
+    plan: Plan | None = None,
 ) -> Verification:
     checks.append(_columns(rows, manifest))
     if not checks[-1].ok:
@@ -138,6 +145,8 @@ def _verify(
         if not sets.ok:
             return Verification(tuple(checks), _unchecked(manifest))
         source = None if source is None else unfolded_source(manifest, source)
+    if plan is not None:
+        return _verify_agreed(rows, manifest, plan, checks, source, progress)
     if manifest.sliced:
         return _verify_sliced(rows, manifest, checks, source, buckets, progress)
     contents = None if source is None else contents_for(manifest, rows.schema, source)
@@ -189,6 +198,29 @@ def _verify_sliced(
         return Verification((*checks, covers), _unchecked(manifest))
     more, guarantees = verify_sliced(rows, manifest, covers, source, buckets, progress)
     return Verification((*checks, *more), _unchecked(manifest) if guarantees is None else tuple(guarantees))
+
+
+def _verify_agreed(
+    rows: PublishedRows,
+    manifest: Manifest,
+    plan: Plan,
+    checks: list[Check],
+    source: Source | None,
+    progress: Progress,
+) -> Verification:
+    covers = _covers(manifest)
+    if isinstance(covers, Check):
+        return Verification((*checks, covers), _unchecked(manifest))
+    checks.append(Check("plan", True, "the plan is the declared one, and it fits together"))
+    more, guarantees = verify_agreed(rows, manifest, plan, covers, source, progress)
+    return Verification((*checks, *more), _unchecked(manifest) if guarantees is None else tuple(guarantees))
+
+
+def _plan(path: Path, declared: AgreedFile) -> Plan | Check:
+    try:
+        return read_plan(path, declared)
+    except ManifestError as fault:
+        return Check("plan", False, f"plan.json: {fault}")
 
 
 def _covers(manifest: Manifest) -> dict[str, Covers] | Check:

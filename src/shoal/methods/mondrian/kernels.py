@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.compiled import compiled
+from shoal.sorting import places_ascending
 
 Codes = NDArray[Any]
 Ints = NDArray[np.int64]
@@ -131,7 +132,7 @@ def _widest_first(place: Floats, low: Small, high: Small) -> Ints:
     width = np.empty(len(low))
     for j in range(len(low)):
         width[j] = place[j, high[j]] - place[j, low[j]]
-    return np.argsort(-width, kind="mergesort")
+    return places_ascending(-width)
 
 
 @compiled
@@ -206,7 +207,7 @@ def best_cuts(
                     nearest = abs(left - right)
                     even_cut[j] = before
         proposals = 0
-        for j in np.argsort(score, kind="mergesort"):
+        for j in places_ascending(score):
             if score[j] < np.inf:
                 attribute[node, proposals] = j
                 cut[node, proposals] = score_cut[j]
@@ -358,7 +359,7 @@ def shed_cuts(
                     kept += tally[b]
                     _absorb(run_low, run_high, lowest, highest, b)
         proposals = 0
-        for choice in np.argsort(-best, kind="mergesort"):
+        for choice in places_ascending(-best):
             if best[choice] > 0.0:
                 attribute[node, proposals] = choice // 2
                 cut[node, proposals] = best_cut[choice]

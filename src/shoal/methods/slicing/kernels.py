@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.compiled import compiled
+from shoal.sorting import places_ascending
 
 Ints = NDArray[np.int64]
 Codes = NDArray[np.int32]
@@ -55,7 +56,7 @@ def proposed(
         widths = np.empty(d, dtype=np.float64)
         for j in range(d):
             widths[j] = -(most[j] - least[j]) / spans[j]
-        order = np.argsort(widths, kind="mergesort")
+        order = places_ascending(widths)
         n_wide = 0
         while n_wide < d and widths[order[n_wide]] < 0.0:
             n_wide += 1
@@ -79,7 +80,7 @@ def proposed(
             cut[b], before[b], at[b] = low + place, running, tally[place]
             tally[:reach] = 0
         else:
-            by_code = np.argsort(codes[start:stop, j], kind="mergesort")
+            by_code = places_ascending(codes[start:stop, j])
             running, position = 0, 0
             while True:
                 here = codes[start + by_code[position], j]

@@ -1,0 +1,132 @@
+"""Bodies of requests: never more than their limit in memory, and nothing in them but plain JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastapi import Request
+from fastapi.concurrency import run_in_threadpool
+from pydantic_core import from_json
+from starlette.requests import ClientDisconnect
+
+from shoal.agency.service.refusals import Refusal, invalid
+
+_DISCARDING = 1.0  # seconds
+_AT_ONCE = 64 * 1024  # bytes that are parsed without a thread of their own
+
+
+@dataclass(slots=True)
+class Waiting:
+    """How many bytes of bodies are in memory; only the event loop counts them."""
+
+    limit: int
+    taken: int = 0
+
+
+@dataclass(slots=True)
+class Room:
+    """What one request takes of the memory for bodies, until it is answered."""
+
+    waiting: Waiting
+    taken: int = field(default=0)
+
+    def take(self, size: int) -> None:
+        """Count bytes, or refuse them."""
+        if self.waiting.taken + size > self.waiting.limit:
+            raise Refusal(503, "busy", "the service has too many large bodies at hand; try again", {"Retry-After": "1"})
+        self.waiting.taken += size
+        self.taken += size
+
+    def leave(self) -> None:
+        """Give back everything."""
+        self.waiting.taken -= self.taken
+        self.taken = 0
+
+
+class ParsedRequest(Request):
+    """A request whose body was read and parsed before the framework asks for it."""
+
+    content: bytes = b""
+    parsed: Any = None
+
+    async def body(self) -> bytes:
+        """Return the body as it came."""
+        return self.content
+
+    async def json(self) -> Any:
+        """Return what it says."""
+        return self.parsed
+
+
+async def parsed_request(request: Request, limit: int, seconds: float, room: Room) -> ParsedRequest:
+    """Read a JSON body up to a limit, whatever its length was said to be."""
+    _check_type(request)
+    try:
+        async with asyncio.timeout(seconds):
+            content = await _content(request, limit, room)
+    except TimeoutError:
+        raise Refusal(408, "timeout", "the body took too long to arrive", {"Connection": "close"}) from None
+    except ClientDisconnect:
+        raise Refusal(400, "disconnected", "the body ended too soon") from None
+    made = ParsedRequest(request.scope, request.receive)
+    made.content = content
+    made.parsed = parse(content) if len(content) <= _AT_ONCE else await run_in_threadpool(parse, content)
+    return made
+
+
+def parse(content: bytes) -> Any:
+    """Read JSON; what databases or other readers would stumble over is refused here."""
+    try:
+        document = from_json(content, allow_inf_nan=False)
+    except ValueError as error:
+        where = str(error).rpartition(" at ")[2]
+        place = f" ({where})" if where.startswith("line ") else ""
+        raise invalid(f"the body is no JSON in UTF-8{place}") from None
+    if b"\\u0000" in content:
+        raise invalid("the body has a NUL character, which no text may have")
+    return document
+
+
+async def _content(request: Request, limit: int, room: Room) -> bytes:
+    told = request.headers.get("content-length", "")
+    stream = request.stream()
+    if told.isascii() and told.isdigit() and int(told[:20]) > limit:
+        await _discard(stream, limit)
+        raise _too_large(limit)
+    pieces: list[bytes] = []
+    size = 0
+    async for piece in stream:
+        size += len(piece)
+        if size > limit:
+            await _discard(stream, limit)
+            raise _too_large(limit)
+        room.take(len(piece))
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+async def _discard(stream: AsyncIterator[bytes], most: int) -> None:
+    """Let a caller send what it is about to send: one whose connection breaks meanwhile does not see the refusal."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_DISCARDING):
+            async for piece in stream:
+                most -= len(piece)
+                if most < 0:
+                    return
+
+
+def _check_type(request: Request) -> None:
+    kind, _, parameters = request.headers.get("content-type", "").partition(";")
+    charset = parameters.strip().lower().replace('"', "")
+    if kind.strip().lower() != "application/json" or charset not in ("", "charset=utf-8"):
+        raise Refusal(415, "unsupported_media_type", "the body must be application/json in UTF-8")
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise Refusal(415, "unsupported_media_type", "the body must not be compressed")
+
+
+def _too_large(limit: int) -> Refusal:
+    return Refusal(413, "too_large", f"the body is larger than {limit:,} bytes", {"Connection": "close"})

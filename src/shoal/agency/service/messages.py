@@ -1,0 +1,355 @@
+"""What callers send and are sent: strict, so that nothing is taken for what it is not."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import Path, Query
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
+
+from shoal.agency.service.tokens import Role
+
+LARGEST = 2**53 - 1  # that every reader of JSON keeps exactly
+RESERVED = ("count", "probability", "class")  # columns of tables and releases
+STATES = ("draft", "collecting", "planned", "closed")
+
+State = Literal["draft", "collecting", "planned", "closed"]
+Order = Literal["lexicographic", "hilbert", "taxonomy"]
+Arrangement = Literal["contiguous", "gathered", "independent"]
+Records = Literal["paper", "tight"]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern="^[^\\x00-\\x1f\\x7f]+$")]
+Digest = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
+FileName = Annotated[str, StringConstraints(pattern="^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$")]
+Number = Annotated[int, Field(ge=0, le=LARGEST)]
+Id = Annotated[int, Path(ge=1, le=LARGEST)]
+After = Annotated[int, Query(ge=0, le=LARGEST, description="Begin after the entry with this number.")]
+Limit = Annotated[int, Query(ge=1, le=1000, description="So many entries at most.")]
+
+
+class Received(BaseModel):
+    """What is received: no unknown keys, and no text for a number."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Sent(BaseModel):
+    """What is sent."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class ErrorContent(Sent):
+    """A code for programs and a message for people."""
+
+    code: str
+    message: str
+
+
+class ErrorMessage(Sent):
+    """Every answer that is no success."""
+
+    error: ErrorContent
+
+
+class NewToken(Received):
+    """Whom a token is for."""
+
+    name: Name
+    role: Role
+
+
+class TokenEntry(Sent):
+    """A token as the agency sees it later."""
+
+    id: int
+    name: str
+    role: Role
+    created_at: str
+    revoked_at: str | None
+
+
+class CreatedToken(Sent):
+    """A token, this once."""
+
+    id: int
+    name: str
+    role: Role
+    token: str
+
+
+class TokenList(Sent):
+    """Some tokens."""
+
+    items: list[TokenEntry]
+    next: int | None
+
+
+class Attribute(Received):
+    """A column and its values."""
+
+    name: Name
+    values: Annotated[list[Name], Field(min_length=1)]
+
+    @field_validator("values")
+    @classmethod
+    def _distinct(cls, values: list[str]) -> list[str]:
+        if len(set(values)) != len(values):
+            raise ValueError("every value may be there once only")
+        return values
+
+
+class Domain(Received):
+    """The agreed domain: what records can be like."""
+
+    quasi: Annotated[list[Attribute], Field(min_length=1)]
+    sensitive: Attribute
+
+    @model_validator(mode="after")
+    def _names(self) -> Domain:
+        names = self.names
+        if len(set(names)) != len(names):
+            raise ValueError("every column must have a name of its own")
+        if any(name in RESERVED for name in names):
+            raise ValueError(f"no column can be called {', '.join(RESERVED)}")
+        return self
+
+    @property
+    def names(self) -> list[str]:
+        """The quasi columns, then the sensitive one."""
+        return [*(attribute.name for attribute in self.quasi), self.sensitive.name]
+
+    @property
+    def values(self) -> list[list[str]]:
+        """The values of each column."""
+        return [*(attribute.values for attribute in self.quasi), self.sensitive.values]
+
+
+class NewCampaign(Received):
+    """What a campaign is about and what it promises."""
+
+    name: Name
+    domain: Domain
+    l: Annotated[int, Field(ge=1, le=10_000)]
+    delta: Annotated[float, Field(gt=0, lt=1)]
+    eta: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    order: Order = "lexicographic"
+    arrangement: Arrangement = "contiguous"
+    records: Records = "paper"
+
+    @model_validator(mode="after")
+    def _reachable(self) -> NewCampaign:
+        if self.l > len(self.domain.sensitive.values):
+            raise ValueError("l is more than the sensitive column has values")
+        return self
+
+
+class PlanSummary(Sent):
+    """The numbers of a plan: owners must have so many records."""
+
+    n: int
+    n_tight: int
+    records: int
+    m: float
+    p: float
+    classes: int
+    digest: str
+
+
+class CampaignEntry(Sent):
+    """A campaign, without its domain."""
+
+    id: int
+    name: str
+    state: State
+    l: int
+    delta: float
+    eta: float
+    order: Order
+    arrangement: Arrangement
+    records: Records
+    created_at: str
+    plan: PlanSummary | None
+
+
+class CampaignList(Sent):
+    """Some campaigns."""
+
+    items: list[CampaignEntry]
+    next: int | None
+
+
+class Campaign(CampaignEntry):
+    """A campaign with its domain."""
+
+    domain: Domain
+
+
+class NewState(Received):
+    """Where a campaign goes."""
+
+    state: Literal["collecting", "closed"]
+
+
+def _rows(*kinds: str) -> dict[str, Any]:
+    """Describe rows; they are checked column by column, not cell by cell: there may be a million."""
+    cells = {"type": "array", "minItems": 3, "items": {"anyOf": [{"type": kind} for kind in kinds]}}
+    return {"type": "array", "minItems": 1, "items": cells}
+
+
+class Counts(Received):
+    """Rows of the quasi columns, the sensitive column and how many records there are of each combination."""
+
+    columns: Annotated[list[Name], Field(min_length=3)]
+    rows: Annotated[list[Any], Field(min_length=1), WithJsonSchema(_rows("string", "integer"))]
+
+
+class Weights(Received):
+    """The same for a distribution: counts, or probabilities as numbers or decimal texts."""
+
+    columns: Annotated[list[Name], Field(min_length=3)]
+    rows: Annotated[list[Any], Field(min_length=1), WithJsonSchema(_rows("string", "number"))]
+
+
+class Stored(Sent):
+    """What was stored of a table."""
+
+    rows: int
+    records: int | None
+
+
+class ContributionEntry(Sent):
+    """Who contributed how much."""
+
+    owner: str
+    rows: int
+    records: int
+    at: str
+
+
+class ContributionList(Sent):
+    """Some contributions."""
+
+    items: list[ContributionEntry]
+    next: int | None
+
+
+class PlanRequest(Received):
+    """With which p to plan, or for how many samples; without both, for as many as were counted."""
+
+    p: Annotated[float, Field(gt=0, le=1)] | None = None
+    samples: Annotated[int, Field(ge=1, le=LARGEST)] | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> PlanRequest:
+        if self.p is not None and self.samples is not None:
+            raise ValueError("give p or the number of samples, not both")
+        return self
+
+
+class NewReport(Received):
+    """How many records an owner has."""
+
+    records: Number
+
+
+class Report(Sent):
+    """How many it has, needs and lacks."""
+
+    records: int
+    needed: int
+    missing: int
+    enough: bool
+
+
+class ReportEntry(Report):
+    """The same of one owner."""
+
+    owner: str
+    at: str
+
+
+class ReportList(Sent):
+    """Some reports."""
+
+    items: list[ReportEntry]
+    next: int | None
+
+
+class NewRelease(Received):
+    """A release as it is registered: what it says of itself, and the SHA-256 of its files. It has no place for rows."""
+
+    manifest: dict[str, Any]
+    files: Annotated[dict[FileName, Digest], Field(min_length=2, max_length=20)]
+
+
+class CreatedRelease(Sent):
+    """The number of a registered release."""
+
+    id: int
+
+
+class ReleaseEntry(Sent):
+    """A registered release."""
+
+    id: int
+    owner: str
+    rows: int
+    files: dict[str, str]
+    at: str
+
+
+class ReleaseList(Sent):
+    """Some releases."""
+
+    items: list[ReleaseEntry]
+    next: int | None
+
+
+class Release(ReleaseEntry):
+    """A registered release with its manifest."""
+
+    manifest: dict[str, Any]
+
+
+class Guarantee(Sent):
+    """What holds for so many releases by the plan together, whichever they are."""
+
+    releases: int
+    registered: int
+    l: int
+    delta: float
+    verified_l: int | None
+    statement: str
+
+
+class AuditLine(Sent):
+    """Who did what, and how it ended (a status of HTTP)."""
+
+    number: int
+    at: str
+    token: int
+    role: Role
+    action: str
+    subject: str
+    outcome: int
+
+
+class AuditPage(Sent):
+    """Some lines."""
+
+    items: list[AuditLine]
+    next: int | None
+
+
+class Health(Sent):
+    """The service answers and reaches its database."""
+
+    status: Literal["ok"]

@@ -1,0 +1,1 @@
+"""One file a migration, none of which is ever changed."""

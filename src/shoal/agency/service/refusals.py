@@ -1,0 +1,93 @@
+"""Everything that the service says instead of what it was asked for, in one form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fastapi.responses import JSONResponse
+
+_CODES = {404: "not_found", 405: "method_not_allowed", 422: "invalid", 500: "internal", 503: "unavailable"}
+_MESSAGES = {
+    404: "there is nothing at this path",
+    405: "this path does not know this method",
+    500: "the service failed at this request; its log says where",
+    503: "the service cannot reach its database; try again in a moment",
+}
+
+
+class Refusal(Exception):  # noqa: N818 - the service's word for it
+    """A request that is not carried out: status, a code for programs, a message for people that repeats no value."""
+
+    def __init__(self, status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> None:
+        """Say why."""
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+        self.headers = headers
+
+    def response(self) -> JSONResponse:
+        """Return it as it is sent."""
+        content = {"error": {"code": self.code, "message": self.message}}
+        return JSONResponse(content, self.status, headers=dict(self.headers or {}))
+
+
+def unauthorized() -> Refusal:
+    """The same for an absent, an unknown and a revoked token."""
+    return Refusal(
+        401,
+        "unauthorized",
+        "a valid token is needed: Authorization: Bearer TOKEN",
+        {"WWW-Authenticate": 'Bearer realm="shoal agency"'},
+    )
+
+
+def too_many(seconds: float) -> Refusal:
+    """Too many requests; says when to come again."""
+    wait = max(1, int(seconds + 0.999))
+    return Refusal(429, "too_many_requests", f"too many requests; wait {wait} s", {"Retry-After": str(wait)})
+
+
+def absent(what: str) -> Refusal:
+    """Something with this number does not exist."""
+    return Refusal(404, "not_found", f"there is no such {what}")
+
+
+def conflict(message: str, code: str = "wrong_state") -> Refusal:
+    """The request is right, but not now."""
+    return Refusal(409, code, message)
+
+
+def invalid(message: str) -> Refusal:
+    """The request is wrong."""
+    return Refusal(422, "invalid", message)
+
+
+def plain(status: int, headers: Mapping[str, str] | None = None) -> Refusal:
+    """What the web framework or the database refuses, in our form."""
+    return Refusal(
+        status, _CODES.get(status, "refused"), _MESSAGES.get(status, "the request is not understood"), headers
+    )
+
+
+def of_validation(errors: Sequence[Any]) -> Refusal:
+    """Name the first field that is wrong and why, without what was received."""
+    if not errors:
+        return invalid("the request is not what this path takes")
+    first = errors[0]
+    place = ".".join(str(part) for part in first.get("loc", ()) if isinstance(part, int) or part.isidentifier())
+    kind = str(first.get("type", ""))
+    # Keys that the schema does not have are the caller's own words.
+    where = "the body" if kind == "extra_forbidden" else place[:200] or "the request"
+    more = f", and {len(errors) - 1} more" if len(errors) > 1 else ""
+    reason = "has a key that it may not have" if kind == "extra_forbidden" else f"is wrong: {_reason(kind, first)}"
+    return invalid(f"{where} {reason}{more}")
+
+
+def _reason(kind: str, error: Mapping[str, Any]) -> str:
+    """Return pydantic's words where they come from the schema alone."""
+    if kind in ("value_error", "assertion_error"):
+        return str(error.get("ctx", {}).get("error", "not allowed"))
+    message = str(error.get("msg", "not allowed"))
+    return message[:1].lower() + message[1:300]

@@ -1,0 +1,1 @@
+"""What each path does: thin functions that read a message, ask the database and answer."""

@@ -1,0 +1,84 @@
+"""Tokens of callers: 256 random bits, of which only the SHA-256 is kept."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal, TypeAlias, cast
+
+from sqlalchemy import Connection, bindparam, func, insert, select, update
+
+from shoal.agency.service import schema
+from shoal.agency.service.database import COUNT_LOCK, Database
+from shoal.agency.service.refusals import conflict
+
+Role: TypeAlias = Literal["agency", "owner", "client"]
+ROLES: tuple[Role, ...] = ("agency", "owner", "client")
+_FORM = re.compile(r"Bearer +(shoal_[A-Za-z0-9_-]{43})", re.IGNORECASE)
+_BY_DIGEST = select(
+    schema.tokens.c.id, schema.tokens.c.name, schema.tokens.c.role, schema.tokens.c.revoked_at.is_(None)
+).where(schema.tokens.c.digest == bindparam("digest"))
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Whose token it is; owners are told apart by name, so that a token can be replaced by another."""
+
+    id: int
+    name: str
+    role: Role
+    valid: bool = True
+
+
+def now() -> str:
+    """Return the time as it is stored."""
+    return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+def digest_of(header: str) -> str | None:
+    """Return the digest of the token in an Authorization header; None if there is none of our form."""
+    found = _FORM.fullmatch(header)
+    return None if found is None else hashlib.sha256(found[1].encode("ascii")).hexdigest()
+
+
+def find(connection: Connection, digest: str) -> Holder | None:
+    """Look a token up by its digest: one query, by an index."""
+    row = connection.execute(_BY_DIGEST, {"digest": digest}).one_or_none()
+    return None if row is None else Holder(row[0], row[1], cast("Role", row[2]), bool(row[3]))
+
+
+def create(database: Database, connection: Connection, name: str, role: Role, limit: int) -> tuple[int, str]:
+    """Make a token and return its id and the token itself, which nobody will see again."""
+    database.lock(connection, COUNT_LOCK)
+    valid = select(func.count()).select_from(schema.tokens).where(schema.tokens.c.revoked_at.is_(None))
+    if connection.execute(valid).scalar_one() >= limit:
+        raise conflict(f"there are {limit:,} valid tokens already; revoke some", "limit_reached")
+    token = f"shoal_{secrets.token_urlsafe(32)}"
+    values = {
+        "name": name,
+        "role": role,
+        "digest": hashlib.sha256(token.encode("ascii")).hexdigest(),
+        "created_at": now(),
+    }
+    made = connection.execute(insert(schema.tokens).values(values).returning(schema.tokens.c.id)).scalar_one()
+    return made, token
+
+
+def revoke(connection: Connection, token: int) -> bool:
+    """Revoke a token for good; False if there is none with this id. To revoke it again changes nothing."""
+    table = schema.tokens
+    connection.execute(update(table).where(table.c.id == token, table.c.revoked_at.is_(None)).values(revoked_at=now()))
+    return connection.execute(select(table.c.id).where(table.c.id == token)).one_or_none() is not None
+
+
+def still_valid(connection: Connection, token: int) -> bool:
+    """Whether a token is not revoked; it stays so until the transaction ends.
+
+    The lock is exclusive: shared ones of a busy caller would keep its own revocation waiting for ever.
+    """
+    table = schema.tokens
+    row = select(table.c.id).where(table.c.id == token, table.c.revoked_at.is_(None)).with_for_update(key_share=True)
+    return connection.execute(row).one_or_none() is not None

@@ -1,0 +1,101 @@
+"""external: linkage with a register of named people, whose sensitive values their records in the release give away."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from shoal.arrays import IntArray
+from shoal.attacks.base import N_TARGETS, Trials
+from shoal.attacks.guessing import NO_ANSWER, Answers, SecretAttack, likeliest, mode
+from shoal.attacks.people import UNKNOWN, People
+from shoal.attacks.secrets import Secret
+from shoal.attacks.view import ReleaseView
+from shoal.errors import UsageError
+from shoal.sliced.table import column_codes, numbered
+
+
+class ExternalAttack(SecretAttack):
+    """Names the sensitive value of a person of a register if just one published entry can be the person's.
+
+    Sweeney's voter list. A *register* has names and quasi attributes; columns that it shares with the source and that
+    are not published tell who is who there. Without a register, everybody of the source is in one that has all
+    quasi attributes. Without the release, the most frequent value is said of the same people.
+    """
+
+    name = "external"
+    title = "whose record a register of names leads to"
+
+    def __init__(self, n_targets: int = N_TARGETS, register: pa.Table | None = None) -> None:
+        super().__init__(n_targets)
+        self.register = register
+
+    def run(self, view: ReleaseView, targets: People, control: People | None, rng: np.random.Generator) -> Trials:
+        """Look up the people of the register who are in the source."""
+        if self.register is None:
+            return super().run(view, targets, control, rng)
+        people = registered(view, targets, self.register)
+        others = None if control is None else _known_as(view, control, self.register)
+        return super().run(view, people, others, rng)
+
+    def answers(self, view: ReleaseView, secret: Secret, people: People, rng: np.random.Generator) -> Answers:
+        """Answer where one entry is left."""
+        left = view.left(secret, people)
+        found = (left.entries == 1) & ((left.far == 0) | view.as_they_are)
+        return Answers(
+            np.where(found, likeliest(left.weights, rng), NO_ANSWER),
+            np.where(found, mode(secret), NO_ANSWER),
+            people.secrets[secret.name],
+        )
+
+    def told(self, view: ReleaseView, secret: Secret, targets: People) -> str | None:
+        """Say who the register is."""
+        if self.register is None:
+            return "no register was given: everybody of the source is taken to be in one with all quasi attributes"
+        ranges = super().told(view, secret, targets)
+        found = f"{len(targets):,} people of the source are in the register"
+        return found if ranges is None else f"{found}; {ranges}"
+
+
+def registered(view: ReleaseView, targets: People, register: pa.Table) -> People:
+    """Return the people of the source who are in the register, with what the register knows of them.
+
+    A quasi attribute that the register does not have stays unknown; names that several people share tell nobody.
+    """
+    published = set(view.manifest["attributes"])
+    names = [name for name in register.column_names if name in targets.table.column_names and name not in published]
+    if not names:
+        raise UsageError("the register shares no name with the source: give one with a column of identifiers")
+    lacking = [name for name in view.known if name not in register.column_names]
+    if len(lacking) == len(view.known):
+        raise UsageError("the register has none of the release's quasi attributes")
+    rows, places = _matched([targets.table.column(name) for name in names], [register.column(name) for name in names])
+    for name in lacking:
+        register = register.append_column(name, pa.nulls(register.num_rows, pa.string()))
+    found, told = targets[rows], view.people(register, "the register")[places]
+    return replace(_known_as(view, told, register.drop_columns(lacking)), secrets=found.secrets, table=found.table)
+
+
+def _known_as(view: ReleaseView, people: People, register: pa.Table) -> People:
+    """Return people of whom only the attributes of a register are known."""
+    known = np.array([name in register.column_names for name in view.known])
+    return replace(people, codes=np.where(known, people.codes, UNKNOWN).astype(np.int32))
+
+
+def _matched(ours: Sequence[pa.ChunkedArray], theirs: Sequence[pa.ChunkedArray]) -> tuple[IntArray, IntArray]:
+    """Return the rows of two tables that have the same names, which no other row of either has."""
+    n_ours, n_theirs = len(ours[0]), len(theirs[0])
+    both = [
+        pa.chunked_array([*one.cast(pa.string()).chunks, *other.cast(pa.string()).chunks], pa.string())
+        for one, other in zip(ours, theirs, strict=True)
+    ]
+    name, first = numbered([column_codes(column) for column in both], n_ours + n_theirs)
+    once = np.bincount(name[:n_ours], minlength=len(first)) == 1
+    once &= np.bincount(name[n_ours:], minlength=len(first)) == 1
+    place = np.zeros(len(first), dtype=np.int64)
+    place[name[n_ours:]] = np.arange(n_theirs)
+    rows = np.flatnonzero(once[name[:n_ours]])
+    return rows, place[name[rows]]

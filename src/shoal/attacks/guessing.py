@@ -1,0 +1,110 @@
+"""Attacks that name a person's sensitive value: how their answers are counted, and what several of them share."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from shoal.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray
+from shoal.attacks.base import Attack, Tally, Trials
+from shoal.attacks.people import People
+from shoal.attacks.secrets import Secret
+from shoal.attacks.view import Left, ReleaseView
+from shoal.errors import InputError
+
+NO_ANSWER = -2  # nobody has this value; -1 is one that is not published
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answers:
+    """What an adversary says of each of n people, and what is true; values by their codes, or ``NO_ANSWER``."""
+
+    guess: AnyIntArray
+    blind: AnyIntArray  # said without looking at who is left
+    truth: AnyIntArray
+
+    @property
+    def right(self) -> Tally:
+        """How many guesses are right."""
+        return Tally(int((self.guess == self.truth).sum()), len(self.truth))
+
+    @property
+    def blindly_right(self) -> Tally:
+        """How many blind guesses are right."""
+        return Tally(int((self.blind == self.truth).sum()), len(self.truth))
+
+
+class SecretAttack(Attack):
+    """Names the sensitive value of people whose quasi values are known.
+
+    Of several sensitive attributes, the first counts; the others are told as variants.
+    """
+
+    def refuses(self, view: ReleaseView) -> str | None:
+        """Return why not: there must be a sensitive attribute."""
+        return None if view.secrets else "the release has no sensitive attribute"
+
+    @abstractmethod
+    def answers(self, view: ReleaseView, secret: Secret, people: People, rng: np.random.Generator) -> Answers:
+        """Return what is said of each of the people; their own values are for judging it only."""
+
+    def run(self, view: ReleaseView, targets: People, control: People | None, rng: np.random.Generator) -> Trials:
+        """Attack members drawn from the source, and people of the control group."""
+        members = targets.drawn(self.n_targets, rng)
+        others = None if control is None else control.drawn(self.n_targets, rng)
+        found = {}
+        for name, secret in view.secrets.items():
+            if name not in members.secrets:
+                raise InputError(f"the source has no column {name!r}, which the release knows as sensitive")
+            known = None if others is None or name not in others.secrets else others
+            found[name] = self.judged(view, secret, members, known, rng)
+            if others is not None and known is None:
+                note = f"the control table has no column {name!r}, so guesses about its people cannot be judged"
+                found[name] = replace(found[name], notes=(*found[name].notes, note))
+        first, *rest = found
+        variants = {**found[first].variants, **{name: found[name] for name in rest}}
+        notes = found[first].notes
+        if secret_note := self.told(view, view.secrets[first], targets):
+            notes = (*notes, secret_note)
+        if rest:
+            notes = (*notes, f"about {first!r}; other sensitive attributes are told as variants")
+        return replace(found[first], variants=variants, notes=notes)
+
+    def judged(
+        self, view: ReleaseView, secret: Secret, members: People, others: People | None, rng: np.random.Generator
+    ) -> Trials:
+        """Count the answers about one sensitive attribute."""
+        said = self.answers(view, secret, members, rng)
+        elsewhere = None if others is None else self.answers(view, secret, others, rng).right
+        return Trials(self.name, said.right, elsewhere, said.blindly_right)
+
+    def told(self, view: ReleaseView, secret: Secret, targets: People) -> str | None:  # noqa: ARG002
+        """Return a note on what was guessed, or None."""
+        if secret.edges is None:
+            return None
+        return f"{secret.name!r} is a number with many values: what is guessed is one of {len(secret.edges) + 1} ranges"
+
+
+def likeliest(weights: FloatArray, rng: np.random.Generator) -> CodeArray:
+    """Return (n,) the value of greatest weight, ties drawn by chance, and ``NO_ANSWER`` where there is no weight.
+
+    >>> likeliest(np.array([[1.0, 3.0], [0.0, 0.0]]), np.random.default_rng(1)).tolist()
+    [1, -2]
+    """
+    most = weights.max(axis=1, keepdims=True)
+    near = weights >= most * (1 - 1e-9)
+    drawn = np.where(near, rng.random(weights.shape), -1.0).argmax(axis=1)
+    return np.where(most[:, 0] > 0, drawn, NO_ANSWER).astype(np.int32)
+
+
+def certain(view: ReleaseView, left: Left) -> BoolArray:
+    """Return (n,) of whom a single value is left; whom no box covers is not in the data, unless values were changed."""
+    alone = np.count_nonzero(left.weights, axis=1) == 1
+    return np.asarray(alone & ((left.far == 0) | view.as_they_are))
+
+
+def mode(secret: Secret) -> int:
+    """Return the most frequent published value."""
+    return int(secret.marginal.argmax())

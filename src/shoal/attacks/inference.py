@@ -1,0 +1,27 @@
+"""inference: the sensitive value of somebody whose quasi values are known, guessed from what the release leaves."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shoal.attacks.guessing import NO_ANSWER, Answers, SecretAttack, likeliest, mode
+from shoal.attacks.people import People
+from shoal.attacks.secrets import Secret
+from shoal.attacks.view import ReleaseView
+
+
+class InferenceAttack(SecretAttack):
+    """Guesses the likeliest of the values that are left for the person.
+
+    Without looking at the person's quasi values, the guess is the most frequent published value. A release that is
+    l-diverse in the sense of simple l-diversity, classes or slices, leaves no value a share of more than 1/l.
+    """
+
+    name = "inference"
+    title = "what the sensitive value of a known person is"
+
+    def answers(self, view: ReleaseView, secret: Secret, people: People, rng: np.random.Generator) -> Answers:
+        """Guess for everybody; of whom nothing is left, the most frequent value."""
+        guess = likeliest(view.left(secret, people).weights, rng)
+        blind = np.full(len(people), mode(secret))
+        return Answers(np.where(guess == NO_ANSWER, blind, guess), blind, people.secrets[secret.name])

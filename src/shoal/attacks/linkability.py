@@ -1,0 +1,80 @@
+"""linkability: two partial views of the same people, brought together by the release."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shoal.arrays import AnyIntArray, BoolArray, FloatArray
+from shoal.attacks.base import Attack, Tally, Trials
+from shoal.attacks.people import UNKNOWN, People
+from shoal.attacks.view import ReleaseView
+from shoal.sliced.table import numbered
+
+CANDIDATES = 10
+SPLITS = 8
+
+
+class LinkabilityAttack(Attack):
+    """Picks, of ten second halves of what is known about people, the one that belongs to a given first half.
+
+    Somebody has a table with one half of the quasi attributes, somebody else one with the other half; both want to
+    know which rows are about the same person. A second half B is the likelier, the greater the share of the published
+    records that fit B which fit the first half too; if none fits any, the nearer a record is. Halves are split at
+    random. The baseline picks at random.
+    """
+
+    name = "linkability"
+    title = "whether two records are about one person"
+
+    def refuses(self, view: ReleaseView) -> str | None:
+        """Return why not: there must be two attributes to know one of each."""
+        return None if len(view.known) > 1 else "there is one quasi attribute only, which cannot be known in halves"
+
+    def run(self, view: ReleaseView, targets: People, control: People | None, rng: np.random.Generator) -> Trials:
+        """Link members drawn from the source, and people of the control group."""
+        members = targets.drawn(self.n_targets, rng)
+        others = None if control is None else control.drawn(self.n_targets, rng)
+        splits = _splits(len(view.known), rng)
+        blind = rng.integers(CANDIDATES, size=len(members)) == 0
+        return Trials(
+            self.name,
+            _linked(view, members, splits, rng),
+            None if others is None else _linked(view, others, splits, rng),
+            Tally(int(blind.sum()), len(members)),
+            notes=(f"each time one of {CANDIDATES} candidates is right",),
+        )
+
+
+def _splits(n_attributes: int, rng: np.random.Generator) -> BoolArray:
+    """Return (SPLITS, n_attributes) which attributes are in the first half; never all of them, or none."""
+    halves = [rng.permutation(n_attributes) < n_attributes // 2 for _ in range(SPLITS)]
+    return np.stack(halves)
+
+
+def _linked(view: ReleaseView, people: People, splits: BoolArray, rng: np.random.Generator) -> Tally:
+    n = len(people)
+    first = splits[rng.integers(len(splits), size=n)]  # (n, n_known)
+    other = (np.arange(n)[:, None] + rng.integers(1, n, size=(n, CANDIDATES - 1))) % n  # nobody beside oneself
+    candidate = np.concatenate([np.arange(n)[:, None], other], axis=1)  # (n, CANDIDATES)
+    owner = np.repeat(np.arange(n), CANDIDATES)
+    one, two = first[owner], candidate.reshape(-1)
+    second = np.where(one, UNKNOWN, people.codes[two])
+    both = np.where(one, people.codes[owner], second)
+    numbers = np.where(one, people.numbers[owner], people.numbers[two])
+    together = _copies(view, both, numbers)
+    alone = _copies(view, second, numbers)
+    fits = np.divide(together, alone, out=np.zeros(len(alone)), where=alone > 0)
+    score = fits.reshape(n, CANDIDATES)
+    lost = np.flatnonzero(~(score > 0).any(axis=1))
+    if view.sliced is None and len(lost):
+        rows = (lost[:, None] * CANDIDATES + np.arange(CANDIDATES)).reshape(-1)
+        score[lost] = -view.copies(both[rows].astype(np.int32), numbers[rows])[1].reshape(-1, CANDIDATES)
+    best = score >= score.max(axis=1, keepdims=True) - 1e-12
+    picked = np.where(best, rng.random(best.shape), -1.0).argmax(axis=1)
+    return Tally(int((picked == 0).sum()), n)
+
+
+def _copies(view: ReleaseView, codes: AnyIntArray, numbers: FloatArray) -> FloatArray:
+    """Return how many records fit each combination, asked about once."""
+    number, first = numbered([codes[:, a] + 1 for a in range(codes.shape[1])], len(codes))
+    return view.copies(codes[first].astype(np.int32), numbers[first], near=False)[0][number]

@@ -1,0 +1,190 @@
+"""The parts of a release as boxes over the quasi attributes, with the buckets in which each box stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from shoal.arrays import BoolArray, CodeArray, FloatArray, IntArray
+from shoal.attacks.kernels import BucketPairs, CountedPairs
+from shoal.kernels import grouped
+from shoal.linkage import kernels
+from shoal.linkage.columns import LinkColumn, coded, labelled
+from shoal.linkage.histograms import Histograms
+from shoal.linkage.linkable import Linkable
+from shoal.linkage.space import Boxes, Space
+from shoal.pairs import Pairs, counted_pairs
+from shoal.sliced.table import numbered
+from shoal.taxonomies.parse import days, decimal_numbers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Labels:
+    """The published texts of one attribute: which codes, and which numbers, each of them covers."""
+
+    number: Mapping[str | None, int]  # text -> label
+    low: IntArray  # (n_labels,) code from
+    high: IntArray  # (n_labels,) and below
+    gaps: IntArray  # (n_labels,) row of the space's bits, -1 if there are no gaps
+    spans: FloatArray  # (n_labels, 2) numbers from and below; NaN for categories
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ViewPart:
+    """Published columns whose values belong together; an attribute of another part is unknown here."""
+
+    known: BoolArray  # (n_known,) which of the quasi attributes it has
+    boxes: Boxes
+    spans: FloatArray  # (n_boxes, 2 n_known) from and below, as numbers; NaN for categories
+    tree: kernels.Tree
+    owner: IntArray | None  # (n_boxes,) the class of each box; None: every box is one
+    records: IntArray  # (n_classes,) published rows
+    pairs: Pairs  # of classes and buckets
+
+    @property
+    def counted(self) -> CountedPairs:
+        """The pairs as kernels take them."""
+        return self.pairs.start, self.pairs.second, self.pairs.records
+
+    def by_bucket(self, n_buckets: int) -> BucketPairs:
+        """Return the pairs bucket by bucket."""
+        start, order = grouped(self.pairs.second, n_buckets)
+        box = np.repeat(np.arange(len(self.pairs.start) - 1, dtype=np.int32), np.diff(self.pairs.start))
+        return start, order, box[order]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Column:
+    """One quasi attribute of a part: its labels, their numbers by text, and the label of each distinct row."""
+
+    labels: LinkColumn
+    number: Mapping[str | None, int]
+    codes: CodeArray
+
+
+def read_parts(
+    contents: Sequence[tuple[pa.Table, CodeArray]],
+    entries: Mapping[str, Any],
+    bucket: CodeArray,
+    n_buckets: int,
+    agreed: tuple[Linkable, CodeArray] | None = None,
+) -> tuple[Space, tuple[ViewPart, ...], tuple[Labels, ...]]:
+    """Read parts, given each one's distinct rows and which of them every published row has.
+
+    Of a release by a plan, *agreed* has the plan's boxes and (n_rows,) the class of each row.
+    """
+    columns = [_columns(table, entries) for table, _ in contents]
+    linkables, numbers = [], []
+    for (table, _), own in zip(contents, columns, strict=True):
+        number, first = numbered([column.codes for column in own], table.num_rows)
+        labels = np.array([column.codes[first] for column in own], dtype=np.int32).reshape(-1, len(first)).T
+        linkables.append(_boxes([column.labels for column in own], labels))
+        numbers.append(number)
+    if agreed is not None:
+        plan = replace(_boxes(agreed[0].columns, agreed[0].labels), agreement=agreed[0].agreement)
+        space = Space.of([*linkables, plan])
+        parts = [_part(space, plan, space.releases[-1], agreed[1], bucket, n_buckets)]
+    else:
+        space = Space.of(linkables)
+        parts = [
+            _part(space, each, boxes, number[place], bucket, n_buckets)
+            for each, boxes, number, (_, place) in zip(linkables, space.releases, numbers, contents, strict=True)
+        ]
+    return space, tuple(parts), tuple(_labels(space, name, columns, linkables) for name in space.attributes)
+
+
+def _columns(table: pa.Table, entries: Mapping[str, Any]) -> list[_Column]:
+    columns = []
+    for name in table.column_names:
+        if name in entries and entries[name]["role"] == "quasi":
+            codes, values = coded(table.column(name))
+            number = {value: place for place, value in enumerate(values)}
+            columns.append(_Column(labelled(name, entries[name], values, "the release"), number, codes))
+    return columns
+
+
+def _boxes(columns: Sequence[LinkColumn], labels: CodeArray) -> Linkable:
+    """Return boxes as linking takes them, without counts."""
+    none = np.empty(0, dtype=np.int64)
+    return Linkable(
+        name="the release",
+        columns=tuple(columns),
+        labels=labels,
+        histograms=Histograms(np.zeros(len(labels) + 1, dtype=np.int64), none, none),
+        records=np.ones(len(labels), dtype=np.int64),
+        values=(),
+        n_rows=len(labels),
+    )
+
+
+def _part(
+    space: Space, each: Linkable, boxes: Boxes, class_of: CodeArray, bucket: CodeArray, n_buckets: int
+) -> ViewPart:
+    at = [space.attributes.index(column.name) for column in each.columns]
+    known = np.zeros(len(space.attributes), dtype=np.bool_)
+    known[at] = True
+    spans = np.full((len(each.labels), 2 * len(known)), np.nan)
+    for place, (column, a) in enumerate(zip(each.columns, at, strict=True)):
+        spans[:, 2 * a : 2 * a + 2] = spans_of(column)[each.labels[:, place]]
+    n_classes = int(each.owner.max()) + 1
+    return ViewPart(
+        known=known,
+        boxes=boxes,
+        spans=spans,
+        tree=kernels.grow(boxes.hulls),
+        owner=None if each.agreement is None else each.owner,
+        records=np.bincount(class_of, minlength=n_classes),
+        pairs=counted_pairs(class_of, n_classes, bucket, n_buckets, np.ones(len(bucket), dtype=np.int64)),
+    )
+
+
+def _labels(space: Space, name: str, columns: Sequence[Sequence[_Column]], linkables: Sequence[Linkable]) -> Labels:
+    """Return the labels of an attribute in the first part that has it: those come first in the attribute's covers."""
+    a = space.attributes.index(name)
+    part = next(place for place, own in enumerate(columns) if name in [column.labels.name for column in own])
+    side = [column.labels.name for column in columns[part]].index(name)
+    column = columns[part][side]
+    n_labels = len(column.labels.labels)
+    low, high, _ = space.covers[a].hulls()
+    gaps = np.full(n_labels, -1, dtype=np.int64)
+    gaps[linkables[part].labels[:, side]] = space.releases[part].uneven[:, a]
+    return Labels(
+        column.number,
+        low[:n_labels].astype(np.int64),
+        high[:n_labels].astype(np.int64),
+        gaps,
+        spans_of(column.labels),
+    )
+
+
+def spans_of(column: LinkColumn) -> FloatArray:
+    """Return (n_labels, 2) the numbers, or days since 1970, from and below which each label's values lie; else NaN.
+
+    >>> spans_of(LinkColumn("age", "number", ("20-29", "*"), ({"from": 20, "below": 30}, {"any": True}))).tolist()
+    [[20.0, 30.0], [-inf, inf]]
+    """
+    spans = np.full((len(column.covers), 2), np.nan)
+    if column.kind not in ("number", "date"):
+        return spans
+    for number, cover in enumerate(column.covers):
+        if "any" in cover or "from" in cover:
+            spans[number] = -np.inf, np.inf
+    for side, key in enumerate(("from", "below")):
+        ends = [(number, cover[key]) for number, cover in enumerate(column.covers) if cover.get(key) is not None]
+        spans[[number for number, _ in ends], side] = _read(column, [str(end) for _, end in ends], None)
+    listed = [(number, value) for number, cover in enumerate(column.covers) for value in cover.get("values", ())]
+    owner = np.array([number for number, _ in listed], dtype=np.int64)
+    found = _read(column, [value for _, value in listed], column.format)
+    np.fmin.at(spans[:, 0], owner, found)
+    np.fmax.at(spans[:, 1], owner, np.nextafter(found, np.inf))
+    return spans
+
+
+def _read(column: LinkColumn, texts: list[str], form: str | None) -> FloatArray:
+    values = pa.array(texts, pa.string())
+    numbers, valid = decimal_numbers(values) if column.kind == "number" else days(values, form)
+    return np.where(valid, numbers, np.nan)

@@ -1,0 +1,115 @@
+"""Trying attacks on a release: all that apply, each with chance of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from shoal.attacks.base import FEWEST, N_TARGETS, Attack, Refusal, Trials
+from shoal.attacks.external import ExternalAttack
+from shoal.attacks.people import People
+from shoal.attacks.view import ReleaseView
+from shoal.errors import InputError, UsageError, did_you_mean
+from shoal.linkage.reading import read_columns
+from shoal.policy import Policy
+from shoal.progress import Progress, Silent
+from shoal.registry import discover
+from shoal.release import Release
+from shoal.sources import Source, SourceOptions, open_source
+from shoal.transactions.unfolding import unfolded
+
+
+def attack_names() -> tuple[str, ...]:
+    """Return the names of all attacks."""
+    return tuple(discover("shoal.attacks", Attack))
+
+
+def attack_release(
+    release: Release | str | Path,
+    source: object,
+    control: object | None = None,
+    *,
+    attacks: Sequence[str] | None = None,
+    targets: int = N_TARGETS,
+    seed: int | None = None,
+    policy: str | Path | Mapping[str, Any] | Policy | None = None,
+    register: object | None = None,
+    progress: Progress | None = None,
+) -> list[Trials | Refusal]:
+    """Attack a release, given the table it was made from and one of like people who are not in it.
+
+    Each attack is tried on as many *targets*; what has no meaning for this release comes back with the reason.
+    *policy* tells how the tables are written and which sensitive values are alike, *register* is a table of names.
+    """
+    chosen = _chosen(attacks)
+    loaded = None if policy is None else Policy.load(policy)
+    view = ReleaseView.read(release, loaded)
+    options = _options(view, loaded)
+    named = None if register is None else open_source(register, options)
+    people = _people(view, _opened(source, options, loaded), "the source", named)
+    others = None if control is None else _people(view, _opened(control, options, loaded), "the control table", None)
+    for told, table in (("source", people), ("control table", others)):
+        if table is not None and len(table) < FEWEST:
+            raise InputError(f"the {told} has fewer than {FEWEST} records: so few people tell nothing")
+    found: list[Trials | Refusal] = []
+    with (progress or Silent()).step("attacking", len(chosen), unit="attacks") as step:
+        for name, kind in chosen.items():
+            attack = kind(targets)
+            if named is not None and isinstance(attack, ExternalAttack):
+                attack = ExternalAttack(targets, read_columns(named, named.schema.names))
+            chance = np.random.default_rng(None if seed is None else [seed, *name.encode()])
+            found.append(_tried(attack, view, people, others, chance))
+            step.advance(1)
+    return found
+
+
+def _chosen(names: Sequence[str] | None) -> dict[str, type[Attack]]:
+    known = discover("shoal.attacks", Attack)
+    for name in names or ():
+        if name not in known:
+            raise UsageError(f"unknown attack {name!r}{did_you_mean(name, known) or '; known: ' + ', '.join(known)}")
+    return {name: kind for name, kind in known.items() if names is None or name in names}
+
+
+def _tried(
+    attack: Attack, view: ReleaseView, people: People, others: People | None, rng: np.random.Generator
+) -> Trials | Refusal:
+    reason = attack.refuses(view)
+    if reason is not None:
+        return Refusal(attack.name, reason)
+    try:
+        return attack.run(view, people, others, rng)
+    except UsageError as error:  # what only the people tell
+        return Refusal(attack.name, str(error))
+
+
+def _options(view: ReleaseView, policy: Policy | None) -> SourceOptions:
+    """Return how tables are written: as the policy says, or with the same texts for missing values as the release."""
+    if policy is not None:
+        return policy.source
+    return SourceOptions(missing=list(view.manifest.get("missing", {}).get("tokens", [""])))
+
+
+def _opened(table: object, options: SourceOptions, policy: Policy | None) -> Source:
+    source = open_source(table, options)
+    return source if policy is None else unfolded(policy, source)[1]
+
+
+def _people(view: ReleaseView, source: Source, told: str, register: Source | None) -> People:
+    """Read what is known and to be found out, and of people who may be in a register their names."""
+    wanted = [*view.known, *view.secrets]
+    if register is not None:
+        wanted += [name for name in register.schema.names if name not in view.manifest["attributes"]]
+    names = [name for name in wanted if name in source.schema.names]
+    for name in view.known:
+        if name not in names:
+            raise InputError(
+                f"{told} has no column {name!r}, which the release knows as quasi-identifying"
+                f"{did_you_mean(name, source.schema.names)}"
+            )
+    rows: pa.Table = read_columns(source, names)
+    return view.people(rows, told)

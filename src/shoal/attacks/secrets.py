@@ -1,0 +1,98 @@
+"""A sensitive attribute as a release publishes it: its values, and which of them stand in which box and bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from shoal.arrays import CodeArray, FloatArray, IntArray
+from shoal.linkage.columns import coded
+from shoal.linkage.histograms import Histograms, gathered
+from shoal.linkage.linkable import Candidates
+from shoal.pairs import Pairs
+from shoal.taxonomies.parse import decimal_numbers
+
+MOST_VALUES = 50  # numbers with more distinct values are guessed by ranges
+N_RANGES = 20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Secret:
+    """The published entries of one sensitive attribute, by the box and the bucket in which they stand.
+
+    A generalized entry is spread evenly over the values below its label: Tian and Zhang's induced frequency. Numbers
+    with many values are put into ranges of about equally many published records.
+    """
+
+    name: str
+    part: int
+    values: tuple[str | None, ...]
+    edges: FloatArray | None  # (n_values - 1,) where one range ends and the next begins
+    marginal: FloatArray  # (n_values,) shares of all published entries
+    entry: IntArray  # (n_pairs + 1,) pair p of box and bucket has the entries entry[p]:entry[p + 1]
+    value: IntArray  # (n_entries,)
+    weight: FloatArray  # (n_entries,) records
+
+    @classmethod
+    def of(
+        cls, name: str, part: int, pairs: Pairs, column: pa.ChunkedArray, place: CodeArray, entry: Mapping[str, Any]
+    ) -> Secret:
+        """Count a column of which row r has the value ``column[place[r]]``, given the pairs of its part's rows."""
+        codes, texts = coded(column)
+        edges = _edges(codes[place], texts, entry)
+        if edges is None:
+            candidates = Candidates.of(texts, entry.get("labels"), "the release")
+        else:
+            candidates = _in_ranges(texts, edges)
+        n_pairs, n_texts = len(pairs.second), len(texts)
+        row = np.ones(len(place), dtype=np.int64)
+        counted = Histograms.of(pairs.pair_of, codes[place], row, n_pairs, n_texts)
+        spread, which = gathered(candidates.start, counted.value)
+        value = candidates.value[which]
+        weight = (counted.count / np.diff(candidates.start)[counted.value])[spread]
+        ends = np.concatenate([[0], np.cumsum(np.diff(candidates.start)[counted.value])])
+        n_values = len(candidates.values)
+        marginal = np.bincount(value, weights=weight, minlength=n_values)
+        return cls(
+            name=name,
+            part=part,
+            values=candidates.values,
+            edges=edges,
+            marginal=marginal / marginal.sum(),
+            entry=ends[counted.start].astype(np.int64),
+            value=value,
+            weight=weight,
+        )
+
+    def codes(self, column: pa.ChunkedArray) -> CodeArray:
+        """Return (n,) which of the values each one of a column of people is, -1 for those that are not published."""
+        codes, texts = coded(column)
+        if self.edges is not None:
+            return _ranges(texts, self.edges)[codes]
+        number = {value: place for place, value in enumerate(self.values)}
+        return np.array([number.get(text, -1) for text in texts], dtype=np.int32)[codes]
+
+
+def _edges(codes: CodeArray, texts: Sequence[str | None], entry: Mapping[str, Any]) -> FloatArray | None:
+    """Return where to cut a column of numbers, or None if it is to be taken value by value."""
+    if entry["kind"] != "number" or "labels" in entry or len(texts) <= MOST_VALUES:
+        return None
+    numbers, valid = decimal_numbers(pa.array(texts, pa.string()))
+    rows = numbers[codes[valid[codes]]]
+    return np.unique(np.quantile(rows, np.arange(1, N_RANGES) / N_RANGES)) if len(rows) else None
+
+
+def _ranges(texts: Sequence[str | None], edges: FloatArray) -> CodeArray:
+    numbers, valid = decimal_numbers(pa.array(texts, pa.string()))
+    return np.where(valid, np.searchsorted(edges, numbers, side="right"), len(edges) + 1).astype(np.int32)
+
+
+def _in_ranges(texts: Sequence[str | None], edges: FloatArray) -> Candidates:
+    ends = ["", *(f"{edge:g}" for edge in edges), ""]
+    names = [f"[{low}, {high})" for low, high in pairwise(ends)]
+    return Candidates(np.arange(len(texts) + 1), _ranges(texts, edges).astype(np.int64), (*names, None))

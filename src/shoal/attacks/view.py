@@ -1,0 +1,294 @@
+"""A release of any kind as an adversary has it: what it leaves for somebody whose quasi values are known."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from shoal.arrays import CodeArray, FloatArray, IntArray
+from shoal.attacks import kernels
+from shoal.attacks.parts import Labels, ViewPart, read_parts
+from shoal.attacks.people import UNKNOWN, People
+from shoal.attacks.secrets import Secret
+from shoal.errors import InputError, UsageError
+from shoal.linkage.agreed import CLASS, of_agreed, read_agreed
+from shoal.linkage.columns import coded
+from shoal.linkage.linkable import Linkable
+from shoal.linkage.space import Space
+from shoal.policy import Policy
+from shoal.release import PUBLIC, Release, received
+from shoal.sliced.reading import read_published
+from shoal.sliced.sampling import sampled
+from shoal.sliced.table import SlicedTable, is_sliced
+from shoal.sources import SourceOptions, open_source
+from shoal.sources.columns import plain
+from shoal.sources.frames import as_table
+from shoal.taxonomies.parse import days, decimal_numbers
+
+_AT_ONCE = 1024  # queries
+_CELLS = 2**22  # of queries and buckets
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Left:
+    """What a release leaves for each of n people; nothing for those whom no box covers."""
+
+    weights: FloatArray  # (n, n_values) of the sensitive values, in proportion to what an adversary believes
+    entries: IntArray  # (n,) published entries that may be the person's
+    far: FloatArray  # (n,) 0 if boxes cover the person, else how far the nearest are, or infinite
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReleaseView:
+    """The published rows and their manifest, in codes that the attacks share.
+
+    A release has parts, and each row of a part lies in a *box* over the quasi attributes: the values that its labels
+    cover. A generalized release, and one whose rows are values as they are, has one part and one bucket.
+    """
+
+    manifest: Mapping[str, Any]
+    rows: pa.Table
+    space: Space
+    parts: tuple[ViewPart, ...]
+    labels: tuple[Labels, ...]  # of each known attribute
+    bucket: CodeArray  # (n_rows,)
+    sizes: FloatArray  # (n_buckets,)
+    secrets: Mapping[str, Secret]
+    scales: FloatArray  # (n_known,) what counts as far in a number
+    sliced: SlicedTable | None
+    policy: Policy | None
+
+    @classmethod
+    def read(cls, release: Release | str | Path, policy: Policy | None = None) -> ReleaseView:
+        """Read a release, or the folder of one; a policy tells taxonomies that its manifest does not."""
+        if isinstance(release, str | Path):
+            found = received(Path(release))
+            if found is None:
+                raise InputError(f"{release} has no manifest.json, nor has its folder public; give a release's folder")
+            place, manifest = found
+            return cls.of(_rows(place / Path(str(manifest["data"]["file"])).name, manifest), manifest, policy, place)
+        given = as_table(release.data)
+        if given is None and release.data_file is None:
+            raise UsageError("this release has neither data nor a folder; keep what `shoal.anonymize` gave back")
+        rows = given[0] if given is not None else _rows(Path(str(release.data_file)), release.manifest)
+        return cls.of(rows, release.manifest, policy, None if release.folder is None else release.folder / PUBLIC)
+
+    @classmethod
+    def of(
+        cls,
+        rows: pa.Table,
+        manifest: Mapping[str, Any],
+        policy: Policy | None = None,
+        folder: Path | None = None,
+    ) -> ReleaseView:
+        """View published rows, given their manifest and, for a release by a plan, the folder that has the plan."""
+        entries = manifest["attributes"]
+        if not any(entry["role"] == "quasi" for entry in entries.values()):
+            raise UsageError("no attribute of the release is quasi-identifying: there is nothing to know people by")
+        table = plain(rows)
+        sliced = SlicedTable.of(table, manifest) if is_sliced(manifest) else None
+        bucket = np.zeros(table.num_rows, dtype=np.int32) if sliced is None else sliced.bucket
+        n_buckets = 1 if sliced is None else sliced.n_buckets
+        contents = (
+            [(table, np.arange(table.num_rows, dtype=np.int32))]
+            if sliced is None
+            else [(part.distinct, part.codes) for part in sliced.parts]
+        )
+        agreed = _agreed(table, manifest, folder) if "agreed" in manifest else None
+        space, parts, labels = read_parts(contents, entries, bucket, n_buckets, agreed)
+        secrets = {}
+        for name, entry in entries.items():
+            if entry["role"] == "sensitive":
+                own = next(place for place, (own, _) in enumerate(contents) if name in own.column_names)
+                column, place = contents[own][0].column(name), contents[own][1]
+                secrets[name] = Secret.of(name, own, parts[own].pairs, column, place, entry)
+        sizes = np.bincount(bucket, minlength=n_buckets).astype(np.float64)
+        spans = np.concatenate([part.spans for part in parts])
+        finite = np.where(np.isfinite(spans), spans, np.nan)
+        with np.errstate(invalid="ignore"):
+            lows = np.fmin.reduce(finite, axis=0)
+            highs = np.fmax.reduce(finite, axis=0)
+        scales = np.maximum(highs[1::2] - lows[::2], 1e-12)
+        return cls(manifest, table, space, parts, labels, bucket, sizes, secrets, scales, sliced, policy)
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """The attributes that an adversary can know of a person: the quasi-identifying ones."""
+        return self.space.attributes
+
+    @property
+    def n_rows(self) -> int:
+        """Number of published records."""
+        return len(self.bucket)
+
+    @property
+    def widths(self) -> CodeArray:
+        """(n_known,) number of codes of each attribute."""
+        return np.array([cover.width for cover in self.space.covers], dtype=np.int32)
+
+    @property
+    def as_they_are(self) -> bool:
+        """Whether rows show values rather than labels, so that nobody need be covered if values were changed."""
+        entries = self.manifest["attributes"]
+        return self.sliced is None and not any("labels" in entries[name] for name in self.known)
+
+    def kind(self, attribute: int) -> str:
+        """Return the kind of a known attribute, as the manifest says it."""
+        return str(self.space.covers[attribute].attribute.kind)
+
+    def people(self, table: pa.Table, told: str) -> People:
+        """Return people in the codes of this release; *told* names their table in messages."""
+        if not table.num_rows:
+            raise InputError(f"{told} is empty")
+        codes = np.empty((table.num_rows, len(self.known)), dtype=np.int32)
+        numbers = np.full(codes.shape, np.nan)
+        for place, name in enumerate(self.known):
+            if name not in table.column_names:
+                raise InputError(f"{told} has no column {name!r}, which the release knows as quasi-identifying")
+            whole = table.column(name).combine_chunks()
+            if not pa.types.is_dictionary(whole.type):
+                whole = whole.dictionary_encode()
+            index = np.asarray(whole.indices.cast(pa.int32()).fill_null(len(whole.dictionary)))
+            missing = np.int32(self.space.covers[place].missing)
+            codes[:, place] = np.append(self.space.codes(place, whole.dictionary), missing)[index]
+            numbers[:, place] = np.append(self._numbers(place, whole.dictionary), np.nan)[index]
+        secrets = {
+            name: secret.codes(table.column(name))
+            for name, secret in self.secrets.items()
+            if name in table.column_names
+        }
+        return People(codes, numbers, secrets, table)
+
+    def _numbers(self, place: int, values: pa.Array) -> FloatArray:
+        attribute = self.space.covers[place].attribute
+        if attribute.kind not in ("number", "date"):
+            return np.full(len(values), np.nan)
+        read = decimal_numbers(values) if attribute.kind == "number" else days(values, attribute.format)
+        return np.where(read[1], read[0], np.nan)
+
+    def hulls(self, codes: CodeArray) -> CodeArray:
+        """Return (n, 2 n_known) what is known of people with these codes: from and below, attribute by attribute."""
+        unknown = codes == UNKNOWN
+        ends = [np.where(unknown, 0, codes), np.where(unknown, self.widths, codes + 1)]
+        return np.stack(ends, axis=2).reshape(len(codes), -1).astype(np.int32)
+
+    def left(self, secret: Secret, people: People) -> Left:
+        """Return what is left for people whose every quasi value is known.
+
+        Each sensitive value has the records of all boxes that cover the person or, of a sliced release, p(t,.) of Li,
+        Li, Zhang and Molloy: the sum over buckets of the matching degree times the share among what matches. Where
+        no box covers somebody, and the release has one part, the nearest boxes count.
+        """
+        hulls = self.hulls(people.codes)
+        n = len(hulls)
+        weights = np.zeros((n, len(secret.values)))
+        entries, far = np.zeros(n, dtype=np.int64), np.zeros(n)
+        part = self.parts[secret.part]
+        by_bucket = part.by_bucket(len(self.sizes))
+
+        def block(rows: slice) -> None:
+            own = np.ascontiguousarray(hulls[rows]), np.ascontiguousarray(people.numbers[rows])
+            start, boxes, far[rows] = self._covering(part, *own, near=self.sliced is None)
+            held = (secret.entry, secret.value, secret.weight)
+            if self.sliced is None:
+                kernels.add_box_values(start, boxes, part.counted, *held, weights[rows], entries[rows])
+                return
+            factors = self._factors(*own, without=secret.part)
+            kernels.add_bucket_values(
+                start, boxes, part.counted, by_bucket, *held, factors, weights[rows], entries[rows]
+            )
+
+        self._in_blocks(n, block)
+        return Left(weights, entries, far)
+
+    def copies(self, codes: CodeArray, numbers: FloatArray, *, near: bool = True) -> tuple[FloatArray, FloatArray]:
+        """Return (n,) how many published records may be each person's, and how far the nearest is if none may.
+
+        Of a sliced release the number is what is expected over all ways to link the parts, and nothing is near.
+        """
+        hulls = self.hulls(codes)
+        found, far = np.zeros(len(hulls)), np.zeros(len(hulls))
+
+        def block(rows: slice) -> None:
+            own = np.ascontiguousarray(hulls[rows]), np.ascontiguousarray(numbers[rows])
+            if self.sliced is None:
+                part = self.parts[0]
+                start, boxes, far[rows] = self._covering(part, *own, near=near)
+                total = np.concatenate([[0], np.cumsum(part.records[boxes])])
+                found[rows] = np.where(far[rows] > 0, 0, total[start[1:]] - total[start[:-1]])
+                return
+            start, bucket, factor = self._factors(*own, without=None)
+            total = np.concatenate([[0.0], np.cumsum(factor * self.sizes[bucket] ** 2)])
+            found[rows] = total[start[1:]] - total[start[:-1]]
+
+        self._in_blocks(len(hulls), block)
+        return found, far
+
+    def linked(self, rng: np.random.Generator) -> CodeArray:
+        """Return (n_rows, n_known) labels of records: of a sliced release, one of those that it may be made of."""
+        table = self.rows if self.sliced is None else sampled(self.sliced, rng)
+        found = np.empty((table.num_rows, len(self.known)), dtype=np.int32)
+        for place, name in enumerate(self.known):
+            codes, texts = coded(table.column(name))
+            number = self.labels[place].number
+            found[:, place] = np.array([number[text] for text in texts], dtype=np.int32)[codes]
+        return found
+
+    def _factors(self, hulls: CodeArray, numbers: FloatArray, without: int | None) -> kernels.Factors:
+        """Return the buckets that match in all parts but one: one by their size, times the share of each part."""
+        known = hulls[:, 1::2] - hulls[:, ::2] < self.widths
+        told = [
+            np.asarray(known[:, part.known].any(axis=1) & (place != without)) for place, part in enumerate(self.parts)
+        ]
+        factors = kernels.in_all_buckets(np.logical_or.reduce(told), self.sizes)
+        begun = np.zeros(len(hulls), dtype=np.bool_)
+        for part, own in zip(self.parts, told, strict=True):
+            if own.any():
+                start, boxes, _ = self._covering(part, hulls, numbers, near=False)
+                factors = kernels.times_shares(start, boxes, part.counted, self.sizes, own, begun, factors)
+                begun = begun | own
+        return factors
+
+    def _covering(
+        self, part: ViewPart, hulls: CodeArray, numbers: FloatArray, *, near: bool
+    ) -> tuple[IntArray, IntArray, FloatArray]:
+        """Return of each query the classes that may be the person's; see the kernel."""
+        start, boxes, far = kernels.covering(
+            hulls, numbers, part.boxes.hulls, part.boxes.uneven, self.space.bits, part.tree, part.spans, self.scales,
+            self.widths, near,
+        )  # fmt: skip
+        if part.owner is None:
+            return start, boxes, far
+        query = np.repeat(np.arange(len(hulls)), np.diff(start))
+        once = np.unique(query * len(part.records) + part.owner[boxes])  # a class counts once, whatever its boxes
+        query, classes = np.divmod(once, len(part.records))
+        return np.searchsorted(query, np.arange(len(hulls) + 1)), classes, far
+
+    def _in_blocks(self, n: int, block: Any) -> None:
+        size = max(1, min(_AT_ONCE, _CELLS // len(self.sizes)))
+        with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
+            for _ in threads.map(block, [slice(begin, begin + size) for begin in range(0, n, size)]):
+                pass
+
+
+def _agreed(table: pa.Table, manifest: Mapping[str, Any], folder: Path | None) -> tuple[Linkable, CodeArray]:
+    """Return the boxes of the plan that a release was made by, and the class of each of its rows."""
+    if folder is None:
+        raise UsageError("the release is by a plan, which is in its folder; give the folder")
+    agreed = read_agreed("the release", folder, manifest)
+    boxes = of_agreed("the release", table, manifest, agreed, set(agreed.quasi), agreed.sensitive)
+    return boxes, np.asarray(table.column(CLASS).cast(pa.int32()).combine_chunks()) - np.int32(1)
+
+
+def _rows(path: Path, manifest: Mapping[str, Any]) -> pa.Table:
+    if is_sliced(manifest):
+        return read_published(path, manifest)
+    source = open_source(path, SourceOptions(delimiter=","))
+    return pa.Table.from_batches(list(source.batches()))

@@ -1,0 +1,247 @@
+"""``shoal ledger``: what was released about whom, and what all of it leaves together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from shoal.cli.console import answer, out, reporting
+
+if TYPE_CHECKING:
+    from shoal.ledger.checking import Checked
+
+BELOW = 3
+MOST_SHOWN = 12  # sets of releases in the terminal; --json has all
+
+app = typer.Typer(
+    help="The record of releases: show it, check what they leave together, export it.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+_Ledger = Annotated[Path, typer.Argument(metavar="LEDGER", help="The ledger, as --ledger named it.")]
+_Json = Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")]
+
+
+@app.callback()
+def _group() -> None:
+    """Look at the record of releases, and at what they leave together."""
+
+
+@app.command("show")
+def show(
+    ledger: _Ledger,
+    population: Annotated[str | None, typer.Option(help="Only releases about these people.")] = None,
+    json_output: _Json = False,
+) -> None:
+    """List the releases: when, about and for whom, what they promise, and what they leave with the others."""
+    with reporting(json_output):
+        from shoal.ledger.book import Ledger
+        from shoal.ledger.exporting import overview
+
+        with Ledger.open(ledger) as opened:
+            found = overview(opened, population)
+        if json_output:
+            answer(found)
+        else:
+            _show_releases(found)
+
+
+@app.command("check")
+def check(
+    ledger: _Ledger,
+    people: Annotated[
+        Path | None, typer.Option(help="A table of the people with the quasi columns: link everything anew for them.")
+    ] = None,
+    population: Annotated[str | None, typer.Option(help="Only releases about these people.")] = None,
+    json_output: _Json = False,
+) -> None:
+    """Link the releases anew and settle unfinished ones. Exit code 3: some are below their floor together."""
+    with reporting(json_output):
+        from shoal.cli.bars import bars
+        from shoal.ledger.checking import check as run
+        from shoal.sources import open_source
+
+        rows = None if people is None else open_source(people)
+        with bars() as progress:
+            found = run(ledger, population, rows, progress)
+        fails = any(each.fails for each in found)
+        if json_output:
+            answer({"below": fails, "populations": [each.as_dict() for each in found]})
+        else:
+            for each in found:
+                _show_checked(each)
+    if fails:
+        raise typer.Exit(BELOW)
+
+
+@app.command("add")
+def add(
+    ledger: _Ledger,
+    folder: Annotated[Path, typer.Argument(metavar="RELEASE", help="The release: its folder, or public in it.")],
+    population: Annotated[str | None, typer.Option(help="About whom the release is.")] = None,
+    recipient: Annotated[str, typer.Option(help="Who has got it.")] = "",
+    source: Annotated[Path | None, typer.Option(help="The table it was made of: verify and link it with that.")] = None,
+    json_output: _Json = False,
+) -> None:
+    """Verify a release that was published before, and enter it; it is linked, but not refused."""
+    with reporting(json_output):
+        from rich.markup import escape
+
+        from shoal.cli.bars import bars
+        from shoal.ledger.adding import add as run
+        from shoal.ledger.options import LedgerOptions
+
+        with bars() as progress:
+            entered = run(LedgerOptions(ledger, population, recipient), folder, source, progress)
+        if json_output:
+            answer({**entered.evidence["ledger"], "warnings": [*entered.warnings, *entered.unsettled]})
+            return
+        console = out()
+        entry = entered.evidence["ledger"]
+        console.print(f"Entered as number {entry['number']}, about {escape(entry['population'])}.", soft_wrap=True)
+        for warning in (*entered.warnings, *entered.unsettled):
+            console.print(f"[yellow]Warning:[/] {escape(warning)}.", soft_wrap=True)
+
+
+@app.command("export")
+def export(
+    ledger: _Ledger,
+    output: Annotated[
+        Path, typer.Option("--out", "-o", help="New file: .json with everything, .csv with a line each.")
+    ],
+    json_output: _Json = False,
+) -> None:
+    """Write entries, guarantees, evaluations and digests for auditors; no rows."""
+    with reporting(json_output):
+        from rich.markup import escape
+
+        from shoal.ledger.exporting import export as run
+
+        counts = run(ledger, output)
+        if json_output:
+            answer({"out": str(output), **counts})
+        else:
+            out().print(f"{counts['releases']:,} releases  ->  {escape(str(output))}", soft_wrap=True)
+
+
+@app.command("floor")
+def floor(
+    ledger: _Ledger,
+    least: Annotated[int, typer.Option("--floor", help="Sensitive values that everybody must be left with.")],
+    population: Annotated[str | None, typer.Option(help="About whom; not needed if there is only one.")] = None,
+    warn: Annotated[
+        bool | None, typer.Option("--warn/--refuse", help="Warn of releases below the floor, or refuse them.")
+    ] = None,
+    json_output: _Json = False,
+) -> None:
+    """Set the floor of a population. This is the only way to lower it, and is kept in the record."""
+    with reporting(json_output):
+        from rich.markup import escape
+
+        from shoal.ledger.book import Ledger
+        from shoal.ledger.options import check_floor
+
+        check_floor(least)
+        with Ledger.open(ledger, write=True) as opened:
+            name = opened.chosen(population)
+            before = opened.known(name)
+            after = opened.set_floor(name, least, warns=warn)
+        if json_output:
+            answer({"population": name, "before": before.floor, "floor": after.floor, "warns": after.warns})
+            return
+        what = "warned of" if after.warns else "refused"
+        text = f"The floor of {escape(name)} is {after.floor}, and was {before.floor}. Releases below it are {what}."
+        out().print(text, soft_wrap=True)
+
+
+@app.command("strike")
+def strike(
+    ledger: _Ledger,
+    number: Annotated[int, typer.Argument(help="The number of an unfinished release.")],
+    reason: Annotated[str, typer.Option(help="Why it is sure that nobody has it.")],
+    json_output: _Json = False,
+) -> None:
+    """Say that an unfinished release never was published. It stays in the record, and counts no more."""
+    with reporting(json_output):
+        from shoal.ledger.checking import strike as run
+        from shoal.ledger.exporting import entry_document
+
+        entry = run(ledger, number, reason)
+        if json_output:
+            answer(entry_document(entry))
+        else:
+            out().print(f"Release {number} is struck and counts no more.")
+
+
+def _show_releases(found: dict[str, Any]) -> None:
+    """Print a table for each population, with a line for each release."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    from shoal.ledger.exporting import guarantees_text
+
+    console = out()
+    for population in found["populations"]:
+        what = "warned of" if population["warns"] else "refused"
+        floor = population["floor"]
+        console.print(
+            f"[bold]{escape(population['name'])}[/]: floor {floor:,}, what is below is {what}", soft_wrap=True
+        )
+        table = Table(box=None, padding=(0, 2, 0, 0))
+        for head in ("", "rows", "l"):
+            table.add_column(head, justify="right", no_wrap=True)
+        for head in ("date", "status"):
+            table.add_column(head, no_wrap=True)
+        for head in ("to", "method", "promises"):
+            table.add_column(head, overflow="fold")
+        for each in found["releases"]:
+            if each["population"] != population["name"]:
+                continue
+            low = each["l"] is not None and each["l"] < floor
+            table.add_row(
+                str(each["number"]),
+                f"{each['rows']:,}",
+                "-" if each["l"] is None else f"[red]{each['l']:,}[/]" if low else f"{each['l']:,}",
+                each["at"][:10],
+                each["status"],
+                escape(each["recipient"]),
+                escape(each["method"]),
+                escape(guarantees_text(each["guarantees"])),
+            )
+        console.print(table)
+    text = "l: the fewest sensitive values that a release leaves to anybody, with any others that the person is in"
+    console.print(text if found["releases"] else "No releases.", soft_wrap=True)
+
+
+def _show_checked(checked: Checked) -> None:
+    """Tell what is left of one population, the worst sets first."""
+    from rich.markup import escape
+
+    from shoal.ledger.records import listed
+    from shoal.ledger.wording import least_failing, told_of
+
+    console = out()
+    verdict = "[bold red]below the floor[/]" if checked.fails else "[bold green]at or above the floor[/]"
+    n, name, floor = len(checked.entries), escape(checked.population.name), checked.population.floor
+    releases = "1 release" if n == 1 else f"{n:,} releases"
+    console.print(f"[bold]{name}[/]: {releases}, {verdict} of {floor:,}.", soft_wrap=True)
+    for finding in checked.findings:
+        fine = sorted((each for each in finding.evaluations if not each.fails), key=lambda each: each.l or floor)
+        sets = [*least_failing(finding), *fine]
+        for each in sets[:MOST_SHOWN]:
+            which = ("release " if len(each.releases) == 1 else "releases ") + listed([str(n) for n in each.releases])
+            bound = "" if each.problem or each.exact else " (a lower bound: classes overlap)"
+            console.print(f"  {escape(told_of(each, which))}{bound}", soft_wrap=True)
+        if len(finding.evaluations) > min(len(sets), MOST_SHOWN):
+            console.print(f"  {len(finding.evaluations):,} sets of releases in all; --json has them.", soft_wrap=True)
+        if not finding.complete:
+            console.print("  Not all sets of more than three releases were looked at; --people does.", soft_wrap=True)
+    for number in checked.settled:
+        console.print(f"  Release {number} was unfinished; it is in place, and now published.", soft_wrap=True)
+    for entry in checked.entries:
+        if entry.status == "unfinished":
+            text = f"  Release {entry.number} is unfinished and counts as published; see `shoal ledger strike`."
+            console.print(text, soft_wrap=True)

@@ -1,0 +1,177 @@
+"""Entering a release: linked with all earlier ones, written down, put in place, and marked as published."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from shoal.errors import ShoalError, UnreachableError, UsageError
+from shoal.ledger.book import NEW, Ledger, Seen
+from shoal.ledger.evaluating import Finding, Held, Question, evaluate
+from shoal.ledger.files import Packed, same_files
+from shoal.ledger.options import DEFAULT_FLOOR, EVERYBODY, LedgerOptions
+from shoal.ledger.records import Draft, Entry, Origin
+from shoal.ledger.unpacking import Shelf, held, shelf
+from shoal.ledger.wording import notes, refusal, warnings
+from shoal.progress import Progress
+from shoal.release import PUBLIC
+from shoal.sources import Source
+
+_ATTEMPTS = 20  # to write an entry while others write theirs
+
+
+@dataclass(slots=True)
+class Entered:
+    """A release in the ledger that is about to be put in place: a context that settles its entry at the end.
+
+    After an error it looks whether the files are in place, and says that they never were if they are not. Without a
+    ledger it does nothing.
+    """
+
+    path: Path | None = None
+    entry: Entry | None = None
+    warnings: list[str] = field(default_factory=list)
+    evidence: dict[str, Any] = field(default_factory=dict)
+    unsettled: list[str] = field(default_factory=list)  # why a published release could not be marked
+
+    def __enter__(self) -> Entered:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if self.path is None or self.entry is None:
+            return
+        if kind is None:
+            try:
+                _settle(self.path, self.entry)
+            except ShoalError as error:
+                self.unsettled.append(
+                    f"the release is in place, but the ledger does not have it as published ({error}); `shoal ledger "
+                    "check` settles that, or `shoal ledger add` if it was struck"
+                )
+        else:
+            with suppress(ShoalError, OSError):
+                settle_by_folder(self.path, self.entry, "the run ended before anything was published")
+
+
+def check_ledger(options: LedgerOptions | None, destination: Path | None) -> None:
+    """Raise before work begins if a release could not be entered."""
+    if options is None:
+        return
+    if destination is None:
+        raise UsageError("a ledger is for releases that are written; give a folder for this one, or no ledger")
+    if _absent(options.path):
+        parent = options.path.absolute().parent
+        if not parent.is_dir() or not os.access(parent, os.W_OK):
+            raise UsageError(f"cannot make the ledger {options.path}: its folder is not there, or not to be written to")
+        return
+    with Ledger.open(options.path, write=True) as ledger:
+        _floor(options, ledger.seen(ledger.chosen(options.population)))
+
+
+def entered(options: LedgerOptions, public: Path, destination: Path, people: Source, progress: Progress) -> Entered:
+    """Link a verified release, which waits at *public*, with the earlier ones about its population, and enter it.
+
+    *people* are the rows that it was made of. If any set of releases that it is in leaves less than the floor to
+    anybody, it is refused, or entered with a warning where the ledger or the options say so. The context that comes
+    back must hold the moving to *destination*.
+    """
+    try:
+        return enter(options, held(NEW, public), destination, people, "made", progress)
+    except UnreachableError:
+        raise
+    except ShoalError as error:
+        raise type(error)(f"{error}; nothing was published") from None
+
+
+def enter(
+    options: LedgerOptions, release: Held, destination: Path, people: Source | None, origin: Origin, progress: Progress
+) -> Entered:
+    """Enter a release; one that was *added* exists already and is never refused."""
+    packed = Packed.of(release.folder)
+    folder = os.fsencode(destination.absolute()).decode("utf-8", "replace")
+    with shelf() as unpacked:
+        for _ in range(_ATTEMPTS):
+            seen, known, earlier, releases = _looked(options, unpacked)
+            floor = _floor(options, seen)
+            draft = Draft(seen.name, options.recipient, release.manifest, packed.files, folder, origin)
+            findings = evaluate(Question([*releases, release], floor, NEW, people), progress)
+            failing = any(finding.failing for finding in findings)
+            if failing and origin == "made" and not (options.warn or seen.warns):
+                raise UnreachableError(refusal(findings, earlier, seen.name))
+            said = [*warnings(findings, earlier), *notes(draft, findings, earlier, known)]
+            evaluations = [each for finding in findings for each in finding.evaluations]
+            with Ledger.open(options.path, create=True) as ledger:
+                entry = ledger.enter(draft, packed, seen, floor, evaluations)
+            if entry is not None:
+                return Entered(options.path, entry, said, _evidence(entry, floor, findings, earlier))
+    raise UsageError(f"other runs keep writing to {options.path}; try again")
+
+
+def settle_by_folder(path: Path, entry: Entry, otherwise: str = "") -> bool:
+    """Mark an unfinished release as published if its files are in place; else as struck, if there is a reason."""
+    if same_files(Path(entry.folder) / PUBLIC, entry.files):
+        _settle(path, entry)
+        return True
+    if otherwise:
+        with Ledger.open(path, write=True) as ledger:
+            ledger.settle(entry.number, "struck", otherwise)
+    return False
+
+
+def _settle(path: Path, entry: Entry) -> None:
+    with Ledger.open(path, write=True) as ledger:
+        ledger.settle(entry.number, "published")
+
+
+def _absent(path: Path) -> bool:
+    """Whether there is no ledger yet, or one that another run is about to make."""
+    return not path.exists() or (path.is_file() and path.stat().st_size == 0)
+
+
+def _looked(options: LedgerOptions, unpacked: Shelf) -> tuple[Seen, list[str], list[Entry], list[Held]]:
+    """Return the population as it is now, the names of all, and its releases."""
+    if _absent(options.path):
+        return Seen(options.population or EVERYBODY, (), None, False), [], [], []
+    with Ledger.open(options.path, write=True) as ledger:
+        seen = ledger.seen(ledger.chosen(options.population))
+        earlier = [entry for entry in ledger.entries(seen.name) if entry.number in seen.releases]
+        return seen, list(ledger.populations()), earlier, [unpacked.held(ledger, entry) for entry in earlier]
+
+
+def _floor(options: LedgerOptions, seen: Seen) -> int:
+    """Return the floor that holds for a release: that of the population, unless it is raised."""
+    if options.floor is None:
+        return DEFAULT_FLOOR if seen.floor is None else seen.floor
+    if seen.floor is not None and options.floor < seen.floor:
+        raise UsageError(
+            f"the floor of {seen.name!r} is {seen.floor}, and only `shoal ledger floor` lowers it; received "
+            f"--floor {options.floor}"
+        )
+    return options.floor
+
+
+def _evidence(entry: Entry, floor: int, findings: list[Finding], earlier: list[Entry]) -> dict[str, Any]:
+    """Return what the evidence says of the ledger."""
+    numbered = [
+        replace(
+            finding,
+            evaluations=tuple(
+                replace(each, releases=tuple(sorted(number or entry.number for number in each.releases)))
+                for each in finding.evaluations
+            ),
+        )
+        for finding in findings
+    ]
+    return {
+        "ledger": {
+            "number": entry.number,
+            "population": entry.population,
+            "recipient": entry.recipient,
+            "floor": floor,
+            "earlier": [each.number for each in earlier],
+            "linked": [finding.as_dict() for finding in numbered],
+        }
+    }

@@ -1,0 +1,9 @@
+"""Differentially private synthetic tables: noisy counts of a tree of attributes, and rows drawn from them."""
+
+from __future__ import annotations
+
+from shoal.synthetic.domains import Domain
+from shoal.synthetic.options import SyntheticOptions
+from shoal.synthetic.synthesis import SyntheticTable, synthesize
+
+__all__ = ["Domain", "SyntheticOptions", "SyntheticTable", "synthesize"]

@@ -1,0 +1,1 @@
+"""Treatments of single columns, and samples of records: see ``docs/techniques.md``."""

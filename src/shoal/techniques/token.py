@@ -1,0 +1,33 @@
+"""Tokens of one run: nobody can compute them again."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pydantic import Field
+
+from shoal.chance import Chance
+from shoal.sources import Source
+from shoal.techniques.base import Technique, Treatment
+from shoal.techniques.domains import NumberDomain
+from shoal.techniques.tokens import LONGEST, SHORTEST, USUAL, TokenTreatment, keyed_tokens
+from shoal.techniques.verdicts import HASHING
+
+
+class Token(Technique):
+    """The same value gets the same random-looking token within one release, and nothing is kept to find it again.
+
+    Tokens follow from a key of the run that is forgotten with it. Equal values stay equal: how often a value occurs
+    can give it away.
+    """
+
+    name = "token"
+    title = "tokens in place of values, new ones in every run"
+    roles = ("identifier", "quasi", "insensitive")
+    verdict = HASHING
+
+    length: int = Field(default=USUAL, ge=SHORTEST, le=LONGEST, description="characters of a token")
+
+    def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> Treatment:  # noqa: ARG002
+        """Draw the run's key."""
+        rewrite = keyed_tokens(chance.keys(4).tobytes(), column, self.length)
+        return TokenTreatment(column, pa.string(), rewrite, self.public())

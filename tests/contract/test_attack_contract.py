@@ -1,0 +1,247 @@
+"""What every attack must keep, against every kind of release: one new attack, and all of these are tried on it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import shoal
+from shoal.agency.applying import apply_plan
+from shoal.agency.distribution import read_distribution
+from shoal.agency.plan_file import read_plan, write_plan
+from shoal.agency.planning import make_plan
+from shoal.attacks.base import NO_CONTROL, Attack, Refusal, Trials
+from shoal.attacks.running import attack_names, attack_release
+from shoal.attacks.view import ReleaseView
+from shoal.errors import InputError, UsageError
+from shoal.registry import discover
+
+ATTACKS = discover("shoal.attacks", Attack)
+TREE = {"tree": {"any": {"lung": ["asthma", "flu"], "other": ["gout", "ulcer", "migraine"]}}}
+ROLES: dict[str, dict[str, Any]] = {
+    "name": {"role": "identifier"},
+    "age": {"role": "quasi", "taxonomy": {"intervals": {"min": 0, "max": 100, "widths": [5, 20]}}},
+    "zip": {"role": "quasi", "taxonomy": {"mask": {"length": 3}}},
+    "sex": {"role": "quasi"},
+    "ill": {"role": "sensitive", "taxonomy": TREE},
+    "pay": {"role": "insensitive"},
+}
+REFUSED = {"similarity"}  # what may be refused: without a taxonomy nothing tells which values are alike
+
+
+def people(n: int, seed: int) -> pa.Table:
+    rng = np.random.default_rng(seed)
+    return pa.table(
+        {
+            "name": [f"person {seed}-{i}" for i in range(n)],
+            "age": rng.integers(18, 90, n),
+            "zip": [f"{code:03d}" for code in rng.integers(100, 160, n)],
+            "sex": pa.array([None if x > 0.98 else "F" if x < 0.5 else "M" for x in rng.random(n)], pa.string()),
+            "ill": rng.choice(["asthma", "flu", "gout", "ulcer", "migraine"], n, p=[0.3, 0.3, 0.2, 0.1, 0.1]),
+            "pay": rng.integers(1000, 5000, n),
+        }
+    )
+
+
+SOURCE, CONTROL = people(800, 1), people(700, 2)
+
+
+def made(privacy: dict[str, Any], method: dict[str, Any]) -> Callable[[Path], Any]:
+    def make(folder: Path) -> Any:
+        policy = {"attributes": ROLES, "privacy": [privacy], "method": method}
+        shoal.anonymize(SOURCE, policy, out=folder / "out", seed=1)
+        return folder / "out"
+
+    return make
+
+
+def as_rows(change: Callable[[pa.Table], pa.Table]) -> Callable[[Path], Any]:
+    """A release whose rows are values, as techniques without classes publish them."""
+
+    def make(folder: Path) -> Any:
+        rows = change(SOURCE.drop_columns(["name"]))
+        kinds = {"age": "number", "pay": "number"}
+        attributes = {
+            name: {"role": ROLES[name]["role"], "kind": kinds.get(name, "category")} for name in rows.column_names
+        }
+        manifest = {"parts": [rows.column_names], "attributes": attributes, "data": {"file": "data.parquet"}}
+        pq.write_table(rows, folder / "data.parquet")
+        (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+        return folder
+
+    return make
+
+
+def noisy(rows: pa.Table) -> pa.Table:
+    noise = np.random.default_rng(3).normal(0, 2, rows.num_rows)
+    return rows.set_column(0, "age", pa.array((rows["age"].to_numpy() + noise).round(1)))
+
+
+def synthetic(rows: pa.Table) -> pa.Table:
+    rng = np.random.default_rng(4)
+    return pa.table({name: rows[name].take(pa.array(rng.permutation(rows.num_rows))) for name in rows.column_names})
+
+
+SLICED = {"simple-l-diversity": {"l": 2}}
+KINDS: dict[str, Callable[[Path], Any]] = {
+    "mondrian": made({"k-anonymity": {"k": 5}}, {"mondrian": {}}),
+    "sweep": made({"tau-l-diversity": {"tau": 0.6, "l": 3}}, {"sweep": {}}),
+    "incognito": made({"k-anonymity": {"k": 5}}, {"incognito": {}}),
+    "anatomy": made(SLICED, {"anatomy": {}}),
+    "slicing": made(SLICED, {"slicing": {"parts": [["age", "zip"], ["sex", "ill"], ["pay"]]}}),
+    "overlapping": made(
+        SLICED, {"slicing": {"parts": [["age", "sex"], ["sex", "ill"], ["zip", "pay"]], "overlapping": True}}
+    ),
+    "generalized slices": made(
+        SLICED, {"slicing": {"parts": [["age", "zip"], ["sex", "ill"], ["pay"]], "column_frequency": 9}}
+    ),
+    "as it is": as_rows(lambda rows: rows),
+    "noisy": as_rows(noisy),
+    "synthetic": as_rows(synthetic),
+}
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def release(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return KINDS[request.param](tmp_path_factory.mktemp("release"))
+
+
+def test_the_attacks_of_this_part_are_there() -> None:
+    assert set(attack_names()) >= {
+        "background-knowledge",
+        "external",
+        "homogeneity",
+        "inference",
+        "linkability",
+        "membership",
+        "similarity",
+        "singling-out",
+        "skewness",
+    }
+    assert all(kind.title and kind.name == name for name, kind in ATTACKS.items())
+
+
+def test_every_attack_counts_or_says_why_not(release: Path) -> None:
+    found = attack_release(release, SOURCE, CONTROL, targets=100, seed=5)
+    assert [each.attack for each in found] == list(ATTACKS)
+    for each in found:
+        if isinstance(each, Refusal):
+            assert each.attack in REFUSED, each.reason
+            assert len(each.reason) > 20
+            continue
+        told = each.as_dict()
+        json.dumps(told)
+        assert told["control"]["trials"] > 0
+        assert told["attack"]["trials"] <= 200
+        assert told["risk"]["low"] <= told["risk"]["value"] <= told["risk"]["high"]
+        assert NO_CONTROL not in told.get("notes", [])
+
+
+def test_a_seed_repeats_a_run_whatever_else_is_tried(release: Path) -> None:
+    one = attack_release(release, SOURCE, CONTROL, targets=60, seed=9)
+    two = attack_release(release, SOURCE, CONTROL, targets=60, seed=9, attacks=["inference", "singling-out"])
+    assert [each for each in one if each.attack in ("inference", "singling-out")] == two
+
+
+def test_without_a_control_group_every_report_says_so(release: Path) -> None:
+    for each in attack_release(release, SOURCE, targets=60, seed=9):
+        if isinstance(each, Trials):
+            assert NO_CONTROL in each.as_dict()["notes"]
+            assert each.decides or each.baseline is not None
+
+
+def test_with_the_policy_similarity_is_tried(release: Path) -> None:
+    policy = {"attributes": ROLES, "privacy": [SLICED]}
+    (found,) = attack_release(release, SOURCE, CONTROL, targets=60, attacks=["similarity"], policy=policy, seed=1)
+    assert isinstance(found, Trials)
+
+
+def test_a_register_is_used(release: Path) -> None:
+    (found,) = attack_release(
+        release,
+        SOURCE,
+        CONTROL,
+        targets=60,
+        attacks=["external"],
+        register=SOURCE.select(["name", "age", "zip"]),
+        seed=1,
+    )
+    assert isinstance(found, Trials)
+    assert "800 people" in found.notes[0]
+
+
+def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
+    folder = as_rows(lambda rows: rows)(tmp_path)
+    with pytest.raises(UsageError, match=r"unknown attack 'infrence'.*inference"):
+        attack_release(folder, SOURCE, attacks=["infrence"])
+    with pytest.raises(InputError, match="source has no column 'zip'"):
+        attack_release(folder, SOURCE.drop_columns(["zip"]))
+    with pytest.raises(InputError, match="fewer than 20 records"):
+        attack_release(folder, SOURCE.slice(0, 10))
+    with pytest.raises(InputError, match="no manifest"):
+        attack_release(tmp_path / "nothing", SOURCE)
+    (lacking,) = attack_release(
+        folder, SOURCE, CONTROL.drop_columns(["ill"]), targets=50, attacks=["inference"], seed=1
+    )
+    assert isinstance(lacking, Trials)
+    assert lacking.control is None
+    assert "cannot be judged" in lacking.notes[0]
+
+
+@pytest.mark.parametrize("arrangement", ["contiguous", "gathered"])
+def test_a_release_by_a_plan_is_read_by_its_classes(tmp_path: Path, arrangement: str) -> None:
+    """Hulls of a plan's classes overlap, its classes do not: everybody is in one, which the plan tells."""
+    rng = np.random.default_rng(6)
+    rows = [
+        (age, sex, town, ill, int(rng.integers(1, 25)))
+        for age, sex, town, ill in itertools.product(
+            range(20, 26), "fm", ("Ash", "Elm", "Oak"), ("cold", "flu", "gout")
+        )
+    ]
+    names = ("age", "sex", "town", "ill", "count")
+    counts = pa.table(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)))
+    plan = make_plan(
+        read_distribution(counts, "ill"), l=2, delta=Fraction("0.05"), samples=900, arrangement=arrangement
+    )
+    write_plan(plan, tmp_path / "plan.json")
+    weights = counts["count"].to_numpy() / counts["count"].to_numpy().sum()
+    source, control = (counts.take(rng.choice(len(rows), plan.records, p=weights)) for _ in range(2))
+    apply_plan(tmp_path / "plan.json", source.drop_columns(["count"]), tmp_path / "out", format="parquet")
+    published = pq.read_table(tmp_path / "out" / "public" / "data.parquet")
+    agreed = read_plan(tmp_path / "plan.json")
+    view = ReleaseView.read(tmp_path / "out")
+    members = view.people(source, "the source")
+    codes = [
+        np.array([values.index(str(value)) for value in source[name].to_pylist()])
+        for name, values in zip(agreed.quasi, agreed.quasi_values, strict=True)
+    ]
+    sizes = np.bincount(published["class"].to_numpy(), minlength=agreed.classes + 1)
+    own = sizes[agreed.located(codes) + 1]
+    assert view.copies(members.codes, members.numbers)[0].tolist() == own.tolist()
+    assert view.left(view.secrets["ill"], members).entries.tolist() == own.tolist()
+    found = attack_release(tmp_path / "out", source, control, targets=100, seed=1)
+    assert [each.attack for each in found if isinstance(each, Refusal)] == ["similarity"]
+    with pytest.raises(UsageError, match="give the folder"):
+        ReleaseView.of(published, view.manifest)
+
+
+def test_the_view_of_a_release_in_memory_is_that_of_its_folder(tmp_path: Path) -> None:
+    policy = {"attributes": ROLES, "privacy": [{"k-anonymity": {"k": 5}}], "method": {"mondrian": {}}}
+    one = ReleaseView.read(shoal.anonymize(SOURCE, policy, seed=1))
+    shoal.anonymize(SOURCE, policy, out=tmp_path / "out", seed=1)
+    two = ReleaseView.read(tmp_path / "out")
+    assert one.n_rows == two.n_rows
+    for view in (one, two):
+        assert view.known == ("age", "zip", "sex")
+        members = view.people(SOURCE, "the source")
+        copies, _ = view.copies(members.codes, members.numbers)
+        assert copies.min() >= 5

@@ -1,0 +1,323 @@
+"""A ledger whose runs are killed, come at the same time, find no room, or whose bytes are spoiled."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import shoal
+from shoal.errors import InputError, ShoalError, UnreachableError, UsageError
+from shoal.ledger import LedgerOptions, entering, schema
+from shoal.ledger.book import Ledger
+from shoal.ledger.checking import check
+from shoal.ledger.exporting import overview
+from shoal.progress import Silent
+from shoal.release import Staging
+
+COMMAND = Path(sys.executable).with_name("shoal")
+PEOPLE = "x,y,illness\n" + "a,a,flu\na,b,gout\nb,a,cold\nb,b,ulcer\n" * 4
+POLICY = """\
+attributes:
+  x: {{role: {x}}}
+  y: {{role: {y}}}
+  illness: {{role: sensitive}}
+privacy:
+  - distinct-l-diversity: {{l: 2}}
+"""
+# A run that is killed when it calls the function that its first argument names, before or after the call.
+KILLED = """
+import importlib, os, signal, sys
+module, owner, name, when = sys.argv[1].split(":")
+owner = getattr(importlib.import_module(module), owner)
+original = getattr(owner, name)
+def killed(*arguments, **options):
+    result = original(*arguments, **options) if when == "after" else None
+    os.kill(os.getpid(), signal.SIGKILL)
+    return result
+setattr(owner, name, killed)
+sys.argv[:2] = ["shoal"]
+from shoal.cli import main
+main()
+"""
+LIMITED = """
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+# Root may write anywhere, unless it gives up that right (CAP_DAC_OVERRIDE) for itself and what it starts.
+WITHOUT_OVERRIDE = """
+import ctypes, os, sys
+if os.geteuid() == 0 and ctypes.CDLL(None, use_errno=True).prctl(24, 1, 0, 0, 0):
+    raise OSError(ctypes.get_errno(), "cannot give up the right to override permissions")
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A table, and two policies by which it can be published, but not by both."""
+    (tmp_path / "people.csv").write_text(PEOPLE)
+    (tmp_path / "rows.yaml").write_text(POLICY.format(x="quasi", y="identifier"))
+    (tmp_path / "columns.yaml").write_text(POLICY.format(x="identifier", y="quasi"))
+    return tmp_path
+
+
+def arguments(policy: str, out: str, *, ledger: str = "ledger.db") -> list[str]:
+    return ["anonymize", "people.csv", "-p", f"{policy}.yaml", "-o", out, "--ledger", ledger]
+
+
+def run(place: Path, *before: object, words: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*map(str, before), *words],
+        cwd=place,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+
+
+def killed(place: Path, where: str, words: list[str]) -> None:
+    done = run(place, sys.executable, "-c", KILLED, where, words=words)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGKILL, "", "")
+
+
+def publish(place: Path, policy: str, out: str, *, ledger: str = "ledger.db", warn: bool = False) -> None:
+    options = LedgerOptions(place / ledger, warn=warn)
+    shoal.anonymize(place / "people.csv", place / f"{policy}.yaml", out=place / out, ledger=options)
+
+
+def statuses(place: Path) -> list[str]:
+    with Ledger.open(place / "ledger.db") as ledger:
+        return [entry.status for entry in ledger.entries()]
+
+
+def test_killed_before_the_entry(place: Path) -> None:
+    killed(place, "shoal.ledger.book:Ledger:enter:before", arguments("rows", "rows"))
+    assert not (place / "rows").exists()
+    assert statuses(place) == []
+    publish(place, "columns", "columns")
+    assert statuses(place) == ["published"]
+
+
+def test_killed_while_the_entry_is_written(place: Path) -> None:
+    killed(place, "shoal.ledger.book:Ledger:_add_entry:after", arguments("rows", "rows"))
+    assert not (place / "rows").exists()
+    assert statuses(place) == []
+
+
+def test_killed_between_entry_and_publishing(place: Path) -> None:
+    """The entry counts, since nobody can know: it is settled by hand."""
+    killed(place, "shoal.release:Staging:publish:before", arguments("rows", "rows"))
+    assert not (place / "rows").exists()
+    assert statuses(place) == ["unfinished"]
+    with pytest.raises(UnreachableError, match="unfinished"):
+        publish(place, "columns", "columns")
+    checked = run(place, COMMAND, words=["ledger", "check", "ledger.db"])
+    assert checked.returncode == 0
+    assert "Release 1 is unfinished and counts as published" in checked.stdout
+    struck = run(place, COMMAND, words=["ledger", "strike", "ledger.db", "1", "--reason", "killed"])
+    assert struck.returncode == 0, struck.stderr
+    publish(place, "columns", "columns")
+    assert statuses(place) == ["struck", "published"]
+
+
+def test_killed_between_publishing_and_mark(place: Path) -> None:
+    """The release is there, and linked with those that follow, settled or not."""
+    killed(place, "shoal.release:Staging:publish:after", arguments("rows", "rows"))
+    assert (place / "rows" / "public" / "data.csv").is_file()
+    assert statuses(place) == ["unfinished"]
+    with pytest.raises(UnreachableError, match="unfinished"):
+        publish(place, "columns", "columns")
+    (found,) = check(place / "ledger.db", None, None, Silent())
+    assert found.settled == (1,)
+    assert statuses(place) == ["published"]
+    with pytest.raises(UnreachableError):
+        publish(place, "columns", "columns")
+
+
+def test_interrupted_after_publishing(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is in place is marked as published, though the run ends with an error."""
+    put_in_place = Staging.publish
+
+    def interrupted(self: Staging) -> None:
+        put_in_place(self)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Staging, "publish", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        publish(place, "rows", "rows")
+    assert statuses(place) == ["published"]
+
+
+def test_runs_at_the_same_time(place: Path) -> None:
+    """Either of two that collide may be first; the other sees it and is refused. A third is let through, and linked."""
+    runs = [arguments("rows", "rows"), arguments("columns", "columns"), [*arguments("columns", "third"), "--warn"]]
+    started = [
+        subprocess.Popen([COMMAND, *words], cwd=place, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        for words in runs
+    ]
+    ended = []
+    for process in started:
+        try:
+            ended.append((process.communicate(timeout=120)[1], process.returncode))
+        finally:
+            process.kill()
+    codes = [code for _, code in ended]
+    assert codes[2] == 0, ended
+    assert sorted(codes[:2]) in ([0, 3], [3, 3]) or codes[:2] == [3, 0], ended
+    with Ledger.open(place / "ledger.db") as ledger:
+        entries, evaluations = ledger.entries(), ledger.evaluations()
+    assert len(entries) == codes.count(0)
+    assert {entry.status for entry in entries} == {"published"}
+    together = {each.releases for each in evaluations}
+    assert {(one, other.number) for other in entries for one in range(1, other.number)} <= together
+
+
+def test_a_run_that_finds_another_entry_looks_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While one run links, another enters a release that it does not go with."""
+    evaluate, calls = entering.evaluate, []
+
+    def meanwhile(question: object, progress: object) -> object:
+        calls.append(len(question.releases))
+        found = evaluate(question, progress)
+        if len(calls) == 1:
+            publish(place, "rows", "rows")
+        return found
+
+    monkeypatch.setattr(entering, "evaluate", meanwhile)
+    with pytest.raises(UnreachableError, match="together with release 1"):
+        publish(place, "columns", "columns")
+    assert calls == [1, 1, 2]
+    assert not (place / "columns").exists()
+
+
+def test_no_room_for_a_ledger(place: Path) -> None:
+    done = run(place, sys.executable, "-c", LIMITED, 30_000, COMMAND, words=arguments("rows", "rows"))
+    message = "shoal: cannot read or write the ledger ledger.db; is there room on the disk?; nothing was published\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", message)
+    assert not (place / "rows").exists()
+    publish(place, "rows", "rows")  # what is left of it does no harm
+
+
+def test_no_room_for_an_entry(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish(place, "rows", "rows")
+    before = (place / "ledger.db").read_bytes()
+    bring_up = schema._bring_up
+
+    def full(connection: sqlite3.Connection, *arguments: object, **options: object) -> None:
+        bring_up(connection, *arguments, **options)
+        connection.execute("PRAGMA max_page_count = 1")  # as many as there are
+
+    monkeypatch.setattr(schema, "_bring_up", full)
+    monkeypatch.setattr("shoal.ledger.files.zlib.compress", lambda *_: bytes(10_000))
+    with pytest.raises(UsageError, match=r"is there room on the disk\?; nothing was published"):
+        publish(place, "rows", "again")
+    assert not (place / "again").exists()
+    assert (place / "ledger.db").read_bytes() == before
+
+
+def test_a_place_where_nothing_may_be_written(place: Path) -> None:
+    publish(place, "rows", "rows")
+    for name, ledger in (("empty", None), ("shelf", place / "ledger.db")):
+        (place / name).mkdir()
+        if ledger is not None:
+            ledger.rename(place / name / "ledger.db").chmod(0o444)
+        (place / name).chmod(0o555)
+        words = arguments("rows", "again", ledger=f"{name}/ledger.db")
+        done = run(place, sys.executable, "-c", WITHOUT_OVERRIDE, COMMAND, words=words)
+        assert done.returncode == 2
+        said = "cannot make the ledger" if ledger is None else "cannot write to the ledger"
+        assert f"{said} {name}/ledger.db" in done.stderr
+        assert not (place / "again").exists()
+    shown = ["ledger", "show", "shelf/ledger.db"]
+    assert run(place, sys.executable, "-c", WITHOUT_OVERRIDE, COMMAND, words=shown).returncode == 0
+
+
+def read_all(path: Path, back: Path) -> object:
+    """Read everything that decides about a later release."""
+    with Ledger.open(path) as ledger:
+        for entry in ledger.entries():
+            folder = back / str(len(list(back.iterdir())))
+            folder.mkdir()
+            ledger.unpack(entry, folder)
+        return overview(ledger), ledger.seen("everybody"), ledger.evaluations()
+
+
+def test_spoiled_bytes_are_found_or_change_nothing(place: Path, tmp_path: Path) -> None:
+    for name in ("rows", "columns"):
+        publish(place, name, name, warn=True)
+    back = tmp_path / "back"
+    back.mkdir()
+    whole = read_all(place / "ledger.db", back)
+    content = (place / "ledger.db").read_bytes()
+    rng = random.Random(3)
+    used = [place for place, byte in enumerate(content) if byte]  # most of the file is free space
+    found = 0
+    for _ in range(300):
+        spoiled = bytearray(content)
+        spoiled[rng.choice(used)] ^= 1 << rng.randrange(8)
+        (place / "spoiled.db").write_bytes(spoiled)
+        try:
+            assert read_all(place / "spoiled.db", back) == whole
+        except ShoalError:
+            found += 1
+    assert found > 150  # the rest is indexes, triggers, and rows of old versions of a page
+
+
+@pytest.mark.parametrize("field", ["population", "at", "recipient", "guarantees", "files", "rows"])
+def test_a_changed_entry_is_found(place: Path, field: str) -> None:
+    publish(place, "rows", "rows")
+    change(
+        place / "ledger.db", "PRAGMA foreign_keys = OFF", "DROP TRIGGER entry_update", f"UPDATE entry SET {field} = 7"
+    )
+    with pytest.raises(InputError, match="is spoiled"):
+        publish(place, "rows", "again")
+    assert not (place / "again").exists()
+
+
+@pytest.mark.parametrize("table", ["entry", "piece", "population", "floor"])
+def test_a_missing_row_is_found(place: Path, table: str) -> None:
+    for name in ("first", "second"):
+        publish(place, "rows", name)
+    statement = f"DELETE FROM {table} WHERE rowid = 1"
+    change(place / "ledger.db", "PRAGMA foreign_keys = OFF", f"DROP TRIGGER {table}_delete", statement)
+    with pytest.raises(InputError, match="is spoiled"):
+        publish(place, "rows", "again")
+    with pytest.raises(InputError, match="is spoiled"):
+        check(place / "ledger.db", None, None, Silent())
+
+
+def test_an_exchanged_entry_is_found(place: Path) -> None:
+    """The entry of another ledger is sealed well, but the next one does not follow it."""
+    for ledger in ("ledger.db", "other.db"):
+        publish(place, "rows", f"first-{ledger}", ledger=ledger)
+        publish(place, "rows", f"second-{ledger}", ledger=ledger)
+    other = place / "other.db"
+    with Ledger.open(place / "ledger.db") as ledger:
+        assert len(ledger.entries()) == 2
+    change(
+        place / "ledger.db",
+        "PRAGMA foreign_keys = OFF",
+        "DROP TRIGGER entry_delete",
+        "DELETE FROM entry WHERE number = 1",
+        f"ATTACH '{other}' AS other",
+        "INSERT INTO main.entry SELECT * FROM other.entry WHERE number = 1",
+    )
+    with Ledger.open(place / "ledger.db") as ledger, pytest.raises(InputError, match="is spoiled"):
+        ledger.entries()
+
+
+def change(path: Path, *statements: str) -> None:
+    connection = sqlite3.connect(path, isolation_level=None)
+    for statement in statements:
+        connection.execute(statement)
+    connection.close()

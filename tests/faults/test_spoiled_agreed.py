@@ -1,0 +1,658 @@
+"""Spoiled releases by an agency's plan: each breaks one thing, and the verifier must say which."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+
+from shoal.agency.applying import apply_plan
+from shoal.agency.distribution import read_distribution
+from shoal.agency.plan_file import digest, write_plan
+from shoal.agency.planning import make_plan
+from shoal.agency.promise import ENTROPY, K_ANONYMITY, L_DIVERSITY, Promise
+from shoal.sources import open_source
+from shoal.verify import verify_folder, verify_table
+
+L, K, E = L_DIVERSITY, K_ANONYMITY, ENTROPY
+AGES, TOWNS = range(20, 28), ("Bonn", "Celle", "Hof", "Trier")
+ILLNESSES = ("flu", "gout", "asthma", "angina")
+PROMISES = {L: (Promise(L, 3), 450), K: (Promise(K, 5), 900), E: (Promise(E, 1.8), 3000)}  # and a number of samples
+
+
+def counts_table() -> pa.Table:
+    rows = [(a, t, i, 40 - 7 * n + a % 3) for a in AGES for t in TOWNS for n, i in enumerate(ILLNESSES)]
+    return pa.table(dict(zip(("age", "town", "illness", "count"), zip(*rows, strict=True), strict=True)))
+
+
+def people(n_rows: int, seed: int) -> pa.Table:
+    known = counts_table()
+    weights = np.asarray(known["count"], dtype=float)
+    drawn = np.random.default_rng(seed).choice(known.num_rows, n_rows, p=weights / weights.sum())
+    return known.drop(["count"]).take(pa.array(drawn))
+
+
+@dataclass
+class Spoiled:
+    """An honest release, taken apart; mutants change a piece, and it is written and signed anew."""
+
+    table: pa.Table
+    manifest: dict[str, Any]
+    plan: dict[str, Any]
+    source: pa.Table
+    sign_plan: bool = True  # the plan's own digest
+    declare_plan: bool = True  # what the manifest says of the plan
+    after: Callable[[Path], None] = lambda _: None
+
+    def column(self, name: str) -> list[Any]:
+        return self.table.column(name).to_pylist()
+
+    def put(self, name: str, values: list[Any], kind: pa.DataType | None = None) -> None:
+        place = self.table.column_names.index(name)
+        array = pa.array(values, kind or self.table.schema.field(name).type)
+        self.table = self.table.set_column(place, name, array)
+
+    def set(self, name: str, row: int, value: object) -> None:
+        values = self.column(name)
+        values[row] = value
+        self.put(name, values)
+
+    def take(self, rows: list[int]) -> None:
+        self.table = self.table.take(pa.array(rows))
+        self.manifest["rows"] = len(rows)
+
+    def rows_of(self, number: int) -> list[int]:
+        return [row for row, own in enumerate(self.column("class")) if own == number]
+
+    @property
+    def labels(self) -> dict[str, Any]:
+        return {name: entry.get("labels") for name, entry in self.manifest["attributes"].items()}
+
+    def write(self, folder: Path, form: str = "parquet") -> Path:
+        public = folder / "public"
+        public.mkdir(parents=True)
+        data = public / f"data.{form}"
+        if form == "parquet":
+            pq.write_table(self.table, data, store_schema=False, write_statistics=False)
+        else:
+            pa_csv.write_csv(self.table, data, pa_csv.WriteOptions(quoting_style="needed"))
+        manifest = copy.deepcopy(self.manifest)
+        manifest["data"] = {"file": data.name, "format": form, "sha256": _sha(data.read_bytes())}
+        if self.sign_plan:
+            self.plan["digest"] = digest(self.plan)
+        content = json.dumps(self.plan).encode()
+        if self.declare_plan and "agreed" in manifest:
+            manifest["agreed"] |= {"sha256": _sha(content), "digest": self.plan["digest"]}
+        (public / "plan.json").write_bytes(content)
+        (public / "README.md").write_text("A release.\n")
+        manifest.pop("readme", None)
+        (public / "manifest.json").write_text(json.dumps(manifest))
+        self.after(public)
+        return folder
+
+    def judge(self, folder: Path, *, with_source: bool = True, form: str = "parquet") -> set[str]:
+        source = open_source(self.source) if with_source else None
+        found = verify_folder(self.write(folder, form), source=source)
+        names = {check.name for check in found.checks if not check.ok}
+        assert found.verified == (not names and all(promise.ok for promise in found.guarantees))
+        names |= {promise.model for promise in found.guarantees if not promise.ok and promise.detail != "not checked"}
+        assert "asthma" not in json.dumps(found.as_dict())
+        return names
+
+
+def _sha(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory) -> dict[str, tuple[pa.Table, dict[str, Any], dict[str, Any], pa.Table]]:
+    """A release for each promise, as ``apply_plan`` writes it."""
+    known = read_distribution(counts_table(), "illness")
+    made = {}
+    for model, (promise, samples) in PROMISES.items():
+        folder = tmp_path_factory.mktemp("honest")
+        plan = make_plan(known, promise=promise, delta=Fraction("0.05"), samples=samples)
+        write_plan(plan, folder / "plan.json")
+        source = people(plan.records + 10, seed=4)
+        apply_plan(folder / "plan.json", source, folder / "out", format="parquet")
+        public = folder / "out" / "public"
+        made[model] = (
+            pq.read_table(public / "data.parquet"),
+            json.loads((public / "manifest.json").read_text()),
+            json.loads((public / "plan.json").read_text()),
+            source,
+        )
+    return made
+
+
+@pytest.fixture
+def spoiled(honest) -> Spoiled:
+    table, manifest, plan, source = honest[L]
+    return Spoiled(table, copy.deepcopy(manifest), copy.deepcopy(plan), source)
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+@pytest.mark.parametrize("model", PROMISES)
+def test_the_honest_release_is_accepted(honest, model, form, tmp_path):
+    table, manifest, plan, source = honest[model]
+    assert plan["classes"] > 1
+    release = Spoiled(table, copy.deepcopy(manifest), copy.deepcopy(plan), source)
+    assert release.judge(tmp_path / "a", form=form) == set()
+    assert release.judge(tmp_path / "b", form=form, with_source=False) == set()
+
+
+Mutant = Callable[[Spoiled], None]
+NAMED: dict[str, tuple[Mutant, set[str]]] = {}  # seen without the source
+TRUE: dict[str, tuple[Mutant, set[str]]] = {}  # seen with the source only
+
+
+def mutant(*failing: str, source: bool = False) -> Callable[[Mutant], Mutant]:
+    def keep(change: Mutant) -> Mutant:
+        (TRUE if source else NAMED)[change.__name__.strip("_")] = change, set(failing)
+        return change
+
+    return keep
+
+
+def moved(release: Spoiled, row: int, number: int) -> None:
+    """Put a row into another class, labels and all."""
+    like = release.rows_of(number)[0]
+    for name in ("class", "age", "town"):
+        release.set(name, row, release.column(name)[like])
+
+
+# Rows
+
+
+@mutant("classes")
+def _number_of_a_row(release):
+    release.set("class", release.rows_of(1)[0], max(release.column("class")))
+
+
+@mutant("classes", L)
+def _class_without_number(release):
+    release.put("class", [0 if number == 1 else number for number in release.column("class")])
+
+
+@mutant("classes")
+def _class_beyond_the_last(release):
+    release.set("class", release.rows_of(1)[0], release.plan["classes"] + 1)
+
+
+@mutant("classes")
+def _negative_class(release):
+    release.set("class", release.rows_of(1)[0], -1)
+
+
+@mutant("classes")
+def _missing_class(release):
+    release.set("class", release.rows_of(1)[0], None)
+
+
+@mutant("class column")
+def _classes_as_text(release):
+    release.put("class", [str(number) for number in release.column("class")], pa.string())
+
+
+@mutant("class column")
+def _classes_as_decimals(release):
+    release.put("class", [float(number) for number in release.column("class")], pa.float64())
+
+
+@mutant("columns")
+def _class_column_dropped(release):
+    release.table = release.table.drop(["class"])
+
+
+@mutant("columns")
+def _class_column_last(release):
+    release.table = release.table.select(["age", "town", "illness", "class"])
+
+
+@mutant("columns")
+def _further_column(release):
+    release.table = release.table.append_column("age (exact)", pa.array(range(release.table.num_rows)))
+
+
+@mutant("columns")
+def _classes_under_another_name(release):
+    release.table = release.table.rename_columns(["bucket", "age", "town", "illness"])
+
+
+@mutant("values")
+def _value_that_the_plan_does_not_know(release):
+    release.set("illness", 0, "plague")
+
+
+@mutant("values")
+def _missing_value(release):
+    release.set("illness", 0, None)
+
+
+@mutant("values")
+def _value_in_another_spelling(release):
+    release.put("illness", [v if n else f"{v} " for n, v in enumerate(release.column("illness"))])
+
+
+@mutant("records")
+def _too_few_records(release):
+    values, needed = release.column("illness"), release.plan["records"]
+    first: dict[tuple[int, str], int] = {}
+    for row, key in enumerate(zip(release.column("class"), values, strict=True)):
+        first.setdefault(key, row)
+    shown = sorted(first.values())  # one row for each value of each class
+    rest = sorted(set(range(len(values))) - set(shown))
+    release.take([*shown, *rest][: needed - 1])
+
+
+@mutant("rows")
+def _fewer_rows_than_declared(release):
+    release.table = release.table.slice(1)
+
+
+@mutant("rows", "records", "labels", "hygiene", L)
+def _no_rows(release):
+    release.table = release.table.slice(0, 0)
+
+
+@mutant(L)
+def _named_value_does_not_show(release):
+    hidden, instead = (release.plan["sensitive"]["values"][code] for code in release.plan["values"][0][:2])
+    rows, values = set(release.rows_of(1)), release.column("illness")
+    release.put("illness", [instead if v == hidden and row in rows else v for row, v in enumerate(values)])
+    achieved(release)
+
+
+@mutant(L)
+def _class_without_records(release):
+    """The records of class 1 are said to be of class 2, whose labels they get."""
+    for row in release.rows_of(1):
+        moved(release, row, 2)
+    for name in ("age", "town"):
+        met = set(release.column(name))
+        release.manifest["attributes"][name]["labels"] = {
+            label: cover for label, cover in release.labels[name].items() if label in met
+        }
+
+
+# Labels
+
+
+@mutant("classes")
+def _label_of_one_row(release):
+    row = release.rows_of(1)[0]
+    labels = [label for label in release.labels["age"] if label != release.column("age")[row]]
+    release.set("age", row, labels[-1])
+
+
+@mutant("hulls")
+def _label_of_a_whole_class(release):
+    rows = set(release.rows_of(1))
+    own = release.column("age")[min(rows)]
+    label = next(label for label in release.labels["age"] if label != own)
+    release.put("age", [label if row in rows else old for row, old in enumerate(release.column("age"))])
+    if own not in release.column("age"):
+        del release.labels["age"][own]
+
+
+@mutant("hulls")
+def _labels_without_truth(release):
+    release.labels["age"] |= {label: {"from": 0, "below": 20} for label in release.labels["age"]}
+
+
+@mutant("hulls")
+def _label_too_wide(release):
+    first = next(iter(release.labels["age"]))
+    release.labels["age"][first] = {"from": release.labels["age"][first]["from"], "below": 27}
+
+
+@mutant("hulls")
+def _label_too_narrow(release):
+    wide = next(label for label, cover in release.labels["age"].items() if cover["below"] - cover["from"] > 1)
+    release.labels["age"][wide]["below"] -= 1
+
+
+@mutant("hulls")
+def _label_with_a_gap(release):
+    wide = next(cover for cover in release.labels["town"].values() if len(cover.get("values", ())) == 3)
+    del wide["values"][1]
+
+
+@mutant("hulls")
+def _label_that_begins_too_early(release):
+    cover = next(cover for cover in release.labels["town"].values() if cover.get("values") == ["Celle", "Hof", "Trier"])
+    cover["values"] = ["Bonn", "Hof", "Trier"]
+
+
+@mutant("hulls")
+def _label_that_ends_too_late(release):
+    cover = next(cover for cover in release.labels["town"].values() if cover.get("values") == ["Bonn", "Celle", "Hof"])
+    cover["values"] = ["Bonn", "Celle", "Trier"]
+
+
+@mutant("labels", "hulls")
+def _label_that_nobody_declared(release):
+    label = release.column("age")[0]
+    release.labels["age"]["another"] = release.labels["age"].pop(label)
+
+
+@mutant("labels")
+def _label_that_no_row_has(release):
+    release.labels["age"]["99"] = {"from": 99, "below": 100}
+
+
+@mutant("labels")
+def _cover_without_meaning(release):
+    release.labels["age"][release.column("age")[0]] = {"from": 30, "below": 20}
+
+
+# The manifest
+
+
+def promise_of(release: Spoiled) -> dict[str, Any]:
+    return release.manifest["guarantees"][0]
+
+
+@mutant(L)
+def _l_lowered(release):
+    promise_of(release)["parameters"]["l"] = 2
+
+
+@mutant(L)
+def _l_raised(release):
+    promise_of(release)["parameters"]["l"] = 4
+
+
+@mutant(L)
+def _delta_lowered(release):
+    promise_of(release)["parameters"]["delta"] = 0.001
+
+
+@mutant(L)
+def _delta_dropped(release):
+    del promise_of(release)["parameters"]["delta"]
+
+
+@mutant(L)
+def _achieved_exaggerated(release):
+    promise_of(release)["achieved"] += 1
+
+
+@mutant("distinct-l-diversity")
+def _promise_of_another_kind(release):
+    release.manifest["guarantees"] = [{"model": "distinct-l-diversity", "parameters": {"l": 2}, "achieved": 3.0}]
+
+
+@mutant(K)
+def _promise_of_another_plan(release):
+    release.manifest["guarantees"] = [{"model": K, "parameters": {"k": 2, "delta": 0.05}, "achieved": 10.0}]
+
+
+@mutant("manifest")
+def _second_promise(release):
+    release.manifest["guarantees"] *= 2
+
+
+@mutant("manifest")
+def _method_renamed(release):
+    release.manifest["method"] = "mondrian"
+
+
+@mutant("manifest")
+def _plan_not_declared(release):
+    del release.manifest["agreed"]
+
+
+@mutant("folder", "columns")
+def _passed_off_as_mondrian(release):
+    del release.manifest["agreed"]
+    release.manifest["method"] = "mondrian"
+
+
+@mutant("manifest")
+def _records_withheld(release):
+    release.manifest["withheld"] = 5
+
+
+@mutant("manifest")
+def _value_declared_missing(release):
+    release.manifest["missing"]["tokens"] = ["", "flu"]
+
+
+@mutant("manifest")
+def _records_dropped(release):
+    release.manifest["missing"] |= {"policy": "drop", "dropped": 3}
+
+
+@mutant("manifest")
+def _levels(release):
+    release.manifest["levels"] = {"age": 0, "town": 0}
+
+
+@mutant("attributes")
+def _quasi_attribute_called_insensitive(release):
+    release.manifest["attributes"]["town"] = {"role": "insensitive", "kind": "category"}
+
+
+@mutant("attributes")
+def _order_of_attributes(release):
+    release.manifest["parts"] = [["town", "age", "illness"]]
+    release.table = release.table.select(["class", "town", "age", "illness"])
+
+
+@mutant("attributes")
+def _quasi_attribute_left_out(release):
+    release.manifest["parts"] = [["age", "illness"]]
+    del release.manifest["attributes"]["town"]
+    release.table = release.table.drop(["town"])
+
+
+@mutant("attributes")
+def _sensitive_labels(release):
+    covers = {value: {"values": [value]} for value in ILLNESSES}
+    release.manifest["attributes"]["illness"] |= {"kind": "category", "labels": covers}
+
+
+@mutant("plan")
+def _number_of_classes(release):
+    release.manifest["agreed"]["classes"] += 1
+
+
+@mutant("manifest")
+def _another_name_for_the_plan(release):
+    release.manifest["agreed"]["file"] = "../plan.json"
+
+
+# The plan
+
+
+@mutant("plan")
+def _plan_altered(release):
+    release.plan["records"] = release.plan["n"] = release.plan["n_tight"] = 1
+    release.sign_plan = False
+
+
+@mutant("plan")
+def _plan_replaced(release):
+    release.plan["records"] = release.plan["n"] = release.plan["n_tight"] = 1
+    release.declare_plan = False
+
+
+@mutant("hulls")
+def _plan_with_other_classes(release):
+    at = next(place for place, (_, length) in enumerate(release.plan["runs"]) if length > 1)
+    other = at + 1 if at + 1 < len(release.plan["runs"]) else at - 1
+    release.plan["runs"][at][1] -= 1
+    release.plan["runs"][other][1] += 1
+
+
+@mutant("hulls")
+def _classes_renumbered(release):
+    (first, a), (second, b), *rest = release.plan["runs"]
+    release.plan["runs"] = [[second, a], [first, b], *rest]
+
+
+@mutant("plan")
+def _digest_edited(release):
+    release.plan["digest"] = "0" * 64
+    release.sign_plan = False
+
+
+@mutant("plan")
+def _declared_digest_edited(release):
+    release.manifest["agreed"]["digest"] = "0" * 64
+    release.declare_plan = False
+    release.after = lambda public: redeclared(public, digest="0" * 64)
+
+
+@mutant("plan")
+def _declared_sha256_edited(release):
+    release.after = lambda public: redeclared(public, sha256="0" * 64)
+
+
+def redeclared(public: Path, **changes: str) -> None:
+    path = public / "manifest.json"
+    manifest = json.loads(path.read_text())
+    plan = (public / "plan.json").read_bytes()
+    manifest["agreed"] |= {"sha256": _sha(plan), "digest": json.loads(plan)["digest"], **changes}
+    path.write_text(json.dumps(manifest))
+
+
+@mutant("plan")
+def _no_plan(release):
+    release.after = lambda public: (public / "plan.json").unlink()
+
+
+@mutant("plan", "folder")
+def _plan_elsewhere(release):
+    def link(public: Path) -> None:
+        (public.parent / "plan.json").write_bytes(b"{}")
+        (public / "plan.json").unlink()
+        (public / "plan.json").symlink_to("../plan.json")
+
+    release.after = link
+
+
+@mutant("folder")
+def _further_file(release):
+    release.after = lambda public: (public / "plan.json.orig").write_text("{}")
+
+
+# With the source
+
+
+@mutant("truth", source=True)
+def _row_moved_to_another_class(release):
+    moved(release, release.rows_of(1)[0], 2)
+    achieved(release)
+
+
+@mutant("truth", source=True)
+def _values_of_two_classes_swapped(release):
+    values = release.column("illness")
+    one = release.rows_of(1)[0]
+    two = next(row for row in release.rows_of(2) if values[row] != values[one])
+    values[one], values[two] = values[two], values[one]
+    release.put("illness", values)
+    achieved(release)
+
+
+@mutant("truth", source=True)
+def _a_value_invented(release):
+    values = release.column("illness")
+    row = next(row for row, value in enumerate(values) if value == "flu")
+    release.set("illness", row, "gout")
+    achieved(release)
+
+
+@mutant("truth", "source counts", source=True)
+def _row_twice(release):
+    release.take([0, *range(release.table.num_rows)])
+    achieved(release)
+
+
+@mutant("truth", "source counts", source=True)
+def _row_left_out(release):
+    release.take(list(range(1, release.table.num_rows)))
+    achieved(release)
+
+
+@mutant("domain", "truth", source=True)
+def _source_outside_the_domain(release):
+    ages = release.source.column("age").to_pylist()
+    release.source = release.source.set_column(0, "age", pa.array([99, *ages[1:]]))
+
+
+@mutant("domain", "truth", source=True)
+def _source_with_a_missing_value(release):
+    towns = release.source.column("town").to_pylist()
+    release.source = release.source.set_column(1, "town", pa.array([None, *towns[1:]]))
+
+
+@mutant("truth", source=True)
+def _another_owners_source(release):
+    release.source = people(release.table.num_rows, seed=99)
+
+
+def achieved(release: Spoiled) -> None:
+    values = release.column("illness")
+    kinds = [len({values[row] for row in release.rows_of(n + 1)}) for n in range(release.plan["classes"])]
+    promise_of(release)["achieved"] = float(min(kinds))
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_seen_without_the_source(spoiled, tmp_path, name):
+    change, expected = NAMED[name]
+    change(spoiled)
+    assert spoiled.judge(tmp_path, with_source=False) == expected
+
+
+@pytest.mark.parametrize("name", TRUE)
+def test_seen_with_the_source_only(spoiled, tmp_path, name):
+    change, expected = TRUE[name]
+    change(spoiled)
+    assert spoiled.judge(tmp_path / "a", with_source=False) == set()
+    assert spoiled.judge(tmp_path / "b") == expected
+
+
+def test_class_with_fewer_than_k_records(honest, tmp_path):
+    table, manifest, plan, source = honest[K]
+    release = Spoiled(table, copy.deepcopy(manifest), copy.deepcopy(plan), source)
+    for row in release.rows_of(1)[4:]:
+        moved(release, row, 2)
+    promise_of(release)["achieved"] = 4.0
+    assert release.judge(tmp_path, with_source=False) == {K}
+
+
+def test_class_that_is_too_certain(honest, tmp_path):
+    table, manifest, plan, source = honest[E]
+    release = Spoiled(table, copy.deepcopy(manifest), copy.deepcopy(plan), source)
+    rows = set(release.rows_of(1))
+    release.put("illness", ["flu" if row in rows else value for row, value in enumerate(release.column("illness"))])
+    promise_of(release)["achieved"] = 1.0
+    assert release.judge(tmp_path, with_source=False) == {E}
+
+
+@pytest.mark.parametrize("text", ["01", "1.0", " 1", "+1", "1e0", "one"])
+def test_class_numbers_have_one_spelling(spoiled, tmp_path, text):
+    numbers = [str(number) for number in spoiled.column("class")]
+    numbers[spoiled.rows_of(1)[0]] = text
+    spoiled.put("class", numbers, pa.string())
+    assert spoiled.judge(tmp_path, with_source=False, form="csv") == {"classes"}
+
+
+def test_a_table_in_memory_has_no_plan_beside_it(spoiled):
+    found = verify_table(spoiled.table, spoiled.manifest)
+    assert not found.verified
+    assert "folder" in found.failures[0]

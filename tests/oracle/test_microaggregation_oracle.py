@@ -1,0 +1,167 @@
+"""MDAV against a slow one in plain Python, and against the best grouping there is, on small tables."""
+
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shoal.microaggregation import Grouping, Space, microaggregate, squared_errors
+
+Point = tuple[tuple[int, ...], tuple[int, ...]]  # coordinates, codes
+
+
+def points(space: Space) -> list[Point]:
+    numbers = [tuple(int(x) for x in row) for row in space.numbers]
+    return list(zip(numbers, (tuple(row) for row in space.categories.tolist()), strict=True))
+
+
+def distance(one: Point, other: Point, unequal: list[int]) -> int:
+    apart = sum((a - b) ** 2 for a, b in zip(one[0], other[0], strict=True))
+    return apart + sum(w for a, b, w in zip(one[1], other[1], unequal, strict=True) if a != b)
+
+
+def from_centre(one: Point, everybody: list[Point], unequal: list[int]) -> float:
+    """In floats, as the kernel has it: of two records equally far from the centre, rounding may decide."""
+    n = len(everybody)
+    away = 0.0
+    for j, x in enumerate(one[0]):
+        away += (x - sum(p[0][j] for p in everybody) / n) ** 2
+    for j, code in enumerate(one[1]):
+        shares = {c: m / n for c, m in sorted(Counter(p[1][j] for p in everybody).items())}
+        squares = 0.0
+        for share in shares.values():
+            squares += share * share
+        away += unequal[j] * (1.0 - 2.0 * shares[code] + squares) / 2.0
+    return away
+
+
+def slow_mdav(space: Space, k: int) -> set[frozenset[int]]:
+    """Groups of places in the space's order; ties go to the first place."""
+    place, unequal = points(space), [int(w) for w in space.unequal]
+    left = list(range(len(place)))
+    groups = []
+
+    def around(centre: int) -> None:
+        near = sorted((i for i in left if i != centre), key=lambda i: (distance(place[i], place[centre], unequal), i))
+        group = [centre, *near[: k - 1]]
+        groups.append(frozenset(group))
+        for i in group:
+            left.remove(i)
+
+    while len(left) >= 2 * k:
+        both = len(left) >= 3 * k
+        everybody = [place[i] for i in left]
+        first = max(left, key=lambda i: (from_centre(place[i], everybody, unequal), -i))
+        around(first)
+        if both:
+            around(max(left, key=lambda i: (distance(place[i], place[first], unequal), -i)))
+    groups.append(frozenset(left))
+    return set(groups)
+
+
+def fast(space: Space, k: int) -> set[frozenset[int]]:
+    group = microaggregate(space, k).group[space.order]
+    return {frozenset(np.flatnonzero(group == g).tolist()) for g in range(int(group.max()) + 1)}
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 5])
+@pytest.mark.parametrize("seed", range(12))
+def test_the_kernel_does_what_plain_python_does(seed: int, k: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(k, 60))
+    kinds = seed % 3
+    numbers = [] if kinds == 1 else [rng.normal(size=n), rng.integers(0, 5, n).astype(float)]
+    codes = [] if kinds == 0 else [rng.integers(0, 3, n).astype(np.int32), rng.integers(0, 6, n).astype(np.int32)]
+    space = Space.of(numbers, codes, weights=rng.integers(1, 4, len(numbers) + len(codes)).astype(float))
+    assert fast(space, k) == slow_mdav(space, k)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("seed", range(12))
+def test_ties_go_to_the_first_record(seed: int, k: int) -> None:
+    rng = np.random.default_rng(100 + seed)
+    codes = [rng.integers(0, 2, 40).astype(np.int32)] if seed % 2 else []
+    space = Space.of([rng.integers(0, 4, 40).astype(float), rng.integers(0, 4, 40).astype(float)], codes)
+    assert fast(space, k) == slow_mdav(space, k)
+
+
+def partitions(records: tuple[int, ...], k: int) -> list[list[tuple[int, ...]]]:
+    """All ways to make groups of k to 2k - 1."""
+    if not records:
+        return [[]]
+    first, rest = records[0], records[1:]
+    found = []
+    for size in range(k, min(2 * k, len(records) + 1)):
+        for others in combinations(rest, size - 1):
+            left = tuple(r for r in rest if r not in others)
+            if len(left) == 0 or len(left) >= k:
+                found += [[(first, *others), *more] for more in partitions(left, k)]
+    return found
+
+
+def error(space: Space, groups: list[tuple[int, ...]]) -> float:
+    of_place = np.empty(space.n_records, dtype=np.int32)
+    for number, group in enumerate(groups):
+        of_place[list(group)] = number
+    of_row = np.empty_like(of_place)
+    of_row[space.order] = of_place
+    return squared_errors(space, Grouping(of_row, len(groups)))[0]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_it_is_near_the_best_grouping_of_eight_records(seed: int) -> None:
+    """MDAV promises no bound; on these tables it is never below the optimum and at most 1.8 times above it."""
+    rng = np.random.default_rng(seed)
+    codes = [rng.integers(0, 2, 8).astype(np.int32)] if seed % 2 else []
+    space = Space.of([rng.normal(size=8), rng.normal(size=8)], codes)
+    best = min(error(space, groups) for groups in partitions(tuple(range(8)), 2))
+    reached = squared_errors(space, microaggregate(space, 2))[0]
+    assert best - 1e-9 <= reached <= 1.8 * best
+
+
+def test_squared_errors_are_sums_over_pairs() -> None:
+    """The squares around a mean are the squares between all pairs over the size: for numbers and for categories."""
+    rng = np.random.default_rng(4)
+    space = Space.of([rng.normal(size=20)], [rng.integers(0, 3, 20).astype(np.int32)])
+    grouping = microaggregate(space, 4)
+    place, unequal = points(space), [int(w) for w in space.unequal]
+    group = grouping.group[space.order]
+    total = Fraction(0)
+    for i, j in combinations(range(20), 2):
+        if group[i] == group[j]:
+            total += Fraction(distance(place[i], place[j], unequal), int((group == group[i]).sum()))
+    assert squared_errors(space, grouping)[0] == pytest.approx(float(total / (1 << 40)))
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(-3, 3), st.integers(0, 2)), min_size=1, max_size=40),
+    st.integers(1, 6),
+    st.randoms(use_true_random=False),
+)
+def test_groups_have_k_to_2k_minus_1_records_whatever_the_order(
+    rows: list[tuple[int, int]], k: int, shuffler: object
+) -> None:
+    if len(rows) < k:
+        return
+
+    def grouped(some: list[tuple[int, int]]) -> Counter[tuple[tuple[int, int], ...]]:
+        x, c = (np.array(column) for column in zip(*some, strict=True))
+        grouping = microaggregate(Space.of([x.astype(float)], [c.astype(np.int32)]), k)
+        assert grouping.sizes.min() >= k
+        assert grouping.sizes.max() <= 2 * k - 1
+        assert grouping.sizes.sum() == len(some)
+        members: dict[int, list[tuple[int, int]]] = {}
+        for row, group in zip(some, grouping.group.tolist(), strict=True):
+            members.setdefault(group, []).append(row)
+        return Counter(tuple(sorted(group)) for group in members.values())
+
+    other = list(rows)
+    shuffler.shuffle(other)  # type: ignore[attr-defined]
+    assert grouped(rows) == grouped(other)

@@ -1,0 +1,291 @@
+"""A running service on each kind of database, callers of each role, and campaigns in each state."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import secrets
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+if str(ROOT) not in sys.path:  # the servers that the benchmarks start are those that are tested
+    sys.path.append(str(ROOT))
+
+from bench import servers  # noqa: E402
+
+KINDS = ("sqlite", "postgresql")
+ROLES = ("agency", "owner", "client")
+STATES = ("draft", "collecting", "planned", "closed")
+AGES = [str(age) for age in range(20, 40)]
+ILLNESSES = ["angina", "asthma", "flu", "gout"]
+DOMAIN = {
+    "quasi": [{"name": "age", "values": AGES}, {"name": "sex", "values": ["F", "M"]}],
+    "sensitive": {"name": "illness", "values": ILLNESSES},
+}
+# Fast callers are what most of these tests are; the limits have tests of their own.
+FAST = dict.fromkeys(("rate", "burst", "address_rate", "address_burst"), 1_000_000)
+MANY = dict.fromkeys(("campaigns", "tokens", "releases"), 1_000_000)
+
+
+@dataclass
+class World:
+    """A service, its database, and one caller of each role."""
+
+    kind: str
+    service: servers.Service
+    agency: servers.Client
+    callers: dict[str, Any] = field(default_factory=dict)
+    domain: ClassVar[dict[str, Any]] = DOMAIN
+    states: ClassVar[tuple[str, ...]] = STATES
+
+    @staticmethod
+    def counts(factor: int = 1, ages: list[str] | None = None) -> dict[str, Any]:
+        """Counts of every combination of the domain, or of some ages."""
+        rows = [
+            [age, sex, illness, factor * (40 - 10 * place)]
+            for age in (AGES if ages is None else ages)
+            for sex in ("F", "M")
+            for place, illness in enumerate(ILLNESSES)
+        ]
+        return {"columns": ["age", "sex", "illness", "count"], "rows": rows}
+
+    def caller(self, role: str, name: str | None = None) -> Any:
+        """A new token of a role; its ``id`` is kept beside it."""
+        body = {"name": name or f"{role}-{secrets.token_hex(4)}", "role": role}
+        made = self.agency.call("POST", "/v1/tokens", body)
+        assert made.status == 201, made.body
+        self.callers[made.json["token"]] = made.json
+        return self.service.client(made.json["token"])
+
+    def restart(self) -> None:
+        """Start the service again; it has another port then."""
+        self.agency.close()
+        self.agency.port = self.service.start().port
+
+    def identity(self, caller: Any) -> dict[str, Any]:
+        """What the service said when it made a caller's token."""
+        return self.callers[caller.token]
+
+    def name(self, caller: Any) -> str:
+        """The name of a caller: what the service calls an owner."""
+        return self.identity(caller)["name"]
+
+    def listed(self, path: str) -> list[dict[str, Any]]:
+        """A whole list, page by page."""
+        found, after = [], 0
+        while after is not None:
+            answer = self.agency.call("GET", f"{path}?limit=1000&after={after}")
+            assert answer.status == 200, answer
+            found += answer.json["items"]
+            after = answer.json["next"]
+        return found
+
+    def audit(self) -> list[dict[str, Any]]:
+        """All lines of the audit log so far, page by page."""
+        found: list[dict[str, Any]] = []
+        while True:
+            page = self.agency.call("GET", f"/v1/audit?after={len(found)}&limit=1000").json["items"]
+            found += page
+            if len(page) < 1000:
+                return found
+
+    def campaign(self, state: str = "draft", **changes: Any) -> Campaign:
+        """A new campaign, brought to a state by owners who contribute counts."""
+        body = {"name": f"campaign {secrets.token_hex(4)}", "domain": DOMAIN, "l": 3, "delta": 0.01, **changes}
+        made = self.agency.call("POST", "/v1/campaigns", body)
+        assert made.status == 201, made.body
+        found = Campaign(self, made.json["id"])
+        for step in (found.collect, found.plan, found.close)[: STATES.index(state)]:
+            step()
+        return found
+
+
+@dataclass
+class Campaign:
+    """A campaign, and what is done to it by the right callers."""
+
+    world: World
+    id: Any
+    owner: Any = None
+    made: dict[str, Any] | None = None
+
+    @property
+    def path(self) -> str:
+        return f"/v1/campaigns/{self.id}"
+
+    def state(self) -> str:
+        return self.world.agency.call("GET", self.path).json["state"]
+
+    def move(self, state: str) -> Any:
+        return self.world.agency.call("POST", f"{self.path}/state", {"state": state})
+
+    def collect(self) -> None:
+        assert self.move("collecting").status == 200
+        self.owner = self.world.caller("owner")
+        answer = self.owner.call("PUT", f"{self.path}/counts", self.world.counts())
+        assert answer.status == 200, answer.body
+
+    def plan(self) -> None:
+        answer = self.world.agency.call("POST", f"{self.path}/plan", {})
+        assert answer.status == 201, answer.body
+        self.made = answer.json
+
+    def close(self) -> None:
+        assert self.move("closed").status == 200
+
+    def document(self) -> dict[str, Any]:
+        answer = self.world.agency.call("GET", f"{self.path}/plan")
+        assert answer.status == 200, answer.body
+        return answer.json
+
+    def release(self, **changes: Any) -> dict[str, Any]:
+        """What an owner registers: a manifest as ``shoal agency apply`` writes it, of data of their own."""
+        assert self.made is not None
+        data, plan = (hashlib.sha256(secrets.token_bytes(8)).hexdigest() for _ in range(2))
+        manifest = {
+            "format": 1,
+            "shoal_version": "0.4.0",
+            "method": "agreed",
+            "method_parameters": {},
+            "agreed": {
+                "file": "plan.json",
+                "sha256": plan,
+                "digest": self.made["digest"],
+                "classes": self.made["classes"],
+            },
+            "guarantees": [{"model": "l-delta-diversity", "parameters": {"l": 3, "delta": 0.01}, "achieved": 3}],
+            "parts": [["age", "sex", "illness"]],
+            "rows": self.made["records"],
+            "withheld": 0,
+            "missing": {"policy": "category", "tokens": [""], "dropped": 0},
+            "attributes": {},
+            "utility": {},
+            "data": {"file": "data.csv", "format": "csv", "sha256": data},
+            **changes,
+        }
+        return {"manifest": manifest, "files": {"data.csv": data, "plan.json": plan}}
+
+
+def new_cluster() -> servers.PostgreSQL:
+    binaries = servers.postgresql_binaries()
+    if binaries is None:
+        pytest.skip("PostgreSQL is not here: install Debian's package postgresql")
+    return servers.PostgreSQL.create(binaries)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Any]:
+    """A real PostgreSQL, started once."""
+    made = new_cluster()
+    try:
+        made.start()
+        yield made
+    finally:
+        made.remove()
+
+
+@pytest.fixture(scope="session", params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    """Every test of a service runs on both kinds of database."""
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def empty_database(kind: str, request: pytest.FixtureRequest, tmp_path_factory) -> Callable[[], str]:
+    """Make databases without any table."""
+
+    def make() -> str:
+        if kind == "sqlite":
+            return f"sqlite:///{tmp_path_factory.mktemp('database')}/agency.db"
+        cluster = request.getfixturevalue("cluster")
+        return cluster.url(cluster.new_database())
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def new_database(kind: str, empty_database, request, tmp_path_factory) -> Callable[[], tuple[str, str]]:
+    """Make databases at head with one token of the agency: copies of one that the commands made."""
+    seed = empty_database()
+    servers.migrate(seed)
+    token = servers.first_token(seed)
+
+    def copy() -> tuple[str, str]:
+        if kind == "sqlite":
+            folder = tmp_path_factory.mktemp("database")
+            shutil.copytree(Path(seed.removeprefix("sqlite:///")).parent, folder, dirs_exist_ok=True)
+            return f"sqlite:///{folder}/agency.db", token
+        cluster = request.getfixturevalue("cluster")
+        return cluster.url(cluster.new_database(seed.rpartition("/")[2])), token
+
+    return copy
+
+
+@pytest.fixture(scope="session")
+def new_world(kind: str, new_database, tmp_path_factory) -> Callable[..., Any]:
+    """Start services with settings, each on a database of its own, as context managers."""
+
+    @contextlib.contextmanager
+    def start(**settings: object) -> Iterator[World]:
+        database, token = new_database()
+        with started(kind, database, token, tmp_path_factory.mktemp("service"), settings) as made:
+            yield made
+
+    return start
+
+
+@contextlib.contextmanager
+def started(kind: str, database: str, token: str, folder: Path, settings: Mapping[str, object]) -> Iterator[World]:
+    named = {f"SHOAL_AGENCY_{name.upper()}": str(value) for name, value in {**FAST, **settings}.items()}
+    with servers.serving(servers.Service(database, folder, named)) as service:
+        yield World(kind, service, service.client(token))
+
+
+@pytest.fixture
+def fragile(tmp_path) -> Iterator[tuple[Any, World]]:
+    """A PostgreSQL that may be killed, and a service on it."""
+    cluster = new_cluster()
+    try:
+        cluster.start()
+        database = cluster.url(cluster.new_database())
+        servers.migrate(database)
+        with started("postgresql", database, servers.first_token(database), tmp_path, MANY) as made:
+            yield cluster, made
+    finally:
+        cluster.remove()
+
+
+@pytest.fixture(scope="session")
+def world(new_world) -> Iterator[World]:
+    """The service that most tests share; whoever changes limits or kills starts another."""
+    with new_world() as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def states(world: World) -> dict[str, Campaign]:
+    """A campaign in each state, that tests leave as it is."""
+    return {state: world.campaign(state) for state in STATES}
+
+
+@pytest.fixture(scope="session")
+def agreed_error() -> Callable[[Any], dict[str, str]]:
+    """Read an error of the one form that all have."""
+
+    def read(answer: Any) -> dict[str, str]:
+        assert answer.headers["content-type"].split(";")[0] == "application/json", answer
+        document = json.loads(answer.body)
+        assert set(document) == {"error"}
+        assert set(document["error"]) == {"code", "message"}
+        assert all(type(text) is str and text for text in document["error"].values())
+        return document["error"]
+
+    return read

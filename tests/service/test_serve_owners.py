@@ -1,0 +1,145 @@
+"""Records, releases, the guarantee for clients, and the audit log."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+Change = Callable[[dict[str, Any]], object]
+
+
+def test_an_owner_is_told_how_many_records_are_missing(world: Any) -> None:
+    campaign = world.campaign("planned")
+    place, needed = f"{campaign.path}/records", campaign.made["records"]
+    for records in (0, needed - 1, needed, needed + 5, 1):  # a report replaces the one before
+        answer = campaign.owner.call("PUT", place, {"records": records})
+        assert answer.status == 200, answer
+        missing = max(0, needed - records)
+        assert answer.json == {"records": records, "needed": needed, "missing": missing, "enough": not missing}
+    second = world.caller("owner")
+    assert second.call("PUT", place, {"records": needed}).status == 200
+    told = {entry.pop("owner"): entry for entry in world.agency.call("GET", place).json["items"]}
+    assert set(told) == {world.name(campaign.owner), world.name(second)}
+    first = told[world.name(campaign.owner)]
+    assert (first["records"], first["missing"], first["enough"]) == (1, needed - 1, False)
+    assert told[world.name(second)]["enough"] is True
+
+
+@pytest.mark.parametrize("wrong", [-1, 1.5, "5", True, None, 2**63, 10**500, [], {}])
+def test_numbers_of_records_that_are_refused(wrong: object, states, world: Any, agreed_error) -> None:
+    owner = world.caller("owner")
+    answer = owner.call("PUT", f"{states['planned'].path}/records", {"records": wrong})
+    assert answer.status in (400, 422), answer
+    agreed_error(answer)
+
+
+def test_a_release_is_registered_once_however_often_it_is_sent(world: Any) -> None:
+    campaign = world.campaign("planned")
+    place, body = f"{campaign.path}/releases", campaign.release()
+    first = campaign.owner.call("POST", place, body)
+    assert first.status == 201, first
+    again = campaign.owner.call("POST", place, body)
+    assert (again.status, again.json["id"]) == (200, first.json["id"])
+    other = campaign.owner.call("POST", place, campaign.release())
+    assert other.status == 201
+    assert other.json["id"] != first.json["id"]
+    second = world.caller("owner").call("POST", place, body)  # the files of one owner are not those of another
+    assert second.status in (201, 409), second
+    client = world.caller("client")
+    listed = client.call("GET", place).json["items"]
+    assert {first.json["id"], other.json["id"]} <= {entry["id"] for entry in listed}
+    seen = client.call("GET", f"{place}/{first.json['id']}").json
+    assert seen["manifest"] == body["manifest"]
+    assert seen["files"] == body["files"]
+    assert client.call("GET", f"{world.campaign('planned').path}/releases/{first.json['id']}").status == 404
+
+
+SPOILED: dict[str, Change] = {
+    "another method": lambda body: body["manifest"].update(method="mondrian"),
+    "no method": lambda body: body["manifest"].pop("method"),
+    "another plan": lambda body: body["manifest"]["agreed"].update(digest="0" * 64),
+    "no plan": lambda body: body["manifest"].pop("agreed"),
+    "a plan that is no object": lambda body: body["manifest"].update(agreed=[1]),
+    "fewer classes": lambda body: body["manifest"]["agreed"].update(classes=1),
+    "lower l": lambda body: body["manifest"]["guarantees"][0]["parameters"].update(l=2),
+    "larger delta": lambda body: body["manifest"]["guarantees"][0]["parameters"].update(delta=0.5),
+    "l as text": lambda body: body["manifest"]["guarantees"][0]["parameters"].update(l="3"),
+    "another promise": lambda body: body["manifest"]["guarantees"][0].update(model="k-anonymity"),
+    "achieved less": lambda body: body["manifest"]["guarantees"][0].update(achieved=2),
+    "no guarantee": lambda body: body["manifest"].update(guarantees=[]),
+    "guarantees that are no list": lambda body: body["manifest"].update(guarantees={"l": 3}),
+    "too few rows": lambda body: body["manifest"].update(rows=body["manifest"]["rows"] - 1),
+    "rows as text": lambda body: body["manifest"].update(rows=str(body["manifest"]["rows"])),
+    "rows true": lambda body: body["manifest"].update(rows=True),
+    "endless rows": lambda body: body["manifest"].update(rows=10**400),
+    "data left out": lambda body: body["files"].pop("data.csv"),
+    "plan left out": lambda body: body["files"].pop("plan.json"),
+    "other data": lambda body: body["files"].update({"data.csv": "0" * 64}),
+    "other plan": lambda body: body["files"].update({"plan.json": "0" * 64}),
+    "no digest": lambda body: body["files"].update({"data.csv": "zaphod"}),
+    "digest in capitals": lambda body: body["files"].update({"README.md": "A" * 64}),
+    "digest is a number": lambda body: body["files"].update({"README.md": 5}),
+    "a path": lambda body: body["files"].update({"../data.csv": "0" * 64}),
+    "a name with NUL": lambda body: body["files"].update({"a\0": "0" * 64}),
+    "no data": lambda body: body["manifest"].pop("data"),
+    "data that is no object": lambda body: body["manifest"].update(data="data.csv"),
+    "rows of people": lambda body: body.update(rows=[["20", "F", "flu"]]),
+    "no files": lambda body: body.update(files={}),
+    "no manifest": lambda body: body.update(manifest=None),
+    "NUL in the manifest": lambda body: body["manifest"].update(note="a\0b"),
+    "NUL in a key of the manifest": lambda body: body["manifest"].update({"a\0b": 1}),
+    "surrogate in the manifest": lambda body: body["manifest"].update(note="\ud83d"),
+}
+
+
+@pytest.mark.parametrize("why", SPOILED)
+def test_releases_that_are_refused(why: str, states, world: Any, agreed_error) -> None:
+    campaign = states["planned"]
+    body = copy.deepcopy(campaign.release())
+    SPOILED[why](body)
+    answer = campaign.owner.call("POST", f"{campaign.path}/releases", body)
+    assert answer.status in (400, 422), (why, answer)
+    agreed_error(answer)
+
+
+def test_the_guarantee_for_any_number_of_releases(world: Any, agreed_error) -> None:
+    campaign = world.campaign("planned")
+    client, place = world.caller("client"), f"{campaign.path}/guarantee"
+    for _ in range(2):
+        assert campaign.owner.call("POST", f"{campaign.path}/releases", campaign.release()).status == 201
+    told = client.call("GET", place).json
+    assert (told["releases"], told["registered"], told["l"]) == (2, 2, 3)
+    assert told["delta"] == pytest.approx(0.02, rel=1e-12)
+    for releases, delta in ((1, 0.01), (3, 0.03), (100, 1), (100_000, 1)):
+        told = client.call("GET", f"{place}?releases={releases}").json
+        assert told["releases"] == releases
+        assert told["delta"] == pytest.approx(delta, rel=1e-12)
+        assert told["delta"] <= 1
+    for wrong in ("0", "-1", "x", "1.5", "", "9" * 400, "NaN"):
+        answer = client.call("GET", f"{place}?releases={wrong}")
+        assert answer.status == 422, wrong
+        agreed_error(answer)
+
+
+def test_every_action_is_a_line_of_the_audit_log(world: Any) -> None:
+    campaign = world.campaign("planned")
+    client = world.caller("client")
+    identity = world.identity(client)
+    assert client.call("GET", campaign.path).status == 200
+    assert client.call("GET", "/v1/audit").status == 403
+    assert client.call("GET", "/v1/campaigns/999999999").status == 404
+    assert client.call("GET", "/v1/campaigns?limit=0").status == 422
+    lines = world.audit()
+    numbers = [line["number"] for line in lines]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert all(set(line) == {"number", "at", "token", "role", "action", "subject", "outcome"} for line in lines)
+    own = [line for line in lines if line["token"] == identity["id"]]
+    assert [str(line["outcome"]) for line in own] == ["200", "403", "404", "422"]
+    assert {line["role"] for line in own} == {"client"}
+    assert own[0]["subject"] == campaign.path
+    assert client.token not in str(lines)
+    for wrong in ("after=-1", "after=x", "limit=0", "limit=1000000000", "after=" + "9" * 30):
+        assert world.agency.call("GET", f"/v1/audit?{wrong}").status == 422, wrong

@@ -1,0 +1,119 @@
+"""Distributions of the techniques' chance. Seeds are fixed, so nothing here fails by chance; each bound was set so
+that a new seed would break it at most once in a million runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy import stats
+
+from shoal.chance import Chance
+from shoal.sources import SourceOptions, open_source
+from shoal.techniques.base import Technique
+from shoal.techniques.noise import Noise
+from shoal.techniques.permutation import Permutation
+from shoal.techniques.rounding import Rounding
+from shoal.techniques.row_random import RowRandom, exponential
+from shoal.techniques.swapping import Swapping
+from shoal.techniques.treating import Sampling, sampled, treated
+
+RARE = 1e-6
+N = 200_000
+
+
+def done(technique: Technique, values: object, seed: int = 11) -> np.ndarray:
+    source = open_source(pa.table({"x": values}), SourceOptions())
+    batches = treated({"x": technique}, source, Chance.of(seed)).batches()
+    return pa.Table.from_batches(batches)["x"].to_numpy()
+
+
+def fits(drawn: np.ndarray, low: int, high: int, chances: np.ndarray) -> bool:
+    """Whether whole numbers have these chances from low to high; the tails are two cells more."""
+    inner = chances[low <= np.arange(low, high + 1)]
+    counts = np.bincount(np.clip(drawn, low - 1, high + 1) - (low - 1), minlength=high - low + 3)
+    tail = (1 - inner.sum()) / 2
+    expected = np.concatenate([[tail], inner, [tail]]) * len(drawn)
+    assert expected.min() > 5
+    return bool(stats.chisquare(counts, expected).pvalue > RARE)
+
+
+@pytest.mark.parametrize("scale", [1.0, 3.7, 20.0])
+def test_laplace_noise_is_discrete_laplace(scale: float) -> None:
+    edge = int(4 * scale)
+    steps = np.arange(-edge, edge + 1)
+    q = np.exp(-1 / scale)
+    assert fits(done(Noise(laplace={"scale": scale}), np.zeros(N)), -edge, edge, (1 - q) / (1 + q) * q ** abs(steps))
+
+
+@pytest.mark.parametrize("sd", [1.0, 7.5])
+def test_gaussian_noise_is_rounded_normal(sd: float) -> None:
+    edge = int(3 * sd)
+    steps = np.arange(-edge, edge + 1)
+    chances = stats.norm.cdf((steps + 0.5) / sd) - stats.norm.cdf((steps - 0.5) / sd)
+    assert fits(done(Noise(gaussian={"sd": sd}), np.zeros(N)), -edge, edge, chances)
+
+
+def test_redrawn_noise_is_the_distribution_cut_off() -> None:
+    q = np.exp(-1 / 3)
+    chances = q ** np.abs(np.arange(11) - 1)
+    drawn = done(Noise(laplace={"scale": 3}, min=0, max=10, edges="redraw"), np.ones(N))
+    counts = np.bincount(drawn, minlength=11)
+    assert stats.chisquare(counts, chances / chances.sum() * N).pvalue > RARE
+
+
+def test_exponential_numbers_are_exponential_and_have_a_tail() -> None:
+    words = RowRandom.of(Chance.of(5)).words(0, N)
+    drawn = exponential(words[:, 0], words[:, 1])
+    assert stats.kstest(drawn, "expon").pvalue > RARE
+    zero, one = np.zeros(1, dtype=np.uint64), np.full(1, 2**64 - 1, dtype=np.uint64)
+    assert exponential(zero, zero)[0] == pytest.approx(65 * np.log(2))
+    assert exponential(one, one)[0] == 0.0
+
+
+def test_noise_of_rows_is_independent() -> None:
+    drawn = done(Noise(laplace={"scale": 20}), np.zeros(N)).astype(np.float64)
+    for lag in (1, 2, 4095, 4096, 4097):
+        assert abs(np.corrcoef(drawn[lag:], drawn[:-lag])[0, 1]) < 5 / np.sqrt(N)
+
+
+def test_columns_have_noise_of_their_own() -> None:
+    source = open_source(pa.table({"x": np.zeros(N), "y": np.zeros(N)}), SourceOptions())
+    noise = Noise(laplace={"scale": 20})
+    both = pa.Table.from_batches(treated({"x": noise, "y": noise}, source, Chance.of(11)).batches())
+    assert abs(np.corrcoef(both["x"].to_numpy(), both["y"].to_numpy())[0, 1]) < 5 / np.sqrt(N)
+
+
+def test_random_rounding_is_right_in_the_mean() -> None:
+    for value in (1, 2, 4):
+        ups = int((done(Rounding(base=5, random=True), np.full(N, value)) == 5).sum())
+        assert stats.binomtest(ups, N, value / 5).pvalue > RARE
+
+
+def test_samples_have_their_share() -> None:
+    source = open_source(pa.table({"x": np.arange(N)}), SourceOptions())
+    for share in (0.01, 0.5, 0.9):
+        kept = sum(batch.num_rows for batch in sampled(Sampling(share=share), source, Chance.of(11)).batches())
+        assert stats.binomtest(kept, N, share).pvalue > RARE
+
+
+def test_all_orders_of_a_permutation_are_equally_likely() -> None:
+    groups = np.repeat(np.arange(4000), 3)
+    source = open_source(pa.table({"g": groups, "x": np.tile([0, 1, 2], 4000)}), SourceOptions())
+    batches = treated({"x": Permutation(within=("g",))}, source, Chance.of(11)).batches()
+    orders = pa.Table.from_batches(batches)["x"].to_numpy().reshape(4000, 3)
+    counts = Counter(map(tuple, orders.tolist()))
+    assert len(counts) == 6
+    assert stats.chisquare(list(counts.values())).pvalue > RARE
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 1.0])
+def test_small_groups_swap_as_often_as_asked(share: float) -> None:
+    """Pairs of groups of two: each pair swaps with the probability of the share."""
+    groups = np.repeat(np.arange(20_000), 2)
+    source = open_source(pa.table({"g": groups, "x": np.tile([0, 1], 20_000)}), SourceOptions())
+    batches = treated({"x": Swapping(share=share, within=("g",))}, source, Chance.of(11)).batches()
+    swapped = pa.Table.from_batches(batches)["x"].to_numpy()[::2].sum()
+    assert stats.binomtest(int(swapped), 20_000, share).pvalue > RARE

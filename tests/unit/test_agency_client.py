@@ -1,0 +1,593 @@
+"""The client of an agency's service against a small server that answers whatever a test tells it to."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+from shoal.agency.campaign_file import read_campaign
+from shoal.agency.client import AgencyClient
+from shoal.agency.contribution import Domain, counted, number_of_records, read_counts
+from shoal.agency.registration import registration
+from shoal.agency.transport import TOKEN_VARIABLE, Address, exchange, plain, read_token
+from shoal.cli import app
+from shoal.errors import InputError, PolicyError, ShoalError, UnreachableError, UsageError, VerificationError
+
+TOKEN = "top-secret-token-0123456789"
+DOMAIN = Domain(("age", "sex", "illness"), (("30", "40"), ("F", "M"), ("flu", "gout", "cold")))
+
+
+@dataclass
+class Scripted:
+    """A server with one answer for everything, and what it was asked."""
+
+    status: int = 200
+    content: bytes = b"{}"
+    headers: dict[str, str] = field(default_factory=dict)
+    answers: Callable[[str, str], Any] | None = None
+    length: int | None = None
+    asked: list[tuple[str, str, dict[str, str], bytes]] = field(default_factory=list)
+    url: str = ""
+
+    def refuse(self, status: int, code: str, message: str) -> None:
+        self.status = status
+        self.content = json.dumps({"error": {"code": code, "message": message}}).encode()
+
+
+@pytest.fixture
+def service() -> Iterator[Scripted]:
+    script = Scripted()
+
+    class Handler(BaseHTTPRequestHandler):
+        def _answer(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            script.asked.append((self.command, self.path, dict(self.headers), body))
+            content = script.content
+            if script.answers is not None:
+                content = json.dumps(script.answers(self.command, self.path)).encode()
+            self.send_response(script.status)
+            for name, value in script.headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(content) if script.length is None else script.length))
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_GET = do_PUT = do_POST = _answer  # noqa: N815 - the names that the library calls
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    script.url = f"http://127.0.0.1:{server.server_address[1]}"
+    try:
+        yield script
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def ask(service: Scripted, **options: Any) -> Any:
+    return exchange(Address.of(service.url), TOKEN, "GET", "/v1/campaigns", **options)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://agency.example",
+        "http://192.0.2.7:8321",
+        "http://127.0.0.1.example",
+        "http://localhost.example/",
+        "http://[2001:db8::1]:80",
+    ],
+)
+def test_a_token_is_not_sent_in_plain_text_to_another_machine(url: str) -> None:
+    with pytest.raises(UsageError, match="--insecure"):
+        Address.of(url)
+    assert not Address.of(url, insecure=True).secure
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://127.8.9.1", "http://[::1]:8321/x/", "http://localhost"])
+def test_this_machine_and_tls_need_no_consent(url: str) -> None:
+    assert str(Address.of(url)) == url.rstrip("/")
+    assert Address.of("https://agency.example/shoal/").path == "/shoal"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "agency.example",
+        "ftp://127.0.0.1",
+        "http://",
+        "http://me:pw@127.0.0.1",
+        "http://127.0.0.1/?t=1",
+        "http://127.0.0.1:99999",
+        "http://127.0.0.1:x",
+        "http://[::1",
+        "http://127.0.0.1/a b",
+        "http://127.0.0.1/ä",
+        "http://127.0.0.1/\r\nX: 1",
+    ],
+)
+def test_other_addresses_are_refused_without_repeating_them(url: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        Address.of(url)
+    assert "pw" not in str(refused.value)
+
+
+def test_the_token_comes_from_a_file_or_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "owner.token"
+    file.write_text(f"{TOKEN}\n")
+    assert read_token(file) == TOKEN
+    monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
+    with pytest.raises(UsageError, match=TOKEN_VARIABLE):
+        read_token(None)
+    monkeypatch.setenv(TOKEN_VARIABLE, TOKEN)
+    assert read_token(None) == TOKEN
+    for wrong in ("", "two words of it", "line-one-of-it\nline-two-of-it", "é" * 20, "x" * 5000):
+        file.write_text(wrong, encoding="utf-8")
+        with pytest.raises(UsageError, match="holds no token"):
+            read_token(file)
+    with pytest.raises(UsageError, match="No such file"):
+        read_token(tmp_path / "absent")
+
+
+def test_the_token_is_sent_as_bearer_and_shown_nowhere(service: Scripted) -> None:
+    client = AgencyClient.at(service.url, TOKEN)
+    service.content = b'{"id": 1, "name": "n", "state": "draft", "domain": {}}'
+    client.campaign("1")
+    ((method, path, headers, body),) = service.asked
+    assert (method, path, body, headers["Authorization"]) == ("GET", "/v1/campaigns/1", b"", f"Bearer {TOKEN}")
+    assert TOKEN not in repr(client)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "error"),
+    [
+        (400, "bad", UsageError),
+        (401, "token", UsageError),
+        (403, "role", UsageError),
+        (404, "absent", UsageError),
+        (409, "state", UsageError),
+        (413, "large", UsageError),
+        (422, "invalid", UsageError),
+        (422, "unreachable", UnreachableError),
+        (429, "rate", UsageError),
+        (500, "defect", InputError),
+        (503, "database", InputError),
+    ],
+)
+def test_a_refusal_is_told_in_the_words_of_the_service(
+    service: Scripted, status: int, code: str, error: type[ShoalError]
+) -> None:
+    service.refuse(status, code, "campaign 3 is not collecting\x1b[2J\x07\nat all.")
+    with pytest.raises(error) as refused:
+        ask(service)
+    said = str(refused.value)
+    assert type(refused.value) is error
+    assert f"({status}): campaign 3 is not collecting?[2J? at all" in said
+    assert TOKEN not in said
+
+
+def test_a_redirect_is_not_followed(service: Scripted) -> None:
+    service.status, service.headers = 307, {"Location": f"{service.url}/elsewhere"}
+    with pytest.raises(UsageError, match="307"):
+        ask(service)
+    assert len(service.asked) == 1
+
+
+@pytest.mark.parametrize("content", [b"<html>", b"[1]", b"\xff\xfe", b"", b"[" * 100_000, b"{}"])
+def test_an_answer_that_is_no_campaign_is_refused(service: Scripted, content: bytes) -> None:
+    service.content = content
+    with pytest.raises(InputError, match=r"no JSON|not what an agency"):
+        AgencyClient.at(service.url, TOKEN).campaign("1")
+
+
+def test_an_answer_that_is_too_long_or_breaks_off_is_refused(service: Scripted) -> None:
+    service.content = b"x" * 200_000
+    assert ask(service, largest=200_000).content == service.content
+    with pytest.raises(InputError, match="longer than 199,999 bytes"):
+        ask(service, largest=199_999)
+    service.length = 300_000
+    with pytest.raises(InputError, match="broke"):
+        ask(service, patience=2.0)
+
+
+def test_a_service_that_says_nothing_is_not_waited_for(service: Scripted) -> None:
+    release = threading.Event()
+    service.answers = lambda *_: release.wait(20)
+    with pytest.raises(InputError, match=r"within 0\.2 seconds"):
+        ask(service, patience=0.2)
+    release.set()
+
+
+def test_nobody_at_the_address_is_said(service: Scripted) -> None:
+    with pytest.raises(InputError, match=r"nobody answers at http://127\.0\.0\.1:1:"):
+        exchange(Address.of("http://127.0.0.1:1"), TOKEN, "GET", "/")
+    with pytest.raises(UsageError, match="does not speak TLS"):
+        exchange(Address.of(service.url.replace("http:", "https:")), TOKEN, "GET", "/")
+
+
+def test_a_list_is_read_to_its_last_page(service: Scripted) -> None:
+    entry = {"owner": "north", "records": 5}
+    pages = {0: 7, 7: 9, 9: None}
+
+    def page(_: str, path: str) -> dict[str, Any]:
+        after = int(parse_qs(urlsplit(path).query)["after"][0])
+        return {"items": [entry | {"rows": after}], "next": pages[after]}
+
+    service.answers = page
+    found = AgencyClient.at(service.url, TOKEN).contributions("4")
+    assert [one["rows"] for one in found] == [0, 7, 9]
+    assert len(service.asked) == 3
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        {"items": [], "next": 0},
+        {"items": [], "next": "1"},
+        {"items": {}, "next": None},
+        {"items": [1], "next": None},
+        {"items": [{"owner": "north"}], "next": None},
+        {"items": []},
+    ],
+)
+def test_a_list_that_is_none_or_never_ends_is_refused(service: Scripted, page: Any) -> None:
+    service.answers = lambda *_: page
+    with pytest.raises(InputError, match="not what an agency"):
+        AgencyClient.at(service.url, TOKEN).contributions("4")
+    assert len(service.asked) == 1
+
+
+def test_campaigns_are_named_by_what_cannot_be_a_path(service: Scripted) -> None:
+    client = AgencyClient.at(service.url, TOKEN)
+    for name in ("", "../tokens", "1/plan", "1?x", "1\r\n"):
+        with pytest.raises(UsageError, match="by its number"):
+            client.campaign(name)
+    assert service.asked == []
+
+
+def test_long_and_unprintable_texts_are_tamed() -> None:
+    assert plain("a\tb\u202ec") == "a b?c"
+    assert len(plain("x" * 10_000)) < 2100
+
+
+def test_records_are_counted_by_the_domain() -> None:
+    table = pa.table(
+        {"id": [1, 2, 3, 4], "illness": ["flu", "cold", "flu", "flu"], "sex": list("FMFM"), "age": [40, 30, 40, 40]}
+    )
+    assert counted(table, DOMAIN) == {
+        "columns": ["age", "sex", "illness", "count"],
+        "rows": [["30", "M", "cold", 1], ["40", "F", "flu", 2], ["40", "M", "flu", 1]],
+    }
+
+
+def test_counting_does_not_depend_on_batches(tmp_path: Path) -> None:
+    import numpy as np
+    import pyarrow.parquet
+
+    rng = np.random.default_rng(5)
+    n = 5000
+    columns = {name: rng.choice(values, n) for name, values in zip(DOMAIN.names, DOMAIN.values, strict=True)}
+    table = pa.table(columns)
+    pyarrow.parquet.write_table(table, tmp_path / "t.parquet", row_group_size=700)
+    whole = counted(table, DOMAIN)
+    assert counted(tmp_path / "t.parquet", DOMAIN) == whole
+    assert sum(row[-1] for row in whole["rows"]) == n == number_of_records(tmp_path / "t.parquet")
+    picked = whole["rows"][7]
+    expected = sum(list(row) == picked[:3] for row in zip(*columns.values(), strict=True))
+    assert picked[-1] == expected
+
+
+def test_records_outside_the_domain_are_an_error_by_column() -> None:
+    table = pa.table({"age": [30, 50, None], "sex": ["F", "F", "F"], "illness": ["flu", "Zaphod", "gout"]})
+    with pytest.raises(InputError) as refused:
+        counted(table, DOMAIN)
+    assert "'age' (2), 'illness' (1)" in str(refused.value)
+    assert "Zaphod" not in str(refused.value)
+    with pytest.raises(InputError, match="column 'sex' is not in"):
+        counted(pa.table({"age": [30], "sxe": ["F"], "illness": ["flu"]}), DOMAIN)
+
+
+def test_counts_are_read_as_they_are_with_their_zeros(tmp_path: Path) -> None:
+    file = tmp_path / "counts.csv"
+    file.write_text("illness,age,sex,count\nflu,30,F,2\ngout,40,M,0\n")
+    assert read_counts(file, DOMAIN)["rows"] == [["30", "F", "flu", 2], ["40", "M", "gout", 0]]
+    file.write_text("illness,age,sex,probability\nflu,30,F,0.25\ngout,40,M,.75\n")
+    assert read_counts(file, DOMAIN, probabilities=True)["columns"][-1] == "probability"
+    with pytest.raises(InputError, match="one column `count`"):
+        read_counts(file, DOMAIN)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("age,sex,illness,count\n30,F,flu,-1\n", "whole numbers from 0 on"),
+        ("age,sex,illness,count\n30,F,flu,1.5\n", "whole numbers from 0 on"),
+        ("age,sex,illness,count\n30,F,flu,\n", "whole numbers from 0 on"),
+        ("age,sex,illness,count\n30,F,flu,1\n30,F,flu,1\n", "more than once"),
+        ("age,sex,illness,count\n31,F,flu,1\n", r"'age' \(1\)"),
+        ("age,sex,illness,count,name\n30,F,flu,1,x\n", "'name'"),
+        ("age,sex,illness\n30,F,flu\n", "--data"),
+        ("age,sex,count\n30,F,1\n", "'illness' is not in"),
+    ],
+)
+def test_wrong_counts_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "counts.csv").write_text(text)
+    with pytest.raises(InputError, match=message):
+        read_counts(tmp_path / "counts.csv", DOMAIN)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        None,
+        {},
+        {"quasi": [], "sensitive": {"name": "s", "values": ["a"]}},
+        {"quasi": [{"name": "q", "values": [1]}], "sensitive": {"name": "s", "values": ["a"]}},
+        [],
+    ],
+)
+def test_a_domain_that_is_none_is_refused(document: Any) -> None:
+    with pytest.raises(InputError, match="no domain"):
+        Domain.of(document)
+
+
+CAMPAIGN = """\
+name: hospitals 2026
+quasi:
+  age: {from: 30, through: 32}
+  region: [01, 1, yes]
+sensitive:
+  illness: [flu, gout]
+l: 2
+delta: 0.01
+"""
+
+
+def test_values_of_a_campaign_are_the_texts_that_stand_there(tmp_path: Path) -> None:
+    file = tmp_path / "campaign.yaml"
+    file.write_text(CAMPAIGN)
+    assert read_campaign(file) == {
+        "name": "hospitals 2026",
+        "l": 2,
+        "delta": 0.01,
+        "domain": {
+            "quasi": [{"name": "age", "values": ["30", "31", "32"]}, {"name": "region", "values": ["01", "1", "yes"]}],
+            "sensitive": {"name": "illness", "values": ["flu", "gout"]},
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("l: 2\n", "", "lacks 'l'"),
+        ("l: 2\n", "l: 2\nrecord: tight\n", "did you mean 'records'"),
+        ("[flu, gout]", "flu", "illness must be a list"),
+        ("[flu, gout]", "[flu, [gout]]", "illness must be a list"),
+        ("{from: 30, through: 32}", "{from: 30, through: 9}", "through a larger one"),
+        ("{from: 30, through: 32}", "{from: 0, through: 900000}", "through a larger one"),
+        ("  illness: [flu, gout]", "  illness: [flu]\n  cost: [a]", "one column"),
+        ("delta: 0.01", "delta: 0.01\ndelta: 0.02", "given twice"),
+    ],
+)
+def test_wrong_campaign_files_are_refused(tmp_path: Path, old: str, new: str, message: str) -> None:
+    file = tmp_path / "campaign.yaml"
+    assert old in CAMPAIGN
+    file.write_text(CAMPAIGN.replace(old, new))
+    with pytest.raises(PolicyError, match=message):
+        read_campaign(file)
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with plan.json, and a release by it in out/."""
+    from shoal.agency.applying import apply_plan
+    from shoal.agency.distribution import read_distribution
+    from shoal.agency.plan_file import write_plan
+    from shoal.agency.planning import make_plan
+
+    folder = tmp_path_factory.mktemp("agreed")
+    illness = ["flu", "flu", "gout", "gout"] * 50 + ["gout", "gout", "flu", "flu"] * 50
+    people = {"age": [30, 30, 40, 40] * 100, "sex": ["F", "M"] * 200, "illness": illness}
+    table = pa.table(people)
+    counts = table.group_by(["age", "sex", "illness"]).aggregate([([], "count_all")]).rename_columns([*people, "count"])
+    plan = make_plan(read_distribution(counts, "illness"), l=2, delta=Fraction("0.01"), samples=300)
+    write_plan(plan, folder / "plan.json")
+    apply_plan(folder / "plan.json", table, folder / "out", format="csv")
+    return folder
+
+
+def test_a_release_is_registered_by_its_manifest_and_digests(release: Path) -> None:
+    body = registration(release / "out")
+    public = release / "out" / "public"
+    assert body["manifest"] == json.loads((public / "manifest.json").read_text())
+    digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in public.iterdir()}
+    assert body["files"] == digests
+    assert set(digests) == {"data.csv", "manifest.json", "plan.json", "README.md"}
+
+
+def test_a_release_that_does_not_hold_is_not_registered(release: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(release / "out", tmp_path / "out")
+    with (copy / "public" / "data.csv").open("a") as file:
+        file.write("1,30,F,flu\n")
+    with pytest.raises(VerificationError, match="does not hold what it promises"):
+        registration(copy)
+
+
+def test_a_release_by_no_plan_is_not_registered(tmp_path: Path) -> None:
+    import shoal
+
+    attributes = {"age": {"role": "quasi"}, "illness": {"role": "sensitive"}}
+    people = pa.table({"age": [31, 32, 33, 34], "illness": ["flu", "cold", "flu", "cold"]})
+    shoal.anonymize(people, {"attributes": attributes, "privacy": [{"k-anonymity": {"k": 2}}]}, out=tmp_path / "out")
+    with pytest.raises(UsageError, match="agency apply"):
+        registration(tmp_path / "out")
+
+
+def test_a_plan_is_written_only_if_its_digest_is_right(service: Scripted, release: Path, tmp_path: Path) -> None:
+    client = AgencyClient.at(service.url, TOKEN)
+    service.content = (release / "plan.json").read_bytes()
+    fetched = client.fetch("1", tmp_path / "plan.json")
+    assert (tmp_path / "plan.json").read_bytes() == service.content
+    assert fetched.digest == json.loads(service.content)["digest"]
+    with pytest.raises(UsageError, match="exists already"):
+        client.fetch("1", tmp_path / "plan.json")
+    service.content = service.content.replace(b'"records": ', b'"records": 1')
+    with pytest.raises(InputError, match="was altered"):
+        client.fetch("1", tmp_path / "other.json")
+    assert not (tmp_path / "other.json").exists()
+
+
+ANSWERS: dict[tuple[str, str], Any] = {
+    ("GET", "/v1/campaigns"): {
+        "items": [{"id": 1, "name": "[red]odd\x1b[0m", "state": "planned", "l": 3, "delta": 0.01}],
+        "next": None,
+    },
+    ("GET", "/v1/campaigns/1"): {
+        "id": 1,
+        "name": "stays",
+        "state": "collecting",
+        "domain": {
+            "quasi": [{"name": "age", "values": ["30", "40"]}, {"name": "sex", "values": ["F", "M"]}],
+            "sensitive": {"name": "illness", "values": ["flu", "gout"]},
+        },
+    },
+    ("POST", "/v1/campaigns"): {"id": 1},
+    ("POST", "/v1/campaigns/1/state"): {"id": 1},
+    ("PUT", "/v1/campaigns/1/distribution"): {"rows": 1, "records": 1},
+    ("PUT", "/v1/campaigns/1/counts"): {"rows": 1, "records": 2},
+    ("GET", "/v1/campaigns/1/counts"): {"items": [{"owner": "north", "records": 2500}], "next": None},
+    ("POST", "/v1/campaigns/1/plan"): {"classes": 1234, "records": 5000, "digest": "ab" * 32},
+    ("PUT", "/v1/campaigns/1/records"): {"records": 2, "needed": 5000, "missing": 4998, "enough": False},
+    ("GET", "/v1/campaigns/1/records"): {
+        "items": [{"owner": "south", "records": 2, "needed": 5000, "missing": 4998, "enough": False}],
+        "next": None,
+    },
+    ("POST", "/v1/campaigns/1/releases"): {"id": 8},
+    ("GET", "/v1/campaigns/1/releases"): {
+        "items": [{"id": 8, "owner": "north", "rows": 5001, "at": "2026-01-01T00:00:00Z"}],
+        "next": None,
+    },
+    ("GET", "/v1/campaigns/1/guarantee"): {"statement": "Any 2 of them leave 3 values."},
+}
+
+
+@pytest.fixture
+def say(service: Scripted, release: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """Run a command of ``shoal agency`` at the scripted service, and return what it printed."""
+    service.answers = lambda method, path: ANSWERS[method, path.partition("?")[0]]
+    monkeypatch.setenv(TOKEN_VARIABLE, TOKEN)
+    monkeypatch.chdir(release)
+    (release / "campaign.yaml").write_text(CAMPAIGN)
+    (release / "people.csv").write_text("age,sex,illness\n30,F,flu\n30,F,flu\n")
+    (release / "counts.csv").write_text("age,region,illness,count\n30,01,flu,2\n")
+
+    def run(command: str, *arguments: str, code: int = 0) -> str:
+        result = CliRunner().invoke(app, ["agency", command, service.url, *arguments])
+        assert result.exit_code == code, result.output
+        assert TOKEN not in result.output
+        return result.output
+
+    return run
+
+
+def body_of(service: Scripted, place: int = -1) -> Any:
+    return json.loads(service.asked[place][3])
+
+
+def test_commands_of_owners(service: Scripted, say: Callable[..., str]) -> None:
+    said = say("campaigns")
+    assert "[red]odd?[0m" in said
+    assert "l = 3, delta = 0.01" in said
+    assert "Counts of 2 records in 1 combination are" in say("contribute", "1", "--data", "people.csv")
+    assert body_of(service) == {"columns": ["age", "sex", "illness", "count"], "rows": [["30", "F", "flu", 2]]}
+    assert "2 records of 5,000 that are needed: wait for 4,998 more" in say("report", "1", "--data", "people.csv")
+    assert body_of(service) == {"records": 2}
+    assert "registered as release 8" in say("register", "1", "out")
+    assert set(body_of(service)) == {"manifest", "files"}
+    said = say("releases", "1", "--together", "2")
+    assert "5,001  2026-01-01 00:00:00" in said
+    assert "Any 2 of them leave 3 values." in said
+    assert service.asked[-1][1].endswith("guarantee?releases=2")
+    for command, *rest in (["contribute"], ["report"], ["contribute", "counts.csv", "--data", "people.csv"]):
+        assert "and not both" in say(command, "1", *rest, code=2)
+
+
+def test_commands_of_the_staff(service: Scripted, say: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "Campaign 1 is open. Owners may contribute" in say("open", "campaign.yaml")
+    assert [path for _, path, _, _ in service.asked] == ["/v1/campaigns", "/v1/campaigns/1/state"]
+    assert body_of(service) == {"state": "collecting"}
+    assert "Its distribution is known" in say("open", "campaign.yaml", "--distribution", "counts.csv")
+    assert body_of(service)["rows"] == [["30", "01", "flu", 2]]
+    assert "north contributed 2,500 records" in say("status", "1")
+    assert not any("/records" in path for _, path, _, _ in service.asked)
+    planned = {**ANSWERS["GET", "/v1/campaigns/1"], "state": "planned"}
+    monkeypatch.setitem(ANSWERS, ("GET", "/v1/campaigns/1"), planned)
+    said = say("status", "1")
+    assert "south has 2 of 5,000 records" in said
+    assert "north registered release 8" in said
+    assert "1,234 classes; owners publish with 5,000 records or more" in say("settle", "1", "--samples", "6000")
+    assert body_of(service) == {"p": None, "samples": 6000}
+    assert "closed" in say("close", "1")
+    assert body_of(service) == {"state": "closed"}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["campaigns"],
+        ["contribute", "1", "--data", "people.csv"],
+        ["report", "1", "--records", "2"],
+        ["register", "1", "out"],
+        ["releases", "1"],
+        ["open", "campaign.yaml"],
+        ["status", "1"],
+        ["settle", "1"],
+        ["close", "1"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_every_command_answers_in_json(say: Callable[..., str], service: Scripted, arguments: list[str]) -> None:
+    assert json.loads(say(*arguments, "--json"))
+    service.answers = None
+    service.refuse(403, "role", "not you")
+    refused = json.loads(say(*arguments, "--json", code=2))
+    assert "(403): not you" in refused["error"]
+
+
+def test_a_file_that_is_wrong_is_found_before_anything_is_sent(service: Scripted, say: Callable[..., str]) -> None:
+    assert "`count` or `probability`" in say("open", "campaign.yaml", "--distribution", "people.csv", code=2)
+    Path("wrong.csv").write_text("age,region,illness,probability\n30,01,flu,0.5\n31,01,gout,0.4\n")
+    assert "must sum to 1" in say("open", "campaign.yaml", "--distribution", "wrong.csv", code=2)
+    assert service.asked == []
+
+
+def test_a_campaign_that_could_not_be_opened_wholly_is_named(service: Scripted, say: Callable[..., str]) -> None:
+    def answers(method: str, path: str) -> Any:
+        if path.endswith("/state"):
+            service.status = 503
+            return {"error": {"code": "unavailable", "message": "the database is away"}}
+        return ANSWERS[method, path]
+
+    service.answers = answers
+    said = say("open", "campaign.yaml", code=2)
+    assert "campaign 1 was made, but stays a draft" in said
+    assert "the database is away" in said

@@ -1,0 +1,82 @@
+"""Counts, rates and risk: in one place, and as Wilson and the definitions have them."""
+
+from __future__ import annotations
+
+import pytest
+
+from shoal.attacks.base import NO_CONTROL, Refusal, Tally, Trials, advantage, residual
+
+
+@pytest.mark.parametrize(
+    ("success", "trials", "low", "high"), [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611)]
+)
+def test_wilson_intervals_of_newcombe(success: int, trials: int, low: float, high: float) -> None:
+    """Newcombe (1998), "Two-sided confidence intervals for the single proportion", Table I, method 3."""
+    rate = Tally(success, trials).rate()
+    assert (round(rate.low, 4), round(rate.high, 4)) == (low, high)
+
+
+def test_counts_that_cannot_be_are_refused() -> None:
+    for success, trials in ((3, 2), (-1, 2), (0, 0)):
+        with pytest.raises(ValueError, match="not a count"):
+            Tally(success, trials)
+
+
+def test_the_risk_is_the_share_of_what_was_hidden() -> None:
+    assert residual(Tally(60, 100), Tally(20, 100)).value == pytest.approx(0.5)
+    assert residual(Tally(20, 100), Tally(20, 100)).value == 0
+    assert residual(Tally(100, 100), Tally(20, 100)).value == 1
+    assert residual(Tally(0, 100), Tally(90, 100)).value == -1  # nothing is told below
+    assert residual(Tally(0, 100), Tally(20, 100)).value == pytest.approx(-0.25)
+
+
+def test_the_interval_has_what_both_wilson_intervals_allow() -> None:
+    attack, beside = Tally(60, 100), Tally(20, 100)
+    a, c = attack.rate(), beside.rate()
+    risk = residual(attack, beside)
+    assert risk.low == pytest.approx((a.low - c.high) / (1 - c.high))
+    assert risk.high == pytest.approx((a.high - c.low) / (1 - c.low))
+    more = residual(Tally(6000, 10_000), Tally(2000, 10_000))
+    assert risk.low < more.low < more.high < risk.high
+
+
+@pytest.mark.parametrize("one", [Tally(0, 30), Tally(7, 30), Tally(30, 30)])
+@pytest.mark.parametrize("other", [Tally(0, 30), Tally(7, 30), Tally(30, 30)])
+def test_estimates_lie_in_their_intervals(one: Tally, other: Tally) -> None:
+    for estimate in (residual(one, other), advantage(one, other)):
+        assert -1 <= estimate.low <= estimate.value <= estimate.high <= 1
+
+
+def test_an_advantage_turns_with_its_sides() -> None:
+    gap, back = advantage(Tally(9, 10), Tally(3, 10)), advantage(Tally(3, 10), Tally(9, 10))
+    assert gap.value == pytest.approx(0.6)
+    assert (back.low, back.high) == (-gap.high, -gap.low)
+    assert advantage(Tally(10, 10), Tally(0, 10)).high == 1.0
+
+
+def test_the_risk_is_beside_the_control_group_or_else_the_baseline() -> None:
+    both = Trials("x", Tally(8, 10), control=Tally(2, 10), baseline=Tally(5, 10))
+    assert both.risk.value == pytest.approx(0.75)
+    assert Trials("x", Tally(8, 10), baseline=Tally(5, 10)).risk.value == pytest.approx(0.6)
+    assert Trials("x", Tally(8, 10)).risk.value == 0.8
+    assert Trials("x", Tally(8, 10), control=Tally(2, 10), decides=True).risk.value == pytest.approx(0.6)
+
+
+def test_what_json_says() -> None:
+    inner = Trials("y", Tally(1, 4), baseline=Tally(1, 4))
+    told = Trials("x", Tally(8, 10), Tally(2, 10), Tally(5, 10), {"y": inner}, ("a note",)).as_dict()
+    assert list(told) == ["name", "attack", "baseline", "control", "risk", "variants", "notes"]
+    assert told["attack"] == {"success": 8, "trials": 10}
+    assert set(told["risk"]) == {"value", "low", "high"}
+    assert told["notes"] == ["a note"]
+    assert "notes" not in told["variants"]["y"]
+    assert Refusal("x", "why").as_dict() == {"name": "x", "refused": "why"}
+
+
+def test_without_a_control_group_the_report_says_so_once() -> None:
+    alone = Trials("x", Tally(8, 10), baseline=Tally(5, 10)).as_dict()
+    assert alone["notes"] == [NO_CONTROL]
+    assert "in general" in NO_CONTROL
+    assert "control" not in alone
+    noted = Trials("x", Tally(8, 10), baseline=Tally(5, 10), notes=("first", NO_CONTROL)).as_dict()
+    assert noted["notes"] == ["first", NO_CONTROL]

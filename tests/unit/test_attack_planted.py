@@ -1,0 +1,248 @@
+"""A leak that was put into the data is found, by the attack that is about it, and to the record where that is exact."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from shoal.attacks.background_knowledge import BackgroundKnowledgeAttack
+from shoal.attacks.base import Tally
+from shoal.attacks.external import ExternalAttack
+from shoal.attacks.homogeneity import HomogeneityAttack
+from shoal.attacks.inference import InferenceAttack
+from shoal.attacks.linkability import LinkabilityAttack
+from shoal.attacks.similarity import SimilarityAttack
+from shoal.attacks.singling_out import SinglingOutAttack
+from shoal.attacks.skewness import SkewnessAttack
+from shoal.attacks.view import ReleaseView
+from shoal.errors import UsageError
+from shoal.policy import Policy
+
+N = 600
+ILLS = ("asthma", "flu", "gout", "ulcer")
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(7)
+
+
+def as_it_is(rows: pa.Table, sensitive: str = "ill", **entry: Any) -> dict[str, Any]:
+    """The manifest of rows that are published as they are."""
+    attributes: dict[str, Any] = {}
+    for name in rows.column_names:
+        number = pa.types.is_integer(rows.schema.field(name).type) or pa.types.is_floating(rows.schema.field(name).type)
+        attributes[name] = {"role": "quasi", "kind": "number" if number else "category"}
+    attributes[sensitive] = {**attributes[sensitive], "role": "sensitive", **entry}
+    return {"parts": [rows.column_names], "attributes": attributes}
+
+
+def strangers(seed: int, n: int = N) -> pa.Table:
+    """People with many different values, none of which tells anything about the illness."""
+    chance = np.random.default_rng(seed)
+    return pa.table(
+        {
+            "age": chance.integers(18, 90, n),
+            "zip": chance.integers(10_000, 99_999, n).astype(str),
+            "job": chance.choice([f"job {i}" for i in range(40)], n),
+            "ill": chance.choice(ILLS, n),
+        }
+    )
+
+
+def in_towns(ills: dict[str, list[str]]) -> tuple[pa.Table, dict[str, Any]]:
+    """Rows of classes, each a town with its illnesses."""
+    rows = pa.table(
+        {
+            "town": [town for town, values in ills.items() for _ in values],
+            "ill": [value for values in ills.values() for value in values],
+        }
+    )
+    return rows, as_it_is(rows)
+
+
+def tried(attack: Any, rows: pa.Table, manifest: dict[str, Any], source: pa.Table, control: pa.Table | None = None):
+    view = ReleaseView.of(rows, manifest)
+    assert attack.refuses(view) is None
+    others = None if control is None else view.people(control, "the control table")
+    return attack.run(view, view.people(source, "the source"), others, rng())
+
+
+def test_a_copy_singles_everybody_out() -> None:
+    source, control = strangers(1), strangers(2)
+    found = tried(SinglingOutAttack(400), source, as_it_is(source), source, control)
+    assert found.success == Tally(400, 400)
+    assert found.control.success < 40
+    assert found.risk.low > 0.9
+
+
+def test_a_unique_value_is_found_by_a_predicate_about_it_alone() -> None:
+    rows, manifest = in_towns({"Ulm": ["flu"] * 40, "Bonn": ["gout"] * 40, "Jena": ["flu"]})
+    found = tried(SinglingOutAttack(50), rows, manifest, rows)
+    assert found.variants["univariate"].success == Tally(1, 1)
+    without, told = in_towns({"Ulm": ["flu"] * 40, "Bonn": ["gout"] * 40})
+    none = tried(SinglingOutAttack(50), without, told, without)
+    assert "univariate" not in none.variants
+    assert "published once" in none.notes[0]
+
+
+def test_the_ends_of_numbers_are_tried() -> None:
+    source = strangers(1).select(["age", "ill"])
+    ages = np.sort(source["age"].to_numpy())
+    ages[[0, -1]] = 2, 111
+    source = source.set_column(0, "age", pa.array(ages))
+    found = tried(SinglingOutAttack(50), source, as_it_is(source), source)
+    # 2 and 111 are each published once and are the ends; below 90 and above 17 nobody else is alone.
+    assert found.variants["univariate"].success.success >= 4
+
+
+def test_a_copy_links_halves_of_people() -> None:
+    source, control = strangers(1), strangers(2)
+    found = tried(LinkabilityAttack(400), source, as_it_is(source), source, control)
+    assert found.success.success > 390
+    assert found.control.rate().low < 0.12
+    assert found.risk.low > 0.9
+
+
+def test_slices_apart_do_not_link_what_they_keep_apart() -> None:
+    source, control = strangers(1).select(["age", "zip", "ill"]), strangers(2).select(["age", "zip", "ill"])
+    order = rng().permutation(N)
+    rows = pa.table(
+        {
+            "bucket": np.ones(N, dtype=np.int64),
+            "age": source["age"],
+            "zip": source["zip"].take(pa.array(order)),
+            "ill": source["ill"].take(pa.array(order)),
+        }
+    )
+    manifest = {**as_it_is(source), "parts": [["age"], ["zip", "ill"]]}
+    found = tried(LinkabilityAttack(400), rows, manifest, source, control)
+    assert found.risk.low < 0 < found.risk.high
+
+
+def test_a_copy_tells_the_sensitive_value() -> None:
+    source, control = strangers(1), strangers(2)
+    found = tried(InferenceAttack(400), source, as_it_is(source), source, control)
+    assert found.success == Tally(400, 400)
+    assert found.baseline.rate().high < 0.4
+    assert found.risk.low > 0.9
+
+
+def test_values_that_were_changed_a_little_are_found_by_the_nearest_row() -> None:
+    source, control = strangers(1), strangers(2)
+    noise = rng().normal(0, 0.3, N)
+    rows = source.set_column(0, "age", pa.array(source["age"].to_numpy() + noise))
+    assert tried(InferenceAttack(400), rows, as_it_is(rows), source, control).success.rate().low > 0.95
+
+
+def test_many_numbers_are_guessed_by_ranges() -> None:
+    source, control = strangers(1), strangers(2)
+    pay = [rng().normal(3000, 900, N).round(2), rng().normal(3000, 900, N)[::-1].round(2)]
+    source, control = (
+        table.set_column(3, "ill", pa.array(own)) for table, own in zip((source, control), pay, strict=True)
+    )
+    found = tried(InferenceAttack(400), source, as_it_is(source), source, control)
+    assert found.success == Tally(400, 400)
+    assert found.baseline.rate().value < 0.1
+    assert "20 ranges" in found.notes[0]
+
+
+def test_a_homogeneous_class_is_found_to_the_record() -> None:
+    rows, manifest = in_towns({"Ulm": ["flu", "gout"] * 20, "Bonn": ["gout"] * 7, "Jena": ["asthma", "flu"] * 10})
+    found = tried(HomogeneityAttack(100), rows, manifest, rows)
+    assert found.success == Tally(7, 67)
+    assert found.baseline == Tally(0, 67) or found.baseline == Tally(7, 67)
+
+
+def test_a_class_that_is_one_label_is_not_homogeneous() -> None:
+    rows, manifest = in_towns({"Ulm": ["lung"] * 30, "Bonn": ["gout"] * 10})
+    labels = {"lung": {"values": ["asthma", "flu"]}, "gout": {"values": ["gout"]}}
+    manifest["attributes"]["ill"] = {"role": "sensitive", "kind": "category", "labels": labels}
+    source, _ = in_towns({"Ulm": ["flu"] * 15 + ["asthma"] * 15, "Bonn": ["gout"] * 10})
+    assert tried(HomogeneityAttack(100), rows, manifest, source).success == Tally(10, 40)
+
+
+def test_whom_nothing_covers_is_spoken_of_only_if_values_may_have_been_changed() -> None:
+    source = strangers(1)
+    rows = source.set_column(0, "age", pa.array(source["age"].to_numpy() + 0.4))
+    assert tried(HomogeneityAttack(400), rows, as_it_is(rows), source).success.rate().low > 0.95
+    ages, manifest = pa.table({"age": ["20-29"] * 40, "ill": ["flu"] * 40}), as_it_is(source.select(["age", "ill"]))
+    manifest["attributes"]["age"]["labels"] = {"20-29": {"from": 20, "below": 30}}
+    elsewhere = pa.table({"age": [25] * 15 + [55] * 25, "ill": ["flu"] * 40})
+    assert tried(HomogeneityAttack(100), ages, manifest, elsewhere).success == Tally(15, 40)
+    assert tried(ExternalAttack(100), ages.slice(0, 1), manifest, elsewhere).success == Tally(15, 40)
+
+
+def test_two_exclusions_leave_one_of_three_values() -> None:
+    rows, manifest = in_towns({"Ulm": ["flu", "gout", "asthma"] * 10, "Bonn": list(ILLS) * 10})
+    found = tried(BackgroundKnowledgeAttack(100, exclusions=2), rows, manifest, rows)
+    assert "30 of 70 people" in found.notes[0]
+    assert "is 1.000" in found.notes[0]
+    assert found.success.success >= 30
+    assert found.variants["1 ruled out"].success.success < found.success.success
+    with pytest.raises(UsageError, match="at least 1"):
+        BackgroundKnowledgeAttack(100, exclusions=0)
+
+
+def test_a_rare_value_that_is_frequent_in_a_class_is_suspected() -> None:
+    rows, manifest = in_towns({"Ulm": ["flu"] * 180, "Bonn": ["ulcer"] * 10 + ["flu"] * 10})
+    found = tried(SkewnessAttack(500), rows, manifest, rows)
+    assert found.success == Tally(10, 200)
+    even, told = in_towns({"Ulm": ["flu"] * 90 + ["ulcer"] * 5, "Bonn": ["flu"] * 90 + ["ulcer"] * 5})
+    assert tried(SkewnessAttack(500), even, told, even).success == Tally(0, 190)
+
+
+def test_values_of_one_kind_are_told_as_that_kind() -> None:
+    rows, manifest = in_towns({"Ulm": ["flu", "gout"] * 20, "Bonn": ["flu", "asthma"] * 6})
+    tree = {"any": {"lung": {"flu": {}, "asthma": {}}, "other": {"gout": {}, "ulcer": {}}}}
+    manifest["attributes"]["ill"]["taxonomy"] = tree
+    assert tried(SimilarityAttack(100), rows, manifest, rows).success == Tally(12, 52)
+    assert tried(HomogeneityAttack(100), rows, manifest, rows).success == Tally(0, 52)
+
+
+def test_a_policy_tells_which_values_are_alike() -> None:
+    rows, manifest = in_towns({"Ulm": ["flu", "gout"] * 20, "Bonn": ["flu", "asthma"] * 6})
+    view = ReleaseView.of(rows, manifest)
+    assert "give the policy" in str(SimilarityAttack(100).refuses(view))
+    tree = {"tree": {"any": {"lung": ["flu", "asthma"], "other": ["gout"]}}}
+    policy = Policy.load(
+        {
+            "attributes": {"town": {"role": "quasi"}, "ill": {"role": "sensitive", "taxonomy": tree}},
+            "privacy": [{"k-anonymity": {"k": 2}}],
+        }
+    )
+    view = ReleaseView.of(rows, manifest, policy)
+    assert SimilarityAttack(100).refuses(view) is None
+    people = view.people(rows, "the source")
+    assert SimilarityAttack(100).run(view, people, None, rng()).success == Tally(12, 52)
+
+
+def test_a_register_of_names_leads_to_records() -> None:
+    source = strangers(1).append_column("name", pa.array([f"person {i}" for i in range(N)]))
+    rows = source.drop_columns(["name"])
+    register = source.select(["name", "zip", "age"]).slice(0, 200)
+    found = tried(ExternalAttack(500, register), rows, as_it_is(rows), source, strangers(2))
+    assert found.success.trials == 200
+    assert found.success.success > 195
+    assert found.control.rate().high < 0.35  # the nearest row of others has the same illness by chance
+    assert "200 people" in found.notes[0]
+    ages = tried(ExternalAttack(500, register.select(["name", "age"])), rows, as_it_is(rows), source)
+    assert ages.success.success < 10
+    twice = pa.concat_tables([register, register])
+    with pytest.raises(UsageError, match="fewer than 20 people"):  # a name that two people have tells nobody
+        tried(ExternalAttack(500, twice), rows, as_it_is(rows), source)
+
+
+def test_a_register_that_cannot_be_used_is_refused() -> None:
+    source = strangers(1)
+    for register, why in (
+        (pa.table({"age": [1], "zip": ["2"]}), "shares no name"),
+        (pa.table({"name": ["x"]}), "shares no name"),
+    ):
+        with pytest.raises(UsageError, match=why):
+            tried(ExternalAttack(100, register), source, as_it_is(source), source)
+    named = source.append_column("name", pa.array([str(i) for i in range(N)]))
+    with pytest.raises(UsageError, match="none of the release's quasi"):
+        tried(ExternalAttack(100, pa.table({"name": ["1"]})), source, as_it_is(source), named)

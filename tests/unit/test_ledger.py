@@ -1,0 +1,557 @@
+"""The ledger: what it refuses, what it warns of, what it keeps, and what it never lets go."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sqlite3
+import stat
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pytest
+
+import shoal
+from shoal.errors import InputError, UnreachableError, UsageError, VerificationError
+from shoal.ledger import LedgerOptions, book, checking, schema
+from shoal.ledger.adding import add
+from shoal.ledger.book import Ledger
+from shoal.ledger.checking import check, strike
+from shoal.ledger.exporting import export, overview
+from shoal.ledger.options import options_of_command
+from shoal.ledger.records import Entry
+from shoal.ledger.sets import is_complete, sets_among, sets_with
+from shoal.progress import Silent
+from shoal.release import Release, Staging
+from shoal.sources import open_source
+
+COLUMNS = ("x", "y", "illness", "job")
+CORNERS = [
+    ("a", "a", "flu", "cook"),
+    ("a", "b", "gout", "clerk"),
+    ("b", "a", "cold", "cook"),
+    ("b", "b", "ulcer", "nurse"),
+]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Sixteen people at the corners of a square; each corner has an illness of its own."""
+    with (tmp_path / "people.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([COLUMNS, *(CORNERS * 4)])
+    return tmp_path
+
+
+def policy(*quasi: str, l: int = 2, sensitive: tuple[str, ...] = ("illness",), **roles: str) -> dict[str, Any]:
+    """Publish some of the columns; rows and columns of the square each have two illnesses."""
+    role = dict.fromkeys(COLUMNS, "identifier") | dict.fromkeys(quasi, "quasi") | dict.fromkeys(sensitive, "sensitive")
+    attributes = {name: {"role": kind} for name, kind in (role | roles).items()}
+    return {"attributes": attributes, "privacy": [{"distinct-l-diversity": {"l": l}}]}
+
+
+def publish(place: Path, name: str, *quasi: str, data: object = None, l: int = 2, **options: Any) -> Release:
+    wanted = policy(*quasi, l=l) if quasi else options.pop("policy")
+    ledger = LedgerOptions(place / "ledger.db", **options)
+    return shoal.anonymize(data or place / "people.csv", wanted, out=place / name, ledger=ledger)
+
+
+def entries(place: Path) -> tuple[Entry, ...]:
+    with Ledger.open(place / "ledger.db") as ledger:
+        return ledger.entries()
+
+
+def test_rows_and_columns_of_the_square_meet_in_one_illness(place: Path) -> None:
+    publish(place, "rows", "x", recipient="the city")
+    with pytest.raises(UnreachableError) as refused:
+        publish(place, "columns", "y")
+    day = entries(place)[0].at[:10]
+    for said in (
+        f"together with release 1 ({day}, to the city)",
+        "16 of 16 people would be left with fewer than 2 values of 'illness', at worst with 1",
+        "nothing was published",
+        "--warn",
+        "coarser",
+        "`shoal ledger floor`",
+    ):
+        assert said in str(refused.value)
+    assert not any(value in str(refused.value) for value in ("flu", "gout", "cold", "ulcer"))
+    assert {path.name for path in place.iterdir()} == {"people.csv", "ledger.db", "rows"}
+    assert len(entries(place)) == 1
+    found = publish(place, "whole", "y", l=4)  # one class of everybody
+    assert found.evidence["warnings"] == []
+    assert found.evidence["ledger"]["number"] == 2
+    (linked,) = found.evidence["ledger"]["linked"]
+    assert (linked["l"], linked["people"], linked["people_below"], linked["complete"]) == (2, 16, 0, True)
+    assert [(each["releases"], each["l"]) for each in linked["sets"]] == [([2], 4), ([1, 2], 2)]
+
+
+def test_a_warning_is_published_with_the_release_and_kept(place: Path) -> None:
+    publish(place, "rows", "x")
+    found = publish(place, "columns", "y", warn=True)
+    (warning,) = found.evidence["warnings"]
+    assert "16 of 16 people can be left with fewer than 2 values" in warning
+    evidence = json.loads((place / "columns" / "internal" / "evidence.json").read_text())
+    assert evidence["warnings"] == [warning]
+    assert evidence["ledger"] == found.evidence["ledger"]
+    assert "ledger" in evidence["seconds"]
+    public = "".join(path.read_text() for path in (place / "columns" / "public").iterdir())
+    assert "ledger" not in public
+    with Ledger.open(place / "ledger.db") as ledger:
+        assert [(each.releases, each.l, each.below) for each in ledger.evaluations()] == [
+            ((1,), 2, 0),
+            ((2,), 2, 0),
+            ((1, 2), 1, 16),
+        ]
+    assert [entry.status for entry in entries(place)] == ["published", "published"]
+
+
+def test_a_first_release_that_leaves_too_little_by_itself_is_refused_and_makes_no_ledger(place: Path) -> None:
+    with pytest.raises(UnreachableError, match="by itself: 16 of 16 people would be left with fewer than 3 values"):
+        publish(place, "rows", "x", floor=3)
+    assert {path.name for path in place.iterdir()} == {"people.csv"}
+
+
+def test_a_person_may_be_in_some_releases_and_not_in_others(place: Path) -> None:
+    """Nobody is in all three: the middle one is about others. The first and the last meet all the same."""
+    publish(place, "rows", "x")
+    others = pa.table(
+        {"x": ["c", "d"] * 2, "y": ["c"] * 4, "illness": ["flu", "flu", "gout", "gout"], "job": ["cook"] * 4}
+    )
+    found = publish(place, "others", "x", data=others)
+    assert "nobody of this release can be in release 1" in found.evidence["warnings"][0]
+    with pytest.raises(UnreachableError, match=r"together with release 1 \("):
+        publish(place, "columns", "y")
+
+
+def test_floors_are_raised_by_anybody_and_lowered_by_a_command(place: Path) -> None:
+    publish(place, "rows", "x", floor=1)
+    publish(place, "again", "x", floor=2)
+    publish(place, "third", "x")
+    with pytest.raises(UsageError, match=r"the floor of 'everybody' is 2, and only .shoal ledger floor. lowers it"):
+        publish(place, "fourth", "x", floor=1)
+    assert not (place / "fourth").exists()
+    with Ledger.open(place / "ledger.db", write=True) as ledger:
+        assert ledger.set_floor("everybody", 1, warns=None).floor == 1
+        assert not ledger.known("everybody").warns
+        assert ledger.set_floor("everybody", 2, warns=True).warns
+        assert [change.floor for change in ledger.known("everybody").changes] == [1, 2, 1, 2]
+    assert publish(place, "columns", "y").evidence["warnings"]  # now it warns
+
+
+def test_releases_are_linked_with_those_about_the_same_population(place: Path) -> None:
+    publish(place, "rows", "x", population="patients")
+    found = publish(place, "columns", "y", population="patient")
+    assert found.evidence["warnings"] == [
+        "'patient' is a new population, which is linked with no earlier release; did you mean 'patients'?"
+    ]
+    with pytest.raises(UsageError, match="the populations 'patients', 'patient'; say which one"):
+        publish(place, "more", "y")
+    with pytest.raises(UnreachableError):
+        publish(place, "more", "y", population="patients")
+
+
+def test_the_only_population_is_meant_if_none_is_named(place: Path) -> None:
+    publish(place, "rows", "x", population="patients")
+    with pytest.raises(UnreachableError, match="'patients'"):
+        publish(place, "columns", "y")
+
+
+def test_without_a_folder_nothing_is_released_so_nothing_is_entered(place: Path) -> None:
+    with pytest.raises(UsageError, match="give a folder"):
+        shoal.anonymize(place / "people.csv", policy("x"), ledger=place / "ledger.db")
+    assert not (place / "ledger.db").exists()
+
+
+def test_every_sensitive_attribute_is_linked_by_itself(place: Path) -> None:
+    both = ("illness", "job")
+    publish(place, "rows", policy=policy("x", sensitive=both))
+    with pytest.raises(UnreachableError) as refused:
+        publish(place, "columns", policy=policy("y", sensitive=("job",), l=1), floor=1 + 1)
+    assert "'job'" in str(refused.value)
+    assert "'illness'" not in str(refused.value)
+
+
+def test_a_release_without_sensitive_attributes_is_entered_and_said_not_to_be_linked(place: Path) -> None:
+    plain = policy("x", sensitive=()) | {"privacy": [{"k-anonymity": {"k": 2}}]}
+    found = publish(place, "plain", policy=plain)
+    assert found.evidence["warnings"] == ["the release has no sensitive attribute, so there was nothing to link"]
+    assert publish(place, "rows", "x").evidence["ledger"]["earlier"] == [1]
+
+
+def test_an_attribute_that_another_release_publishes_openly_cannot_be_hidden(place: Path) -> None:
+    plain = policy("x", sensitive=(), illness="insensitive") | {"privacy": [{"k-anonymity": {"k": 2}}]}
+    publish(place, "plain", policy=plain)
+    with pytest.raises(UnreachableError, match=r"release 1 .* cannot be linked: 'illness' is sensitive in one"):
+        publish(place, "rows", "x")
+    assert len(publish(place, "rows", "x", warn=True).evidence["warnings"]) == 1
+
+
+def test_an_attribute_that_another_release_hides_cannot_be_published_openly(place: Path) -> None:
+    publish(place, "rows", "x")
+    plain = policy("x", sensitive=(), illness="insensitive") | {"privacy": [{"k-anonymity": {"k": 2}}]}
+    with pytest.raises(UnreachableError, match=r"release 1 .* cannot be linked: 'illness' is sensitive in one"):
+        publish(place, "plain", policy=plain)
+    publish(place, "plain", policy=plain, warn=True)
+    (found,) = check(place / "ledger.db", None, None, Silent())
+    assert [each.releases for each in found.findings[0].failing] == [(1, 2)]
+
+
+def test_of_many_releases_the_worst_set_is_looked_at_too(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish(place, "rows", "x")
+    publish(place, "whole", "y", l=4)
+    monkeypatch.setattr("shoal.ledger.evaluating.sets_with", lambda new, earlier: [(new,), (*earlier, new)])
+    monkeypatch.setattr("shoal.ledger.evaluating.is_complete", lambda _: False)
+    (found,) = publish(place, "columns", "y", warn=True).evidence["ledger"]["linked"]
+    assert [(each["releases"], each["l"]) for each in found["sets"]] == [([3], 2), ([1, 2, 3], 1), ([1, 3], 1)]
+    assert found["complete"]
+
+
+def test_what_the_source_does_not_tell_of_its_people_is_not_taken_as_unknown(place: Path) -> None:
+    """The new source lacks x, by which others find people in the first release: classes are counted instead."""
+    publish(place, "rows", "x")
+    columns = pa_csv.read_csv(place / "people.csv").select(["y", "illness"])
+    wanted = policy("y")
+    wanted["attributes"] = {name: wanted["attributes"][name] for name in ("y", "illness")}
+    with pytest.raises(UnreachableError, match="up to 16 of 16 people would be left"):
+        publish(place, "columns", policy=wanted, data=columns)
+
+
+def test_releases_that_do_not_go_together_are_refused_and_the_others_looked_at(place: Path) -> None:
+    """x is a number in the second release and a code in the third; the first says nothing of it."""
+    publish(place, "columns", "y")
+    people = pa.table(
+        {"x": ["1", "2"] * 4, "y": ["a"] * 8, "illness": ["flu", "flu", "gout", "gout"] * 2, "job": ["cook"] * 8}
+    )
+    numbers, codes = policy("x"), policy("x")
+    numbers["attributes"]["x"]["taxonomy"] = {"intervals": {"min": 0, "max": 9, "widths": [5]}}
+    codes["attributes"]["x"]["taxonomy"] = {"mask": {"length": 1}}
+    publish(place, "numbers", policy=numbers, data=people, warn=True)
+    with pytest.raises(
+        UnreachableError, match=r"with release 2 \(.*\) cannot be linked: 'x' is of kind 'number' in one"
+    ):
+        publish(place, "codes", policy=codes, data=people)
+    found = publish(place, "codes", policy=codes, data=people, warn=True).evidence["ledger"]["linked"][0]["sets"]
+    assert {tuple(each["releases"]): each["l"] for each in found} == {
+        (3,): 2,
+        (1, 3): 1,
+        (2, 3): None,
+        (1, 2, 3): None,
+    }
+
+
+def test_public_files_are_kept_byte_by_byte_and_alone(place: Path) -> None:
+    publish(place, "rows", "x")
+    ledger_file = place / "ledger.db"
+    assert stat.S_IMODE(ledger_file.stat().st_mode) == 0o600
+    with Ledger.open(ledger_file) as ledger:
+        (entry,) = ledger.entries()
+        (place / "back").mkdir()
+        ledger.unpack(entry, place / "back")
+    public = {path.name: path.read_bytes() for path in (place / "rows" / "public").iterdir()}
+    assert {path.name: path.read_bytes() for path in (place / "back").iterdir()} == public
+    content = ledger_file.read_bytes()
+    assert b"people.csv" not in content
+    assert (
+        json.loads((place / "rows" / "internal" / "evidence.json").read_text())["source"]["sha256"].encode()
+        not in content
+    )
+    assert [path.name for path in place.glob("ledger.db*")] == ["ledger.db"]
+
+
+def test_files_larger_than_a_piece(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.ledger.files.PIECE", 64)
+    publish(place, "rows", "x")
+    with sqlite3.connect(place / "ledger.db") as connection:
+        assert connection.execute("SELECT max(place) FROM piece").fetchone()[0] > 2
+    connection.close()
+    with pytest.raises(UnreachableError):
+        publish(place, "columns", "y")
+
+
+def test_nothing_is_left_unpacked(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place / "temporary"))
+    publish(place, "rows", "x")
+    publish(place, "columns", "y", warn=True)
+    with pytest.raises(UnreachableError):
+        publish(place, "third", "y")
+    assert list((place / "temporary").iterdir()) == []
+
+
+@pytest.mark.parametrize("table", schema.TABLES)
+def test_nothing_is_changed_or_deleted(place: Path, table: str) -> None:
+    publish(place, "rows", "x")
+    with schema.connected(place / "ledger.db", write=True) as connection:
+        column = connection.execute(f"SELECT * FROM {table}").description[0][0]
+        for statement in (
+            f"DELETE FROM {table}",
+            f"UPDATE {table} SET {column} = {column}",
+            f"INSERT OR REPLACE INTO {table} SELECT * FROM {table}",
+        ):
+            with pytest.raises(sqlite3.IntegrityError, match="never changed"):
+                connection.execute(statement)
+
+
+def test_numbers_and_not_clocks_make_the_order(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish(place, "rows", "x")
+    monkeypatch.setattr(book, "now", lambda: "1999-12-31T23:59:59+00:00")
+    publish(place, "again", "x")
+    assert [(entry.number, entry.at[:4] == "1999") for entry in entries(place)] == [(1, False), (2, True)]
+    with pytest.raises(UnreachableError, match=r"release 2 \(1999-12-31\)"):
+        publish(place, "columns", "y")
+
+
+def unfinished(place: Path, name: str, monkeypatch: pytest.MonkeyPatch, *quasi: str) -> None:
+    """Publish, and end as if killed before the entry is marked."""
+    with monkeypatch.context() as patched:
+        patched.setattr("shoal.ledger.entering._settle", lambda *_: None)
+        publish(place, name, *quasi)
+
+
+def test_an_unfinished_release_counts_and_is_settled_by_its_folder(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unfinished(place, "rows", monkeypatch, "x")
+    assert entries(place)[0].status == "unfinished"
+    with pytest.raises(UnreachableError, match=r"unfinished.*`shoal ledger strike` takes it out"):
+        publish(place, "columns", "y")
+    with pytest.raises(UsageError, match="in place and therefore published"):
+        strike(place / "ledger.db", 1, "a mistake")
+    assert entries(place)[0].status == "published"
+
+
+def test_a_release_that_never_was_is_struck_and_stays_in_the_record(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unfinished(place, "rows", monkeypatch, "x")
+    (place / "rows" / "public").rename(place / "rows" / "elsewhere")
+    (found,) = check(place / "ledger.db", None, None, Silent())
+    assert (found.settled, [entry.status for entry in found.entries]) == ((), ["unfinished"])
+    struck = strike(place / "ledger.db", 1, "killed before")
+    assert (struck.status, struck.reason) == ("struck", "killed before")
+    publish(place, "columns", "y")
+    with pytest.raises(UsageError, match="release 2 is published"):
+        strike(place / "ledger.db", 2, "regret")
+    with pytest.raises(UsageError, match="has no release 3"):
+        strike(place / "ledger.db", 3, "regret")
+    with Ledger.open(place / "ledger.db") as ledger:
+        assert [each["status"] for each in overview(ledger)["releases"]] == ["struck", "published"]
+
+
+def test_a_run_that_fails_after_entering_strikes_its_entry(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.release.Staging.publish", lambda _: (_ for _ in ()).throw(UsageError("no room")))
+    with pytest.raises(UsageError, match="no room"):
+        publish(place, "rows", "x")
+    (entry,) = entries(place)
+    assert (entry.status, entry.reason) == ("struck", "the run ended before anything was published")
+
+
+def test_a_run_that_cannot_mark_its_release_says_so(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise UsageError("the ledger is in use")
+
+    monkeypatch.setattr("shoal.ledger.entering._settle", fails)
+    found = publish(place, "rows", "x")
+    assert "does not have it as published (the ledger is in use)" in found.evidence["warnings"][0]
+    monkeypatch.undo()
+    assert check(place / "ledger.db", None, None, Silent())[0].settled == (1,)
+    assert entries(place)[0].status == "published"
+
+
+def test_a_release_that_is_struck_or_settled_while_it_is_put_in_place(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_in_place = Staging.publish
+
+    def meanwhile(self: Staging) -> None:
+        strike(place / "ledger.db", 1, "impatience")
+        put_in_place(self)
+
+    monkeypatch.setattr(Staging, "publish", meanwhile)
+    (warning,) = publish(place, "rows", "x").evidence["warnings"]
+    assert "release 1 is struck" in warning
+    assert "`shoal ledger add` if it was struck" in warning
+
+    def sooner(self: Staging) -> None:
+        put_in_place(self)
+        assert check(place / "ledger.db", None, None, Silent())[0].settled == (2,)
+
+    monkeypatch.setattr(Staging, "publish", sooner)
+    assert publish(place, "again", "x").evidence["warnings"] == []
+    add(LedgerOptions(place / "ledger.db"), place / "rows", None, Silent())
+    assert [entry.status for entry in entries(place)] == ["struck", "published", "published"]
+
+
+def test_baskets_in_other_groups_cannot_be_linked(place: Path) -> None:
+    """Groups come from the data, so that no text of the second table would be found in the first."""
+    items = {"columns": 2, "sensitive": ["test"]}
+    wanted = {
+        "attributes": {"basket": {"role": "quasi", "items": items}},
+        "privacy": [{"distinct-l-diversity": {"l": 1}}],
+        "method": {"slicing": {"columns": "each"}},
+    }
+    first = pa.table({"basket": ["bread;milk;test", "bread;milk", "tea;rum;test", "tea;rum"] * 4})
+    second = pa.table({"basket": ["bread;rum;test", "bread;rum", "tea;milk;test", "tea;milk"] * 4})
+    publish(place, "first", policy=wanted, data=first, floor=1)
+    with pytest.raises(UnreachableError, match="items are in other groups"):
+        publish(place, "second", policy=wanted, data=second)
+    (found,) = publish(place, "again", policy=wanted, data=first).evidence["ledger"]["linked"]
+    assert [each["people_linked"] for each in found["sets"]] == [16, 16]
+
+
+def test_looking_back(place: Path) -> None:
+    publish(place, "rows", "x")
+    publish(place, "columns", "y", warn=True)
+    (found,) = check(place / "ledger.db", None, None, Silent())
+    assert found.fails
+    assert [(each.releases, each.l) for each in found.findings[0].failing] == [((1, 2), 1)]
+    with Ledger.open(place / "ledger.db", write=True) as ledger:
+        assert len(ledger.evaluations()) == 3  # what was exact stands
+        assert [each["l"] for each in overview(ledger)["releases"]] == [1, 1]
+        ledger.set_floor("everybody", 1, warns=None)
+    assert not check(place / "ledger.db", None, None, Silent())[0].fails
+    people = open_source(place / "people.csv")
+    (anew,) = check(place / "ledger.db", None, people, Silent())
+    assert not anew.fails
+    with Ledger.open(place / "ledger.db", write=True) as ledger:
+        assert [each.basis for each in ledger.evaluations()] == ["source"] * 3 + ["people"] * 3
+        ledger.set_floor("everybody", 3, warns=None)
+    (raised,) = check(place / "ledger.db", None, None, Silent())
+    assert [(each.releases, each.below) for each in raised.findings[0].failing] == [
+        ((1, 2), None),
+        ((1,), None),
+        ((2,), None),
+    ]
+
+
+def test_an_answer_does_not_stand_once_more_is_known_of_people(place: Path) -> None:
+    """Release 1 has y as insensitive; when y becomes quasi elsewhere, release 1 alone gives illnesses away."""
+    publish(place, "rows", policy=policy("x", y="insensitive"))
+    assert not check(place / "ledger.db", None, None, Silent())[0].fails
+    publish(place, "jobs", policy=policy("y", sensitive=("job",), l=1), warn=True)
+    (found,) = check(place / "ledger.db", None, None, Silent())
+    (illness,) = [each for each in found.findings if each.sensitive == "illness"]
+    assert [(each.releases, each.l, each.basis) for each in illness.evaluations] == [((1,), 1, "classes")]
+
+
+def test_adding_releases_of_before(place: Path) -> None:
+    for name, quasi in (("rows", "x"), ("columns", "y")):
+        shoal.anonymize(place / "people.csv", policy(quasi), out=place / name)
+    options = LedgerOptions(place / "ledger.db", recipient="the city")
+    assert add(options, place / "rows", place / "people.csv", Silent()).warnings == []
+    with pytest.raises(UsageError, match="already, as number 1"):
+        add(options, place / "rows" / "public", None, Silent())
+    (warning,) = add(options, place / "columns" / "public", None, Silent()).warnings
+    assert "together with release 1" in warning
+    assert [(entry.status, entry.origin) for entry in entries(place)] == [("published", "added")] * 2
+    assert check(place / "ledger.db", None, None, Silent())[0].fails
+    data = place / "columns" / "public" / "data.csv"
+    data.write_text(data.read_text().replace("gout", "cold"))
+    with pytest.raises(VerificationError, match="was not entered"):
+        add(options, place / "columns", None, Silent())
+    with pytest.raises(InputError, match="there is no release"):
+        add(options, place / "nowhere", None, Silent())
+    assert len(entries(place)) == 2
+
+
+@pytest.mark.parametrize("ending", ["json", "csv"])
+def test_what_auditors_get_has_no_rows_and_no_places(place: Path, ending: str) -> None:
+    publish(place, "rows", "x", recipient="the city")
+    counts = export(place / "ledger.db", place / f"ledger.{ending}")
+    assert counts == {"releases": 1, "evaluations": 1}
+    text = (place / f"ledger.{ending}").read_text()
+    assert not any(word in text for word in ("flu", "gout", str(place)))
+    manifest = json.loads((place / "rows" / "public" / "manifest.json").read_text())
+    assert manifest["data"]["sha256"] in text
+    if ending == "json":
+        document = json.loads(text)
+        assert document["releases"][0]["guarantees"] == manifest["guarantees"]
+        assert document["evaluations"][0]["l"] == 2
+    else:
+        (row,) = csv.DictReader(text.splitlines())
+        assert (row["recipient"], row["l"], row["status"]) == ("the city", "2", "published")
+    with pytest.raises(UsageError, match="exists already"):
+        export(place / "ledger.db", place / f"ledger.{ending}")
+    with pytest.raises(UsageError, match=r"neither \.json nor \.csv"):
+        export(place / "ledger.db", place / "ledger.txt")
+
+
+def test_what_is_no_ledger_is_refused_before_work_begins(place: Path) -> None:
+    ledger = place / "ledger.db"
+    ledger.write_text("dear diary, " * 100)
+    with pytest.raises(InputError, match="is no ledger"):
+        publish(place, "rows", "x")
+    ledger.unlink()
+    with sqlite3.connect(ledger) as connection:
+        connection.execute("CREATE TABLE mine (a)")
+    connection.close()
+    before = ledger.read_bytes()
+    with pytest.raises(InputError, match="is no ledger"):
+        publish(place, "rows", "x")
+    assert ledger.read_bytes() == before
+    ledger.unlink()
+    ledger.mkdir()
+    with pytest.raises(UsageError, match="no ledger"):
+        publish(place, "rows", "x")
+    with pytest.raises(UsageError, match="its folder is not there"):
+        shoal.anonymize(place / "people.csv", policy("x"), out=place / "rows", ledger=place / "no" / "ledger.db")
+    assert not (place / "rows").exists()
+
+
+def test_newer_and_older_ledgers(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish(place, "rows", "x")
+    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, "CREATE TABLE more (a TEXT) STRICT;"))
+    with pytest.raises(UsageError, match="older shoal; `shoal ledger check`"), Ledger.open(place / "ledger.db"):
+        pass
+    assert not check(place / "ledger.db", None, None, Silent())[0].fails
+    with schema.connected(place / "ledger.db") as connection:
+        assert connection.execute("SELECT count(*) FROM more").fetchone() == (0,)
+    monkeypatch.undo()
+    with pytest.raises(UsageError, match="newer shoal"):
+        publish(place, "columns", "y", warn=True)
+    assert not (place / "columns").exists()
+
+
+def test_sets_of_releases() -> None:
+    assert len(sets_with(0, range(1, 7))) == 2**6
+    assert len(sets_with(0, range(1, 8))) == 1 + 7 + 21 + 1
+    assert len(sets_among(range(1, 8))) == 2**7 - 1
+    assert len(sets_among(range(1, 9))) == 8 + 28 + 56 + 1
+    assert is_complete(7)
+    assert not is_complete(8)
+    assert all(chosen[-1] == 0 for chosen in sets_with(0, range(1, 8)))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"population": " people"}, "a population is one line"),
+        ({"population": ""}, "a population is one line"),
+        ({"recipient": "a\nb"}, "a recipient is one line"),
+        ({"recipient": "x" * 501}, "1 to 500"),
+        ({"floor": 0}, "at least 1; received 0"),
+    ],
+)
+def test_options_that_make_no_sense(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        LedgerOptions(Path("ledger.db"), **options)
+
+
+def test_options_without_a_ledger() -> None:
+    assert options_of_command(None, None, None, None, False) is None
+    for given in ((None, "a", None, None, False), (None, None, None, 3, False), (None, None, None, None, True)):
+        with pytest.raises(UsageError, match="name it with --ledger"):
+            options_of_command(*given)
+
+
+def test_the_last_answer_for_people_stands() -> None:
+    def answer(basis: Any, l: int, problem: str | None = None) -> Any:
+        return checking.Evaluation((1,), "illness", (), basis, 2, l, 1, 1, 0, True, problem)
+
+    answers = [answer("classes", 1), answer("source", 3), answer("classes", 2), answer("people", 4, "too many")]
+    assert checking.standing(answers)["illness", (1,)].l == 3
+    assert checking.standing([*answers, answer("people", 5)])["illness", (1,)].l == 5
+    assert checking.standing([answers[0], answers[2]])["illness", (1,)].l == 2

@@ -1,0 +1,115 @@
+"""Microaggregation: what groups share, blocks, refusals, and Adult."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shoal.errors import InputError, PolicyError, UnreachableError
+from shoal.microaggregation import (
+    Grouping,
+    Space,
+    group_means,
+    group_medians,
+    group_modes,
+    microaggregate,
+    squared_errors,
+)
+
+GROUPING = Grouping(np.array([0, 0, 0, 1, 1, 1, 1], dtype=np.int32), 2)
+
+
+def test_what_groups_share() -> None:
+    numbers = np.array([1.0, 2.0, 9.0, 4.0, 1.0, 2.0, 3.0])
+    assert group_means(numbers, GROUPING).tolist() == [4.0, 2.5]
+    assert group_medians(numbers, GROUPING).tolist() == [2.0, 2.0]
+    codes = np.array([0, 1, 2, 0, 0, 3, 3], dtype=np.int32)
+    assert group_modes(codes, GROUPING).tolist() == [0, 0]
+
+
+def test_means_leave_the_total_as_it_is() -> None:
+    column = np.random.default_rng(2).integers(0, 1000, 500).astype(float)
+    grouping = microaggregate(Space.of([column], []), 7)
+    assert group_means(column, grouping)[grouping.group].sum() == pytest.approx(column.sum(), rel=1e-12)
+
+
+def test_one_number_is_grouped_by_neighbours() -> None:
+    column = np.array([1.0, 100.0, 2.0, 101.0, 3.0, 102.0])
+    assert np.unique(microaggregate(Space.of([column], []), 3).group[[0, 2, 4]]).size == 1
+
+
+def test_records_that_are_all_the_same_are_grouped_too() -> None:
+    grouping = microaggregate(Space.of([np.ones(17)], [np.zeros(17, dtype=np.int32)]), 4)
+    assert grouping.sizes.tolist() == [4, 4, 4, 5]
+
+
+def test_weights_decide_what_is_kept_apart() -> None:
+    rng = np.random.default_rng(3)
+    x, y = rng.normal(size=400), rng.normal(size=400)
+    left = []
+    for weight in (0.01, 100.0):
+        grouping = microaggregate(Space.of([x, y], [], weights=[weight, 1.0]), 5)
+        left.append(float(np.var(x - group_means(x, grouping)[grouping.group])))
+    assert left[1] < left[0] / 20
+
+
+def test_units_do_not_matter() -> None:
+    rng = np.random.default_rng(3)
+    x, y = rng.integers(0, 50, 300).astype(float), rng.integers(0, 50, 300).astype(float)
+    one = microaggregate(Space.of([x, y], []), 4)
+    other = microaggregate(Space.of([x * 1024, y / 8 + 0.5], []), 4)
+    assert np.array_equal(one.group, other.group)
+
+
+def test_very_large_numbers_are_no_trouble() -> None:
+    x = np.random.default_rng(3).normal(size=50) * 1e300
+    assert microaggregate(Space.of([x], []), 5).sizes.min() >= 5
+
+
+@pytest.mark.parametrize("block", [40, 100, 999])
+def test_blocks_keep_the_sizes(block: int) -> None:
+    rng = np.random.default_rng(5)
+    space = Space.of([rng.normal(size=1000)], [rng.integers(0, 4, 1000).astype(np.int32)])
+    grouping = microaggregate(space, 7, block_records=block)
+    assert grouping.sizes.min() >= 7
+    assert grouping.sizes.max() <= 13
+    assert grouping.sizes.sum() == 1000
+    within, whole = squared_errors(space, grouping)
+    at_once, _ = squared_errors(space, microaggregate(space, 7))
+    assert within < 2 * at_once < 0.2 * whole
+
+
+def test_too_few_records_are_refused() -> None:
+    with pytest.raises(UnreachableError, match="k = 5 but the table has only 4"):
+        microaggregate(Space.of([np.arange(4.0)], []), 5)
+    with pytest.raises(UnreachableError, match="at least 1"):
+        microaggregate(Space.of([np.arange(4.0)], []), 0)
+
+
+def test_what_cannot_be_measured_is_refused() -> None:
+    with pytest.raises(InputError, match="2 are missing or not finite"):
+        Space.of([np.array([1.0, np.nan, np.inf])], [])
+    with pytest.raises(PolicyError, match="at least one attribute"):
+        Space.of([], [])
+    for weights in ([1.0], [1.0, 0.0], [1.0, np.inf]):
+        with pytest.raises(PolicyError, match="one weight above 0"):
+            Space.of([np.arange(4.0), np.arange(4.0)], [], weights=weights)
+
+
+def test_adult_is_grouped_with_little_loss(shared_data: Path) -> None:
+    from shoal.datasets import adult
+
+    columns = ["age", "education", "marital-status", "race", "sex", "native-country"]
+    table = adult(shared_data, columns=columns)
+    codes = [
+        table[name].combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int32) for name in columns[1:]
+    ]
+    age = table["age"].cast("float64").to_numpy()
+    space = Space.of([age], codes)
+    grouping = microaggregate(space, 5)
+    assert (grouping.sizes.min(), len(grouping.group)) == (5, table.num_rows)
+    assert grouping.sizes.max() <= 9
+    within, whole = squared_errors(space, grouping)
+    assert within / whole < 0.25

@@ -1,0 +1,235 @@
+"""Inner parts of the agency's service: limits, bodies, tokens, settings, tables of counts, the sum of contributions."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+
+import pyarrow as pa
+import pytest
+
+from shoal.agency.distribution import read_distribution
+from shoal.agency.service.bodies import parse
+from shoal.agency.service.counted import from_storage, read_rows
+from shoal.agency.service.limits import Buckets
+from shoal.agency.service.messages import Domain
+from shoal.agency.service.plan_cache import PlanCache, SentPlan
+from shoal.agency.service.pooling import Wanted, plan_of, pooled
+from shoal.agency.service.reference import reference_page
+from shoal.agency.service.refusals import Refusal, of_validation
+from shoal.agency.service.settings import Settings, settings
+from shoal.agency.service.tokens import digest_of
+from shoal.errors import InputError, UsageError
+
+DOMAIN = Domain.model_validate(
+    {
+        "quasi": [{"name": "age", "values": ["9", "40", "41"]}, {"name": "sex", "values": ["F", "M"]}],
+        "sensitive": {"name": "illness", "values": ["flu", "gout", "zoster"]},
+    }
+)
+COLUMNS = ["age", "sex", "illness", "count"]
+
+
+def counted(*rows: list[object]):
+    return read_rows(COLUMNS, list(rows), DOMAIN, probabilities=False, most=100)
+
+
+def test_serving_is_not_loaded_with_the_command_line() -> None:
+    program = (
+        "import sys, shoal.cli; print(*[name for name in sys.modules if name in ('fastapi', 'sqlalchemy', 'alembic')])"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ended.stdout.split() == []
+
+
+def test_a_bucket_is_emptied_by_its_caller_alone_and_filled_with_time() -> None:
+    now = [0.0]
+    buckets = Buckets(rate=10, burst=3, clock=lambda: now[0])
+    assert [buckets.take("a") for _ in range(4)] == [0, 0, 0, pytest.approx(0.1)]
+    assert buckets.take("b") == 0
+    now[0] = 0.1
+    assert buckets.take("a") == 0
+    assert buckets.take("a") > 0
+    now[0] = 1000.0
+    assert [buckets.take("a") > 0 for _ in range(4)] == [False, False, False, True]
+
+
+def test_buckets_are_bounded_and_the_oldest_is_forgotten() -> None:
+    buckets = Buckets(rate=1, burst=1, most=2, clock=lambda: 0.0)
+    assert buckets.take("a") == 0
+    assert buckets.take("b") == 0
+    assert buckets.take("c") == 0  # a is forgotten
+    assert buckets.take("b") > 0
+    assert buckets.take("a") == 0
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"\xff",
+        b"NaN",
+        b"[Infinity]",
+        b'{"a": "\\ud800"}',
+        b'{"a": "x\\u0000y"}',
+        b'{"a\\u0000": 1}',
+        b"[" * 5000,
+        b"9" * 10_000,
+        b"\xef\xbb\xbf{}",
+        '{"a": "é"}'.encode("latin-1"),
+        '{"a": 1}'.encode("utf-16"),
+    ],
+)
+def test_what_is_no_plain_json_is_refused_without_being_quoted(content: bytes) -> None:
+    with pytest.raises(Refusal) as refused:
+        parse(content)
+    assert refused.value.status == 422
+    assert "999" not in refused.value.message
+
+
+def test_plain_json_is_taken() -> None:
+    assert parse('{"a": ["é", 1, 2.5, null, true]}'.encode()) == {"a": ["é", 1, 2.5, None, True]}
+
+
+def test_a_refusal_names_places_of_the_schema_and_no_word_of_the_caller() -> None:
+    error = {"type": "extra_forbidden", "loc": ("body", "Zaphod"), "msg": "Extra inputs are not permitted", "input": 1}
+    assert "Zaphod" not in of_validation([error]).message
+    error = {"type": "int_type", "loc": ("body", "l"), "msg": "Input should be a valid integer", "input": "Zaphod"}
+    assert of_validation([error]).message == "body.l is wrong: input should be a valid integer"
+
+
+def test_only_tokens_of_our_form_are_looked_up() -> None:
+    token = "shoal_" + "a" * 43
+    assert digest_of(f"Bearer {token}") == hashlib.sha256(token.encode()).hexdigest()
+    assert digest_of(f"bearer  {token}") == digest_of(f"Bearer {token}")
+    for wrong in ("", token, f"Basic {token}", f"Bearer {token}a", f"Bearer {token} ", f"Bearer {token}\n", "Bearer é"):
+        assert digest_of(wrong) is None
+
+
+def test_settings_come_from_options_then_the_environment_then_defaults() -> None:
+    known = {"SHOAL_AGENCY_PORT": "9", "SHOAL_AGENCY_RATE": "2.5", "SHOAL_AGENCY_BURST": ""}
+    assert settings(known, port=None) == Settings(port=9, rate=2.5)
+    assert settings(known, port=0).port == 0
+    for wrong in ({"SHOAL_AGENCY_PORT": "x"}, {"SHOAL_AGENCY_RATE": "0"}, {"SHOAL_AGENCY_BURST": "-1"}):
+        with pytest.raises(UsageError):
+            settings(wrong)
+    with pytest.raises(UsageError):
+        settings({"SHOAL_AGENCY_RATE": "nan"})
+
+
+def test_plans_are_kept_up_to_a_number_of_bytes() -> None:
+    cache = PlanCache(10)
+    plans = {number: SentPlan(str(number), b"x" * 4) for number in range(3)}
+    cache.put(0, plans[0])
+    cache.put(1, plans[1])
+    assert cache.get(0) is plans[0]  # asked for again, so 1 is the oldest
+    cache.put(2, plans[2])
+    assert cache.get(1) is None
+    assert cache.get(0) is plans[0]
+    cache.put(3, SentPlan("3", b"x" * 11))
+    assert cache.get(3) is None
+    assert cache.get(2) is plans[2]
+    cache.put(2, plans[2])  # again, and nothing is counted twice
+    assert cache.get(0) is plans[0]
+
+
+def test_counts_are_kept_as_codes_and_come_back() -> None:
+    table = from_storage(counted(["40", "M", "gout", 7], ["9", "F", "flu", 0]).stored())
+    assert [column.tolist() for column in table.codes()] == [[1, 0], [1, 0], [1, 0]]
+    assert table.weights().to_pylist() == [7, 0]
+    assert (table.counted, table.records) == (True, 7)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [["40", "M", "gout"]],
+        [["40", "M", "gout", 1, 2]],
+        ["40MG1"],
+        [{"a": 1}],
+        [[40, "M", "gout", 1]],
+        [["40", "M", "gout", True]],
+        [["40", "M", "gout", 1.0]],
+        [["40", "M", "gout", -1]],
+        [["40", "M", "gout", 2**62]],
+        [["40", "M", "gout", 10**30]],
+        [["42", "M", "gout", 1]],
+        [["40", "M", "gout", 1], ["40", "M", "gout", 1]],
+        [["40", "M", "gout", 1]] * 101,
+    ],
+)
+def test_rows_that_are_no_counts_of_the_domain_are_refused(rows: list[object]) -> None:
+    with pytest.raises(InputError) as refused:
+        read_rows(COLUMNS, rows, DOMAIN, probabilities=False, most=100)
+    assert "42" not in str(refused.value)
+
+
+def test_contributions_are_added_exactly_and_the_small_domain_is_whole() -> None:
+    first = counted(["40", "M", "gout", 2**60], ["9", "F", "flu", 1])
+    second = counted(["40", "M", "gout", 2**60 + 1], ["40", "M", "flu", 3])
+    known = pooled(DOMAIN, [first, second], "lexicographic", 6)
+    assert known.n_points == 6
+    assert known.sensitive_values == ("flu", "gout", "zoster")
+    assert known.quasi_values == (("9", "40", "41"), ("F", "M"))
+    assert known.total == 2**61 + 1 + 4
+    assert known.point_weights().tolist() == [1, 0, 0, 2**61 + 4, 0, 0]
+    only = pooled(DOMAIN, [first, second], "lexicographic", 5)
+    assert only.n_points == 2
+    assert only.sensitive_values == ("flu", "gout", "zoster")
+    with pytest.raises(InputError):
+        pooled(DOMAIN, [counted(["9", "F", "flu", 2**61])] * 2, "lexicographic", 6)
+
+
+def test_the_sum_is_the_distribution_of_the_summed_table() -> None:
+    rows = [
+        [age, sex, illness, 3 + place]
+        for place, (age, sex, illness) in enumerate(
+            (age, sex, illness) for age in ("9", "40", "41") for sex in "FM" for illness in ("flu", "gout", "zoster")
+        )
+    ]
+    table = pa.table(dict(zip(COLUMNS, zip(*([*row[:3], 2 * row[3]] for row in rows), strict=True), strict=True)))
+    plain = read_distribution(table, "illness", order="hilbert")
+    known = pooled(DOMAIN, [counted(*rows), counted(*reversed(rows))], "hilbert", 100)
+    assert known.weights.tolist() == plain.weights.tolist()
+    assert [column.tolist() for column in known.points] == [column.tolist() for column in plain.points]
+    made = plan_of(DOMAIN, [counted(*rows)], Wanted(2, 0.1, 0.0, "lexicographic", "contiguous", "tight"), 100)
+    assert made.records == made.n_tight <= made.n
+    assert f'"digest":"{made.digest}"' in made.document
+
+
+def test_the_order_by_taxonomy_is_the_order_of_the_domain() -> None:
+    listed = Domain.model_validate({**DOMAIN.model_dump(), "quasi": [{"name": "age", "values": ["41", "9", "40"]}]})
+    columns = ["illness", "age", "count"]
+    rows = [["flu", "9", 1], ["flu", "40", 2], ["gout", "41", 3]]
+    table = read_rows(columns, rows, listed, probabilities=False, most=9)
+    assert pooled(listed, [table], "taxonomy", 9).quasi_values == (("41", "9", "40"),)
+    assert pooled(listed, [table], "lexicographic", 9).quasi_values == (("9", "40", "41"),)
+
+
+def test_probabilities_are_numbers_or_decimal_texts() -> None:
+    columns = ["age", "sex", "illness", "probability"]
+    cells = ["9", "F", "flu"], ["9", "M", "gout"]
+    for shares in ((0.25, 0.75), (0, 1), ("0.1", "0.9")):
+        rows = [[*cell, share] for cell, share in zip(cells, shares, strict=True)]
+        table = from_storage(read_rows(columns, rows, DOMAIN, probabilities=True, most=9).stored())
+        assert (table.counted, table.records) == (False, None)
+        known = pooled(DOMAIN, [table], "lexicographic", 100)
+        assert float(known.probability(int(known.point_weights()[0]))) == pytest.approx(float(shares[0]))
+    for shares in (("0.1", 0.9), (0.5, True), (-0.5, 1.5), (float("inf"), 0.1), ("x" * 200, "1"), (None, 1.0)):
+        rows = [[*cell, share] for cell, share in zip(cells, shares, strict=True)]
+        with pytest.raises(InputError):
+            read_rows(columns, rows, DOMAIN, probabilities=True, most=9)
+
+
+def test_the_page_about_routes_escapes_everything() -> None:
+    answers = {"200": {"description": "<i>fine</i>"}}
+    operation = {"operationId": "x", "description": "<script>", "responses": answers}
+    page, policy = reference_page(
+        {"info": {"title": "a & b", "version": "1"}, "paths": {"/<x>": {"get": operation}}, "components": {}}
+    )
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+    assert "<i>" not in page
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")

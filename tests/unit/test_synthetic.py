@@ -1,0 +1,262 @@
+"""Synthetic tables: declared domains, the account, the tree, and rows that agree with the counts."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from shoal.chance import Chance
+from shoal.errors import PolicyError, UsageError
+from shoal.synthetic import Domain, SyntheticOptions, SyntheticTable, synthesize
+from shoal.synthetic.consistent import Measured, consistent, non_negative
+from shoal.synthetic.drawing import drawn_rows
+from shoal.taxonomies.builders.flat import FlatTaxonomy
+from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
+from shoal.taxonomies.builders.numbers import NumbersTaxonomy
+
+
+def domain(name: str, size: int, *, missing: bool = False) -> Domain:
+    values = tuple(f"{name}{i}" for i in range(size))
+    return Domain(name, FlatTaxonomy(values=values).build(pa.array([], pa.string())), missing)
+
+
+DOMAINS = [domain("a", 4), domain("b", 5), domain("c", 3), domain("d", 6)]
+
+
+def people(n_rows: int = 20_000) -> list[np.ndarray]:
+    """The attributes hang together as b - a, c - b and d - b."""
+    rng = np.random.default_rng(8)
+    a = rng.integers(0, 4, n_rows)
+    b = np.where(rng.random(n_rows) < 0.8, a, rng.integers(0, 5, n_rows))
+    c = np.where(rng.random(n_rows) < 0.8, b % 3, rng.integers(0, 3, n_rows))
+    d = np.where(rng.random(n_rows) < 0.8, 5 - b, rng.integers(0, 6, n_rows))
+    return [column.astype(np.int32) for column in (a, b, c, d)]
+
+
+def made(*, seed: int = 1, **options: object) -> SyntheticTable:
+    pytest.importorskip("opendp")
+    return synthesize(people(), DOMAINS, SyntheticOptions(**options), Chance.of(seed))
+
+
+def shares(table: pa.Table, *names: str) -> np.ndarray:
+    codes, size = np.zeros(table.num_rows, dtype=np.int64), 1
+    for name in names:
+        one = next(domain for domain in DOMAINS if domain.name == name)
+        codes, size = codes * one.size + one.encode(table[name].combine_chunks()), size * one.size
+    return np.bincount(codes, minlength=size) / table.num_rows
+
+
+def truth() -> pa.Table:
+    return pa.table({one.name: one.decode(codes) for one, codes in zip(DOMAINS, people(), strict=True)})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"epsilon": 0},
+        {"epsilon": -1},
+        {"epsilon": float("inf")},
+        {"epsilon": float("nan")},
+        {"epsilon": 1, "delta": -1e-9},
+        {"epsilon": 1, "delta": 0.5},
+        {"epsilon": 1, "rows": 0},
+        {"epsilon": 1, "tree": [["a", "b"], ["b", "c"], ["c", "a"]]},
+        {"epsilon": 1, "tree": [["a", "a"]]},
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        SyntheticOptions(**options)
+
+
+@pytest.mark.parametrize("builder", [FlatTaxonomy(), NumbersTaxonomy()])
+def test_domains_from_the_data_are_refused(builder: FlatTaxonomy | NumbersTaxonomy) -> None:
+    with pytest.raises(PolicyError, match=r"column 'x': .* not taken from the data"):
+        Domain("x", builder.build(pa.array(["1", "2"])))
+    with pytest.raises(PolicyError, match="declared"):
+        Domain("x", FlatTaxonomy(values=("1",)).build(pa.array(["1"])).with_missing())
+
+
+def test_domains_encode_and_decode() -> None:
+    ages = Domain("age", IntervalsTaxonomy(min=0, max=9).build(pa.array([])))
+    assert ages.encode(pa.array(["3", None, "12", "0"])).tolist() == [3, -1, -1, 0]
+    assert ages.decode(np.array([9, 0], dtype=np.int32)).to_pylist() == ["9", "0"]
+    with_missing = Domain("age", ages.taxonomy, missing=True)
+    assert with_missing.size == 11
+    assert with_missing.encode(pa.array(["3", None, "12"])).tolist() == [3, 10, -1]
+    assert with_missing.decode(np.array([10, 1], dtype=np.int32)).to_pylist() == [None, "1"]
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_a_large_epsilon_keeps_the_marginals(delta: float) -> None:
+    release = made(epsilon=1000, delta=delta)
+    assert {frozenset(pair) for pair in release.pairs} == {frozenset("ab"), frozenset("bc"), frozenset("bd")}
+    assert abs(release.table.num_rows - 20_000) <= 1
+    for names in ("a", "b", "c", "d", "ab", "bc", "bd"):
+        assert np.abs(shares(release.table, *names) - shares(truth(), *names)).sum() < 0.005
+    # c and d given b are independent in the tree; the truth was made that way
+    assert np.abs(shares(release.table, "c", "d") - shares(truth(), "c", "d")).sum() < 0.03
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.01, 0.0), (1.0, 0.0), (0.3, 1e-5), (2.0, 1e-9), (7.3, 0.0)])
+def test_the_account_is_within_the_budget(epsilon: float, delta: float) -> None:
+    release = made(epsilon=epsilon, delta=delta)
+    said = release.describe()
+    assert (said["epsilon"], said["delta"], said["spent"]["delta"]) == (epsilon, delta, delta)
+    assert said["spent"]["epsilon"] <= epsilon
+    if len(release.pairs) == 3:  # nothing was left over
+        assert said["spent"]["epsilon"] > 0.999 * epsilon
+    losses = sum((Fraction(entry["loss"]) for entry in said["ledger"]), Fraction(0))
+    assert losses <= Fraction(said["spent"]["rho" if delta else "epsilon"])
+    purposes = [entry["purpose"] for entry in said["ledger"]]
+    assert purposes[:4] == ["counts of a", "counts of b", "counts of c", "counts of d"]
+    assert len(purposes) == len(set(purposes))
+    json.dumps(said)
+
+
+def test_laplace_losses_are_one_over_the_scale() -> None:
+    ledger = made(epsilon=1.0).ledger
+    for entry in ledger:
+        sensitivity = 2 if "tree" in entry.purpose else 1  # the noisy maximum compares two scores that may both move
+        assert entry.loss == pytest.approx(sensitivity / entry.scale, rel=1e-9)
+
+
+def test_gaussian_losses_are_those_of_concentrated_privacy() -> None:
+    release = made(epsilon=1.0, delta=1e-6)
+    counts = [entry for entry in release.ledger if entry.purpose.startswith("counts")]
+    for entry in counts:
+        assert entry.loss == pytest.approx(1 / (2 * entry.scale**2), rel=1e-9)
+    rho = release.spent["rho"]
+    simple = rho + 2 * np.sqrt(rho * np.log(1e6))  # Bun and Steinke; OpenDP's conversion is tighter
+    assert 0.5 * simple < release.spent["epsilon"] <= simple
+
+
+def test_a_tree_by_hand_costs_nothing() -> None:
+    release = made(epsilon=1.0, tree=[["c", "a"], ["d", "b"]])
+    assert set(release.pairs) == {("a", "c"), ("b", "d")}
+    assert not [entry for entry in release.ledger if "tree" in entry.purpose]
+    assert release.spent["epsilon"] > 0.999
+    independent = np.outer(shares(release.table, "a"), shares(release.table, "b")).ravel()
+    assert np.abs(shares(release.table, "a", "b") - independent).sum() < 0.05
+
+
+def test_trees_of_unknown_or_too_large_pairs_are_refused() -> None:
+    pytest.importorskip("opendp")
+    with pytest.raises(PolicyError, match="'z' is not an attribute"):
+        made(epsilon=1.0, tree=[["a", "z"]])
+    large = [domain("x", 600), domain("y", 600)]
+    zeros = np.zeros(10, dtype=np.int32)
+    with pytest.raises(PolicyError, match="360,000 joint values"):
+        synthesize([zeros, zeros], large, SyntheticOptions(epsilon=1, tree=(("x", "y"),)), Chance.of(1))
+    release = synthesize([zeros, zeros], large, SyntheticOptions(epsilon=1), Chance.of(1))
+    assert release.pairs == ()
+
+
+def test_a_small_epsilon_keeps_no_pairs_that_would_be_noise() -> None:
+    assert made(epsilon=0.001, rows=100).pairs == ()
+
+
+def test_rows_can_be_asked_for() -> None:
+    assert made(epsilon=1.0, rows=123).table.num_rows == 123
+
+
+def test_one_attribute_gets_the_whole_budget() -> None:
+    pytest.importorskip("opendp")
+    release = synthesize([people()[0]], DOMAINS[:1], SyntheticOptions(epsilon=1), Chance.of(1))
+    (entry,) = release.ledger
+    assert entry.scale == pytest.approx(1.0, rel=1e-9)
+
+
+def test_records_outside_the_domain_are_left_out_and_counted_for_the_holder() -> None:
+    pytest.importorskip("opendp")
+    columns = people(1000)
+    columns[1] = columns[1].copy()
+    columns[1][:100] = -1
+    release = synthesize(columns, DOMAINS, SyntheticOptions(epsilon=500), Chance.of(1))
+    assert release.n_outside == 100
+    assert abs(release.table.num_rows - 900) <= 1
+    assert "outside" not in json.dumps(release.describe())
+
+
+def test_tables_without_records_are_published_as_such() -> None:
+    pytest.importorskip("opendp")
+    nobody = [column[:0] for column in people()]
+    assert synthesize(nobody, DOMAINS, SyntheticOptions(epsilon=1.0), Chance.of(1)).table.num_rows >= 1
+
+
+def test_noise_does_not_follow_the_seed() -> None:
+    one, other = (made(epsilon=0.5, seed=3) for _ in range(2))
+    assert not one.table.equals(other.table)
+
+
+def test_only_declared_values_come_out() -> None:
+    release = made(epsilon=0.01, rows=500)
+    for one in DOMAINS:
+        assert one.encode(release.table[one.name].combine_chunks()).min() >= 0
+
+
+def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    from shoal.synthetic import mechanisms
+
+    def absent(name: str) -> object:
+        raise ImportError(name)
+
+    mechanisms.opendp.cache_clear()
+    monkeypatch.setattr(mechanisms.importlib, "import_module", absent)
+    with pytest.raises(UsageError, match=r"shoal\[synthetic\]"):
+        synthesize(people(10), DOMAINS, SyntheticOptions(epsilon=1), Chance.of(1))
+
+
+def test_what_is_over_the_budget_is_refused() -> None:
+    pytest.importorskip("opendp")
+    from shoal.synthetic.mechanisms import mechanisms_of
+
+    mechanisms = mechanisms_of(1.0, 0.0)
+    mechanisms.noisy_counts(np.array([1, 2]), Fraction(3, 4), "first")
+    with pytest.raises(UsageError, match="used up"):
+        mechanisms.noisy_counts(np.array([1, 2]), Fraction(1, 2), "second")
+    assert len(mechanisms.ledger) == 1
+
+
+counts = st.lists(st.integers(-50, 50), min_size=2, max_size=12)
+
+
+@settings(max_examples=100, deadline=None)
+@given(counts, st.floats(1, 500))
+def test_the_nearest_counts_are_not_negative_and_add_up(noisy: list[int], total: float) -> None:
+    found = non_negative(np.array(noisy, dtype=np.float64), total)
+    assert found.min() >= 0
+    assert found.sum() == pytest.approx(total)
+    # the nearest: what is above 0 was shifted by the same amount, what is 0 would have been shifted below
+    shifts = np.array(noisy) - found
+    assert np.ptp(shifts[found > 0]) < 1e-9
+    assert (np.array(noisy)[found == 0] <= shifts[found > 0].max() + 1e-9).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32))
+def test_marginals_agree_after_fitting(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    alone = [Measured(rng.integers(-30, 200, size), 4.0) for size in (3, 4, 5)]
+    pairs = {(0, 1): Measured(rng.integers(-30, 90, (3, 4)), 9.0), (1, 2): Measured(rng.integers(-30, 90, (4, 5)), 9.0)}
+    model = consistent(alone, pairs)
+    for (first, second), table in model.pairs.items():
+        assert table.min() >= 0
+        assert np.abs(table.sum(axis=1) - model.alone[first]).max() < 1e-3 * model.total
+        assert np.abs(table.sum(axis=0) - model.alone[second]).max() < 1e-6 * model.total
+    rows = drawn_rows(model, 1000, Chance.of(seed))
+    wanted = model.alone[0] / model.total * 1000
+    assert np.abs(np.bincount(rows[0], minlength=3) - wanted).max() <= 1
+    for (first, second), table in model.pairs.items():
+        joint = np.bincount(rows[first] * table.shape[1] + rows[second], minlength=table.size)
+        given_first = table / np.maximum(table.sum(axis=1, keepdims=True), 1e-300)
+        expected = np.bincount(rows[first], minlength=len(table))[:, np.newaxis] * given_first
+        assert first == 0 or np.abs(joint.reshape(table.shape) - expected).max() <= 1.001
+        assert (joint.reshape(table.shape)[table < 1e-12] == 0).all()

@@ -1,0 +1,93 @@
+"""Swapping, permutation and sampling: values change places, and nothing else happens."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from shoal.chance import Chance
+from shoal.errors import InputError, PolicyError
+from shoal.sources import SourceOptions, open_source
+from shoal.sources.arrow import open_arrow
+from shoal.techniques.domains import NumberDomain
+from shoal.techniques.permutation import Permutation
+from shoal.techniques.swapping import Swapping
+from shoal.techniques.treating import Sampling, TreatedSource, sampled, treated
+
+rows = st.lists(
+    st.tuples(st.sampled_from(["a", "b", None]), st.sampled_from([1, 2, None]), st.integers(0, 3)), min_size=1
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(rows, st.sampled_from([(), ("g",), ("g", "h")]), st.sampled_from([None, 0.3, 1.0]), st.integers(0, 2**32))
+def test_groups_keep_their_values(
+    table: list[tuple[str | None, int | None, int]], within: tuple[str, ...], share: float | None, seed: int
+) -> None:
+    g, h, x = (list(column) for column in zip(*table, strict=True))
+    people = pa.table({"g": pa.array(g, pa.string()), "h": pa.array(h, pa.int64()), "x": x})
+    technique = Permutation(within=within) if share is None else Swapping(share=share, within=within)
+    source = treated({"x": technique}, open_arrow(people, SourceOptions(), "people", 7), Chance.of(seed))
+    moved = pa.Table.from_batches(source.batches())
+    keys = [*within, "x"]
+    before, after = (Counter(zip(*(t[k].to_pylist() for k in keys), strict=True)) for t in (people, moved))
+    assert before == after
+
+
+def test_a_whole_swap_leaves_one_row_of_an_odd_group_in_place() -> None:
+    people = pa.table({"x": list(range(101))})
+    source = treated({"x": Swapping(share=1)}, open_source(people, SourceOptions()), Chance.of(None))
+    after = pa.Table.from_batches(source.batches())["x"].to_numpy()
+    assert (after == np.arange(101)).sum() == 1
+    assert np.array_equal(after[after], np.arange(101))  # pairs: doing it twice undoes it
+
+
+def test_what_stayed_is_counted_for_the_data_holder() -> None:
+    people = pa.table({"g": ["a", "b", "b", "c"], "x": [1, 2, 2, 3]})
+    source = treated({"x": Permutation(within=("g",))}, open_source(people, SourceOptions()), Chance.of(None))
+    assert isinstance(source, TreatedSource)
+    assert source.findings() == {"x": {"groups": 3, "rows_alone_in_group": 2, "rows_with_their_own_value": 4}}
+    assert source.describe() == {"x": {"technique": "permutation", "within": ["g"]}}
+
+
+def test_groups_are_made_by_the_columns_as_they_were_given() -> None:
+    people = pa.table({"g": ["a", "a", "b", "b"] * 50, "x": [1, 2, 3, 4] * 50})
+    both = {"g": Permutation(), "x": Permutation(within=("g",))}
+    source = treated(both, open_source(people, SourceOptions()), Chance.of(3))
+    after = pa.Table.from_batches(source.batches())
+    small = after["x"].to_numpy() <= 2
+    assert np.array_equal(small, people["x"].to_numpy() <= 2)
+    assert not after["g"].equals(people["g"])
+
+
+def test_within_itself_is_refused() -> None:
+    source = open_source(pa.table({"x": [1]}), SourceOptions())
+    with pytest.raises(PolicyError, match="would change nothing"):
+        treated({"x": Permutation(within=("x",))}, source, Chance.of(None))
+    with pytest.raises(PolicyError, match="'y' is not in"):
+        treated({"x": Permutation(within=("y",))}, source, Chance.of(None))
+
+
+@pytest.mark.parametrize("share", [0, -1, 1.1, float("nan")])
+def test_shares_of_nothing_are_refused(share: float) -> None:
+    with pytest.raises(ValidationError):
+        Swapping(share=share)
+
+
+def test_a_source_that_grew_is_refused() -> None:
+    source = open_source(pa.table({"x": [1, 2]}), SourceOptions())
+    treatment = Permutation().prepare("x", source, Chance.of(None), NumberDomain())
+    with pytest.raises(InputError, match="changed while it was being read"):
+        treatment.apply(pa.array([1, 2, 3]), 0)
+
+
+def test_a_sample_without_records_is_refused() -> None:
+    source = open_source(pa.table({"x": [1]}), SourceOptions())
+    with pytest.raises(InputError, match=r"the sample of .* has no rows"):
+        list(sampled(Sampling(share=1e-9), source, Chance.of(None)).batches())

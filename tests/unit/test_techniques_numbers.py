@@ -1,0 +1,256 @@
+"""Noise, rounding and coding: what they do with single numbers, and what they refuse."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from shoal.chance import Chance
+from shoal.errors import InputError, PolicyError
+from shoal.sources import SourceOptions, open_source
+from shoal.taxonomies.builders.flat import FlatTaxonomy
+from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
+from shoal.techniques.base import Technique
+from shoal.techniques.coding import Coding
+from shoal.techniques.domains import NumberDomain, declared_domain
+from shoal.techniques.noise import Noise
+from shoal.techniques.rounding import Rounding
+from shoal.techniques.treating import Sampling, treated
+
+
+def done(technique: Technique, values: object, domain: NumberDomain | None = None, seed: int = 7) -> list[object]:
+    source = open_source(pa.table({"x": values}), SourceOptions())
+    domains = {} if domain is None else {"x": domain}
+    table = pa.Table.from_batches(treated({"x": technique}, source, Chance.of(seed), domains).batches())
+    return table["x"].to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "reason"),
+    [
+        ({}, "either laplace"),
+        ({"laplace": {"scale": 1}, "gaussian": {"sd": 1}}, "either laplace"),
+        ({"laplace": {"scale": 0}}, "greater than 0"),
+        ({"laplace": {"scale": -1}}, "greater than 0"),
+        ({"gaussian": {"sd": float("inf")}}, "finite"),
+        ({"laplace": {"scale": float("nan")}}, "finite|greater"),
+        ({"laplace": {"scale": 1}, "min": 0, "max": 9}, "what happens at its edges"),
+        ({"laplace": {"scale": 1}, "max": 9}, "what happens at its edges"),
+        ({"laplace": {"scale": 1}, "min": 9, "max": 9, "edges": "clamp"}, "must be above"),
+        ({"laplace": {"scale": 0.5}}, "less than one step"),
+        ({"laplace": {"scale": 1e9}, "decimals": 9}, "too wide"),
+        ({"laplace": {"scale": 100}, "min": 0, "max": 9, "edges": "redraw"}, "hardly ever stay"),
+        ({"laplace": {"scale": 1}, "decimals": 10}, "less than or equal"),
+    ],
+)
+def test_noise_that_makes_no_sense_is_refused(parameters: dict[str, object], reason: str) -> None:
+    with pytest.raises(ValidationError, match=reason):
+        Noise(**parameters)
+
+
+def test_noise_without_end_on_a_declared_domain_is_refused() -> None:
+    domain = declared_domain(IntervalsTaxonomy(min=0, max=120))
+    with pytest.raises(PolicyError, match=r"column 'x': noise has no ends but the domain has"):
+        done(Noise(laplace={"scale": 2}), [1, 2], domain)
+    open_domain = declared_domain(IntervalsTaxonomy(min=0, max=120, open="both"))
+    assert len(done(Noise(laplace={"scale": 2}), [1, 2], open_domain)) == 2
+
+
+def test_the_domain_of_the_taxonomy_is_that_of_the_noise() -> None:
+    domain = declared_domain(IntervalsTaxonomy(min=0, max=3))
+    for edges in ("clamp", "reflect", "redraw"):
+        noisy = done(Noise(laplace={"scale": 3}, edges=edges), [0, 1, 2, 3] * 300, domain)
+        assert set(noisy) == {0, 1, 2, 3}
+    with pytest.raises(PolicyError, match="max 4 is above 3"):
+        done(Noise(laplace={"scale": 3}, max=4, edges="clamp"), [0], domain)
+    with pytest.raises(PolicyError, match="min -1 is below 0"):
+        done(Noise(laplace={"scale": 3}, min=-1, edges="clamp"), [0], domain)
+
+
+def test_edges_without_a_domain_are_refused() -> None:
+    with pytest.raises(PolicyError, match="edges need a domain"):
+        done(Noise(laplace={"scale": 3}, edges="clamp"), [0])
+
+
+def test_ends_that_are_not_on_the_grid_are_refused() -> None:
+    with pytest.raises(PolicyError, match=r"min 0\.5 is not a number of 0 decimals"):
+        done(Noise(laplace={"scale": 3}, min=0.5, edges="clamp"), [1])
+
+
+def test_numbers_outside_the_domain_are_refused_and_not_told() -> None:
+    with pytest.raises(InputError, match="2 numbers outside its declared domain") as refusal:
+        done(Noise(laplace={"scale": 3}, max=10, edges="clamp"), [1, 777, 888, None])
+    assert "777" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("technique", [Noise(laplace={"scale": 3}), Rounding(base=5), Coding(top=5)])
+@pytest.mark.parametrize("values", [["1", "two", None], [1.0, float("inf"), None]])
+def test_what_is_no_number_is_refused(technique: Technique, values: list[object]) -> None:
+    with pytest.raises(InputError, match="column 'x' has 1 values that are no numbers"):
+        done(technique, values)
+
+
+def test_noise_is_published_on_the_grid() -> None:
+    values = np.random.default_rng(1).normal(size=2000)
+    noisy = done(Noise(gaussian={"sd": 1}, decimals=2), values)
+    assert all(isinstance(value, float) and value == round(value, 2) for value in noisy)
+    whole = done(Noise(laplace={"scale": 1}), values)
+    assert all(isinstance(value, int) for value in whole)
+
+
+def test_noise_does_not_depend_on_the_value() -> None:
+    """What is added is the same whatever the number, in whole steps: there are no last digits to compare."""
+    technique = Noise(laplace={"scale": 4}, decimals=3)
+    zero, large = (np.array(done(technique, [base] * 3000), dtype=np.float64) for base in (0.0, 1234.567))
+    assert np.array_equal(np.rint(zero * 1000), np.rint(large * 1000) - 1234567)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.integers(-20, 20), min_size=1, max_size=40),
+    st.sampled_from(["clamp", "reflect", "redraw"]),
+    st.sampled_from([(-20, 20), (-20, None), (None, 20)]),
+    st.integers(0, 2**32),
+)
+def test_noise_stays_in_its_domain(
+    values: list[int], edges: str, ends: tuple[int | None, int | None], seed: int
+) -> None:
+    noisy = done(Noise(gaussian={"sd": 25}, min=ends[0], max=ends[1], edges=edges), values, seed=seed)
+    assert all((ends[0] is None or x >= ends[0]) and (ends[1] is None or x <= ends[1]) for x in noisy)
+
+
+def test_edges_do_what_they_say() -> None:
+    """The same draws: what stays inside is the same for all three; what leaves is put, turned back or drawn again."""
+    values, ends = [5] * 5000, {"min": 0, "max": 10}
+    free = np.array(done(Noise(laplace={"scale": 6}), values))
+    clamped, reflected, redrawn = (
+        np.array(done(Noise(laplace={"scale": 6}, edges=edges, **ends), values))
+        for edges in ("clamp", "reflect", "redraw")
+    )
+    inside = (free >= 0) & (free <= 10)
+    for one in (clamped, reflected, redrawn):
+        assert np.array_equal(one[inside], free[inside])
+    assert np.array_equal(clamped, np.clip(free, 0, 10))
+    once = (free > 10) & (free <= 20)
+    assert np.array_equal(reflected[once], 20 - free[once])
+    assert (redrawn[~inside] % 10 != 0).mean() > 0.5
+
+
+def test_the_description_of_noise_says_that_it_is_no_differential_privacy() -> None:
+    source = open_source(pa.table({"x": [1]}), SourceOptions())
+    technique = Noise(laplace={"scale": 6}, edges="clamp")
+    said = technique.prepare("x", source, Chance.of(None), NumberDomain(0, 9)).describe()
+    assert said["differential_privacy"] is False
+    assert (said["laplace"], said["min"], said["max"]) == ({"scale": 6.0}, 0, 9)
+
+
+@pytest.mark.parametrize(
+    ("base", "values", "wanted"),
+    [
+        (5, [0, 2, 3, 7, 8, -2, -3, -7], [0, 0, 5, 5, 10, 0, -5, -5]),
+        (10, [5, 15, -5, -15], [10, 20, 0, -10]),
+        (0.5, ["0.2", "0.25", "0.7", None], [0.0, 0.5, 0.5, None]),
+        (0.1, [0.34, 0.36, 12.04], [0.3, 0.4, 12.0]),
+        (0.3, [0.44, 0.46], [0.3, 0.6]),
+    ],
+)
+def test_rounding_goes_to_the_nearest_multiple(base: float, values: list[object], wanted: list[object]) -> None:
+    assert done(Rounding(base=base), values) == wanted
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.decimals(-1000, 1000, places=3), min_size=1), st.sampled_from([1, 7, 0.5, 0.25, 2.5]), st.booleans())
+def test_rounding_moves_less_than_one_base(values: list[object], base: float, random: bool) -> None:
+    rounded = done(Rounding(base=base, random=random), [str(value) for value in values])
+    for value, multiple in zip(values, rounded, strict=True):
+        distance = abs(Fraction(str(value)) - Fraction(str(multiple)))
+        assert distance < Fraction(str(base)) if random else distance <= Fraction(str(base)) / 2
+        assert (Fraction(str(multiple)) / Fraction(str(base))).denominator == 1
+
+
+def test_random_rounding_leaves_multiples_alone() -> None:
+    assert done(Rounding(base=5, random=True), [0, 5, -10] * 100) == [0, 5, -10] * 100
+
+
+def test_rounding_stays_in_the_declared_domain() -> None:
+    assert done(Rounding(base=10), [1, 99, 96], NumberDomain(1, 99)) == [10, 90, 90]
+    with pytest.raises(PolicyError, match="no multiple of 10"):
+        done(Rounding(base=10), [2], NumberDomain(1, 9))
+
+
+@pytest.mark.parametrize("base", [0, -5, float("inf"), 1e-10])
+def test_bases_that_make_no_sense_are_refused(base: float) -> None:
+    with pytest.raises(ValidationError):
+        Rounding(base=base)
+
+
+def test_coding_cuts_at_the_edges() -> None:
+    assert done(Coding(top=90, bottom=18), [17, 18, 50, None, 90, 104]) == [18, 18, 50, None, 90, 90]
+    assert done(Coding(top=1.5, decimals=1), ["1.44", "9"]) == [1.4, 1.5]
+
+
+def test_shares_put_enough_records_at_the_edge() -> None:
+    values = list(range(100))
+    coded = done(Coding(shares={"top": 0.05, "bottom": 0.031}), values)
+    assert coded.count(95) == 5
+    assert coded.count(3) == 4
+    ties = done(Coding(shares={"top": 0.01}), [1] * 50 + [2] * 50)
+    assert ties.count(2) == 50
+
+
+def test_edges_from_the_data_are_said_to_be() -> None:
+    source = open_source(pa.table({"x": list(range(100))}), SourceOptions())
+    of_data = Coding(shares={"top": 0.05}).prepare("x", source, Chance.of(None), NumberDomain())
+    declared = Coding(top=50).prepare("x", source, Chance.of(None), NumberDomain())
+    assert of_data.describe() == {
+        "technique": "coding",
+        "shares": {"top": 0.05},
+        "decimals": 0,
+        "top": 95,
+        "edges_from_data": True,
+    }
+    assert declared.describe()["edges_from_data"] is False
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        {"top": 1, "bottom": 1},
+        {"top": 1, "shares": {"top": 0.1}},
+        {"shares": {"top": 0}},
+        {"shares": {"top": 1.0}},
+        {"top": float("nan")},
+    ],
+)
+def test_edges_that_make_no_sense_are_refused(parameters: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        Coding(**parameters)
+
+
+def test_shares_that_meet_are_refused() -> None:
+    with pytest.raises(PolicyError, match="meet"):
+        done(Coding(shares={"top": 0.6, "bottom": 0.6}), list(range(10)))
+
+
+def test_only_closed_intervals_declare_a_domain() -> None:
+    assert declared_domain(None) == declared_domain(FlatTaxonomy()) == NumberDomain()
+    assert declared_domain(IntervalsTaxonomy(min=1, max=9, open="low")) == NumberDomain(None, 9)
+
+
+@pytest.mark.parametrize("share", [0, 1, -0.1, 1.5])
+def test_samples_of_nobody_or_everybody_are_refused(share: float) -> None:
+    with pytest.raises(ValidationError):
+        Sampling(share=share)
+
+
+def test_unknown_columns_are_named() -> None:
+    source = open_source(pa.table({"age": [1], "zip": [2]}), SourceOptions())
+    with pytest.raises(PolicyError, match=r"'zpi' is not in .*did you mean 'zip'"):
+        treated({"zpi": Rounding(base=5)}, source, Chance.of(None))
