@@ -31,7 +31,7 @@ demo: $(VENV)/ready ## generate hospital stays, draft a policy, audit, anonymize
 	$(BIN)/shoal demo --out $(DEMO)
 
 test: check .venv-pycanon/ready ## lint, types, all tests; SHOAL_NO_SKIP=1 turns skips into failures
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
 check: $(VENV)/dev-ready ## ruff and mypy only
 	$(BIN)/ruff check .

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bench.attacking import attacking
 from bench.full_domain import incognito
 from bench.measuring import REPEATS, Measured, command, process, shoal_command, timed
 from bench.moving import hilbert, sweep, sweep_stays
@@ -108,5 +109,6 @@ JOBS: dict[str, Job] = {
     "agency-apply": agency_apply,
     "link-adult": link_adult,
     "link-stays": link_stays,
+    "attacks": attacking,
     "service": service,
 }

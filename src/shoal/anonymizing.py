@@ -14,7 +14,7 @@ import pyarrow as pa
 from shoal.chance import Chance
 from shoal.encoding import Encoding, check_columns, encode
 from shoal.engines.local import CountedCells, LocalEngine
-from shoal.errors import UnreachableError, VerificationError
+from shoal.errors import InputError, PolicyError, UnreachableError, VerificationError
 from shoal.ledger.entering import Entered, check_ledger, entered
 from shoal.ledger.options import Ledgered, LedgerOptions, ledger_options
 from shoal.manifest import build_manifest
@@ -103,6 +103,7 @@ class Run:
     ) -> Run:
         """Open everything that is needed, and refuse what cannot begin."""
         loaded = Policy.load(policy)
+        _refuse_units(loaded)
         destination = None if out is None else Path(out)
         if destination is not None:
             refuse_existing(destination)
@@ -174,6 +175,7 @@ class Run:
             write_text(staging.unverified / "README.md", public_readme(manifest))
             manifest["readme"] = {"sha256": file_digest(staging.unverified / "README.md")}
             write_json(staging.unverified / "manifest.json", manifest)
+            before = None if self.ledger is None else self.source.digest()
             with self._timed("verify"):
                 verification = verify_folder(
                     staging.unverified,
@@ -184,6 +186,8 @@ class Run:
             _refuse_unverified(verification)
             with self._entered(staging, destination) as entry:
                 evidence = self._evidence(publication, manifest, verification) | entry.evidence
+                if before not in (None, evidence["source"]["sha256"]):  # the ledger linked other people than these
+                    raise InputError(f"{self.source.name} changed while it was being read; nothing was published")
                 evidence["warnings"] += entry.warnings
                 write_json(staging.internal / "evidence.json", evidence)
                 write_text(staging.internal / "report.html", internal_report(manifest, evidence))
@@ -259,6 +263,17 @@ def same_format(data: object) -> Format:
         return "parquet"
     path = Path(data)
     return "parquet" if path.is_dir() or path.suffix.lower() in (".parquet", ".pq") else "csv"
+
+
+def _refuse_units(policy: Policy) -> None:
+    """Refuse to promise anything about persons: methods and the verifier count records."""
+    for key, column in (("unit", policy.unit), ("household", policy.household)):
+        if column is not None:
+            raise PolicyError(
+                f"{key}: methods count records, not what column {column!r} names, and a class of k records may be of "
+                f"fewer people; shoal audit counts them. Take {key!r} out of the policy and publish one record of each "
+                "person, or ask for more records a class (docs/risk.md says how many)"
+            )
 
 
 def _refuse_unverified(verification: Verification) -> None:

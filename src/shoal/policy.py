@@ -55,6 +55,10 @@ class TableOptions(BaseModel):
         lt=1,
         description="largest share of records that may be withheld for a better table",
     )
+    unit: str | None = Field(
+        default=None, description="the identifier that names the person, if one person may have many records"
+    )
+    household: str | None = Field(default=None, description="the identifier that names the household")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,8 @@ class Policy:
     source: SourceOptions
     document: Mapping[str, Any]  # as it was written
     folder: Path  # relative paths start here
+    unit: str | None = None  # the identifier that names the person; None: every record is one
+    household: str | None = None
 
     def names(self, role: Role) -> tuple[str, ...]:
         """Return the attributes of one role in the order of the policy, which is that of importance."""
@@ -117,7 +123,7 @@ class Policy:
 class _Reader:
     """Turns a document into a policy and collects what is wrong with it, each with its line or key."""
 
-    KEYS = ("attributes", "privacy", "method", "missing", "max_withheld", "source")
+    KEYS = ("attributes", "privacy", "method", *TableOptions.model_fields, "source")
 
     def __init__(self, name: str, lines: dict[Place, int], folder: Path) -> None:
         self._name = name
@@ -131,9 +137,10 @@ class _Reader:
         for key in document:
             if key not in self.KEYS:
                 self._note((str(key),), f"unknown key {str(key)!r}{did_you_mean(str(key), self.KEYS)}")
-        table = self._valid(TableOptions, {k: document[k] for k in ("missing", "max_withheld") if k in document}, ())
+        table = self._valid(TableOptions, {k: document[k] for k in TableOptions.model_fields if k in document}, ())
         source = self._valid(SourceOptions, document.get("source") or {}, ("source",))
         attributes = self._attributes(document.get("attributes"))
+        self._check_units(table, attributes)
         privacy = self._privacy(document.get("privacy"), attributes)
         method = self._method(document.get("method", {"mondrian": {}}))
         if self._problems or table is None or source is None or method is None:
@@ -147,6 +154,8 @@ class _Reader:
             source=source,
             document=document,
             folder=self._folder,
+            unit=table.unit,
+            household=table.household,
         )
 
     def _attributes(self, given: Any) -> dict[str, AttributePolicy]:
@@ -189,6 +198,15 @@ class _Reader:
             if clashes:
                 self._note(("attributes", name, "items"), f"makes {clashes[0]!r}, which another attribute is called")
             taken.update(derived)
+
+    def _check_units(self, table: TableOptions | None, attributes: Mapping[str, AttributePolicy]) -> None:
+        """Note a person's or a household's column that is not an identifier."""
+        named = {} if table is None else {"unit": table.unit, "household": table.household}
+        identifiers = [name for name, attribute in attributes.items() if attribute.role == "identifier"]
+        for key, name in named.items():
+            if name is not None and name not in identifiers:
+                hint = did_you_mean(name, identifiers) or "; declare it with the role identifier"
+                self._note((key,), f"{name!r} is not an identifier of the policy{hint}")
 
     def _taxonomy(self, given: Any, place: Place) -> TaxonomyBuilder | None:
         name, parameters = self._named(given, place, "taxonomy", "{intervals: {min: 0, max: 120, widths: [5, 10]}}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 
@@ -13,6 +13,24 @@ def parameters_text(parameters: Mapping[str, Any]) -> str:
     'l = 4, distance = equal'
     """
     return ", ".join(f"{name} = {_value(value)}" for name, value in parameters.items() if value is not None)
+
+
+def counted_text(count: int, one: str, several: str = "") -> str:
+    """Write a number of things.
+
+    >>> counted_text(1, "record"), counted_text(2000, "record"), counted_text(2, "class", "classes")
+    ('1 record', '2,000 records', '2 classes')
+    """
+    return f"{count:,} {one if count == 1 else several or f'{one}s'}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Write names as people do.
+
+    >>> listed(["a", "b", "c"])
+    'a, b and c'
+    """
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _value(value: Any) -> str:

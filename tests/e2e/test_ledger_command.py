@@ -42,7 +42,7 @@ def publish(name: str, *more: object) -> Result:
 def test_a_release_is_entered_and_the_next_refused(place: Path) -> None:
     first = publish("rows", "--recipient", "[the] city")
     assert first.exit_code == 0
-    assert "It is number 1 in the ledger, about everybody, linked with 0 earlier." in first.stdout
+    assert "It is number 1 in the ledger, about everybody, the first about them." in first.stdout
     assert "leave at least 2 values of illness" in first.stdout
     refused = publish("columns", "--json")
     assert refused.exit_code == 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -544,6 +545,54 @@ def _plan_elsewhere(release):
     release.after = link
 
 
+def instead_of(name: str, make: Callable[[Path], object]) -> Callable[[Path], None]:
+    def exchange(public: Path) -> None:
+        (public / name).unlink()
+        make(public / name)
+
+    return exchange
+
+
+@mutant("plan", "folder")
+def _folder_called_plan(release):
+    release.after = instead_of("plan.json", Path.mkdir)
+
+
+@mutant("plan", "folder")
+def _plan_that_never_comes(release):
+    release.after = instead_of("plan.json", os.mkfifo)
+
+
+@mutant("plan", "folder")
+def _plan_without_end(release):
+    release.after = instead_of("plan.json", lambda path: path.symlink_to("/dev/zero"))
+
+
+@mutant("file", "folder")
+def _rows_that_never_come(release):
+    release.after = instead_of("data.parquet", os.mkfifo)
+
+
+@mutant("folder")
+def _readme_that_never_comes(release):
+    release.after = instead_of("README.md", os.mkfifo)
+
+
+@mutant("plan")
+def _half_a_character_in_the_plan(release):
+    release.plan["sensitive"]["values"].append("\ud800")
+
+
+@mutant("plan")
+def _half_a_character_in_a_name(release):
+    release.plan["quasi"][0]["name"] = "age\udfff"
+
+
+@mutant("manifest")
+def _half_a_character_in_a_label(release):
+    release.labels["town"]["\ud800"] = {"values": ["\ud800"]}
+
+
 @mutant("folder")
 def _further_file(release):
     release.after = lambda public: (public / "plan.json.orig").write_text("{}")
@@ -624,6 +673,11 @@ def test_seen_with_the_source_only(spoiled, tmp_path, name):
     change(spoiled)
     assert spoiled.judge(tmp_path / "a", with_source=False) == set()
     assert spoiled.judge(tmp_path / "b") == expected
+
+
+def test_a_whole_character_may_be_written_as_two_halves(spoiled, tmp_path):
+    spoiled.plan["sensitive"]["values"].append("\U0001f912")  # which JSON writes as two escapes
+    assert spoiled.judge(tmp_path, with_source=False) == set()
 
 
 def test_class_with_fewer_than_k_records(honest, tmp_path):

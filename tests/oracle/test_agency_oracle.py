@@ -189,15 +189,15 @@ def test_k_classes_are_the_most_of_all_thresholds(seed: int) -> None:
 
 
 def test_what_is_enough_need_not_stay_so() -> None:
-    """Thresholds 4 and 7 are enough here, 5 is not: bisection alone may miss the lowest."""
+    """Thresholds 4 and 7 are enough here, 5 is not: halving alone misses the lowest."""
 
     def make(threshold: int) -> np.ndarray:
         return np.array([next(weight for weight in (4, 6, 9) if threshold <= weight)], dtype=np.int32)
 
-    found = most_classes(make, lambda number: int(number[0]), lambda number: int(number[0]) in (4, 9), 1, 9, 1)
+    found = most_classes(make, lambda number: int(number[0]), lambda number: int(number[0]) in (4, 9), 4, 9, 1)
     assert found is not None
     assert found.tolist() == [4]
-    assert most_classes(make, lambda number: int(number[0]), lambda _: False, 1, 9, 1) is None
+    assert most_classes(make, lambda number: int(number[0]), lambda _: False, 4, 9, 1) is None
 
 
 def entropy_of(block: np.ndarray) -> float:

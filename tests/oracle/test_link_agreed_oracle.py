@@ -22,8 +22,13 @@ from shoal.agency.plan_file import AgreedPlan, read_plan, write_plan
 from shoal.agency.planning import make_plan
 from shoal.agency.promise import Promise
 from shoal.errors import InputError, UsageError
-from shoal.linkage import link, link_target
+from shoal.linkage import everybody, link, link_target
 from shoal.linkage.agreed import boxes_of
+from shoal.linkage.columns import LinkColumn
+from shoal.linkage.everybody import by_classes
+from shoal.linkage.histograms import Histograms
+from shoal.linkage.linkable import Agreement, Linkable
+from shoal.linkage.space import Space
 
 ILLNESSES = ("cold", "flu", "gout", "mumps", "rash")
 SEXES = ("f", "m")
@@ -104,19 +109,33 @@ PEOPLE = [
 ]
 
 
-@pytest.mark.parametrize("ways", [("runs",) * 2, ("runs",) * 3, ("gathered",) * 2, ("runs", "gathered", "hilbert")])
-def test_points_are_left_what_their_classes_have(ways: tuple[str, ...], made: dict[str, list[Path]]) -> None:
+@pytest.mark.parametrize("floor", [4, 5])
+@pytest.mark.parametrize(
+    "ways",
+    [
+        ("runs", "gathered"),
+        ("hilbert", "runs"),
+        ("runs",) * 2,
+        ("runs",) * 3,
+        ("gathered",) * 2,
+        ("runs", "gathered", "hilbert"),
+    ],
+)
+def test_points_are_left_what_their_classes_have(
+    ways: tuple[str, ...], floor: int, made: dict[str, list[Path]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     folders = [made[way][place] for place, way in enumerate(ways)]
     expected = {tuple(person.values()): together([left(each, **person) for each in folders]) for person in PEOPLE}
     linked = [each for each in expected.values() if each]
     assert 0 < len(linked) < len(PEOPLE)
-    floor = 5
     population = pa.table({name: [person[name] for person in PEOPLE] for name in ("age", "sex", "town")})
     found = link(folders, population=population, floor=floor)
     assert (found.people, found.people_linked) == (len(PEOPLE), len(linked))
     assert found.people_below == sum(len(each) < floor for each in linked)
     assert found.l == min(map(len, linked))
     whole = link(folders, floor=floor)
+    monkeypatch.setattr(everybody, "_FEW", 1)  # threads, none of which breaks up a class
+    assert link(folders, floor=floor).as_dict() == whole.as_dict()
     assert whole.exact
     assert whole.l == found.l
     assert whole.frequency_l == pytest.approx(found.frequency_l)
@@ -219,7 +238,7 @@ def test_spoiled_plans_are_refused(made: dict[str, list[Path]], tmp_path: Path) 
 
         return change
 
-    refused(lambda public: (public / "plan.json").unlink(), "cannot read plan.json")
+    refused(lambda public: (public / "plan.json").unlink(), "lacks its plan")
     refused(lambda public: shutil.copy(made["hilbert"][0] / "public" / "plan.json", public), "not the file")
     refused(manifest(digest="0" * 64), "another digest")
     refused(manifest(sha256="0" * 64), "not the file")
@@ -263,3 +282,25 @@ def test_a_run_along_the_order_is_few_boxes() -> None:
     points = np.unravel_index(np.arange(20 * 20 * 20), (20, 20, 20))
     number = np.repeat(np.arange(8), 1000) + (np.arange(8000) % 1000 > 777)
     assert len(boxes_of(number.astype(np.int32), points)[0]) <= 5 * 9
+
+
+def test_people_of_a_class_that_is_several_boxes_are_counted_once() -> None:
+    """Class 1 is the points a and c: both meet a class of the other release with which one value remains."""
+
+    def column(*labels: str) -> LinkColumn:
+        return LinkColumn("q", "category", labels, tuple({"values": [label]} for label in labels))
+
+    def linkable(counts: list[dict[int, int]], **more: Any) -> Linkable:
+        entries = [(box, value, n) for box, each in enumerate(counts) for value, n in each.items()]
+        histograms = Histograms.of(*np.array(entries).T, len(counts), 2)
+        records = np.array([sum(each.values()) for each in counts])
+        labels = np.arange(len(counts), dtype=np.int32)[:, None]
+        return Linkable("one", (column("a", "c", "b"),), labels, histograms, records, ("flu", "gout"), 40, **more)
+
+    agreement = Agreement("digest", 1, np.array([0, 0, 1]), ())
+    here = linkable([{0: 3}, {0: 3}, {0: 15, 1: 15}], agreement=agreement)
+    there = linkable([{0: 9}, {0: 9}, {0: 9, 1: 9}])
+    found = by_classes(Space.of([here, there]), [here, there], 2, ("flu", "gout"))
+    assert (found["people_below"], found["combinations"], found["combinations_below"]) == (3, 3, 2)
+    found = by_classes(Space.of([there, here]), [there, here], 2, ("flu", "gout"))
+    assert found["people_below"] == 3

@@ -8,6 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from shoal.linkage import everybody
 from shoal.linkage.columns import LinkColumn
 from shoal.linkage.everybody import by_classes
 from shoal.linkage.linkable import Candidates, Linkable, of_rows
@@ -46,9 +47,15 @@ def held(classes: list[Class]) -> list[Class]:
     ]
 
 
+@pytest.mark.parametrize("parts", [1, 5])
 @pytest.mark.parametrize("n_releases", [2, 3])
 @pytest.mark.parametrize("seed", range(12))
-def test_all_combinations_of_classes_that_have_values_in_common_are_met(n_releases: int, seed: int) -> None:
+def test_all_combinations_of_classes_that_have_values_in_common_are_met(
+    n_releases: int, seed: int, parts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if parts > 1:
+        monkeypatch.setattr(everybody, "_PARTS", parts)
+        monkeypatch.setattr(everybody, "_FEW", 1)
     rng = np.random.default_rng([seed, n_releases])
     tables = [table(rng, str(number)) for number in range(n_releases)]
     space = Space.of([linkable for linkable, _ in tables])

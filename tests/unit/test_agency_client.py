@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,11 +20,11 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
-from shoal.agency.campaign_file import read_campaign
 from shoal.agency.client import AgencyClient
-from shoal.agency.contribution import Domain, counted, number_of_records, read_counts
-from shoal.agency.registration import registration
-from shoal.agency.transport import TOKEN_VARIABLE, Address, exchange, plain, read_token
+from shoal.agency.client.campaign_file import read_campaign
+from shoal.agency.client.contribution import Domain, counted, number_of_records, read_counts
+from shoal.agency.client.registration import registration
+from shoal.agency.client.transport import TOKEN_VARIABLE, Address, exchange, plain, read_token
 from shoal.cli import app
 from shoal.errors import InputError, PolicyError, ShoalError, UnreachableError, UsageError, VerificationError
 
@@ -63,7 +65,8 @@ def service() -> Iterator[Scripted]:
                 self.send_header(name, value)
             self.send_header("Content-Length", str(len(content) if script.length is None else script.length))
             self.end_headers()
-            self.wfile.write(content)
+            with suppress(BrokenPipeError, ConnectionResetError):  # who was told too much does not read on
+                self.wfile.write(content)
 
         do_GET = do_PUT = do_POST = _answer  # noqa: N815 - the names that the library calls
 
@@ -214,6 +217,50 @@ def test_a_service_that_says_nothing_is_not_waited_for(service: Scripted) -> Non
     with pytest.raises(InputError, match=r"within 0\.2 seconds"):
         ask(service, patience=0.2)
     release.set()
+
+
+ENDLESS: dict[str, tuple[bytes, bytes]] = {
+    "status": (b"HTTP/1.1 200 ", b"O"),
+    "header": (b"HTTP/1.1 200 OK\r\nX: ", b"x"),
+    "continuing": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    "chunk": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;", b"x"),
+    "trailer": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n", b"X: x\r\n"),
+    "body": (b"HTTP/1.1 200 OK\r\n\r\n", b" "),
+}
+
+
+@pytest.mark.parametrize("where", ENDLESS)
+def test_a_service_that_never_ends_is_left(where: str) -> None:
+    first, piece = ENDLESS[where]
+    left = threading.Event()
+
+    def talk(listening: socket.socket) -> None:
+        connected, _ = listening.accept()
+        with connected, suppress(OSError):
+            connected.recv(2**16)
+            connected.sendall(first)
+            while not left.wait(0.02):
+                connected.sendall(piece)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        speaker = threading.Thread(target=talk, args=(listening,))
+        speaker.start()
+        asker = threading.Thread(target=lambda: answers.append(_heard(listening.getsockname()[1])), daemon=True)
+        answers: list[str] = []
+        asker.start()
+        asker.join(20)
+        left.set()
+        speaker.join()
+    assert len(answers) == 1
+    assert "did not answer" in answers[0]
+
+
+def _heard(port: int) -> str:
+    try:
+        exchange(Address.of(f"http://127.0.0.1:{port}"), TOKEN, "GET", "/v1/campaigns", patience=0.1)
+    except InputError as error:
+        return str(error)
+    return "an answer"
 
 
 def test_nobody_at_the_address_is_said(service: Scripted) -> None:
@@ -453,6 +500,15 @@ def test_a_plan_is_written_only_if_its_digest_is_right(service: Scripted, releas
     service.content = service.content.replace(b'"records": ', b'"records": 1')
     with pytest.raises(InputError, match="was altered"):
         client.fetch("1", tmp_path / "other.json")
+    plan = (release / "plan.json").read_bytes()
+    for unreadable in (
+        plan.replace(b"{", b'{"format": 2, ', 1),
+        b"\xef\xbb\xbf" + plan,
+        plan.decode().encode("utf-16"),
+    ):
+        service.content = unreadable  # a key twice, a byte order mark, another encoding: what apply would not read
+        with pytest.raises(InputError, match="no JSON"):
+            client.fetch("1", tmp_path / "other.json")
     assert not (tmp_path / "other.json").exists()
 
 

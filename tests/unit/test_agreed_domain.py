@@ -12,9 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from shoal.agency import domain
-from shoal.agency.applying import agreed_policy, apply_plan
-from shoal.agency.domain import AgreedValues, hulls
+from shoal.agency.applying import agreed_policy, apply_plan, domain
+from shoal.agency.applying.domain import AgreedValues, hulls
 from shoal.agency.plan_file import digest, plan_of
 from shoal.errors import InputError, UnreachableError
 from shoal.release import received

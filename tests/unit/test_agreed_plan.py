@@ -111,6 +111,9 @@ CONTRADICTIONS: dict[str, Callable[[Document], None]] = {
     "the sensitive attribute is quasi": put("sensitive", "name", "age"),
     "a nameless value": put("sensitive", "values", 0, None),
     "a value twice": put("sensitive", "values", 1, "cold"),
+    "half a character in a value": put("sensitive", "values", 0, "\ud800"),
+    "half a character in a quasi value": put("quasi", 0, "values", 0, "\udc00"),
+    "half a character in a name": put("sensitive", "name", "illness\ud800"),
     "a value that is a number": put("quasi", 0, "values", 0, 0),
     "points of one attribute": lambda document: document["points"].pop(),
     "a point beyond the values": put("points", 1, 0, 2),
@@ -167,7 +170,15 @@ def test_a_plan_that_contradicts_itself_is_refused_though_its_digest_is_right(do
         plan_of(content, "plan.json")
 
 
-@pytest.mark.parametrize("change", [{"n_tight": 1}, {"m": 99.0}, {"values": [[0]]}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"n_tight": 1},
+        {"m": 99.0},
+        {"values": [[0]]},
+        {"promise": {"model": "k-delta-anonymity", "k": 2**63}},
+    ],
+)
 def test_promises_without_values_have_one_number_of_records(documents, tmp_path, change):
     document = copy.deepcopy(documents["records"]) | change
     document["digest"] = digest(document)

@@ -15,13 +15,15 @@ import pyarrow.csv as pa_csv
 import pytest
 
 import shoal
+from shoal import anonymizing
+from shoal.cli.publishing import ledger_asked
 from shoal.errors import InputError, UnreachableError, UsageError, VerificationError
 from shoal.ledger import LedgerOptions, book, checking, schema
 from shoal.ledger.adding import add
 from shoal.ledger.book import Ledger
 from shoal.ledger.checking import check, strike
+from shoal.ledger.entering import entered
 from shoal.ledger.exporting import export, overview
-from shoal.ledger.options import options_of_command
 from shoal.ledger.records import Entry
 from shoal.ledger.sets import is_complete, sets_among, sets_with
 from shoal.progress import Silent
@@ -124,6 +126,22 @@ def test_a_person_may_be_in_some_releases_and_not_in_others(place: Path) -> None
     assert "nobody of this release can be in release 1" in found.evidence["warnings"][0]
     with pytest.raises(UnreachableError, match=r"together with release 1 \("):
         publish(place, "columns", "y")
+
+
+def test_an_attribute_that_no_earlier_release_has_is_told(place: Path) -> None:
+    publish(place, "rows", "x")
+    renamed = pa.table(
+        {
+            name.replace("ill", "Ill"): list(each)
+            for name, each in zip(COLUMNS, zip(*CORNERS * 4, strict=True), strict=True)
+        }
+    )
+    roles = {"x": "identifier", "y": "quasi", "Illness": "sensitive", "job": "identifier"}
+    wanted = policy() | {"attributes": {name: {"role": role} for name, role in roles.items()}}
+    found = publish(place, "columns", data=renamed, policy=wanted)
+    assert found.evidence["warnings"] == [
+        "'Illness' is sensitive in no earlier release, so it was linked with none; did you mean 'illness'?"
+    ]
 
 
 def test_floors_are_raised_by_anybody_and_lowered_by_a_command(place: Path) -> None:
@@ -349,6 +367,23 @@ def test_a_run_that_fails_after_entering_strikes_its_entry(place: Path, monkeypa
     assert (entry.status, entry.reason) == ("struck", "the run ended before anything was published")
 
 
+def test_a_source_that_changes_after_it_was_verified_is_not_linked_in_its_place(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(place, "rows", "x")
+
+    def later(*given: Any) -> Any:
+        """Nobody of these is in the first release, so that nothing would be below the floor."""
+        (place / "people.csv").write_text("x,y,illness,job\nelse,where,flu,none\n")
+        return entered(*given)
+
+    monkeypatch.setattr(anonymizing, "entered", later)
+    with pytest.raises(InputError, match=r"people\.csv changed while it was being read; nothing was published"):
+        publish(place, "columns", "y")
+    assert not (place / "columns").exists()
+    assert [entry.status for entry in entries(place)] == ["published", "struck"]
+
+
 def test_a_run_that_cannot_mark_its_release_says_so(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> None:
         raise UsageError("the ledger is in use")
@@ -427,6 +462,16 @@ def test_looking_back(place: Path) -> None:
     ]
 
 
+def test_a_table_of_other_people_does_not_lift_a_verdict(place: Path) -> None:
+    publish(place, "rows", "x")
+    publish(place, "columns", "y", warn=True)
+    strangers = open_source(pa.table({"x": ["somewhere"], "y": ["else"]}))
+    assert not check(place / "ledger.db", None, strangers, Silent())[0].fails  # of them, nobody is in both
+    assert check(place / "ledger.db", None, None, Silent())[0].fails
+    with Ledger.open(place / "ledger.db") as ledger:
+        assert [each["l"] for each in overview(ledger)["releases"]] == [1, 1]
+
+
 def test_an_answer_does_not_stand_once_more_is_known_of_people(place: Path) -> None:
     """Release 1 has y as insensitive; when y becomes quasi elsewhere, release 1 alone gives illnesses away."""
     publish(place, "rows", policy=policy("x", y="insensitive"))
@@ -435,6 +480,8 @@ def test_an_answer_does_not_stand_once_more_is_known_of_people(place: Path) -> N
     (found,) = check(place / "ledger.db", None, None, Silent())
     (illness,) = [each for each in found.findings if each.sensitive == "illness"]
     assert [(each.releases, each.l, each.basis) for each in illness.evaluations] == [((1,), 1, "classes")]
+    with Ledger.open(place / "ledger.db") as ledger:
+        assert overview(ledger)["releases"][0]["l"] == 1
 
 
 def test_adding_releases_of_before(place: Path) -> None:
@@ -541,17 +588,18 @@ def test_options_that_make_no_sense(options: dict[str, Any], message: str) -> No
 
 
 def test_options_without_a_ledger() -> None:
-    assert options_of_command(None, None, None, None, False) is None
+    assert ledger_asked(None, None, None, None, False) is None
     for given in ((None, "a", None, None, False), (None, None, None, 3, False), (None, None, None, None, True)):
         with pytest.raises(UsageError, match="name it with --ledger"):
-            options_of_command(*given)
+            ledger_asked(*given)
 
 
-def test_the_last_answer_for_people_stands() -> None:
-    def answer(basis: Any, l: int, problem: str | None = None) -> Any:
-        return checking.Evaluation((1,), "illness", (), basis, 2, l, 1, 1, 0, True, problem)
+def test_which_answer_stands() -> None:
+    def answer(basis: Any, l: int, problem: str | None = None, attributes: tuple[str, ...] = ("x",)) -> Any:
+        return checking.Evaluation((1,), "illness", attributes, basis, 2, l, 1, 1, 0, True, problem)
 
-    answers = [answer("classes", 1), answer("source", 3), answer("classes", 2), answer("people", 4, "too many")]
+    answers = [answer("classes", 1), answer("source", 3), answer("classes", 2), answer("source", 4, "too many")]
     assert checking.standing(answers)["illness", (1,)].l == 3
-    assert checking.standing([*answers, answer("people", 5)])["illness", (1,)].l == 5
+    assert checking.standing([*answers, answer("people", 5)])["illness", (1,)].l == 3
+    assert checking.standing([*answers, answer("classes", 1, None, ("x", "y"))])["illness", (1,)].l == 1
     assert checking.standing([answers[0], answers[2]])["illness", (1,)].l == 2

@@ -14,7 +14,7 @@ import pytest
 import shoal
 from shoal.report.page import internal_report
 from shoal.report.readme import public_readme
-from shoal.risks import class_risks, size_histogram
+from shoal.risk.sizes import class_risks, size_histogram
 
 POLICY: dict[str, Any] = {
     "attributes": {

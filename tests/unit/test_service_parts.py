@@ -115,8 +115,9 @@ def test_settings_come_from_options_then_the_environment_then_defaults() -> None
     for wrong in ({"SHOAL_AGENCY_PORT": "x"}, {"SHOAL_AGENCY_RATE": "0"}, {"SHOAL_AGENCY_BURST": "-1"}):
         with pytest.raises(UsageError):
             settings(wrong)
-    with pytest.raises(UsageError):
-        settings({"SHOAL_AGENCY_RATE": "nan"})
+    for endless in ("nan", "inf", "-inf", "1e300"):  # a bucket cannot be filled by these
+        with pytest.raises(UsageError):
+            settings({"SHOAL_AGENCY_RATE": endless})
 
 
 def test_plans_are_kept_up_to_a_number_of_bytes() -> None:

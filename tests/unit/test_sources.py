@@ -380,3 +380,14 @@ def test_adult_is_read_whole(shared_data):
             missing[name] += batch.column(name).null_count
     assert total == 48842
     assert {name for name, n in missing.items() if n} == {"workclass", "occupation", "native-country"}
+
+
+def test_a_parquet_file_that_lost_a_column_after_it_was_opened_is_an_error(tmp_path):
+    path = tmp_path / "people.parquet"
+    pq.write_table(pa.table({"name": ["Ann"], "age": [7]}), path)
+    source = open_source(path)
+    pq.write_table(pa.table({"name": ["Ann"]}), path)
+    with pytest.raises(InputError, match="changed while it was being read"):
+        list(source.batches(["age"]))
+    with pytest.raises(InputError, match="changed while it was being read"):
+        list(source.batches(["age"], dictionary=["age"]))

@@ -149,3 +149,18 @@ def test_wide_header(write):
 def test_impossible_options_are_refused(options):
     with pytest.raises(ValidationError):
         SourceOptions(**options)
+
+
+def test_a_file_that_is_emptied_after_it_was_opened_is_an_error(write):
+    source = open_source(write("name,age\nAnn,7\n"))
+    write("")
+    with pytest.raises(InputError, match="changed while it was being read"):
+        list(source.batches())
+
+
+def test_a_file_that_vanished_has_no_digest(write):
+    path = write("name,age\nAnn,7\n")
+    source = open_source(path)
+    path.unlink()
+    with pytest.raises(InputError, match=r"cannot read people\.csv"):
+        source.digest()

@@ -14,18 +14,19 @@ import numpy as np
 import pyarrow as pa
 
 from shoal.agency.ordering import Order, along_order, packed, ranked
-from shoal.arrays import AnyIntArray, CodeArray, IntArray
+from shoal.arrays import CodeArray, IntArray
 from shoal.errors import InputError, UsageError
 from shoal.sources import Source, open_source
-from shoal.sources.columns import is_text
 from shoal.taxonomies.parse import decimal_numbers, texts, whole_numbers
 from shoal.taxonomies.tree import Taxonomy
 
 WEIGHTS = ("count", "probability")
+CLASS = "class"  # the column of a release that tells the number of the class
 DIGITS = 18  # kept of a given probability; further ones are dropped, which never makes a value likelier
 UNITS = 10**DIGITS
 _LONGEST = 40  # digits after the point that a probability may have
 _TOLERATED = UNITS // 10**9
+_FAR = "[eE][+-]?0*[1-9][0-9]{3}"  # exponents of four digits: Arrow's decimals crash on the largest of them
 _LARGEST = 2.0**62
 
 
@@ -101,12 +102,12 @@ def read_distribution(
     weight_name = _weight_column(source)
     quasi = _quasi_columns(source, sensitive, weight_name, attributes)
     names = [*quasi, sensitive, weight_name]
-    coded = [name for name in names[:-1] if is_text(source.schema.field(name).type)]
-    batches = source.batches(names, dictionary=coded) if coded else source.batches(names)
+    batches = source.batches(names, dictionary=names[:-1])
     table = pa.Table.from_batches(list(batches)).unify_dictionaries().combine_chunks()
     for name in names:
         if missing := table.column(name).null_count:
-            raise InputError(f"column {name!r} of {source.name} has {missing:,} missing values; every row needs one")
+            share = f"{missing:,} of {table.num_rows:,} rows"
+            raise InputError(f"column {name!r} of {source.name} lacks a value in {share}; each needs one")
     weights, total = _weights(table.column(weight_name), weight_name, source.name)
     trees = taxonomies or {}
     _check_trees(order, quasi, trees)
@@ -119,8 +120,8 @@ def read_distribution(
         full, key = full[rows], key[rows]
     if repeated := int((full[1:] == full[:-1]).sum()):
         raise InputError(
-            f"{source.name} says {repeated:,} times more than once how likely a combination of "
-            f"{', '.join(map(repr, quasi))} and {sensitive!r} is; add these rows up"
+            f"{source.name}: rows that say again how likely a combination of {', '.join(map(repr, quasi))} and "
+            f"{sensitive!r} is: {repeated:,}; add them up"
         )
     first = np.concatenate((np.zeros(1, dtype=np.int64), np.flatnonzero(key[1:] != key[:-1]) + 1))
     at_first = first if rows is None else rows[first]
@@ -162,6 +163,10 @@ def _quasi_columns(source: Source, sensitive: str, weight: str, attributes: Sequ
         next(source.batches([sensitive]))  # says so, with the nearest name
     if not others:
         raise InputError(f"{source.name} has no quasi column besides {sensitive!r} and {weight!r}")
+    if CLASS in (*others, sensitive):
+        raise InputError(
+            f"{source.name} has a column {CLASS!r}, which is what releases call the number of the class; rename it"
+        )
     if attributes is None:
         return others
     if sorted(attributes) != sorted(others):
@@ -185,18 +190,18 @@ def _weights(column: pa.ChunkedArray, name: str, where: str) -> tuple[IntArray, 
     values = pa.concat_arrays(values.chunks) if isinstance(values, pa.ChunkedArray) else values
     if name == "count":
         weights, valid = whole_numbers(values)
-        kind = "whole numbers"
+        kind = "whole numbers below 2^63"
     else:
         as_float, valid = decimal_numbers(values)
         kind = "numbers"
     if invalid := int((~valid).sum()):
         raise InputError(f"column {name!r} of {where}: {invalid:,} of {len(values):,} values are no {kind}")
+    if negative := int(((weights if name == "count" else as_float) < 0).sum()):
+        raise InputError(f"column {name!r} of {where}: {negative:,} of {len(values):,} values are negative")
     if name != "count":
         if over := int((as_float > 1).sum()):
-            raise InputError(f"column {name!r} of {where}: {over:,} values are above 1")
-        _refuse_negative(as_float < 0, name, where)
+            raise InputError(f"column {name!r} of {where}: {over:,} of {len(values):,} values are above 1")
         weights = _units(values, name, where)
-    _refuse_negative(weights < 0, name, where)
     if float(weights.sum(dtype=np.float64)) >= _LARGEST:
         raise InputError(f"column {name!r} of {where} sums to more than 2^62; shoal cannot count that far")
     total = int(weights.sum())
@@ -209,17 +214,15 @@ def _weights(column: pa.ChunkedArray, name: str, where: str) -> tuple[IntArray, 
     return weights, max(total, UNITS)
 
 
-def _refuse_negative(negative: AnyIntArray | np.ndarray, name: str, where: str) -> None:
-    if count := int(negative.sum()):
-        raise InputError(f"column {name!r} of {where}: {count:,} values are negative")
-
-
 def _units(values: pa.Array, name: str, where: str) -> IntArray:
     """Return decimals as whole numbers of 10^-18, rounded down."""
     import pyarrow.compute as pc
 
+    written = texts(values)
     try:
-        long = texts(values).cast(pa.decimal256(76, _LONGEST))
+        if pc.any(pc.match_substring_regex(written, _FAR)).as_py():
+            raise pa.ArrowInvalid
+        long = written.cast(pa.decimal256(76, _LONGEST))
     except pa.ArrowInvalid:
         raise InputError(
             f"column {name!r} of {where}: a value has more than {_LONGEST} digits after the point"

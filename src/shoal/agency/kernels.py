@@ -41,6 +41,21 @@ def close_classes(
     return number
 
 
+@inlined
+def _summed_class(
+    starts: IntArray, codes: CodeArray, weights: IntArray, order: IntArray, number: CodeArray, at: int, sums: IntArray
+) -> int:
+    """Sum the weights of each value over the class whose points begin at a place of the order; return where it ends."""
+    current = number[order[at]]
+    sums[:] = 0
+    while at < len(order) and number[order[at]] == current:
+        point = order[at]
+        for entry in range(starts[point], starts[point + 1]):
+            sums[codes[entry]] += weights[entry]
+        at += 1
+    return at
+
+
 @compiled
 def likeliest(
     starts: IntArray,
@@ -63,12 +78,7 @@ def likeliest(
     at = 0
     while at < len(order):
         current = number[order[at]]
-        sums[:] = 0
-        while at < len(order) and number[order[at]] == current:
-            point = order[at]
-            for entry in range(starts[point], starts[point + 1]):
-                sums[codes[entry]] += weights[entry]
-            at += 1
+        at = _summed_class(starts, codes, weights, order, number, at, sums)
         falling = places_ascending(-sums)[:l]
         for rank in range(l):
             largest[current, rank] = sums[falling[rank]]
@@ -157,12 +167,7 @@ def entropies(
     at = 0
     while at < len(order):
         current = number[order[at]]
-        sums[:] = 0
-        while at < len(order) and number[order[at]] == current:
-            point = order[at]
-            for entry in range(starts[point], starts[point + 1]):
-                sums[codes[entry]] += weights[entry]
-            at += 1
+        at = _summed_class(starts, codes, weights, order, number, at, sums)
         total = sums.sum()
         for value in range(n_values):
             if sums[value] > 0:

@@ -20,11 +20,12 @@ from shoal.agency.ordering import packed
 from shoal.agency.planning import Plan
 from shoal.agency.promise import L_DIVERSITY, Promise, parse_promise
 from shoal.arrays import CodeArray, IntArray
-from shoal.errors import InputError, UsageError
+from shoal.errors import InputError, UnreachableError, UsageError
 from shoal.release import write_text
 
 FORMAT = 2
 KIND = "shoal-agency-plan"
+_MANY = 2**53  # more records than any table has
 _NUMBERS = ("delta", "p", "eta", "n", "n_tight", "records", "m", "classes")
 _LISTS = ("quasi", "points", "runs", "values")
 _KEYS = {"format", "kind", "sensitive", "order", "arrangement", "promise", "digest", *_NUMBERS, *_LISTS}
@@ -74,7 +75,9 @@ class AgreedPlan:
 
 
 def plan_document(plan: Plan) -> dict[str, Any]:
-    """Return what is written, with its digest."""
+    """Return what is written, with its digest; a plan that no owner could ever follow is refused."""
+    if plan.n >= _MANY:
+        raise UnreachableError(f"the plan would ask for {plan.n:.3g} records, more than any table has; take a larger p")
     known = plan.distribution
     document: dict[str, Any] = {
         "format": FORMAT,
@@ -86,7 +89,7 @@ def plan_document(plan: Plan) -> dict[str, Any]:
         "order": known.order,
         "arrangement": plan.arrangement,
         "promise": plan.promise.document(),
-        "delta": rounded_down(plan.delta),
+        "delta": rounded_up(plan.delta),
         "p": rounded_down(plan.p),
         "eta": float(plan.eta),
         "n": plan.n,
@@ -109,6 +112,16 @@ def rounded_down(value: Fraction) -> float:
     """
     near = float(value)
     return near if Fraction(str(near)) == value or Fraction(near) <= value else float(np.nextafter(near, 0.0))
+
+
+def rounded_up(value: Fraction) -> float:
+    """Return the smallest float that is not below a fraction, or the float that a decimal is written as.
+
+    >>> rounded_up(Fraction("0.1")), rounded_up(Fraction(1, 3)) >= Fraction(1, 3)
+    (0.1, True)
+    """
+    near = float(value)
+    return near if Fraction(str(near)) == value or Fraction(near) >= value else float(np.nextafter(near, 1.0))
 
 
 def digest(document: Mapping[str, Any]) -> str:
@@ -206,12 +219,13 @@ def _parsed(document: dict[str, Any]) -> AgreedPlan:
     _demand(0 < delta < 1 and 0 <= eta < p <= 1, "0 < delta < 1 and eta < p <= 1")
     _demand(1 <= n_tight <= n and records in (n, n_tight), "n_tight <= n, and one of these for the records")
     promise = parse_promise(document["promise"])
+    _demand(max(n, promise.least) <= _MANY, "numbers of records that can be counted")
     if promise.model == L_DIVERSITY:
         _demand(n_classes <= m * (1 + 1e-9), "no more classes than m")
     else:
         _demand(n_tight == n and m == n_classes, "one number of records, and m classes")
-    name = document["sensitive"]["name"]
-    _demand(type(name) is str and name not in names, "a sensitive attribute besides the quasi ones")
+    (name,) = _texts([document["sensitive"]["name"]])
+    _demand(name not in names, "a sensitive attribute besides the quasi ones")
     return AgreedPlan(
         quasi=names,
         quasi_values=values,
@@ -256,6 +270,7 @@ def _promised(lists: Any, promise: Promise, n_classes: int, n_values: int) -> Co
 def _texts(values: Any) -> tuple[str, ...]:
     _demand(isinstance(values, list) and all(type(value) is str for value in values), "lists of texts")
     _demand(len(set(values)) == len(values), "every value once")
+    "".join(values).encode()  # half a character, which only JSON can write, is a ValueError
     return tuple(values)
 
 

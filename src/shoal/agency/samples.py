@@ -24,6 +24,7 @@ MOST_SAMPLES = 2**62
 _PRECISION = 60
 _NEAR = Decimal(10) ** -40
 _EXACT_BITS = 10**7
+_SMALLEST = Fraction(1, 2**62)  # smaller ones need more than 2^62 records
 
 
 def class_bound(n_points: int, marginal: Sequence[Fraction], l: int, p: Fraction) -> Fraction:
@@ -77,6 +78,8 @@ def paper_samples(m: Fraction, l: int, p: Fraction, delta: Fraction, eta: Fracti
     ratio = m * l / delta
     if ratio <= 1 or sure >= 1:
         return 1
+    if sure < _SMALLEST:
+        raise UnreachableError(f"p = {float(p):.6g} would need more records than can be counted; take a larger p")
     with decimal.localcontext(prec=_PRECISION):
         quotient = _ln(ratio) / -_ln(1 - sure)
         nearest = int(quotient.to_integral_value(decimal.ROUND_HALF_EVEN))

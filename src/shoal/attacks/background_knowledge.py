@@ -8,7 +8,7 @@ import numpy as np
 
 from shoal.arrays import AnyIntArray, FloatArray
 from shoal.attacks.base import N_TARGETS, Trials
-from shoal.attacks.guessing import NO_ANSWER, Answers, SecretAttack, likeliest
+from shoal.attacks.guessing import NO_ANSWER, Answers, Asked, SecretAttack, likeliest
 from shoal.attacks.people import People
 from shoal.attacks.secrets import Secret
 from shoal.attacks.view import ReleaseView
@@ -40,15 +40,13 @@ class BackgroundKnowledgeAttack(SecretAttack):
         guess, blind = likeliest(weights, rng), likeliest(known, rng)
         return Answers(np.where(guess == NO_ANSWER, blind, guess), blind, truth)
 
-    def judged(
-        self, view: ReleaseView, secret: Secret, members: People, others: People | None, rng: np.random.Generator
-    ) -> Trials:
+    def judged(self, view: ReleaseView, secret: Secret, asked: Asked, rng: np.random.Generator) -> Trials:
         """Count the answers for this and every smaller number of exclusions."""
         variants = {}
         for number in range(1, self.exclusions):
             fewer = BackgroundKnowledgeAttack(self.n_targets, number)
-            variants[f"{number} ruled out"] = SecretAttack.judged(fewer, view, secret, members, others, rng)
-        return replace(super().judged(view, secret, members, others, rng), variants=variants)
+            variants[f"{number} ruled out"] = SecretAttack.judged(fewer, view, secret, asked, rng)
+        return replace(super().judged(view, secret, asked, rng), variants=variants)
 
     def told(self, view: ReleaseView, secret: Secret, targets: People) -> str | None:
         """Say how many of all people of the source are left with their own value, which is exact."""

@@ -7,9 +7,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
+import pyarrow as pa
 
 from shoal.errors import UsageError
 
@@ -136,11 +137,10 @@ class Trials:
         return advantage(self.success, beside) if self.decides else residual(self.success, beside)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all counts and the risk, for JSON; without a control group a note says what that means."""
+        """Return all counts, None where there are none, and the risk; without a control group a note says so."""
         told: dict[str, Any] = {"name": self.attack, "attack": self.success.as_dict()}
         for name, tally in (("baseline", self.baseline), ("control", self.control)):
-            if tally is not None:
-                told[name] = tally.as_dict()
+            told[name] = None if tally is None else tally.as_dict()
         told["risk"] = self.risk.as_dict()
         if self.variants:
             told["variants"] = {
@@ -167,6 +167,14 @@ class Refusal:
         return {"name": self.attack, "refused": self.reason}
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Beside:
+    """What an adversary may have beside the release: a register of names, and other releases about the same people."""
+
+    register: pa.Table | None = None
+    others: tuple[ReleaseView, ...] = ()
+
+
 class Attack(ABC):
     """An adversary with the published rows and their manifest, tried on people of the source.
 
@@ -181,6 +189,11 @@ class Attack(ABC):
         if n_targets < FEWEST:
             raise UsageError(f"{n_targets} targets tell nothing; ask for at least {FEWEST}")
         self.n_targets = n_targets
+
+    @classmethod
+    def equipped(cls, n_targets: int, beside: Beside) -> Self:  # noqa: ARG003
+        """Return the attack with what it can use of what an adversary has beside the release."""
+        return cls(n_targets)
 
     @abstractmethod
     def refuses(self, view: ReleaseView) -> str | None:

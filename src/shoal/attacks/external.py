@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
 
 from shoal.arrays import IntArray
-from shoal.attacks.base import N_TARGETS, Trials
+from shoal.attacks.base import N_TARGETS, Beside, Trials
 from shoal.attacks.guessing import NO_ANSWER, Answers, SecretAttack, likeliest, mode
 from shoal.attacks.people import UNKNOWN, People
 from shoal.attacks.secrets import Secret
@@ -32,6 +33,11 @@ class ExternalAttack(SecretAttack):
     def __init__(self, n_targets: int = N_TARGETS, register: pa.Table | None = None) -> None:
         super().__init__(n_targets)
         self.register = register
+
+    @classmethod
+    def equipped(cls, n_targets: int, beside: Beside) -> Self:
+        """Return the attack with the register, if there is one."""
+        return cls(n_targets, beside.register)
 
     def run(self, view: ReleaseView, targets: People, control: People | None, rng: np.random.Generator) -> Trials:
         """Look up the people of the register who are in the source."""
@@ -69,14 +75,11 @@ def registered(view: ReleaseView, targets: People, register: pa.Table) -> People
     names = [name for name in register.column_names if name in targets.table.column_names and name not in published]
     if not names:
         raise UsageError("the register shares no name with the source: give one with a column of identifiers")
-    lacking = [name for name in view.known if name not in register.column_names]
-    if len(lacking) == len(view.known):
+    if not any(name in register.column_names for name in view.known):
         raise UsageError("the register has none of the release's quasi attributes")
     rows, places = _matched([targets.table.column(name) for name in names], [register.column(name) for name in names])
-    for name in lacking:
-        register = register.append_column(name, pa.nulls(register.num_rows, pa.string()))
-    found, told = targets[rows], view.people(register, "the register")[places]
-    return replace(_known_as(view, told, register.drop_columns(lacking)), secrets=found.secrets, table=found.table)
+    found, told = targets[rows], view.people(register, "the register", partly=True)[places]
+    return replace(told, secrets=found.secrets, table=found.table)
 
 
 def _known_as(view: ReleaseView, people: People, register: pa.Table) -> People:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 
@@ -14,6 +16,7 @@ from shoal.attacks.secrets import Secret
 from shoal.attacks.view import Left, ReleaseView
 from shoal.errors import InputError
 
+Beliefs: TypeAlias = Callable[[People], FloatArray]  # people -> (n, n_values) in proportion to what is believed
 NO_ANSWER = -2  # nobody has this value; -1 is one that is not published
 
 
@@ -36,8 +39,17 @@ class Answers:
         return Tally(int((self.blind == self.truth).sum()), len(self.truth))
 
 
-class SecretAttack(Attack):
-    """Names the sensitive value of people whose quasi values are known.
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """Whom an attack is about: members who are its targets, people of the control group, and all of the source."""
+
+    members: People
+    others: People | None
+    everybody: People
+
+
+class SensitiveAttack(Attack):
+    """Finds out the sensitive value of people whose quasi values are known.
 
     Of several sensitive attributes, the first counts; the others are told as variants.
     """
@@ -47,8 +59,8 @@ class SecretAttack(Attack):
         return None if view.secrets else "the release has no sensitive attribute"
 
     @abstractmethod
-    def answers(self, view: ReleaseView, secret: Secret, people: People, rng: np.random.Generator) -> Answers:
-        """Return what is said of each of the people; their own values are for judging it only."""
+    def judged(self, view: ReleaseView, secret: Secret, asked: Asked, rng: np.random.Generator) -> Trials:
+        """Count what is found out about one sensitive attribute."""
 
     def run(self, view: ReleaseView, targets: People, control: People | None, rng: np.random.Generator) -> Trials:
         """Attack members drawn from the source, and people of the control group."""
@@ -59,7 +71,7 @@ class SecretAttack(Attack):
             if name not in members.secrets:
                 raise InputError(f"the source has no column {name!r}, which the release knows as sensitive")
             known = None if others is None or name not in others.secrets else others
-            found[name] = self.judged(view, secret, members, known, rng)
+            found[name] = self.judged(view, secret, Asked(members, known, targets), rng)
             if others is not None and known is None:
                 note = f"the control table has no column {name!r}, so guesses about its people cannot be judged"
                 found[name] = replace(found[name], notes=(*found[name].notes, note))
@@ -72,19 +84,51 @@ class SecretAttack(Attack):
             notes = (*notes, f"about {first!r}; other sensitive attributes are told as variants")
         return replace(found[first], variants=variants, notes=notes)
 
-    def judged(
-        self, view: ReleaseView, secret: Secret, members: People, others: People | None, rng: np.random.Generator
-    ) -> Trials:
-        """Count the answers about one sensitive attribute."""
-        said = self.answers(view, secret, members, rng)
-        elsewhere = None if others is None else self.answers(view, secret, others, rng).right
-        return Trials(self.name, said.right, elsewhere, said.blindly_right)
-
     def told(self, view: ReleaseView, secret: Secret, targets: People) -> str | None:  # noqa: ARG002
         """Return a note on what was guessed, or None."""
         if secret.edges is None:
             return None
         return f"{secret.name!r} is a number with many values: what is guessed is one of {len(secret.edges) + 1} ranges"
+
+
+class SecretAttack(SensitiveAttack):
+    """Says something of each person by itself, from what the release leaves for the person."""
+
+    @abstractmethod
+    def answers(self, view: ReleaseView, secret: Secret, people: People, rng: np.random.Generator) -> Answers:
+        """Return what is said of each of the people; their own values are for judging it only."""
+
+    def judged(self, view: ReleaseView, secret: Secret, asked: Asked, rng: np.random.Generator) -> Trials:
+        """Count the answers about one sensitive attribute."""
+        said = self.answers(view, secret, asked.members, rng)
+        elsewhere = None if asked.others is None else self.answers(view, secret, asked.others, rng).right
+        return Trials(self.name, said.right, elsewhere, said.blindly_right)
+
+
+class LearnedAttack(SensitiveAttack):
+    """Learns from the whole release at first, and guesses what it then believes likeliest of each person.
+
+    Of whom it believes nothing, it guesses the likeliest of what is left. The baseline is that guess, for everybody:
+    what the release leaves for a person by itself, before anything is learned.
+    """
+
+    @abstractmethod
+    def learned(self, view: ReleaseView, secret: Secret, everybody: People, rng: np.random.Generator) -> Beliefs:
+        """Return what is believed of people; of *everybody* in the source, the quasi values may be known."""
+
+    def judged(self, view: ReleaseView, secret: Secret, asked: Asked, rng: np.random.Generator) -> Trials:
+        """Learn once, and count the guesses about one sensitive attribute."""
+        beliefs = self.learned(view, secret, asked.everybody, rng)
+
+        def said(people: People) -> Answers:
+            blind = likeliest(view.left(secret, people).weights, rng)
+            blind = np.where(blind == NO_ANSWER, mode(secret), blind)
+            guess = likeliest(beliefs(people), rng)
+            return Answers(np.where(guess == NO_ANSWER, blind, guess), blind, people.secrets[secret.name])
+
+        told = said(asked.members)
+        elsewhere = None if asked.others is None else said(asked.others).right
+        return Trials(self.name, told.right, elsewhere, told.blindly_right)
 
 
 def likeliest(weights: FloatArray, rng: np.random.Generator) -> CodeArray:

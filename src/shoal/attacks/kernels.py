@@ -8,7 +8,8 @@ import numpy as np
 
 from shoal.arrays import BoolArray, CodeArray, FloatArray, IntArray, KeyArray
 from shoal.compiled import compiled, inlined
-from shoal.linkage.kernels import Tree, meeting
+from shoal.linkage.kernels import meeting
+from shoal.linkage.tree import Tree
 
 CountedPairs: TypeAlias = tuple[IntArray, CodeArray, IntArray]  # of boxes and buckets: start, bucket, records
 BucketPairs: TypeAlias = tuple[IntArray, IntArray, CodeArray]  # the same, bucket by bucket: start, pair, box
@@ -194,6 +195,54 @@ def add_bucket_values(
                 entries[i] += records[pair]
                 for e in range(entry[pair], entry[pair + 1]):
                     sums[i, value[e]] += factor[place] * weight[e]
+
+
+@compiled
+def times_lifts(
+    start: IntArray, boxes: IntArray, pairs: CountedPairs, first_link: IntArray, value: IntArray, lift: FloatArray,
+    factors: Factors, n_buckets: int, lifts: FloatArray,
+) -> None:  # fmt: skip
+    """Multiply (n_factors, n_values) lifts by those of the query's boxes in the factor's bucket, record by record."""
+    first, bucket, records = pairs
+    before, where, _ = factors
+    place_of = np.full(n_buckets, -1, dtype=np.int64)
+    for i in range(len(start) - 1):
+        for place in range(before[i], before[i + 1]):
+            place_of[where[place]] = place - before[i]
+        total = np.zeros((before[i + 1] - before[i], lifts.shape[1]))
+        seen = np.zeros(before[i + 1] - before[i])
+        for position in range(start[i], start[i + 1]):
+            for pair in range(first[boxes[position]], first[boxes[position] + 1]):
+                own = place_of[bucket[pair]]
+                if own < 0:
+                    continue
+                seen[own] += records[pair]
+                for link in range(first_link[pair], first_link[pair + 1]):
+                    total[own, value[link]] += records[pair] * lift[link]
+        for own in range(len(seen)):
+            if seen[own] > 0:
+                lifts[before[i] + own] *= total[own] / seen[own]
+            place_of[where[before[i] + own]] = -1
+
+
+@compiled
+def add_lifted_values(
+    start: IntArray, boxes: IntArray, n_boxes: int, by_bucket: BucketPairs, entry: IntArray, value: IntArray,
+    weight: FloatArray, factors: Factors, lifts: FloatArray, sums: FloatArray,
+) -> None:  # fmt: skip
+    """Add to (n_queries, n_values) the sensitive entries of the query's boxes times the bucket's factor and lifts."""
+    bucket_first, pair_at, box_at = by_bucket
+    before, where, factor = factors
+    asked = np.full(n_boxes, -1, dtype=np.int64)
+    for i in range(len(sums)):
+        for place in range(start[i], start[i + 1]):
+            asked[boxes[place]] = i
+        for place in range(before[i], before[i + 1]):
+            for position in range(bucket_first[where[place]], bucket_first[where[place] + 1]):
+                if asked[box_at[position]] != i:
+                    continue
+                for e in range(entry[pair_at[position]], entry[pair_at[position] + 1]):
+                    sums[i, value[e]] += factor[place] * lifts[place, value[e]] * weight[e]
 
 
 @compiled

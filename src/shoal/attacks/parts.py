@@ -12,11 +12,11 @@ import pyarrow as pa
 from shoal.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from shoal.attacks.kernels import BucketPairs, CountedPairs
 from shoal.kernels import grouped
-from shoal.linkage import kernels
 from shoal.linkage.columns import LinkColumn, coded, labelled
 from shoal.linkage.histograms import Histograms
 from shoal.linkage.linkable import Linkable
 from shoal.linkage.space import Boxes, Space
+from shoal.linkage.tree import Tree, grow
 from shoal.pairs import Pairs, counted_pairs
 from shoal.sliced.table import numbered
 from shoal.taxonomies.parse import days, decimal_numbers
@@ -40,7 +40,7 @@ class ViewPart:
     known: BoolArray  # (n_known,) which of the quasi attributes it has
     boxes: Boxes
     spans: FloatArray  # (n_boxes, 2 n_known) from and below, as numbers; NaN for categories
-    tree: kernels.Tree
+    tree: Tree
     owner: IntArray | None  # (n_boxes,) the class of each box; None: every box is one
     records: IntArray  # (n_classes,) published rows
     pairs: Pairs  # of classes and buckets
@@ -135,7 +135,7 @@ def _part(
         known=known,
         boxes=boxes,
         spans=spans,
-        tree=kernels.grow(boxes.hulls),
+        tree=grow(boxes.hulls),
         owner=None if each.agreement is None else each.owner,
         records=np.bincount(class_of, minlength=n_classes),
         pairs=counted_pairs(class_of, n_classes, bucket, n_buckets, np.ones(len(bucket), dtype=np.int64)),

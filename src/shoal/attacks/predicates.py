@@ -120,15 +120,23 @@ class Predicates:
         places = [_places(*both) for both in zip(self.edges, people.numbers.T, strict=True)]
         columns = np.concatenate([people.codes.T, np.stack(places)])
         bits: KeyArray = self.view.space.bits
-        n = len(self.start) - 1
-        size = max(1, -(-n // (4 * (os.cpu_count() or 1))))
+        return counted(columns, self.start, self.column, self.low, self.high, self.gaps, bits, most)
 
-        def block(begin: int) -> IntArray:
-            start = self.start[begin : begin + size + 1]
-            return kernels.fulfilling(columns, start, self.column, self.low, self.high, self.gaps, bits, most)
 
-        with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
-            return np.concatenate(list(threads.map(block, range(0, n, size))))
+def counted(
+    columns: CodeArray, start: IntArray, column: IntArray, low: IntArray, high: IntArray, gaps: IntArray,
+    bits: KeyArray, most: int,
+) -> IntArray:  # fmt: skip
+    """Return (n_predicates,) how many records fulfil each predicate; see the kernel, which runs in threads."""
+    n = len(start) - 1
+    size = max(1, -(-n // (4 * (os.cpu_count() or 1))))
+
+    def block(begin: int) -> IntArray:
+        own = start[begin : begin + size + 1]
+        return kernels.fulfilling(columns, own, column, low, high, gaps, bits, most)
+
+    with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
+        return np.concatenate(list(threads.map(block, range(0, n, size))))
 
 
 def middles_of(told: Labels) -> FloatArray:

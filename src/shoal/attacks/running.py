@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from shoal.attacks.base import FEWEST, N_TARGETS, Attack, Refusal, Trials
-from shoal.attacks.external import ExternalAttack
+from shoal.attacks.base import FEWEST, N_TARGETS, Attack, Beside, Refusal, Trials
 from shoal.attacks.people import People
 from shoal.attacks.view import ReleaseView
 from shoal.errors import InputError, UsageError, did_you_mean
@@ -38,31 +38,39 @@ def attack_release(
     seed: int | None = None,
     policy: str | Path | Mapping[str, Any] | Policy | None = None,
     register: object | None = None,
+    others: Sequence[Release | str | Path] = (),
     progress: Progress | None = None,
 ) -> list[Trials | Refusal]:
     """Attack a release, given the table it was made from and one of like people who are not in it.
 
     Each attack is tried on as many *targets*; what has no meaning for this release comes back with the reason.
-    *policy* tells how the tables are written and which sensitive values are alike, *register* is a table of names.
+    *policy* tells how the tables are written and which values are alike, *register* is a table of names, and *others*
+    are releases about the same people.
     """
     chosen = _chosen(attacks)
     loaded = None if policy is None else Policy.load(policy)
     view = ReleaseView.read(release, loaded)
     options = _options(view, loaded)
     named = None if register is None else open_source(register, options)
-    people = _people(view, _opened(source, options, loaded), "the source", named)
-    others = None if control is None else _people(view, _opened(control, options, loaded), "the control table", None)
-    for told, table in (("source", people), ("control table", others)):
+    beside = Beside(
+        None if named is None else read_columns(named, named.schema.names),
+        tuple(ReleaseView.read(other, like=view) for other in others),
+    )
+    people = _people(view, _opened(source, options, loaded), "the source", beside)
+    strangers = None
+    if control is not None:
+        strangers = _people(
+            view, _opened(control, options, loaded), "the control table", replace(beside, register=None)
+        )
+    for told, table in (("source", people), ("control table", strangers)):
         if table is not None and len(table) < FEWEST:
             raise InputError(f"the {told} has fewer than {FEWEST} records: so few people tell nothing")
     found: list[Trials | Refusal] = []
     with (progress or Silent()).step("attacking", len(chosen), unit="attacks") as step:
         for name, kind in chosen.items():
-            attack = kind(targets)
-            if named is not None and isinstance(attack, ExternalAttack):
-                attack = ExternalAttack(targets, read_columns(named, named.schema.names))
+            attack = kind.equipped(targets, beside)
             chance = np.random.default_rng(None if seed is None else [seed, *name.encode()])
-            found.append(_tried(attack, view, people, others, chance))
+            found.append(_tried(attack, view, people, strangers, chance))
             step.advance(1)
     return found
 
@@ -99,12 +107,12 @@ def _opened(table: object, options: SourceOptions, policy: Policy | None) -> Sou
     return source if policy is None else unfolded(policy, source)[1]
 
 
-def _people(view: ReleaseView, source: Source, told: str, register: Source | None) -> People:
-    """Read what is known and to be found out, and of people who may be in a register their names."""
-    wanted = [*view.known, *view.secrets]
-    if register is not None:
-        wanted += [name for name in register.schema.names if name not in view.manifest["attributes"]]
-    names = [name for name in wanted if name in source.schema.names]
+def _people(view: ReleaseView, source: Source, told: str, beside: Beside) -> People:
+    """Read what is known, here and in other releases, and to be found out, and names that a register has too."""
+    wanted = [*view.known, *view.secrets, *(name for other in beside.others for name in other.known)]
+    if beside.register is not None:
+        wanted += [name for name in beside.register.column_names if name not in view.manifest["attributes"]]
+    names = [name for name in dict.fromkeys(wanted) if name in source.schema.names]
     for name in view.known:
         if name not in names:
             raise InputError(

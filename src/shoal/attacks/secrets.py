@@ -40,11 +40,22 @@ class Secret:
 
     @classmethod
     def of(
-        cls, name: str, part: int, pairs: Pairs, column: pa.ChunkedArray, place: CodeArray, entry: Mapping[str, Any]
+        cls,
+        name: str,
+        part: int,
+        pairs: Pairs,
+        column: pa.ChunkedArray,
+        place: CodeArray,
+        entry: Mapping[str, Any],
+        like: Secret | None = None,
     ) -> Secret:
-        """Count a column of which row r has the value ``column[place[r]]``, given the pairs of its part's rows."""
+        """Count a column of which row r has the value ``column[place[r]]``, given the pairs of its part's rows.
+
+        Numbers are put into the ranges of another release's, if there are any.
+        """
         codes, texts = coded(column)
-        edges = _edges(codes[place], texts, entry)
+        ranges = like is not None and like.edges is not None and "labels" not in entry
+        edges = like.edges if like is not None and ranges else _edges(codes[place], texts, entry)
         if edges is None:
             candidates = Candidates.of(texts, entry.get("labels"), "the release")
         else:

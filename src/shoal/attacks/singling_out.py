@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from shoal.arrays import BoolArray, CodeArray, IntArray
-from shoal.attacks.base import Attack, Tally, Trials
+from shoal.attacks.base import Attack, Trials
+from shoal.attacks.isolation import counted_up_to, isolated, isolated_elsewhere, smaller_control
 from shoal.attacks.people import People
 from shoal.attacks.predicates import Predicates, Sketch, middles_of, telling
 from shoal.attacks.view import ReleaseView
@@ -16,8 +17,6 @@ from shoal.errors import UsageError
 from shoal.sliced.table import numbered
 
 SETS = 24  # of attributes that predicates are about
-ROUNDS = 2000
-_MOST = 64
 
 
 class SinglingOutAttack(Attack):
@@ -51,18 +50,18 @@ class SinglingOutAttack(Attack):
         else:
             notes.append("no value was published once, so there are no univariate predicates")
         if control is not None and len(control) < len(targets):
-            notes.append(
-                f"the control group has {len(control):,} people and the source {len(targets):,}: how many predicates "
-                "would isolate somebody among as many others was estimated"
-            )
+            notes.append(smaller_control(len(control), len(targets)))
+        most = 0 if control is None else counted_up_to(len(control), len(targets))
         found = {}
         for name, sketch in sketches.items():
             attack = Predicates.of(view, sketch)
             found[name] = Trials(
                 name,
-                _isolated(attack.fulfilled(targets, 2)),
-                None if control is None else _on_control(attack, control, len(targets)),
-                _isolated(Predicates.of(view, sketch.elsewhere(view, rng)).fulfilled(targets, 2)),
+                isolated(attack.fulfilled(targets, 2)),
+                None
+                if control is None
+                else isolated_elsewhere(attack.fulfilled(control, most), len(control), len(targets)),
+                isolated(Predicates.of(view, sketch.elsewhere(view, rng)).fulfilled(targets, 2)),
             )
         counted = found["multivariate"]
         return Trials(self.name, counted.success, counted.control, counted.baseline, found, tuple(notes))
@@ -165,43 +164,3 @@ def _attribute_sets(view: ReleaseView, rng: np.random.Generator) -> BoolArray:
         size = len(among) if place < len(parts) or len(among) < 2 else rng.integers(2, len(among) + 1)
         sets.append(np.isin(np.arange(len(view.known)), rng.permutation(among)[:size]))
     return np.unique(sets, axis=0)
-
-
-def _isolated(counts: IntArray) -> Tally:
-    return Tally(int((counts == 1).sum()), len(counts))
-
-
-def _on_control(predicates: Predicates, control: People, n_source: int) -> Tally:
-    """Count on people who are not in the data, as many as the source has."""
-    share = n_source / len(control)
-    counts = predicates.fulfilled(control, max(_MOST, int(_MOST / share)))
-    if share <= 1:
-        # Of X who fulfil it, each is among the first n with chance q: exactly one is with X q (1 - q)^(X - 1).
-        chance = float((counts * share * (1 - share) ** np.maximum(counts - 1, 0)).mean())
-        return Tally(round(chance * len(counts)), len(counts))
-    trials = max(1, round(len(counts) / share**2))  # what a smaller group tells is worth fewer trials
-    return Tally(round(isolated_among_more(counts, share) * trials), trials)
-
-
-def isolated_among_more(counts: IntArray, share: float) -> float:
-    """Return the share of predicates that isolate one among *share* times as many people as were counted.
-
-    The expected numbers behind the counts are taken as a mixture, fitted by maximum likelihood over a fine grid. In
-    simulations its standard error is about that of so many trials as *share* squared goes into the predicates.
-
-    >>> counts = np.random.default_rng(1).poisson(0.5, 20000)
-    >>> bool(abs(isolated_among_more(counts, 2.0) - np.exp(-1)) < 0.02)
-    True
-    """
-    most = int(counts.max(initial=0)) + 1
-    seen = np.bincount(counts, minlength=most + 1).astype(np.float64)
-    grid = np.concatenate([[0.0], np.geomspace(0.01, most + 1.0, 80)])
-    number = np.arange(most + 1)
-    logs = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, most + 1)))])
-    chance = np.exp(number[:, None] * np.log(np.maximum(grid, 1e-300)) - grid - logs[:, None])  # (n_counts, n_grid)
-    weight = np.full(len(grid), 1 / len(grid))
-    for _ in range(ROUNDS):
-        joint = chance * weight
-        joint /= np.maximum(joint.sum(axis=1, keepdims=True), 1e-300)
-        weight = seen @ joint / seen.sum()
-    return float(weight @ (share * grid * np.exp(-share * grid)))

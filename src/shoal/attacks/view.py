@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,18 +16,15 @@ from shoal.arrays import CodeArray, FloatArray, IntArray
 from shoal.attacks import kernels
 from shoal.attacks.parts import Labels, ViewPart, read_parts
 from shoal.attacks.people import UNKNOWN, People
+from shoal.attacks.reading import agreed_boxes, published_rows
 from shoal.attacks.secrets import Secret
 from shoal.errors import InputError, UsageError
-from shoal.linkage.agreed import CLASS, of_agreed, read_agreed
 from shoal.linkage.columns import coded
-from shoal.linkage.linkable import Linkable
 from shoal.linkage.space import Space
 from shoal.policy import Policy
 from shoal.release import PUBLIC, Release, received
-from shoal.sliced.reading import read_published
 from shoal.sliced.sampling import sampled
 from shoal.sliced.table import SlicedTable, is_sliced
-from shoal.sources import SourceOptions, open_source
 from shoal.sources.columns import plain
 from shoal.sources.frames import as_table
 from shoal.taxonomies.parse import days, decimal_numbers
@@ -66,19 +63,22 @@ class ReleaseView:
     policy: Policy | None
 
     @classmethod
-    def read(cls, release: Release | str | Path, policy: Policy | None = None) -> ReleaseView:
-        """Read a release, or the folder of one; a policy tells taxonomies that its manifest does not."""
+    def read(
+        cls, release: Release | str | Path, policy: Policy | None = None, like: ReleaseView | None = None
+    ) -> ReleaseView:
+        """Read a release, or the folder of one; see ``of``."""
         if isinstance(release, str | Path):
             found = received(Path(release))
             if found is None:
                 raise InputError(f"{release} has no manifest.json, nor has its folder public; give a release's folder")
             place, manifest = found
-            return cls.of(_rows(place / Path(str(manifest["data"]["file"])).name, manifest), manifest, policy, place)
+            rows = published_rows(place / Path(str(manifest["data"]["file"])).name, manifest)
+            return cls.of(rows, manifest, policy, place, like)
         given = as_table(release.data)
         if given is None and release.data_file is None:
             raise UsageError("this release has neither data nor a folder; keep what `shoal.anonymize` gave back")
-        rows = given[0] if given is not None else _rows(Path(str(release.data_file)), release.manifest)
-        return cls.of(rows, release.manifest, policy, None if release.folder is None else release.folder / PUBLIC)
+        rows = given[0] if given is not None else published_rows(Path(str(release.data_file)), release.manifest)
+        return cls.of(rows, release.manifest, policy, release.folder and release.folder / PUBLIC, like)
 
     @classmethod
     def of(
@@ -87,8 +87,12 @@ class ReleaseView:
         manifest: Mapping[str, Any],
         policy: Policy | None = None,
         folder: Path | None = None,
+        like: ReleaseView | None = None,
     ) -> ReleaseView:
-        """View published rows, given their manifest and, for a release by a plan, the folder that has the plan."""
+        """View published rows, given their manifest and, for a release by a plan, the folder that has the plan.
+
+        A policy tells taxonomies that the manifest does not. Sensitive numbers are put into the ranges of another view.
+        """
         entries = manifest["attributes"]
         if not any(entry["role"] == "quasi" for entry in entries.values()):
             raise UsageError("no attribute of the release is quasi-identifying: there is nothing to know people by")
@@ -101,14 +105,15 @@ class ReleaseView:
             if sliced is None
             else [(part.distinct, part.codes) for part in sliced.parts]
         )
-        agreed = _agreed(table, manifest, folder) if "agreed" in manifest else None
+        agreed = agreed_boxes(table, manifest, folder) if "agreed" in manifest else None
         space, parts, labels = read_parts(contents, entries, bucket, n_buckets, agreed)
         secrets = {}
         for name, entry in entries.items():
             if entry["role"] == "sensitive":
                 own = next(place for place, (own, _) in enumerate(contents) if name in own.column_names)
+                model = None if like is None else like.secrets.get(name)
                 column, place = contents[own][0].column(name), contents[own][1]
-                secrets[name] = Secret.of(name, own, parts[own].pairs, column, place, entry)
+                secrets[name] = Secret.of(name, own, parts[own].pairs, column, place, entry, model)
         sizes = np.bincount(bucket, minlength=n_buckets).astype(np.float64)
         spans = np.concatenate([part.spans for part in parts])
         finite = np.where(np.isfinite(spans), spans, np.nan)
@@ -143,14 +148,20 @@ class ReleaseView:
         """Return the kind of a known attribute, as the manifest says it."""
         return str(self.space.covers[attribute].attribute.kind)
 
-    def people(self, table: pa.Table, told: str) -> People:
-        """Return people in the codes of this release; *told* names their table in messages."""
+    def people(self, table: pa.Table, told: str, *, partly: bool = False) -> People:
+        """Return people in the codes of this release; *told* names their table in messages.
+
+        A quasi attribute that the table does not have is refused or, if people are known *partly*, unknown.
+        """
         if not table.num_rows:
             raise InputError(f"{told} is empty")
         codes = np.empty((table.num_rows, len(self.known)), dtype=np.int32)
         numbers = np.full(codes.shape, np.nan)
         for place, name in enumerate(self.known):
             if name not in table.column_names:
+                if partly:
+                    codes[:, place] = UNKNOWN
+                    continue
                 raise InputError(f"{told} has no column {name!r}, which the release knows as quasi-identifying")
             whole = table.column(name).combine_chunks()
             if not pa.types.is_dictionary(whole.type):
@@ -195,17 +206,17 @@ class ReleaseView:
 
         def block(rows: slice) -> None:
             own = np.ascontiguousarray(hulls[rows]), np.ascontiguousarray(people.numbers[rows])
-            start, boxes, far[rows] = self._covering(part, *own, near=self.sliced is None)
+            start, boxes, far[rows] = self.covering(part, *own, near=self.sliced is None)
             held = (secret.entry, secret.value, secret.weight)
             if self.sliced is None:
                 kernels.add_box_values(start, boxes, part.counted, *held, weights[rows], entries[rows])
                 return
-            factors = self._factors(*own, without=secret.part)
+            factors = self.factors(*own, without=secret.part)
             kernels.add_bucket_values(
                 start, boxes, part.counted, by_bucket, *held, factors, weights[rows], entries[rows]
             )
 
-        self._in_blocks(n, block)
+        self.in_blocks(n, block)
         return Left(weights, entries, far)
 
     def copies(self, codes: CodeArray, numbers: FloatArray, *, near: bool = True) -> tuple[FloatArray, FloatArray]:
@@ -220,15 +231,15 @@ class ReleaseView:
             own = np.ascontiguousarray(hulls[rows]), np.ascontiguousarray(numbers[rows])
             if self.sliced is None:
                 part = self.parts[0]
-                start, boxes, far[rows] = self._covering(part, *own, near=near)
+                start, boxes, far[rows] = self.covering(part, *own, near=near)
                 total = np.concatenate([[0], np.cumsum(part.records[boxes])])
                 found[rows] = np.where(far[rows] > 0, 0, total[start[1:]] - total[start[:-1]])
                 return
-            start, bucket, factor = self._factors(*own, without=None)
+            start, bucket, factor = self.factors(*own, without=None)
             total = np.concatenate([[0.0], np.cumsum(factor * self.sizes[bucket] ** 2)])
             found[rows] = total[start[1:]] - total[start[:-1]]
 
-        self._in_blocks(len(hulls), block)
+        self.in_blocks(len(hulls), block)
         return found, far
 
     def linked(self, rng: np.random.Generator) -> CodeArray:
@@ -241,7 +252,7 @@ class ReleaseView:
             found[:, place] = np.array([number[text] for text in texts], dtype=np.int32)[codes]
         return found
 
-    def _factors(self, hulls: CodeArray, numbers: FloatArray, without: int | None) -> kernels.Factors:
+    def factors(self, hulls: CodeArray, numbers: FloatArray, without: int | None) -> kernels.Factors:
         """Return the buckets that match in all parts but one: one by their size, times the share of each part."""
         known = hulls[:, 1::2] - hulls[:, ::2] < self.widths
         told = [
@@ -251,12 +262,12 @@ class ReleaseView:
         begun = np.zeros(len(hulls), dtype=np.bool_)
         for part, own in zip(self.parts, told, strict=True):
             if own.any():
-                start, boxes, _ = self._covering(part, hulls, numbers, near=False)
+                start, boxes, _ = self.covering(part, hulls, numbers, near=False)
                 factors = kernels.times_shares(start, boxes, part.counted, self.sizes, own, begun, factors)
                 begun = begun | own
         return factors
 
-    def _covering(
+    def covering(
         self, part: ViewPart, hulls: CodeArray, numbers: FloatArray, *, near: bool
     ) -> tuple[IntArray, IntArray, FloatArray]:
         """Return of each query the classes that may be the person's; see the kernel."""
@@ -271,24 +282,9 @@ class ReleaseView:
         query, classes = np.divmod(once, len(part.records))
         return np.searchsorted(query, np.arange(len(hulls) + 1)), classes, far
 
-    def _in_blocks(self, n: int, block: Any) -> None:
+    def in_blocks(self, n: int, block: Callable[[slice], None]) -> None:
+        """Run *block* on runs of n people, in threads."""
         size = max(1, min(_AT_ONCE, _CELLS // len(self.sizes)))
         with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
             for _ in threads.map(block, [slice(begin, begin + size) for begin in range(0, n, size)]):
                 pass
-
-
-def _agreed(table: pa.Table, manifest: Mapping[str, Any], folder: Path | None) -> tuple[Linkable, CodeArray]:
-    """Return the boxes of the plan that a release was made by, and the class of each of its rows."""
-    if folder is None:
-        raise UsageError("the release is by a plan, which is in its folder; give the folder")
-    agreed = read_agreed("the release", folder, manifest)
-    boxes = of_agreed("the release", table, manifest, agreed, set(agreed.quasi), agreed.sensitive)
-    return boxes, np.asarray(table.column(CLASS).cast(pa.int32()).combine_chunks()) - np.int32(1)
-
-
-def _rows(path: Path, manifest: Mapping[str, Any]) -> pa.Table:
-    if is_sliced(manifest):
-        return read_published(path, manifest)
-    source = open_source(path, SourceOptions(delimiter=","))
-    return pa.Table.from_batches(list(source.batches()))

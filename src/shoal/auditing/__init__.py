@@ -8,6 +8,7 @@ from shoal.auditing.requirements import ModelVerdict, SensitiveRisk
 from shoal.auditing.result import Audit
 from shoal.auditing.risks import PopulationRisk, SearchRisk
 from shoal.auditing.singling import SetRisk
+from shoal.auditing.special import SpecialRisk
 
 __all__ = [
     "Audit",
@@ -18,5 +19,6 @@ __all__ = [
     "SearchRisk",
     "SensitiveRisk",
     "SetRisk",
+    "SpecialRisk",
     "audit",
 ]

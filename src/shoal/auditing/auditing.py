@@ -7,18 +7,24 @@ from pathlib import Path
 from typing import Any
 
 from shoal.anonymizing import open_populations
+from shoal.arrays import IntArray
 from shoal.auditing.columns import column_risks, missing_values
+from shoal.auditing.persons import appearances
 from shoal.auditing.raw import RawTable, read_raw
 from shoal.auditing.requirements import sensitive_risks, verdicts
 from shoal.auditing.result import Audit
 from shoal.auditing.risks import PopulationRisk, population_risk, search_risk
 from shoal.auditing.singling import fastest_order, minimal_sets, set_risks
+from shoal.auditing.special import special_risk
 from shoal.encoding import check_columns
 from shoal.engines.local import LocalEngine
 from shoal.errors import UsageError
 from shoal.policy import Policy
 from shoal.progress import Progress, Silent
-from shoal.risks import size_histogram
+from shoal.risk.disclosure import check_fraction
+from shoal.risk.population import population_uniqueness
+from shoal.risk.sizes import size_histogram
+from shoal.risk.units import Appearances, household_risk, person_risk
 from shoal.sources import Source, open_source
 from shoal.transactions.unfolding import unfolded
 
@@ -30,13 +36,15 @@ def audit(
     population: object | None = None,
     largest_set: int = 3,
     threshold: float = 0.05,
+    sample_fraction: float | None = None,
     progress: Progress | None = None,
 ) -> Audit:
     """Measure what anybody could learn from the table if it were published as it is, identifiers left out.
 
     *population* is a table of all people among whom somebody may search, with the quasi columns; those that the
     policy's models name are used as well. All sets of up to *largest_set* quasi attributes are looked at, and the
-    smallest ones that make more than *threshold* of the records unique are named.
+    smallest ones that make more than *threshold* of the records unique are named. If the table is a random sample,
+    *sample_fraction* of its population, it is estimated how many people are unique there.
 
     >>> import pyarrow as pa
     >>> people = pa.table({"age": [34, 34, 51], "sex": ["F", "F", "M"], "illness": ["flu", "flu", "gout"]})
@@ -51,6 +59,8 @@ def audit(
         raise UsageError(f"sets have at least one attribute; received a largest set of {largest_set}")
     if not 0 <= threshold < 1:
         raise UsageError(f"the threshold is a share of records, from 0 to below 1; received {threshold}")
+    if sample_fraction is not None:
+        check_fraction(sample_fraction)
     progress = progress or Silent()
     loaded = Policy.load(policy)
     source = open_source(data, loaded.source)
@@ -60,16 +70,26 @@ def audit(
     if population is not None:
         other = open_source(population, loaded.source)
         populations[other.name if other.name not in populations else f"{other.name} (given)"] = other
-    raw = read_raw(source, loaded, populations, LocalEngine(), progress)
-    return _assembled(raw, source, loaded, min(largest_set, raw.n_quasi), threshold, progress)
+    engine = LocalEngine()
+    raw = read_raw(source, loaded, populations, engine, progress)
+    found = appearances(source, loaded, raw, engine, progress)
+    return _assembled(raw, found, source, loaded, min(largest_set, raw.n_quasi), threshold, sample_fraction, progress)
 
 
 def _assembled(
-    raw: RawTable, source: Source, policy: Policy, largest_set: int, threshold: float, progress: Progress
+    raw: RawTable,
+    found: Appearances | None,
+    source: Source,
+    policy: Policy,
+    largest_set: int,
+    threshold: float,
+    sample_fraction: float | None,
+    progress: Progress,
 ) -> Audit:
     sizes, quasi = raw.sizes, raw.quasi_columns()
-    sets = set_risks(quasi, sizes, largest_set, progress)
-    prosecutor = search_risk(sizes, sizes)
+    people = sizes if found is None else found.class_sizes()
+    sets = set_risks(quasi, people, largest_set, progress)
+    prosecutor = search_risk(people, people)
     return Audit(
         source=source.name,
         rows=raw.counted.n_rows,
@@ -82,23 +102,27 @@ def _assembled(
         unique_records=int((sizes == 1).sum()),
         class_sizes=tuple(size_histogram(sizes)),
         prosecutor=prosecutor,
-        marketer=prosecutor.mean,  # classes / records
-        populations=_population_risks(raw),
-        models=verdicts(raw, policy.privacy),
+        marketer=prosecutor.mean,  # classes / people of classes
+        populations=_population_risks(raw, people),
+        models=verdicts(raw, policy.privacy, people),
         sensitive=sensitive_risks(raw),
         sets=sets,
         threshold=threshold,
         minimal_sets=minimal_sets(sets, threshold),
-        fastest_order=fastest_order(quasi, sizes, progress),
+        fastest_order=fastest_order(quasi, people, progress),
         columns=column_risks(raw, policy, progress),
+        special=special_risk(quasi, people, largest_set, sample_fraction, progress),
+        uniqueness=None if sample_fraction is None else population_uniqueness(people, sample_fraction),
+        persons=None if found is None or policy.unit is None else person_risk(policy.unit, found),
+        households=None if found is None or policy.household is None else household_risk(policy.household, found),
     )
 
 
-def _population_risks(raw: RawTable) -> tuple[PopulationRisk, ...]:
+def _population_risks(raw: RawTable, people: IntArray) -> tuple[PopulationRisk, ...]:
     risks: dict[str, PopulationRisk] = {}
     for requirement in raw.encoding.problem.requirements:
         name = requirement.population_name
         if requirement.population is not None and name not in risks:
             candidates, _ = raw.people(requirement)
-            risks[name] = population_risk(name, int(requirement.population.sum()), raw.sizes, candidates)
+            risks[name] = population_risk(name, int(requirement.population.sum()), people, candidates)
     return tuple(risks.values())

@@ -8,7 +8,7 @@ import numpy as np
 
 from shoal.arrays import CodeArray, IntArray
 from shoal.auditing.partition import CodedColumn, Partition
-from shoal.cells import KeyLayout
+from shoal.cells import KeyLayout, Run
 from shoal.encoding import Encoding, encode, joint_codes
 from shoal.engines.local import CountedCells, LocalEngine
 from shoal.models.k_map import KMap
@@ -96,7 +96,7 @@ def read_raw(
     # The last columns weigh most in the keys, so that cells in ascending order are in order of their classes.
     counted = engine.count(source, (*carried, *sensitive, *quasi), progress)
     counted = reordered(counted, (*quasi, *sensitive, *carried))
-    people = {name: engine.count(other, quasi, progress) for name, other in populations.items()}
+    people = {name: _people(other, policy.unit, quasi, engine, progress) for name, other in populations.items()}
     named = {getattr(model, "population", None) for model in policy.privacy}
     extra = tuple(KMap(k=1, population=name) for name in populations if name not in named)
     encoding = encode(counted, replace(policy, privacy=(*policy.privacy, *extra)), people)
@@ -112,8 +112,19 @@ def read_raw(
     return RawTable(counted, encoding, records, first, len(quasi))
 
 
+def _people(
+    population: Source, unit: str | None, quasi: tuple[str, ...], engine: LocalEngine, progress: Progress
+) -> CountedCells:
+    """Count a population: its rows, or its persons, each once with the same values, if it has their column."""
+    if unit is None or unit not in population.schema.names:
+        return engine.count(population, quasi, progress)
+    counted = engine.count(population, (unit, *quasi), progress)
+    once = Run(counted.run.keys, np.ones(len(counted.run.counts), dtype=np.int64))
+    return replace(reordered(counted, quasi), run=once)
+
+
 def reordered(counted: CountedCells, columns: tuple[str, ...]) -> CountedCells:
-    """Return the same cells with their columns in another order."""
+    """Return the same cells with these of their columns, in this order."""
     places = [counted.columns.index(name) for name in columns]
     layout = counted.layout
     return replace(

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from shoal.arrays import CodeArray, IntArray
-from shoal.auditing.classes import Alike, ValueClasses
-from shoal.auditing.measuring import largest_distance, measure
+from shoal.auditing.classes import ValueClasses
+from shoal.auditing.measuring import Measured, largest_distance, measure
 from shoal.auditing.raw import RawTable
 from shoal.models.base import ClassHistograms, PrivacyModel, Whole
 from shoal.models.delta_presence import DeltaPresence
@@ -81,16 +81,19 @@ def finite(number: float) -> float | None:
     return number if np.isfinite(number) else None
 
 
-def verdicts(raw: RawTable, models: Sequence[PrivacyModel]) -> tuple[ModelVerdict, ...]:
-    """Judge the policy's models; one that holds for several attributes is judged by the worst of them."""
+def verdicts(raw: RawTable, models: Sequence[PrivacyModel], people: IntArray) -> tuple[ModelVerdict, ...]:
+    """Judge the policy's models; one that holds for several attributes is judged by the worst of them.
+
+    Models of sizes and of populations see the *people* of each class, those of values its records.
+    """
     found: list[list[ModelVerdict]] = [[] for _ in models]
     for requirement in raw.encoding.problem.requirements:
         if requirement.number < len(models):
-            found[requirement.number].append(_verdict(raw, requirement))
+            found[requirement.number].append(_verdict(raw, requirement, people))
     return tuple(_together(model, parts) for model, parts in zip(models, found, strict=True))
 
 
-def _verdict(raw: RawTable, requirement: Requirement) -> ModelVerdict:
+def _verdict(raw: RawTable, requirement: Requirement, people: IntArray) -> ModelVerdict:
     model = requirement.model
     whole = requirement.whole(raw.encoding.problem.cells.counts)
     uncovered = 0
@@ -98,18 +101,16 @@ def _verdict(raw: RawTable, requirement: Requirement) -> ModelVerdict:
         values = ValueClasses.of(raw, requirement.values[: len(raw.records)], requirement.n_values)
         classes = values if model.knows_values else values.ranked()
         (result,) = measure((model,), whole, classes.alike())
-    elif requirement.population is not None:
-        people, uncovered = raw.people(requirement)
-        (result,) = measure((model,), whole, iter([_each_class(raw, people)]))
     else:
-        (result,) = measure((model,), whole, iter([_each_class(raw, None)]))
+        candidates = None
+        if requirement.population is not None:
+            candidates, uncovered = raw.people(requirement)
+        classes_of_people = ClassHistograms(people, population=candidates)
+        missed = ~model.holds(classes_of_people, whole)
+        result = Measured(model.worst(classes_of_people, whole), int(raw.sizes[missed].sum()))
     # People whom no class covers are surely not in the table.
     absent = isinstance(model, DeltaPresence) and model.min > 0 and uncovered > 0
     return ModelVerdict(model, result.n_missed == 0 and not absent, result.achieved, result.n_missed)
-
-
-def _each_class(raw: RawTable, people: IntArray | None) -> Alike:
-    return Alike(ClassHistograms(raw.sizes, population=people), np.ones(raw.n_classes, dtype=np.int64))
 
 
 def _together(model: PrivacyModel, parts: Sequence[ModelVerdict]) -> ModelVerdict:

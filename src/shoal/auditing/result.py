@@ -9,11 +9,18 @@ from shoal.auditing.columns import ColumnRisk, MissingValues
 from shoal.auditing.requirements import ModelVerdict, SensitiveRisk
 from shoal.auditing.risks import PopulationRisk, SearchRisk
 from shoal.auditing.singling import SetRisk
+from shoal.auditing.special import SpecialRisk
+from shoal.risk.population import PopulationUniqueness
+from shoal.risk.units import HouseholdRisk, PersonRisk
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """The risk of publishing a table as it is, identifiers left out."""
+    """The risk of publishing a table as it is, identifiers left out.
+
+    Where the policy names persons, these are counted once in each class instead of their records: by searchers, models
+    of sizes and populations, sets of attributes and estimates. Class sizes, models of values and columns count records.
+    """
 
     source: str
     rows: int  # of the source
@@ -22,7 +29,7 @@ class Audit:
     missing_values: tuple[MissingValues, ...]
     quasi: tuple[str, ...]
     classes: int
-    smallest_class: int  # the k that the table reaches
+    smallest_class: int  # records
     unique_records: int
     class_sizes: tuple[dict[str, int], ...]
     prosecutor: SearchRisk
@@ -35,6 +42,15 @@ class Audit:
     minimal_sets: tuple[SetRisk, ...]
     fastest_order: tuple[SetRisk, ...]
     columns: tuple[ColumnRisk, ...]
+    special: SpecialRisk
+    uniqueness: PopulationUniqueness | None  # if the table is a sample
+    persons: PersonRisk | None  # if the policy names them
+    households: HouseholdRisk | None
+
+    @property
+    def k(self) -> int:
+        """The k that the table reaches: people of its smallest class."""
+        return self.smallest_class if self.persons is None else self.persons.smallest_class
 
     @property
     def unique_share(self) -> float:
@@ -44,11 +60,21 @@ class Audit:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What should be changed in the policy before publishing."""
-        return tuple(column.warning for column in self.columns if column.warning is not None)
+        found = [column.warning for column in self.columns if column.warning is not None]
+        by_records = [verdict.model.name for verdict in self.models if verdict.model.sees == "values"]
+        if self.persons is not None and by_records:
+            found.append(f"{', '.join(by_records)} count records, not people, and may look better than they are")
+        return tuple(found)
 
     @property
     def headline(self) -> str:
         """The audit in one sentence."""
+        if self.persons is not None:
+            lone, every = self.persons.lone_persons, self.persons.persons
+            return (
+                f"{lone:,} of {every:,} people ({lone / every:.1%}) are alone with a record's values of "
+                f"{', '.join(self.quasi)}."
+            )
         return (
             f"{self.unique_records:,} of {self.records:,} people ({self.unique_share:.1%}) are unique on "
             f"{', '.join(self.quasi)}."
@@ -66,7 +92,7 @@ class Audit:
             "missing": {"policy": self.missing, "columns": [column.as_dict() for column in self.missing_values]},
             "quasi": list(self.quasi),
             "classes": self.classes,
-            "k": self.smallest_class,
+            "k": self.k,
             "unique_records": self.unique_records,
             "unique_share": self.unique_share,
             "class_sizes": list(self.class_sizes),
@@ -82,4 +108,8 @@ class Audit:
             },
             "fastest_order": [risk.as_dict() for risk in self.fastest_order],
             "columns": [column.as_dict() for column in self.columns],
+            "special_uniques": self.special.as_dict(),
+            "population_uniqueness": None if self.uniqueness is None else self.uniqueness.as_dict(),
+            "persons": None if self.persons is None else self.persons.as_dict(),
+            "households": None if self.households is None else self.households.as_dict(),
         }

@@ -9,7 +9,7 @@ from importlib.abc import MetaPathFinder
 
 import typer
 
-from shoal.cli import agency, anonymize, audit, demo, init, ledger, link, papers, policy, verify
+from shoal.cli import agency, anonymize, attack, audit, demo, init, ledger, link, papers, policy, verify
 from shoal.cli.console import show_version
 
 app = typer.Typer(
@@ -34,6 +34,7 @@ app.command("init")(init.init)
 app.command("audit")(audit.audit)
 app.command("anonymize")(anonymize.anonymize)
 app.command("verify")(verify.verify)
+app.command("attack")(attack.attack)
 app.command("link")(link.link)
 app.add_typer(policy.app, name="policy")
 app.add_typer(ledger.app, name="ledger")

@@ -8,26 +8,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shoal.cli.console import answer, out, reporting
-from shoal.cli.ledger_options import (
+from shoal.cli.console import JsonOption, out, reporting
+from shoal.cli.publishing import (
+    DataArgument,
     FloorOption,
+    FolderOption,
+    FormatOption,
     LedgerOption,
     PopulationOption,
     RecipientOption,
+    SeedOption,
     WarnOption,
-    show_entry,
-    told_of_ledger,
+    answer_release,
+    ledger_asked,
+    show_end,
 )
 
 if TYPE_CHECKING:
     from shoal.release import Release
-
-
-class Format(StrEnum):
-    """Formats of the published file."""
-
-    csv = "csv"
-    parquet = "parquet"
 
 
 class Utility(StrEnum):
@@ -38,20 +36,14 @@ class Utility(StrEnum):
 
 
 def anonymize(
-    data: Annotated[Path, typer.Argument(help="The table: CSV (also .gz), Parquet, or a folder of Parquet files.")],
+    data: DataArgument,
     policy: Annotated[
         Path,
         typer.Option("--policy", "-p", help="What to protect and how: YAML or JSON; `shoal policy schema` lists all."),
     ],
-    folder: Annotated[Path, typer.Option("--out", "-o", help="New folder for the release.")],
-    format_: Annotated[
-        Format | None,
-        typer.Option("--format", help="Format of the published file; as the source without it."),
-    ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(help="Make the run repeatable. Whoever has it and the source knows the shuffle.", min=0),
-    ] = None,
+    folder: FolderOption,
+    format_: FormatOption = None,
+    seed: SeedOption = None,
     utility: Annotated[
         Utility,
         typer.Option(help="Measures of utility; full also asks the release 10,000 counts and other questions."),
@@ -61,15 +53,14 @@ def anonymize(
     recipient: RecipientOption = None,
     floor: FloorOption = None,
     warn: WarnOption = False,
-    json_output: Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")] = False,
+    json_output: JsonOption = False,
 ) -> None:
     """Publish a table by a policy: plan, apply, verify, and only then put it in place."""
     with reporting(json_output):
         from shoal.anonymizing import anonymize as run
         from shoal.cli.bars import bars
-        from shoal.ledger.options import options_of_command
 
-        entering = options_of_command(ledger, population, recipient, floor, warn)
+        entering = ledger_asked(ledger, population, recipient, floor, warn)
         with bars() as progress:
             release = run(
                 data,
@@ -82,17 +73,7 @@ def anonymize(
                 ledger=entering,
             )
         if json_output:
-            answer(
-                {
-                    "verified": True,
-                    "out": str(folder),
-                    **release.manifest,
-                    "utility": release.utility,
-                    "warnings": release.evidence["warnings"],
-                    **told_of_ledger(release),
-                    "seconds": release.evidence["seconds"],
-                }
-            )
+            answer_release(release, folder, {"utility": release.utility})
         else:
             show(release)
 
@@ -134,11 +115,7 @@ def show(release: Release) -> None:
     for name, records in evidence["generalized_sensitive"].items():
         console.print(f"{records:,} records publish a generalized {escape(name)}.", soft_wrap=True)
     _tell_in_users_terms(evidence["utility"])
-    show_entry(release)
-    for warning in evidence["warnings"]:
-        console.print(f"[yellow]Warning:[/] {escape(warning)}.", soft_wrap=True)
-    folder = escape(str(release.folder))
-    console.print(f"Keep {folder}/internal to yourself; {folder}/public may leave the house.", soft_wrap=True)
+    show_end(release)
 
 
 def _tell_parts(release: Release) -> None:

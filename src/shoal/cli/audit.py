@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from shoal.cli.audit_risk import show_households, show_persons, show_special, show_uniqueness
 from shoal.cli.console import answer, out, reporting
+from shoal.cli.tables import MOST_SETS, table
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from shoal.auditing import Audit, SearchRisk, SetRisk
-
-MOST_SETS = 10  # of each kind in the terminal; --json has all
 
 
 def audit(
@@ -30,6 +29,10 @@ def audit(
     threshold: Annotated[
         float, typer.Option(help="Name the smallest sets that make more than this share of records unique.")
     ] = 0.05,
+    sample_fraction: Annotated[
+        float | None,
+        typer.Option(help="The table is a random sample, this share of its population: estimate who is unique there."),
+    ] = None,
     json_output: Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")] = False,
 ) -> None:
     """Say how easily people could be found if the table were published as it is. Nothing is written."""
@@ -39,7 +42,13 @@ def audit(
 
         with bars() as progress:
             found = run(
-                data, policy, population=population, largest_set=largest_set, threshold=threshold, progress=progress
+                data,
+                policy,
+                population=population,
+                largest_set=largest_set,
+                threshold=threshold,
+                sample_fraction=sample_fraction,
+                progress=progress,
             )
         if json_output:
             answer(found.as_dict())
@@ -59,12 +68,23 @@ def show(found: Audit, console: Console) -> None:
     )
     for warning in found.warnings:
         console.print(f"[yellow]Warning:[/] {escape(warning)}.", soft_wrap=True)
+    _show_persons(found, console)
     _show_searchers(found, console)
     _show_classes(found, console)
     _show_models(found, console)
     _show_sensitive(found, console)
     _show_sets(found, console)
+    show_special(found.special, "records" if found.persons is None else "people", console)
+    if found.uniqueness is not None:
+        show_uniqueness(found.uniqueness, console)
     _show_columns(found, console)
+
+
+def _show_persons(found: Audit, console: Console) -> None:
+    if found.persons is not None:
+        show_persons(found.persons, found.smallest_class, console)
+    if found.households is not None:
+        show_households(found.households, console)
 
 
 def _show_searchers(found: Audit, console: Console) -> None:
@@ -78,8 +98,9 @@ def _show_searchers(found: Audit, console: Console) -> None:
     if not found.populations:
         rows.append(row("journalist (no population given: at most the prosecutor's)", found.prosecutor))
     rows.append(("marketer (expects to match, of all records)", "", f"{found.marketer:.1%}"))
-    above = (f"records above {threshold:.0%}" for threshold, _ in found.prosecutor.share_above)
-    _table(console, "Who finds a record, and how surely", ("searcher", "highest", "mean", *above), rows)
+    whom = "records" if found.persons is None else "people"
+    above = (f"{whom} above {threshold:.0%}" for threshold, _ in found.prosecutor.share_above)
+    table(console, "Who finds a record, and how surely", ("searcher", "highest", "mean", *above), rows)
     for risk in found.populations:
         if risk.records_not_covered:
             console.print(
@@ -94,8 +115,9 @@ def _show_classes(found: Audit, console: Console) -> None:
         for entry in found.class_sizes
         if entry["classes"]
     ]
-    title = f"{found.classes:,} classes of records with the same quasi values; k = {found.smallest_class}"
-    _table(console, title, ("records of a class", "classes", "records"), rows)
+    k = f"{found.k}" if found.persons is None else f"{found.k} (people)"
+    title = f"{found.classes:,} classes of records with the same quasi values; k = {k}"
+    table(console, title, ("records of a class", "classes", "records"), rows)
 
 
 def _show_models(found: Audit, console: Console) -> None:
@@ -108,7 +130,7 @@ def _show_models(found: Audit, console: Console) -> None:
         mark = "yes" if verdict.holds else "no"
         rows.append((verdict.model.name, asked, mark, f"{verdict.achieved:.4g}", f"{verdict.records_missed:,}"))
     heads = ("model", "asked", "holds", "achieved", "records in classes that miss it")
-    _table(console, "What the policy asks for, before any protection", heads, rows)
+    table(console, "What the policy asks for, before any protection", heads, rows)
 
 
 def _show_sensitive(found: Audit, console: Console) -> None:
@@ -133,27 +155,28 @@ def _show_sensitive(found: Audit, console: Console) -> None:
         "recursive c (l = 2 / 3)",
         "t (equal / ordered)",
     )
-    _table(console, "What classes tell of sensitive attributes", heads, rows)
+    table(console, "What classes tell of sensitive attributes", heads, rows)
 
 
 def _show_sets(found: Audit, console: Console) -> None:
-    heads = ("attributes", "unique records", "share", "combinations", "records each")
+    whom = "records" if found.persons is None else "people"
+    heads = ("attributes", f"unique {whom}", "share", "combinations", f"{whom} each")
     alone = [risk for risk in found.sets if len(risk.attributes) == 1]
     largest = max(len(risk.attributes) for risk in found.sets)
-    _table(console, "Each attribute alone", heads, map(_set_row, alone))
+    table(console, "Each attribute alone", heads, map(_set_row, alone))
     if largest > 1:
         worst = [risk for risk in found.sets if len(risk.attributes) > 1][:MOST_SETS]
         title = f"Sets of up to {largest} attributes that single out most, of {len(found.sets):,} sets"
-        _table(console, title, heads, map(_set_row, worst))
-    title = f"Smallest sets that make more than {found.threshold:.1%} of the records unique"
+        table(console, title, heads, map(_set_row, worst))
+    title = f"Smallest sets that make more than {found.threshold:.1%} of the {whom} unique"
     if found.minimal_sets:
-        _table(console, title, heads, map(_set_row, found.minimal_sets[:MOST_SETS]))
+        table(console, title, heads, map(_set_row, found.minimal_sets[:MOST_SETS]))
         if len(found.minimal_sets) > MOST_SETS:
             console.print(f"and {len(found.minimal_sets) - MOST_SETS:,} more (--json lists all)")
     else:
         console.print(f"\n{title}: none of up to {largest} attributes.")
     steps = [(f"+ {risk.attributes[-1]}", *_set_row(risk)[1:]) for risk in found.fastest_order]
-    _table(console, "The fastest way to single people out", heads, steps)
+    table(console, "The fastest way to single people out", heads, steps)
 
 
 def _show_columns(found: Audit, console: Console) -> None:
@@ -168,10 +191,10 @@ def _show_columns(found: Audit, console: Console) -> None:
         for column in found.columns
     ]
     heads = ("column", "role", "values", "unique alone", "unique with the quasi attributes")
-    _table(console, "Columns that are no quasi attributes", heads, rows)
+    table(console, "Columns that are no quasi attributes", heads, rows)
     gaps = [(gap.column, f"{gap.records:,}", f"{gap.share:.1%}") for gap in found.missing_values]
     means = "a value of its own" if found.missing == "category" else "dropped if quasi or sensitive"
-    _table(console, f"Missing values ({means})", ("column", "records", "share"), gaps)
+    table(console, f"Missing values ({means})", ("column", "records", "share"), gaps)
     if found.records < found.rows:
         console.print(f"{found.rows - found.records:,} of {found.rows:,} records are left out for missing values.")
 
@@ -188,19 +211,3 @@ def _set_row(risk: SetRisk) -> tuple[str, ...]:
 
 def _range(low: int, high: int) -> str:
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
-
-
-def _table(console: Console, title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
-    listed = list(rows)
-    if not listed:
-        return
-    console.print(f"\n[bold]{escape(title)}[/]")
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for number, head in enumerate(heads):
-        table.add_column(head, justify="right" if listed[0][number][:1].isdigit() and number else "left")
-    for row in listed:
-        table.add_row(*map(escape, row))
-    console.print(table)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from shoal.cli.console import answer, out, reporting
+from shoal.cli.console import JsonOption, answer, out, reporting
 
 
 def demo(
@@ -16,7 +16,7 @@ def demo(
     ] = None,
     rows: Annotated[int, typer.Option(help="Number of hospital stays to generate.", min=100)] = 20_000,
     seed: Annotated[int | None, typer.Option(help="Make the run repeatable.", min=0)] = None,
-    json_output: Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")] = False,
+    json_output: JsonOption = False,
 ) -> None:
     """Generate hospital stays, draft a policy, audit, anonymize and verify them, and say what it did."""
     with reporting(json_output):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shoal.cli.console import answer, err, reporting
+from shoal.cli.console import JsonOption, answer, err, reporting
 
 if TYPE_CHECKING:
     from shoal.drafting import Draft
@@ -23,7 +23,7 @@ def init(
         str | None, typer.Option(help="Character between fields, if it is not found by itself.")
     ] = None,
     encoding: Annotated[str, typer.Option(help="Character encoding of a CSV file.")] = "utf-8",
-    json_output: Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")] = False,
+    json_output: JsonOption = False,
 ) -> None:
     """Draft a policy: roles by evidence, taxonomies by kind, questions left open as comments."""
     with reporting(json_output):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shoal.cli.console import answer, out, reporting
+from shoal.cli.console import JsonOption, answer, out, reporting
 
 if TYPE_CHECKING:
     from shoal.ledger.checking import Checked
@@ -16,13 +16,12 @@ BELOW = 3
 MOST_SHOWN = 12  # sets of releases in the terminal; --json has all
 
 app = typer.Typer(
-    help="The record of releases: show it, check what they leave together, export it.",
+    help="The record of releases. Show it, check what they leave together, export it.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
 _Ledger = Annotated[Path, typer.Argument(metavar="LEDGER", help="The ledger, as --ledger named it.")]
-_Json = Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")]
 
 
 @app.callback()
@@ -34,9 +33,9 @@ def _group() -> None:
 def show(
     ledger: _Ledger,
     population: Annotated[str | None, typer.Option(help="Only releases about these people.")] = None,
-    json_output: _Json = False,
+    json_output: JsonOption = False,
 ) -> None:
-    """List the releases: when, about and for whom, what they promise, and what they leave with the others."""
+    """List the releases. When, about and for whom, what they promise, and what they leave with the others."""
     with reporting(json_output):
         from shoal.ledger.book import Ledger
         from shoal.ledger.exporting import overview
@@ -56,7 +55,7 @@ def check(
         Path | None, typer.Option(help="A table of the people with the quasi columns: link everything anew for them.")
     ] = None,
     population: Annotated[str | None, typer.Option(help="Only releases about these people.")] = None,
-    json_output: _Json = False,
+    json_output: JsonOption = False,
 ) -> None:
     """Link the releases anew and settle unfinished ones. Exit code 3: some are below their floor together."""
     with reporting(json_output):
@@ -84,9 +83,9 @@ def add(
     population: Annotated[str | None, typer.Option(help="About whom the release is.")] = None,
     recipient: Annotated[str, typer.Option(help="Who has got it.")] = "",
     source: Annotated[Path | None, typer.Option(help="The table it was made of: verify and link it with that.")] = None,
-    json_output: _Json = False,
+    json_output: JsonOption = False,
 ) -> None:
-    """Verify a release that was published before, and enter it; it is linked, but not refused."""
+    """Enter a release of before. It is verified and linked, but not refused."""
     with reporting(json_output):
         from rich.markup import escape
 
@@ -112,9 +111,9 @@ def export(
     output: Annotated[
         Path, typer.Option("--out", "-o", help="New file: .json with everything, .csv with a line each.")
     ],
-    json_output: _Json = False,
+    json_output: JsonOption = False,
 ) -> None:
-    """Write entries, guarantees, evaluations and digests for auditors; no rows."""
+    """Write the record for auditors. Entries, guarantees, evaluations and digests; no rows."""
     with reporting(json_output):
         from rich.markup import escape
 
@@ -135,7 +134,7 @@ def floor(
     warn: Annotated[
         bool | None, typer.Option("--warn/--refuse", help="Warn of releases below the floor, or refuse them.")
     ] = None,
-    json_output: _Json = False,
+    json_output: JsonOption = False,
 ) -> None:
     """Set the floor of a population. This is the only way to lower it, and is kept in the record."""
     with reporting(json_output):
@@ -162,7 +161,7 @@ def strike(
     ledger: _Ledger,
     number: Annotated[int, typer.Argument(help="The number of an unfinished release.")],
     reason: Annotated[str, typer.Option(help="Why it is sure that nobody has it.")],
-    json_output: _Json = False,
+    json_output: JsonOption = False,
 ) -> None:
     """Say that an unfinished release never was published. It stays in the record, and counts no more."""
     with reporting(json_output):
@@ -220,13 +219,13 @@ def _show_checked(checked: Checked) -> None:
     """Tell what is left of one population, the worst sets first."""
     from rich.markup import escape
 
-    from shoal.ledger.records import listed
     from shoal.ledger.wording import least_failing, told_of
+    from shoal.wording import counted_text, listed
 
     console = out()
     verdict = "[bold red]below the floor[/]" if checked.fails else "[bold green]at or above the floor[/]"
-    n, name, floor = len(checked.entries), escape(checked.population.name), checked.population.floor
-    releases = "1 release" if n == 1 else f"{n:,} releases"
+    name, floor = escape(checked.population.name), checked.population.floor
+    releases = counted_text(len(checked.entries), "release")
     console.print(f"[bold]{name}[/]: {releases}, {verdict} of {floor:,}.", soft_wrap=True)
     for finding in checked.findings:
         fine = sorted((each for each in finding.evaluations if not each.fails), key=lambda each: each.l or floor)

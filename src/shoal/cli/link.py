@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shoal.cli.console import answer, out, reporting
+from shoal.cli.console import JsonOption, answer, out, reporting
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,7 +32,7 @@ def link(
     sensitive: Annotated[
         str | None, typer.Option(help="The sensitive attribute, if the releases have several in common.")
     ] = None,
-    json_output: Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")] = False,
+    json_output: JsonOption = False,
 ) -> None:
     """Say what remains hidden of a person, or of everybody, who is in all of these releases."""
     with reporting(json_output):
@@ -94,6 +94,8 @@ def show(found: PopulationLinkage, console: Console) -> None:
             f"{found.people_below:,} of these are left with fewer than {found.floor} values.",
             soft_wrap=True,
         )
+    elif not found.people_below:
+        console.print(f"None of {found.people:,} people is left with fewer than {found.floor} values.", soft_wrap=True)
     else:
         console.print(
             f"At most {found.people_below:,} of {found.people:,} people are left with fewer than {found.floor} values "
@@ -113,11 +115,22 @@ def show(found: PopulationLinkage, console: Console) -> None:
         soft_wrap=True,
     )
     console.print("\n[bold]Worst cases, as classes of the releases[/]")
-    for number, case in enumerate(found.worst, start=1):
-        console.print(f"{number}. {case.remaining.l:,} of {found.values:,} values:", soft_wrap=True)
-        for release, labels in zip(found.releases, case.classes, strict=True):
-            text = ", ".join(f"{attribute}={label}" for attribute, label in labels.items())
+    for number, (l, classes) in enumerate(_cases(found), start=1):
+        console.print(f"{number}. {l:,} of {found.values:,} values:", soft_wrap=True)
+        for release, text in zip(found.releases, classes, strict=True):
             console.print(f"   {escape(release)}: {escape(text) or 'sliced, without classes'}", soft_wrap=True)
+
+
+def _cases(found: PopulationLinkage) -> list[tuple[int, tuple[str, ...]]]:
+    """Return the worst cases as they are shown, each once: cases that differ in a sliced release only look alike."""
+    shown = [
+        (
+            case.remaining.l,
+            tuple(", ".join(f"{attribute}={label}" for attribute, label in labels.items()) for labels in case.classes),
+        )
+        for case in found.worst
+    ]
+    return list(dict.fromkeys(shown))
 
 
 def _tell_plan(found: TargetLinkage | PopulationLinkage, l: int, console: Console) -> None:

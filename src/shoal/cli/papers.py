@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
 import typer
 
-from shoal.cli.console import answer, out, reporting
+from shoal.cli.console import JsonOption, answer, out, reporting
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,7 +24,6 @@ R = TypeVar("R", bound=_Result)
 
 Folder = Annotated[Path | None, typer.Option("--out", "-o", help="New folder for the page and its figures.")]
 Seed = Annotated[int, typer.Option(help="Make another run of the random choices.", min=0)]
-Json = Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")]
 
 app = typer.Typer(help="Run the experiments of the source papers again.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -70,7 +69,7 @@ def tau_l(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Few requirements on a sample of the records.")] = False,
     seed: Seed = 1,
-    json_output: Json = False,
+    json_output: JsonOption = False,
 ) -> None:
     """Compare sequential sweep with its rivals: Figures 5 to 8 of the (tau,l)-diversity paper."""
     with reporting(json_output):
@@ -98,7 +97,7 @@ def slicing(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Few settings on a sample of the records.")] = False,
     seed: Seed = 1,
-    json_output: Json = False,
+    json_output: JsonOption = False,
 ) -> None:
     """Compare slicing with generalization and bucketization: Figures 3 to 7 of the slicing paper."""
     with reporting(json_output):
@@ -126,7 +125,7 @@ def l_delta(
     folder: Folder = None,
     quick: Annotated[bool, typer.Option("--quick", help="Few simulated releases.")] = False,
     seed: Seed = 1,
-    json_output: Json = False,
+    json_output: JsonOption = False,
 ) -> None:
     """Compute Figures 1 and 2 of the (l,delta)-diversity paper and simulate what they bound."""
     with reporting(json_output):

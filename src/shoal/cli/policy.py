@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from shoal.cli.console import answer, reporting
+from shoal.cli.console import JsonOption, answer, reporting
 
 app = typer.Typer(help="Look at policies.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -26,7 +26,7 @@ def schema(
 @app.command()
 def check(
     policy: Annotated[Path, typer.Argument(help="The policy to check.")],
-    json_output: Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")] = False,
+    json_output: JsonOption = False,
 ) -> None:
     """Check a policy by itself, without data."""
     with reporting(json_output):

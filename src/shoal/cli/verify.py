@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shoal.cli.console import answer, out, reporting
+from shoal.cli.console import JsonOption, answer, out, reporting
 
 if TYPE_CHECKING:
     from shoal.sources import Source, SourceOptions
@@ -31,7 +31,7 @@ def verify(
         Path | None,
         typer.Option("--policy", "-p", help="Policy that says how to read the source, and where populations are."),
     ] = None,
-    json_output: Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")] = False,
+    json_output: JsonOption = False,
 ) -> None:
     """Recompute every guarantee from the written files, with code of its own. Exit code 4: do not publish."""
     with reporting(json_output):

@@ -52,8 +52,8 @@ class Checked:
 def check(path: Path, population: str | None, people: Source | None, progress: Progress) -> list[Checked]:
     """Link the releases of each population, or of one, in all sets, and keep what was found.
 
-    With *people* everything is linked anew for the rows of that table. Without, a set that was linked when its
-    newest release was made keeps that answer, which was exact for everybody in it; the others are linked by classes.
+    With *people* everything is linked anew for the rows of that table, this once. Without, a set that was linked when
+    its newest release was made keeps that answer, which was exact for everybody in it; others are linked by classes.
     """
     with Ledger.open(path, write=True) as ledger:
         ledger.check_pages()
@@ -64,12 +64,18 @@ def check(path: Path, population: str | None, people: Source | None, progress: P
 
 
 def standing(evaluations: Iterable[Evaluation]) -> Standing:
-    """Return of each set what holds of it: the last answer for people, else the last by classes."""
+    """Return of each set what holds of it: the last answer for the rows of its newest release, else by classes.
+
+    It holds until more is known of people than was then. What was found for a table of people holds for that table
+    only: somebody may be in the releases who is not in it.
+    """
     last: Standing = {}
     for each in evaluations:
+        if each.basis == "people":
+            continue
         key = each.sensitive, each.releases
         before = last.get(key)
-        if before is None or _for_people(each) or not _for_people(before):
+        if before is None or _lasts(each) or not _lasts(before) or not {*each.attributes} <= {*before.attributes}:
             last[key] = each
     return last
 
@@ -94,8 +100,9 @@ def strike(path: Path, number: int, reason: str) -> Entry:
         return ledger.entry(number)
 
 
-def _for_people(each: Evaluation) -> bool:
-    return each.basis != "classes" and each.problem is None
+def _lasts(each: Evaluation) -> bool:
+    """Whether an answer is exact for everybody who is in all of the releases."""
+    return each.basis == "source" and each.problem is None
 
 
 def _checked(path: Path, name: str, people: Source | None, progress: Progress) -> Checked:
@@ -110,9 +117,9 @@ def _checked(path: Path, name: str, people: Source | None, progress: Progress) -
             releases = [unpacked.held(ledger, entry) for entry in entries]
 
         def known(sensitive: str, chosen: Set, attributes: set[str]) -> Evaluation | None:
-            """Return the answer that stands: for people, and with all that is known of them by now."""
+            """Return the answer that stands, if it was found with all that is known of people by now."""
             found = kept.get((sensitive, chosen))
-            if found is None or not _for_people(found) or not attributes <= {*found.attributes}:
+            if found is None or not _lasts(found) or not attributes <= {*found.attributes}:
                 return None
             return _at_floor(found, population.floor)
 

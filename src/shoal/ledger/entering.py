@@ -96,7 +96,7 @@ def enter(
         for _ in range(_ATTEMPTS):
             seen, known, earlier, releases = _looked(options, unpacked)
             floor = _floor(options, seen)
-            draft = Draft(seen.name, options.recipient, release.manifest, packed.files, folder, origin)
+            draft = Draft(seen.name, options.recipient, release.manifest, folder, origin)
             findings = evaluate(Question([*releases, release], floor, NEW, people), progress)
             failing = any(finding.failing for finding in findings)
             if failing and origin == "made" and not (options.warn or seen.warns):

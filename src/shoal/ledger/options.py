@@ -47,19 +47,6 @@ def ledger_options(given: Ledgered) -> LedgerOptions | None:
     return LedgerOptions(Path(given))
 
 
-def options_of_command(
-    ledger: Path | None, population: str | None, recipient: str | None, floor: int | None, warn: bool
-) -> LedgerOptions | None:
-    """Return what the options ``--ledger``, ``--population``, ``--recipient``, ``--floor`` and ``--warn`` say."""
-    if ledger is not None:
-        return LedgerOptions(ledger, population, recipient or "", floor, warn)
-    others = {"--population": population, "--recipient": recipient, "--floor": floor, "--warn": warn or None}
-    for option, value in others.items():
-        if value is not None:
-            raise UsageError(f"{option} is for a ledger; name it with --ledger")
-    return None
-
-
 def check_name(what: str, name: str) -> None:
     """Raise unless a name can be read in one line."""
     if not name.strip() or name != name.strip() or not name.isprintable() or len(name) > _LONGEST:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -59,7 +59,6 @@ class Draft:
     population: str
     recipient: str
     manifest: Mapping[str, Any]
-    files: Mapping[str, StoredFile]
     folder: str
     origin: Origin
 
@@ -147,12 +146,3 @@ class Evaluation:
             "problem": self.problem,
             "at": self.at,
         }
-
-
-def listed(names: Sequence[str]) -> str:
-    """Write names as people do.
-
-    >>> listed(["a", "b", "c"])
-    'a, b and c'
-    """
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from shoal.errors import did_you_mean
 from shoal.ledger.book import NEW
 from shoal.ledger.evaluating import Finding
-from shoal.ledger.records import Draft, Entry, Evaluation, listed
+from shoal.ledger.records import Draft, Entry, Evaluation
+from shoal.wording import counted_text, listed
 
 MOST_TOLD = 3  # sets of releases in a message; --json has all
 
@@ -32,13 +33,19 @@ def warnings(findings: Sequence[Finding], earlier: Sequence[Entry]) -> list[str]
 
 
 def notes(draft: Draft, findings: Sequence[Finding], earlier: Sequence[Entry], known: Sequence[str]) -> list[str]:
-    """Say what may be a mistake: a new population, releases of nobody in common, nothing to link."""
+    """Say what may be a mistake: a new population, an attribute without another release, or nobody in common."""
     said = []
     if known and draft.population not in known:
         nearest = did_you_mean(draft.population, known)
         said.append(f"{draft.population!r} is a new population, which is linked with no earlier release{nearest}")
     if not draft.sensitive:
         said.append("the release has no sensitive attribute, so there was nothing to link")
+    hidden = dict.fromkeys(name for entry in earlier for name in entry.sensitive)
+    said += [
+        f"{name!r} is sensitive in no earlier release, so it was linked with none{did_you_mean(name, hidden)}"
+        for name in draft.sensitive
+        if hidden and name not in hidden
+    ]
     for finding in findings:
         strangers = [each for each in finding.evaluations if len(each.releases) == 2 and each.l is None]
         names = [_named(each, earlier) for each in strangers if each.problem is None]
@@ -63,8 +70,7 @@ def told_of(each: Evaluation, named: str, verb: str = "can") -> str:
     if each.l is None:
         return f"{named}: nobody can be in all of them"
     if not each.fails:
-        values = "1 value" if each.l == 1 else f"{each.l:,} values"
-        return f"{named}: everybody is left with at least {values} of {each.sensitive!r}"
+        return f"{named}: everybody is left with at least {counted_text(each.l, 'value')} of {each.sensitive!r}"
     values = f"fewer than {each.floor:,} values of {each.sensitive!r}"
     most = "" if each.basis != "classes" else "up to "
     least = f"at worst with {each.l}" if each.exact else f"with no fewer than {each.l}"

@@ -32,7 +32,10 @@ def read_agreed(name: str, folder: Path, manifest: Mapping[str, Any]) -> AgreedP
         file, sha256, digest = str(entry["file"]), entry["sha256"], entry["digest"]
     except (TypeError, KeyError):
         raise InputError(f"{name}: its manifest does not name a plan; run `shoal verify` on it") from None
-    content = plan_bytes(folder / Path(file).name)
+    path = folder / Path(file).name
+    if not path.is_file():  # of a pipe or a device the end may never come
+        raise InputError(f"{name}: it lacks its plan; run `shoal verify` on it")
+    content = plan_bytes(path)
     if hashlib.sha256(content).hexdigest() != sha256:
         raise InputError(f"{name}: its plan is not the file that the manifest names; run `shoal verify` on it")
     agreed = plan_of(content, f"{Path(file).name} of {name}")

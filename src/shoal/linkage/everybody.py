@@ -4,36 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from shoal.arrays import BoolArray, CodeArray, IntArray
+from shoal.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from shoal.errors import InputError, UsageError
 from shoal.linkage import kernels
 from shoal.linkage.histograms import Histograms
 from shoal.linkage.linkable import Linkable
 from shoal.linkage.result import Remaining, WorstCase
 from shoal.linkage.space import Boxes, Space
+from shoal.linkage.tree import Tree, grow
 from shoal.sliced.table import numbered
 
 WORST = 10
 MOST_PAIRS = 2**24
 _BLOCK = 2**22  # counts that are held at a time
 _NONE = np.iinfo(np.int64).max
+_PARTS, _FEW = 16, 4096  # parts that threads look at; boxes that are not worth it
 
 
-def trees(space: Space) -> list[kernels.Tree]:
+def trees(space: Space) -> list[Tree]:
     """Return an index of each release's boxes."""
-    return [kernels.grow(each.hulls) for each in space.releases]
+    return [grow(each.hulls) for each in space.releases]
 
 
-def left_for(
-    space: Space, indexes: Sequence[kernels.Tree], queries: CodeArray
-) -> tuple[list[IntArray], list[IntArray]]:
+def left_for(space: Space, indexes: Sequence[Tree], queries: CodeArray) -> tuple[list[IntArray], list[IntArray]]:
     """Return of each release (n_queries, n_values) the counts that it leaves, and a box that covers the query."""
 
-    def one(each: Boxes, tree: kernels.Tree) -> tuple[IntArray, IntArray]:
+    def one(each: Boxes, tree: Tree) -> tuple[IntArray, IntArray]:
         counts = np.zeros((len(queries), len(space.values)), dtype=np.int64)
         box = np.empty(len(queries), dtype=np.int64)
         kernels.summed_for(queries, each.hulls, each.uneven, each.sparse, space.bits, tree, counts, box)
@@ -102,28 +103,32 @@ def by_classes(space: Space, linkables: Sequence[Linkable], floor: int, texts: S
     last = releases[-1]
     owners = [each.owner[boxes] for each, boxes in zip(linkables[:-1], members.T, strict=True)]
     owner = numbered(owners, len(members))[0].astype(np.int64)
-    below = np.zeros(len(members), dtype=np.bool_)
-    below_there = np.zeros(len(last.hulls), dtype=np.bool_)
-    met, met_there = below.copy(), below_there.copy()
-    worst = np.full((WORST, 4), _NONE, dtype=np.int64)
-    least, totals = np.full(3, np.inf), np.zeros(3, dtype=np.int64)
     most = max(int(np.add.reduceat(each.histograms.count, each.histograms.start[:-1]).max()) for each in releases)
-    kernels.link_pairs(
-        boxes.hulls, boxes.uneven, boxes.sparse, owner, np.argsort(owner, kind="stable"),
-        last.hulls, last.uneven, last.sparse, linkables[-1].owner, space.bits, indexes[-1],
-        len(space.values), floor, np.log(np.maximum(np.arange(most + 1), 1)),
-        below, below_there, met, met_there, worst, least, totals,
-    )  # fmt: skip
+    sequence = np.argsort(owner, kind="stable")
+
+    def look(part: IntArray) -> _Seen:
+        seen = _Seen.nothing(len(members), len(last.hulls))
+        kernels.link_pairs(
+            boxes.hulls, boxes.uneven, boxes.sparse, owner, part,
+            last.hulls, last.uneven, last.sparse, linkables[-1].owner, space.bits, indexes[-1],
+            len(space.values), floor, np.log(np.maximum(np.arange(most + 1), 1)),
+            seen.below, seen.below_there, seen.met, seen.met_there, seen.worst, seen.least, seen.totals,
+        )  # fmt: skip
+        return seen
+
+    with ThreadPoolExecutor() as threads:
+        seen = _Seen.all(list(threads.map(look, _parts(sequence, owner))))
+    totals, least = seen.totals, seen.least
     if not totals[0]:
         raise InputError("nobody can be in all of the releases with the same values; are they about the same people?")
-    found = worst[worst[:, 0] < _NONE]
+    found = seen.worst[seen.worst[:, 0] < _NONE]
     return {
         "l": int(least[0]),
         "frequency_l": float(least[1]),
         "entropy_l": float(least[2]),
         "people": min(each.n_rows for each in linkables),
-        "people_linked": _most_people(linkables, members[met], met_there),
-        "people_below": _most_people(linkables, members[below], below_there),
+        "people_linked": _most_people(linkables, members[seen.met], seen.met_there),
+        "people_below": _most_people(linkables, members[seen.below], seen.below_there),
         "exact": not overlapping,
         "combinations": int(totals[0]),
         "combinations_below": int(totals[1]),
@@ -138,7 +143,51 @@ def by_classes(space: Space, linkables: Sequence[Linkable], floor: int, texts: S
     }
 
 
-def _held(space: Space, boxes: Boxes, tree: kernels.Tree) -> Boxes:
+@dataclass(frozen=True, slots=True, eq=False)
+class _Seen:
+    """What looking at pairs of boxes found; see ``kernels.link_pairs``."""
+
+    below: BoolArray
+    below_there: BoolArray
+    met: BoolArray
+    met_there: BoolArray
+    worst: IntArray
+    least: FloatArray
+    totals: IntArray
+
+    @classmethod
+    def nothing(cls, n_boxes: int, n_there: int) -> _Seen:
+        """Return what is found before looking."""
+        here, there = np.zeros(n_boxes, dtype=np.bool_), np.zeros(n_there, dtype=np.bool_)
+        worst = np.full((WORST, 4), _NONE, dtype=np.int64)
+        return cls(here, there, here.copy(), there.copy(), worst, np.full(3, np.inf), np.zeros(3, dtype=np.int64))
+
+    @classmethod
+    def all(cls, parts: Sequence[_Seen]) -> _Seen:
+        """Return what several found together."""
+        worst = np.concatenate([each.worst for each in parts])
+        order = np.lexsort((-worst[:, 1], worst[:, 0]))
+        return cls(
+            below=np.logical_or.reduce([each.below for each in parts]),
+            below_there=np.logical_or.reduce([each.below_there for each in parts]),
+            met=np.logical_or.reduce([each.met for each in parts]),
+            met_there=np.logical_or.reduce([each.met_there for each in parts]),
+            worst=worst[order[:WORST]],
+            least=np.minimum.reduce([each.least for each in parts]),
+            totals=np.sum([each.totals for each in parts], axis=0),
+        )
+
+
+def _parts(sequence: IntArray, owner: IntArray) -> list[IntArray]:
+    """Return boxes in several parts, none of which breaks up an owner."""
+    if len(sequence) < _FEW:
+        return [sequence]
+    of = owner[sequence]
+    edges = np.searchsorted(of, of[np.arange(1, _PARTS) * len(of) // _PARTS])
+    return [part for part in np.split(sequence, np.unique(edges)) if len(part)]
+
+
+def _held(space: Space, boxes: Boxes, tree: Tree) -> Boxes:
     """Add to what each box leaves what others do that hold it wholly: whoever is in it is in these too.
 
     Boxes of which no two overlap are returned as they are.
@@ -152,7 +201,7 @@ def _held(space: Space, boxes: Boxes, tree: kernels.Tree) -> Boxes:
     return Boxes(boxes.hulls, boxes.uneven, held)
 
 
-def _joined(space: Space, boxes: Boxes, members: IntArray, each: Boxes, tree: kernels.Tree) -> tuple[Boxes, IntArray]:
+def _joined(space: Space, boxes: Boxes, members: IntArray, each: Boxes, tree: Tree) -> tuple[Boxes, IntArray]:
     """Return the boxes that meet one of another release, with what both leave."""
 
     def run(pairs: IntArray, entries: IntArray, write: bool) -> tuple[int, int]:

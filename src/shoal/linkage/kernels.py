@@ -1,4 +1,4 @@
-"""Compiled loops of linking: a tree over boxes, and what all boxes that meet leave together."""
+"""Compiled loops of linking: what all boxes that meet leave together."""
 
 from __future__ import annotations
 
@@ -8,51 +8,9 @@ import numpy as np
 
 from shoal.arrays import BoolArray, CodeArray, FloatArray, IntArray, KeyArray
 from shoal.compiled import compiled, inlined
-from shoal.sorting import places_ascending
+from shoal.linkage.tree import DEPTH, Tree
 
-LEAF = 8  # boxes under one leaf of the tree
-_DEPTH = 128
-Tree: TypeAlias = tuple[IntArray, CodeArray, IntArray]  # begin, end, children; hulls of nodes; boxes in their order
 Sparse: TypeAlias = tuple[IntArray, IntArray, IntArray]  # start, value, count
-
-
-@compiled
-def grow(hulls: CodeArray) -> Tree:
-    """Halve the boxes, again and again, across the attribute in which their middles differ most for their widths."""
-    n, d = hulls.shape[0], hulls.shape[1] // 2
-    order = np.arange(n)
-    nodes = np.full((max(1, 2 * n), 3), -1, dtype=np.int64)  # begin, end, first of two children
-    bounds = np.zeros((max(1, 2 * n), 2 * d), dtype=np.int32)
-    nodes[0, 0], nodes[0, 1] = 0, n
-    n_nodes, node = 1, 0
-    while node < n_nodes:
-        begin, end = nodes[node, 0], nodes[node, 1]
-        widest, spread = -1, 0.0
-        for a in range(d):
-            low, high = np.int32(2**31 - 1), np.int32(0)
-            least, most, width = np.int64(2**33), np.int64(-1), np.int64(1)
-            for i in range(begin, end):
-                first, last = hulls[order[i], 2 * a], hulls[order[i], 2 * a + 1]
-                low, high = min(low, first), max(high, last)
-                middle = np.int64(first) + np.int64(last)
-                least, most = min(least, middle), max(most, middle)
-                width += np.int64(last) - np.int64(first)
-            bounds[node, 2 * a], bounds[node, 2 * a + 1] = low, high
-            if (most - least) / width > spread:
-                widest, spread = a, (most - least) / width
-        if end - begin > LEAF and widest >= 0:
-            middles = np.empty(end - begin, dtype=np.int64)
-            for i in range(begin, end):
-                box = order[i]
-                middles[i - begin] = np.int64(hulls[box, 2 * widest]) + np.int64(hulls[box, 2 * widest + 1])
-            order[begin:end] = order[begin:end][places_ascending(middles)]
-            half = (begin + end) // 2
-            nodes[node, 2] = n_nodes
-            nodes[n_nodes, 0], nodes[n_nodes, 1] = begin, half
-            nodes[n_nodes + 1, 0], nodes[n_nodes + 1, 1] = half, end
-            n_nodes += 2
-        node += 1
-    return nodes[:n_nodes].copy(), bounds[:n_nodes].copy(), order
 
 
 @inlined
@@ -108,7 +66,7 @@ def meeting(
 ) -> int:  # fmt: skip
     """Write down the boxes of the tree that box *i* meets; return how many they are."""
     nodes, bounds, order = tree
-    stack = np.empty(_DEPTH, dtype=np.int64)
+    stack = np.empty(DEPTH, dtype=np.int64)
     stack[0] = 0
     height, count = 1, 0
     while height:
@@ -282,16 +240,36 @@ def _holds(hulls: CodeArray, uneven: CodeArray, bits: KeyArray, outer: int, inne
     return True
 
 
+@inlined
+def _around(bounds: CodeArray, node: int, hulls: CodeArray, inner: int) -> bool:
+    for a in range(hulls.shape[1] // 2):
+        if bounds[node, 2 * a] > hulls[inner, 2 * a] or bounds[node, 2 * a + 1] < hulls[inner, 2 * a + 1]:
+            return False
+    return True
+
+
 @compiled
 def holding(hulls: CodeArray, uneven: CodeArray, bits: KeyArray, tree: Tree, pairs: IntArray, write: bool) -> int:
     """List of each box those that hold it wholly, itself among them, as (box, holder); return how many there are."""
-    found = np.empty(hulls.shape[0], dtype=np.int64)
+    nodes, bounds, order = tree
+    stack = np.empty(DEPTH, dtype=np.int64)
     count = 0
     for i in range(hulls.shape[0]):
-        n_found = meeting(hulls, uneven, i, hulls, uneven, bits, tree, found)
-        for place in range(n_found):
-            if _holds(hulls, uneven, bits, found[place], i):
-                if write:
-                    pairs[count, 0], pairs[count, 1] = i, found[place]
-                count += 1
+        stack[0] = 0
+        height = 1
+        while height:
+            height -= 1
+            node = stack[height]
+            if not _around(bounds, node, hulls, i):
+                continue
+            child = nodes[node, 2]
+            if child >= 0:
+                stack[height], stack[height + 1] = child, child + 1
+                height += 2
+                continue
+            for place in range(nodes[node, 0], nodes[node, 1]):
+                if _holds(hulls, uneven, bits, order[place], i):
+                    if write:
+                        pairs[count, 0], pairs[count, 1] = i, order[place]
+                    count += 1
     return count

@@ -6,6 +6,7 @@ import numpy as np
 
 from shoal.arrays import CodeArray, FloatArray, IntArray
 from shoal.compiled import compiled, inlined
+from shoal.sorting import places_ascending
 
 
 @inlined
@@ -116,7 +117,7 @@ def _remove(
     counts: IntArray,
 ) -> int:
     """Make the nearest records a group, and return how many are left."""
-    places = np.sort(nearest[:k])
+    places = nearest[:k][places_ascending(nearest[:k])]
     for i in range(k - 1, -1, -1):  # from the end, so that what fills a gap is never one of the group
         record = left[places[i]]
         group[record] = number

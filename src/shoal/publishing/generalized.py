@@ -22,7 +22,7 @@ from shoal.policy import Policy
 from shoal.progress import Progress
 from shoal.publishing.columns import CellColumn, coded, without_dictionary
 from shoal.publishing.publication import Publication, PublishedRows
-from shoal.risks import class_risks
+from shoal.risk.sizes import class_risks
 from shoal.sensitive_labels import SensitiveColumn
 from shoal.shuffling import Shuffler
 from shoal.sources import Source

@@ -26,7 +26,7 @@ from shoal.publishing.columns import CellColumn
 from shoal.publishing.dealing import dealt
 from shoal.publishing.publication import Publication, PublishedRows
 from shoal.publishing.regions import RegionColumns
-from shoal.risks import bucket_risks
+from shoal.risk.sizes import bucket_risks
 from shoal.sliced.measuring import sliced_measured
 from shoal.sliced.table import BUCKET, published_columns
 from shoal.slices import SlicedPlan

@@ -11,7 +11,7 @@ import numpy as np
 
 import shoal
 from shoal.publishing import Publication
-from shoal.risks import class_risks
+from shoal.risk.sizes import class_risks
 from shoal.utility.base import Utility
 from shoal.verify import Verification
 

@@ -15,7 +15,7 @@ import pyarrow.csv
 from shoal.errors import InputError
 from shoal.sources.base import Source
 from shoal.sources.columns import CODES, check_names
-from shoal.sources.digests import file_digest
+from shoal.sources.digests import source_digest
 from shoal.sources.options import SourceOptions
 from shoal.sources.stream import Dialect, TextStream, records
 
@@ -47,7 +47,7 @@ class DelimitedSource(Source):
             return "error"
 
         with TextStream(self.path, self.dialect.encoding, self.dialect.quote) as stream:
-            _skip(stream, self.header_bytes)
+            self._skip_header(stream)
             try:
                 with self._reader(stream, columns, coded, note) as reader:
                     yield from reader
@@ -58,6 +58,14 @@ class DelimitedSource(Source):
             self._explain(ragged)
         if odd:
             self._check_quotes()
+
+    def _skip_header(self, stream: TextStream) -> None:
+        left = self.header_bytes
+        while left:
+            skipped = len(stream.read(left))
+            if not skipped:
+                raise InputError(f"{self.name} changed while it was being read: its first line is gone")
+            left -= skipped
 
     def _reader(
         self, stream: TextStream, columns: list[str], coded: frozenset[str], note: object
@@ -107,7 +115,7 @@ class DelimitedSource(Source):
 
     def digest(self) -> str:
         """Return the SHA-256 of the file's bytes, packed as they are."""
-        return file_digest(self.path)
+        return source_digest(self.path)
 
 
 def open_delimited(path: Path, options: SourceOptions, block_bytes: int = BLOCK_BYTES) -> DelimitedSource:
@@ -138,11 +146,6 @@ def open_delimited(path: Path, options: SourceOptions, block_bytes: int = BLOCK_
         header_bytes=len(sample[:header].encode()),
         block_bytes=block_bytes,
     )
-
-
-def _skip(stream: TextStream, size: int) -> None:
-    while size:
-        size -= len(stream.read(size))
 
 
 def _sample(stream: TextStream) -> tuple[str, bool]:

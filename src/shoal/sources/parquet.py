@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from shoal.errors import InputError
 from shoal.sources.base import Source
 from shoal.sources.columns import check_names, normal_schema
-from shoal.sources.digests import file_digest
+from shoal.sources.digests import source_digest
 from shoal.sources.options import SourceOptions
 
 BATCH_ROWS = 1 << 20
@@ -31,13 +31,17 @@ class ParquetSource(Source):
             try:
                 # Buffering ahead keeps all row groups asked for in memory at once: not wanted here.
                 with pq.ParquetFile(path, read_dictionary=sorted(coded), pre_buffer=False) as file:
+                    if not {*columns} <= {*file.schema_arrow.names}:
+                        raise _changed(path)
                     yield from file.iter_batches(batch_size=self.batch_rows, columns=columns, use_threads=True)
             except (pa.ArrowException, OSError):
                 raise InputError(_damaged(path)) from None
+            except KeyError:  # a column that was to be read by its dictionary
+                raise _changed(path) from None
 
     def digest(self) -> str:
         """Return the SHA-256 of the file's bytes; of a folder, that of its files' names and digests."""
-        digests = [file_digest(path) for path in self.paths]
+        digests = [source_digest(path) for path in self.paths]
         if len(self.paths) == 1 and self.paths[0].name == self.name:
             return digests[0]
         listing = "".join(f"{digest}  {path.name}\n" for digest, path in zip(digests, self.paths, strict=True))
@@ -78,6 +82,10 @@ def _look(path: Path) -> tuple[pa.Schema, int]:
             return normal_schema(file.schema_arrow), file.metadata.num_rows
     except (pa.ArrowException, OSError):
         raise InputError(_damaged(path)) from None
+
+
+def _changed(path: Path) -> InputError:
+    return InputError(f"{path.name} changed while it was being read: a column is gone")
 
 
 def _damaged(path: Path) -> str:

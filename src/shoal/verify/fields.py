@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 _MANY = 2**53  # more rows than any table has
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")  # half a character, or the first half of a whole one
 
 
 class ManifestError(Exception):
@@ -17,11 +18,14 @@ class ManifestError(Exception):
 
 
 def parse_json(text: str) -> object:
-    """Return the value, refusing what JSON readers disagree on: repeated keys, NaN, infinities and what becomes one."""
+    """Return the value, refusing what JSON readers disagree on: repeated keys, half characters, NaN and infinities."""
     collecting = gc.isenabled()
     gc.disable()  # a large manifest makes many objects and no garbage
     try:
-        return json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_no_constant, parse_float=_finite)
+        found = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_no_constant, parse_float=_finite)
+        if _SURROGATE.search(text):
+            json.dumps(found, ensure_ascii=False).encode()  # half a character cannot be encoded, a ValueError
+        return found
     except RecursionError:
         raise ManifestError("it is nested too deeply") from None
     except ValueError:

@@ -180,9 +180,9 @@ def read_witness(public: Path) -> IntArray | None:
 
 
 def check_folder(public: Path, files: Sequence[str], readme: str | None) -> Check:
-    """Nothing but *files* lies beside the manifest, and its README is the one that was written with it."""
+    """Nothing but *files*, plain ones, lies beside the manifest, and its README is the one that was written with it."""
     allowed = {public / name for name in (*_ALLOWED, *files)}
-    extra = sum(1 for path in public.rglob("*") if path.is_symlink() or path not in allowed)
+    extra = sum(1 for path in public.rglob("*") if path.is_symlink() or path not in allowed or not path.is_file())
     if extra:
         return Check("folder", False, f"{extra} files lie in the public folder that do not belong there")
     page = public / "README.md"
@@ -192,6 +192,8 @@ def check_folder(public: Path, files: Sequence[str], readme: str | None) -> Chec
 
 
 def _digest(path: Path) -> str:
+    if not path.is_file():
+        raise OSError("no plain file")  # of a pipe or a device the end may never come
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -28,6 +28,8 @@ from shoal.agency.service.watch import Watch
 _MODULES = (unguarded, tokens, campaigns, plans, releases, audit)
 _PLANNERS = 2
 _CHECKERS = 2
+_TABLES = 2  # parsed, a body takes up to thirty times its bytes
+_LINES_A_SECOND = 1
 
 
 def service_of(settings: Settings, database: Database) -> Service:
@@ -40,10 +42,12 @@ def service_of(settings: Settings, database: Database) -> Service:
         plans=PlanCache(settings.cache_bytes),
         callers=Buckets(settings.rate, settings.burst),
         addresses=Buckets(settings.address_rate, settings.address_burst),
+        crowds=Buckets(_LINES_A_SECOND, _LINES_A_SECOND),
         bodies=waiting,
         metrics=Metrics(lambda: queue.waiting, lambda: waiting.taken),
         planners=CapacityLimiter(_PLANNERS),
         checkers=CapacityLimiter(_CHECKERS),
+        tables=CapacityLimiter(_TABLES),
     )
 
 
@@ -101,8 +105,8 @@ async def _refused_by_framework(request: Request, error: Exception) -> Response:
 
 
 def _methods(request: Request) -> set[str]:
-    found: set[str] = set()
+    found = {"GET"} if request.url.path == request.app.openapi_url else set()
     for route in (route for module in _MODULES for route in module.routes.routes):
         if route.matches(request.scope)[0] is not Match.NONE:
             found |= getattr(route, "methods", None) or set()
-    return found
+    return found | {"HEAD"} if "GET" in found else found

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, func, insert, select
-from sqlalchemy.exc import SQLAlchemyError
 
 from shoal.agency.service import schema
 from shoal.agency.service.database import AUDIT_LOCK, Database
@@ -67,6 +66,7 @@ class AuditQueue:
         self._writing = threading.Lock()
         self._wake = threading.Event()
         self._ending = False
+        self.failing = False  # whether the last attempt to write failed
         self._thread = threading.Thread(target=self._run, name="audit", daemon=True)
 
     def start(self) -> None:
@@ -74,11 +74,14 @@ class AuditQueue:
         self._thread.start()
 
     def stop(self) -> None:
-        """Write what waits, and end."""
+        """Write what waits, and end; lines that cannot be written even now are lost, which is said."""
         self._ending = True
         self._wake.set()
         self._thread.join()
-        self.flush()
+        try:
+            self.flush()
+        except Exception:  # noqa: BLE001 - told already, and the end goes on
+            _log.error("%d lines of the audit log are lost", self.waiting)
 
     @property
     def waiting(self) -> int:
@@ -100,22 +103,29 @@ class AuditQueue:
     def flush(self) -> None:
         """Write everything that waits by now."""
         with self._writing:
-            while lines := self._waiting[:_AT_ONCE]:
-                with self._database.writing() as connection:
-                    append(self._database, connection, lines)
-                with self._lock:
-                    del self._waiting[: len(lines)]
+            try:
+                self._write()
+            except Exception as error:
+                if not self.failing:
+                    _log.error("the audit log cannot be written (%s); trying again", type(error).__name__)
+                self.failing = True
+                raise
+            if self.failing:
+                _log.warning("the audit log is written again")
+            self.failing = False
+
+    def _write(self) -> None:
+        while lines := self._waiting[:_AT_ONCE]:
+            with self._database.writing() as connection:
+                append(self._database, connection, lines)
+            with self._lock:
+                del self._waiting[: len(lines)]
 
     def _run(self) -> None:
-        failing = False
         while not self._ending:
             self._wake.wait(_SECONDS)
             self._wake.clear()
             try:
                 self.flush()
-                failing = False
-            except SQLAlchemyError as error:
-                if not failing:
-                    _log.error("the audit log cannot be written (%s); trying again", type(error).__name__)
-                failing = True
+            except Exception:  # noqa: BLE001 - told already; without this thread nothing would be answered any more
                 self._wake.wait(10 * _SECONDS)

@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fastapi import Request
-from fastapi.concurrency import run_in_threadpool
 from pydantic_core import from_json
 from starlette.requests import ClientDisconnect
 
 from shoal.agency.service.refusals import Refusal, invalid
 
 _DISCARDING = 1.0  # seconds
-_AT_ONCE = 64 * 1024  # bytes that are parsed without a thread of their own
+SMALL = 64 * 1024  # bytes that are parsed without a thread of their own
 
 
 @dataclass(slots=True)
@@ -50,32 +49,30 @@ class Room:
 class ParsedRequest(Request):
     """A request whose body was read and parsed before the framework asks for it."""
 
-    content: bytes = b""
-    parsed: Any = None
+    def __init__(self, request: Request, content: bytes, parsed: Any) -> None:
+        """Stand for a request."""
+        super().__init__(request.scope, request.receive)
+        self._content, self._parsed = content, parsed
 
     async def body(self) -> bytes:
         """Return the body as it came."""
-        return self.content
+        return self._content
 
     async def json(self) -> Any:
         """Return what it says."""
-        return self.parsed
+        return self._parsed
 
 
-async def parsed_request(request: Request, limit: int, seconds: float, room: Room) -> ParsedRequest:
+async def received(request: Request, limit: int, seconds: float, room: Room) -> bytes:
     """Read a JSON body up to a limit, whatever its length was said to be."""
     _check_type(request)
     try:
         async with asyncio.timeout(seconds):
-            content = await _content(request, limit, room)
+            return await _content(request, limit, room)
     except TimeoutError:
         raise Refusal(408, "timeout", "the body took too long to arrive", {"Connection": "close"}) from None
     except ClientDisconnect:
         raise Refusal(400, "disconnected", "the body ended too soon") from None
-    made = ParsedRequest(request.scope, request.receive)
-    made.content = content
-    made.parsed = parse(content) if len(content) <= _AT_ONCE else await run_in_threadpool(parse, content)
-    return made
 
 
 def parse(content: bytes) -> Any:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import Connection, func, insert, select, update
 
 from shoal.agency.service import schema
 from shoal.agency.service.database import COUNT_LOCK, Database
-from shoal.agency.service.messages import Domain, NewCampaign, State
+from shoal.agency.service.messages import STATES, Domain, NewCampaign, State
 from shoal.agency.service.refusals import absent, conflict
 from shoal.agency.service.tokens import now
 
@@ -76,16 +76,26 @@ def domain_of(connection: Connection, campaign: int) -> Domain:
     return Domain.model_validate(json.loads(found))
 
 
-def demand_state(connection: Connection, campaign: int, *states: State, held: bool = False) -> State:
-    """Return the state if it is one of these, else refuse; if *held*, it stays so until the transaction ends."""
+def promise(connection: Connection, campaign: int) -> dict[str, Any]:
+    """Return the numbers of a planned campaign and its plan that releases must have."""
+    asked = select(_table.c.l, _table.c.delta, _plans.c.digest, _plans.c.records, _plans.c.classes)
+    row = connection.execute(asked.select_from(_table.join(_plans)).where(_table.c.id == campaign)).mappings().one()
+    return dict(row)
+
+
+def demand(connection: Connection, campaign: int) -> None:
+    """Refuse if there is no such campaign."""
+    demand_state(connection, campaign, *STATES)
+
+
+def demand_state(connection: Connection, campaign: int, *states: State, held: bool = False) -> None:
+    """Refuse unless a campaign is in one of these states; if *held*, it stays so until the transaction ends."""
     asked = select(_table.c.state).where(_table.c.id == campaign)
     found = connection.execute(asked.with_for_update(key_share=True) if held else asked).scalar_one_or_none()
     if found is None:
         raise absent("campaign")
     if found not in states:
         raise conflict(f"the campaign is {found}; this is for campaigns that are {' or '.join(states)}")
-    state: State = found
-    return state
 
 
 def touch(connection: Connection, campaign: int, state: State) -> None:
@@ -101,17 +111,17 @@ def touch(connection: Connection, campaign: int, state: State) -> None:
         raise conflict("the campaign has just gone on")
 
 
-def advance(connection: Connection, campaign: int, state: State, *, revision: int | None = None) -> bool:
-    """Move a campaign on, if it is where that begins (and nothing changed since *revision*); say whether it did."""
-    before = {"collecting": ("draft",), "planned": ("draft", "collecting"), "closed": ("planned",)}[state]
-    here = [_table.c.id == campaign, _table.c.state.in_(before)]
+def advance(connection: Connection, campaign: int, seen: State, state: State, *, revision: int | None = None) -> bool:
+    """Move a campaign on if it still is as it was seen, which includes *revision* if given; say whether it did."""
+    here = [_table.c.id == campaign, _table.c.state == seen]
     if revision is not None:
         here.append(_table.c.revision == revision)
     return bool(connection.execute(update(_table).where(*here).values(state=state)).rowcount)
 
 
-def move(connection: Connection, campaign: int, state: State) -> None:
+def move(connection: Connection, campaign: int, state: Literal["collecting", "closed"]) -> None:
     """Move a campaign on, or refuse."""
-    if not advance(connection, campaign, state):
-        demand_state(connection, campaign, "draft" if state == "collecting" else "planned")
+    before: State = "draft" if state == "collecting" else "planned"
+    if not advance(connection, campaign, before, state):
+        demand_state(connection, campaign, before)
         raise conflict("the campaign has just gone on")

@@ -36,14 +36,7 @@ def contribute(visit: Visit, campaign: int, table: CountedTable) -> None:
     }
     with visit.writing() as connection:
         campaigns.touch(connection, campaign, "collecting")
-        connection.execute(
-            visit.service.database.insert(
-                schema.contributions,
-                values,
-                key=["campaign_id", "owner"],
-                replace=["token_id", "rows", "records", "data", "at"],
-            )
-        )
+        connection.execute(visit.service.database.insert(schema.contributions, values, key=["campaign_id", "owner"]))
 
 
 def contributors(connection: Connection, campaign: int, after: int, limit: int) -> list[Any]:

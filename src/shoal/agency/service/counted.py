@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from shoal.agency.ordering import packed
 from shoal.agency.service.messages import Domain
 from shoal.errors import InputError
+from shoal.taxonomies.parse import decimal_numbers
 
 LARGEST = 2**62
 _WEIGHT = "weight"
@@ -103,7 +104,10 @@ def _probabilities(cells: tuple[Any, ...]) -> pa.Array:
     if kinds == {str}:
         if max(map(len, cells)) > 100:
             raise InputError("column 'probability' has texts that are too long for a number")
-        return pa.array(cells, pa.string())
+        written = pa.array(cells, pa.string())
+        if invalid := int((~decimal_numbers(written)[1]).sum()):
+            raise InputError(f"column 'probability' has {invalid:,} texts that are no numbers")
+        return written
     if not kinds <= {int, float}:
         raise InputError("column 'probability' must have numbers only, or decimal texts only")
     if not all(0 <= cell <= 1 for cell in cells):

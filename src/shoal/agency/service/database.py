@@ -15,10 +15,14 @@ from sqlalchemy.sql.schema import Table
 
 from shoal.errors import UsageError
 
-AUDIT_LOCK, COUNT_LOCK = 7_201, 7_202  # names of PostgreSQL's advisory locks
+AUDIT_LOCK, COUNT_LOCK, MIGRATION_LOCK = 7_201, 7_202, 7_203  # names of PostgreSQL's advisory locks
 _SECONDS = 10
 _CONNECTIONS = 8
 _SPARE = 8
+
+
+class TurnTimeoutError(Exception):
+    """Other writers of SQLite took too long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,28 +48,32 @@ class Database:
     def writing(self) -> Iterator[Connection]:
         """Yield a connection in a transaction that is committed at the end, or not at all.
 
-        On SQLite writers queue here and then hold the file's one write lock from the first statement on; on PostgreSQL
-        statements lock rows.
+        On SQLite writers queue here, for a bounded time, and then hold the file's one write lock from the first
+        statement on; on PostgreSQL statements lock rows.
         """
-        turn = self._turn if self.is_sqlite else nullcontext()
+        turn = self._queued() if self.is_sqlite else nullcontext()
         with turn, self.engine.execution_options(writing=True).begin() as connection:
             yield connection
+
+    @contextmanager
+    def _queued(self) -> Iterator[None]:
+        if not self._turn.acquire(timeout=_SECONDS):
+            raise TurnTimeoutError
+        try:
+            yield
+        finally:
+            self._turn.release()
 
     def lock(self, connection: Connection, key: int) -> None:
         """Hold a lock until the transaction ends; SQLite's writers are alone anyway."""
         if not self.is_sqlite:
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": key})
 
-    def insert(self, table: Table, values: dict[str, Any], key: list[str], replace: list[str]) -> Executable:
-        """Return an insert that replaces some columns of the row with the same key, or does nothing if there are none.
-
-        With nothing to replace it returns the new row's id, if there is one.
-        """
+    def insert(self, table: Table, values: dict[str, Any], key: list[str]) -> Executable:
+        """Return an insert that changes all other columns of the row with the same key, if there is one."""
         made = sqlite.insert(table) if self.is_sqlite else postgresql.insert(table)
-        made = made.values(values)
-        if replace:
-            return made.on_conflict_do_update(index_elements=key, set_={name: made.excluded[name] for name in replace})
-        return made.on_conflict_do_nothing(index_elements=key).returning(table.c.id)
+        replaced = {name: made.excluded[name] for name in values if name not in key}
+        return made.values(values).on_conflict_do_update(index_elements=key, set_=replaced)
 
 
 def open_database(address: str) -> Database:
@@ -77,7 +85,7 @@ def open_database(address: str) -> Database:
             pool_size=_CONNECTIONS,
             max_overflow=_SPARE,
             pool_timeout=_SECONDS,
-            connect_args={"timeout": 3 * _SECONDS, "check_same_thread": False},
+            connect_args={"timeout": _SECONDS, "check_same_thread": False},
         )
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)

@@ -11,7 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 
 from shoal.agency.service import refusals
-from shoal.agency.service.bodies import Room, parsed_request
+from shoal.agency.service.bodies import SMALL, ParsedRequest, Room, parse, received
 from shoal.agency.service.failures import refusal_of
 from shoal.agency.service.refusals import Refusal
 from shoal.agency.service.tokens import Holder, Role, digest_of, find
@@ -60,10 +60,13 @@ class GuardedRoute(APIRoute):
             try:
                 if holder.role not in roles:
                     raise Refusal(403, "forbidden", f"this is for {' and '.join(sorted(roles))} tokens only")
-                if body is not None:
-                    limit = getattr(service.settings, body)
-                    request = await parsed_request(request, limit, service.settings.body_seconds, room)
-                return await inner(request)
+                if body is None:
+                    return await inner(request)
+                content = await received(request, getattr(service.settings, body), service.settings.body_seconds, room)
+                if len(content) <= SMALL:
+                    return await inner(ParsedRequest(request, content, parse(content)))
+                async with service.tables:
+                    return await inner(ParsedRequest(request, content, await run_in_threadpool(parse, content)))
             except Refusal as refusal:
                 return refusal.response()
             except RequestValidationError as error:
@@ -83,13 +86,15 @@ async def _holder(service: Service, request: Request, visit: Callable[[Holder], 
     digest = digest_of(request.headers.get("authorization", ""))
     known = None if digest is None else service.known.get(digest)
     if known is not None and (wait := service.callers.take(known.id)):
-        visit(known).record(429)
+        _record_crowd(service, known, visit)
         raise refusals.too_many(wait)
     holder = None if digest is None else await run_in_threadpool(_look_up, service, digest)
     if digest is None or holder is None or not holder.valid:
         wait = service.addresses.take(address_of(request))
-        if holder is not None:
-            visit(holder).record(429 if wait else 401)
+        if holder is not None and wait:
+            _record_crowd(service, holder, visit)
+        elif holder is not None:
+            visit(holder).record(401)
         raise refusals.too_many(wait) if wait else refusals.unauthorized()
     if known is None:
         if len(service.known) >= _MOST_KNOWN:
@@ -97,6 +102,12 @@ async def _holder(service: Service, request: Request, visit: Callable[[Holder], 
         service.known[digest] = holder
         service.callers.take(holder.id)
     return holder
+
+
+def _record_crowd(service: Service, holder: Holder, visit: Callable[[Holder], Visit]) -> None:
+    """Have a line written that a token asks too often, once a second: nobody shall fill the disk, revoked or not."""
+    if not service.crowds.take(holder.id):
+        visit(holder).record(429)
 
 
 def _look_up(service: Service, digest: str) -> Holder | None:

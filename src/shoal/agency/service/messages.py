@@ -1,12 +1,15 @@
-"""What callers send and are sent: strict, so that nothing is taken for what it is not."""
+"""What callers send: strict, so that nothing is taken for what it is not."""
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
+from unicodedata import is_normalized
 
 from fastapi import Path, Query
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     StringConstraints,
@@ -19,9 +22,9 @@ from shoal.agency.service.tokens import Role
 
 LARGEST = 2**53 - 1  # that every reader of JSON keeps exactly
 RESERVED = ("count", "probability", "class")  # columns of tables and releases
-STATES = ("draft", "collecting", "planned", "closed")
 
 State = Literal["draft", "collecting", "planned", "closed"]
+STATES: tuple[State, ...] = ("draft", "collecting", "planned", "closed")
 Order = Literal["lexicographic", "hilbert", "taxonomy"]
 Arrangement = Literal["contiguous", "gathered", "independent"]
 Records = Literal["paper", "tight"]
@@ -29,9 +32,19 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern="^
 Digest = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
 FileName = Annotated[str, StringConstraints(pattern="^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$")]
 Number = Annotated[int, Field(ge=0, le=LARGEST)]
-Id = Annotated[int, Path(ge=1, le=LARGEST)]
-After = Annotated[int, Query(ge=0, le=LARGEST, description="Begin after the entry with this number.")]
-Limit = Annotated[int, Query(ge=1, le=1000, description="So many entries at most.")]
+
+
+def _plain(value: Any) -> Any:
+    """Refuse other ways to write a number, such as +1 or 01: the audit log has paths as they were written."""
+    if isinstance(value, str) and not re.fullmatch("0|[1-9][0-9]*", value, re.ASCII):
+        raise ValueError("digits only, without a leading 0")
+    return value
+
+
+Plain = BeforeValidator(_plain)
+Id = Annotated[int, Plain, Path(ge=1, le=LARGEST)]
+After = Annotated[int, Plain, Query(ge=0, le=LARGEST, description="Begin after the entry with this number.")]
+Limit = Annotated[int, Plain, Query(ge=1, le=1000, description="So many entries at most.")]
 
 
 class Received(BaseModel):
@@ -40,56 +53,20 @@ class Received(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
-class Sent(BaseModel):
-    """What is sent."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
-class ErrorContent(Sent):
-    """A code for programs and a message for people."""
-
-    code: str
-    message: str
-
-
-class ErrorMessage(Sent):
-    """Every answer that is no success."""
-
-    error: ErrorContent
-
-
 class NewToken(Received):
     """Whom a token is for."""
 
     name: Name
     role: Role
 
-
-class TokenEntry(Sent):
-    """A token as the agency sees it later."""
-
-    id: int
-    name: str
-    role: Role
-    created_at: str
-    revoked_at: str | None
-
-
-class CreatedToken(Sent):
-    """A token, this once."""
-
-    id: int
-    name: str
-    role: Role
-    token: str
-
-
-class TokenList(Sent):
-    """Some tokens."""
-
-    items: list[TokenEntry]
-    next: int | None
+    @field_validator("name")
+    @classmethod
+    def _legible(cls, name: str) -> str:
+        if name != name.strip() or not name.isprintable() or not is_normalized("NFC", name):
+            raise ValueError(
+                "owners are told apart by it, so no blank at its ends, no invisible character, accents composed (NFC)"
+            )
+        return name
 
 
 class Attribute(Received):
@@ -103,6 +80,8 @@ class Attribute(Received):
     def _distinct(cls, values: list[str]) -> list[str]:
         if len(set(values)) != len(values):
             raise ValueError("every value may be there once only")
+        if not all(map(str.strip, values)):
+            raise ValueError("a value of blanks would be read as a missing one")
         return values
 
 
@@ -151,47 +130,6 @@ class NewCampaign(Received):
         return self
 
 
-class PlanSummary(Sent):
-    """The numbers of a plan: owners must have so many records."""
-
-    n: int
-    n_tight: int
-    records: int
-    m: float
-    p: float
-    classes: int
-    digest: str
-
-
-class CampaignEntry(Sent):
-    """A campaign, without its domain."""
-
-    id: int
-    name: str
-    state: State
-    l: int
-    delta: float
-    eta: float
-    order: Order
-    arrangement: Arrangement
-    records: Records
-    created_at: str
-    plan: PlanSummary | None
-
-
-class CampaignList(Sent):
-    """Some campaigns."""
-
-    items: list[CampaignEntry]
-    next: int | None
-
-
-class Campaign(CampaignEntry):
-    """A campaign with its domain."""
-
-    domain: Domain
-
-
 class NewState(Received):
     """Where a campaign goes."""
 
@@ -218,29 +156,6 @@ class Weights(Received):
     rows: Annotated[list[Any], Field(min_length=1), WithJsonSchema(_rows("string", "number"))]
 
 
-class Stored(Sent):
-    """What was stored of a table."""
-
-    rows: int
-    records: int | None
-
-
-class ContributionEntry(Sent):
-    """Who contributed how much."""
-
-    owner: str
-    rows: int
-    records: int
-    at: str
-
-
-class ContributionList(Sent):
-    """Some contributions."""
-
-    items: list[ContributionEntry]
-    next: int | None
-
-
 class PlanRequest(Received):
     """With which p to plan, or for how many samples; without both, for as many as were counted."""
 
@@ -260,96 +175,8 @@ class NewReport(Received):
     records: Number
 
 
-class Report(Sent):
-    """How many it has, needs and lacks."""
-
-    records: int
-    needed: int
-    missing: int
-    enough: bool
-
-
-class ReportEntry(Report):
-    """The same of one owner."""
-
-    owner: str
-    at: str
-
-
-class ReportList(Sent):
-    """Some reports."""
-
-    items: list[ReportEntry]
-    next: int | None
-
-
 class NewRelease(Received):
     """A release as it is registered: what it says of itself, and the SHA-256 of its files. It has no place for rows."""
 
     manifest: dict[str, Any]
     files: Annotated[dict[FileName, Digest], Field(min_length=2, max_length=20)]
-
-
-class CreatedRelease(Sent):
-    """The number of a registered release."""
-
-    id: int
-
-
-class ReleaseEntry(Sent):
-    """A registered release."""
-
-    id: int
-    owner: str
-    rows: int
-    files: dict[str, str]
-    at: str
-
-
-class ReleaseList(Sent):
-    """Some releases."""
-
-    items: list[ReleaseEntry]
-    next: int | None
-
-
-class Release(ReleaseEntry):
-    """A registered release with its manifest."""
-
-    manifest: dict[str, Any]
-
-
-class Guarantee(Sent):
-    """What holds for so many releases by the plan together, whichever they are."""
-
-    releases: int
-    registered: int
-    l: int
-    delta: float
-    verified_l: int | None
-    statement: str
-
-
-class AuditLine(Sent):
-    """Who did what, and how it ended (a status of HTTP)."""
-
-    number: int
-    at: str
-    token: int
-    role: Role
-    action: str
-    subject: str
-    outcome: int
-
-
-class AuditPage(Sent):
-    """Some lines."""
-
-    items: list[AuditLine]
-    next: int | None
-
-
-class Health(Sent):
-    """The service answers and reaches its database."""
-
-    status: Literal["ok"]

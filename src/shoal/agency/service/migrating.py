@@ -15,7 +15,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from shoal.agency.service.database import Database, open_database
+from shoal.agency.service.database import MIGRATION_LOCK, Database, open_database
 from shoal.agency.service.schema import metadata
 from shoal.errors import InputError, UsageError
 
@@ -41,6 +41,7 @@ def run_environment(context: Any) -> None:
 def migrate(database: Database) -> None:
     """Bring a database to the newest version; one that a later shoal made is refused and left as it is."""
     with telling_unreachable(database), database.writing() as connection:
+        database.lock(connection, MIGRATION_LOCK)  # two that begin at once would both make the first table
         _refuse_unknown(connection)
         command.upgrade(alembic_config(connection), "head")
 

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, insert, select
 
 from shoal.agency.service import campaigns, schema
 from shoal.agency.service.counted import CountedTable, from_storage
-from shoal.agency.service.messages import Domain, PlanRequest
+from shoal.agency.service.messages import Domain, PlanRequest, State
 from shoal.agency.service.plan_cache import SentPlan
 from shoal.agency.service.pooling import MadePlan, Wanted, plan_of
 from shoal.agency.service.refusals import absent, conflict
@@ -23,7 +23,8 @@ ATTEMPTS = 5
 def make(visit: Visit, campaign: int, asked: PlanRequest) -> MadePlan:
     """Plan by all contributions that were acknowledged, or by the distribution of a draft; once and for all.
 
-    Contributions may come while a plan is computed. Then it is computed anew, a few times; who contributes all the time
+    Contributions may come while a plan is computed, or a draft may be opened to owners. Then it is computed anew, a few
+    times; who contributes all the time
     keeps the agency from planning, which it is told.
     """
     for _ in range(ATTEMPTS):
@@ -31,7 +32,7 @@ def make(visit: Visit, campaign: int, asked: PlanRequest) -> MadePlan:
             basis = _basis(connection, campaign, asked)
         made = plan_of(basis.domain, basis.tables, basis.wanted, visit.service.settings.points)
         with suppress(_ChangedError):
-            _store(visit, campaign, basis.revision, made)
+            _store(visit, campaign, basis, made)
             return made
     raise conflict("owners contributed while the plan was made; ask again", "changed")
 
@@ -60,8 +61,9 @@ class _ChangedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Basis:
-    """What a plan rests on, as of a revision of its campaign."""
+    """What a plan rests on, as of a state and a revision of its campaign."""
 
+    state: State
     revision: int
     domain: Domain
     tables: list[CountedTable]
@@ -69,10 +71,12 @@ class _Basis:
 
 
 def _basis(connection: Connection, campaign: int, asked: PlanRequest) -> _Basis:
-    """Read the revision first: whatever is changed after that makes the revision another."""
+    """Read state and revision first: whatever is changed after that makes one of them another."""
     row = connection.execute(select(schema.campaigns).where(schema.campaigns.c.id == campaign)).one_or_none()
-    state = campaigns.demand_state(connection, campaign, "draft", "collecting") if row is None else row.state
-    if row is None or state not in ("draft", "collecting"):
+    if row is None:
+        raise absent("campaign")
+    state: State = row.state
+    if state not in ("draft", "collecting"):
         raise conflict(f"the campaign is {state}; its plan is made")
     table = schema.distributions if state == "draft" else schema.contributions
     stored = connection.execute(select(table.c.data).where(table.c.campaign_id == campaign)).scalars().all()
@@ -81,12 +85,12 @@ def _basis(connection: Connection, campaign: int, asked: PlanRequest) -> _Basis:
         raise conflict(f"the campaign has no {missing}", "nothing_to_plan_by")
     wanted = Wanted(row.l, row.delta, row.eta, row.point_order, row.arrangement, row.records, asked.p, asked.samples)
     domain = Domain.model_validate(json.loads(row.domain))
-    return _Basis(row.revision, domain, [from_storage(content) for content in stored], wanted)
+    return _Basis(state, row.revision, domain, [from_storage(content) for content in stored], wanted)
 
 
-def _store(visit: Visit, campaign: int, revision: int, made: MadePlan) -> None:
+def _store(visit: Visit, campaign: int, basis: _Basis, made: MadePlan) -> None:
     with visit.writing() as connection:
-        if not campaigns.advance(connection, campaign, "planned", revision=revision):
+        if not campaigns.advance(connection, campaign, basis.state, "planned", revision=basis.revision):
             campaigns.demand_state(connection, campaign, "draft", "collecting")
             raise _ChangedError
         connection.execute(insert(schema.plans).values(campaign_id=campaign, at=now(), **asdict(made)))

@@ -17,8 +17,11 @@ from shoal.agency.ordering import packed
 from shoal.agency.plan_file import plan_document, rounded_down
 from shoal.agency.planning import make_plan
 from shoal.agency.service.counted import LARGEST, CountedTable
+from shoal.agency.service.messages import LARGEST as LARGEST_SENT
 from shoal.agency.service.messages import Arrangement, Domain, Order, Records
-from shoal.errors import InputError
+from shoal.errors import InputError, UnreachableError
+from shoal.sources.arrow import open_arrow
+from shoal.sources.options import SourceOptions
 from shoal.taxonomies.construct import from_levels, scale_of
 
 
@@ -63,6 +66,8 @@ def plan_of(domain: Domain, tables: Sequence[CountedTable], wanted: Wanted, most
         arrangement=wanted.arrangement,
         records=wanted.records,
     )
+    if plan.n > LARGEST_SENT:
+        raise UnreachableError(f"owners would need more than {LARGEST_SENT:,} records; take a larger p or delta")
     document = plan_document(plan)
     return MadePlan(
         n=plan.n,
@@ -97,12 +102,13 @@ def pooled(domain: Domain, tables: Sequence[CountedTable], order: Order, most_po
     }
     counted = pa.types.is_integer(weights.type)
     table = pa.table({**columns, "count" if counted else "probability": filled})
+    source = open_arrow(table, SourceOptions(), "the table")
     trees = None
     if order == "taxonomy":
         trees = {
             entry.name: from_levels(entry.values, [], scale_of(entry.values), declared=True) for entry in domain.quasi
         }
-    return read_distribution(table, domain.sensitive.name, order=order, attributes=domain.names[:-1], taxonomies=trees)
+    return read_distribution(source, domain.sensitive.name, order=order, attributes=domain.names[:-1], taxonomies=trees)
 
 
 def _added(codes: list[Any], sizes: list[int], weights: list[Any]) -> tuple[list[Any], pa.Array]:

@@ -12,7 +12,7 @@ from typing import Any
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #1c2733; }
 h2 { font-size: 1.05rem; margin: 2.2rem 0 .3rem; border-top: 1px solid #c9d3dc; padding-top: 1.2rem; }
-h2 b { display: inline-block; min-width: 4.2rem; color: #14507a; }
+h2 b { display: inline-block; min-width: 4.8rem; color: #14507a; }
 code, pre { font: 14px/1.45 ui-monospace, monospace; }
 pre { background: #f3f6f8; padding: .8rem; overflow-x: auto; }
 table { border-collapse: collapse; } td { padding: .1rem 1rem .1rem 0; vertical-align: top; }

@@ -12,7 +12,7 @@ _MESSAGES = {
     404: "there is nothing at this path",
     405: "this path does not know this method",
     500: "the service failed at this request; its log says where",
-    503: "the service cannot reach its database; try again in a moment",
+    503: "the database of the service does not answer or cannot be written; try again in a moment",
 }
 
 

@@ -1,18 +1,17 @@
-"""Releases that owners register: a manifest and digests, checked against the plan; and what they promise together."""
+"""Releases that owners register: a manifest and digests, checked against the plan."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping
-from fractions import Fraction
 from typing import Any
 
 from sqlalchemy import Connection, func, select
 
 from shoal.agency.service import campaigns, schema
 from shoal.agency.service.database import COUNT_LOCK
-from shoal.agency.service.messages import LARGEST, Guarantee, NewRelease
+from shoal.agency.service.messages import LARGEST, NewRelease
 from shoal.agency.service.refusals import absent, conflict, invalid
 from shoal.agency.service.tokens import now
 from shoal.agency.service.visits import Visit
@@ -37,7 +36,7 @@ def register(visit: Visit, campaign: int, asked: NewRelease) -> int:
     same = _table.c.campaign_id == campaign, _table.c.owner == owner
     with visit.writing() as connection:
         campaigns.demand_state(connection, campaign, "planned", held=True)
-        values["rows"] = _checked(asked.manifest, asked.files, _promise(connection, campaign))
+        values["rows"] = _checked(asked.manifest, asked.files, campaigns.promise(connection, campaign))
         database.lock(connection, COUNT_LOCK)
         here = select(_table.c.id).where(*same, _table.c.files_digest == values["files_digest"])
         number = connection.execute(here).scalar_one_or_none()
@@ -74,55 +73,6 @@ def one(connection: Connection, campaign: int, release: int) -> dict[str, Any]:
     return {**found, "files": json.loads(found["files"]), "manifest": json.loads(found["manifest"])}
 
 
-def guarantee(connection: Connection, campaign: int, releases: int | None) -> Guarantee:
-    """Say what holds for so many releases by the plan together; without a number, for all that are registered.
-
-    Each release that is there shows the same l values in each class, and so do all of them together: for certain, as
-    far as owners verified what they registered. For releases to come it holds except with probability t delta.
-    """
-    campaigns.demand_state(connection, campaign, "planned", "closed")
-    promise = _promise(connection, campaign)
-    registered = connection.execute(
-        select(func.count()).select_from(_table).where(_table.c.campaign_id == campaign)
-    ).scalar_one()
-    number = max(registered, 1) if releases is None else releases
-    delta = float(min(Fraction(1), Fraction(repr(promise["delta"])) * number))
-    there = number <= registered
-    l, several = promise["l"], "release" if number == 1 else f"{number:,} releases"
-    certain = (
-        f"Whichever {several} of the {registered:,} registered somebody links, at least {l} sensitive values remain "
-        "for everybody: a release by this plan is published only if every class shows the values that the plan names."
-    )
-    to_come = (
-        f"Whichever {several} by this plan somebody links, those to come included ({registered:,} are registered), at "
-        f"least {l} sensitive values remain for everybody, except with probability {delta:g}. This rests on records "
-        "that are independent draws from the distribution that was planned with."
-    )
-    return Guarantee(
-        releases=number,
-        registered=registered,
-        l=l,
-        delta=delta,
-        verified_l=l if there else None,
-        statement=certain if there else to_come,
-    )
-
-
-def _promise(connection: Connection, campaign: int) -> dict[str, Any]:
-    """Return the numbers of a campaign and its plan that releases must have."""
-    plans, these = schema.plans, schema.campaigns
-    row = (
-        connection.execute(
-            select(these.c.l, these.c.delta, plans.c.digest, plans.c.records, plans.c.classes)
-            .select_from(these.join(plans))
-            .where(these.c.id == campaign)
-        )
-        .mappings()
-        .one()
-    )
-    return dict(row)
-
-
 def _checked(manifest: Mapping[str, Any], files: Mapping[str, str], promise: Mapping[str, Any]) -> int:
     """Return the number of rows of a release, or refuse it if it does not say that it keeps the plan."""
     if manifest.get("method") != "agreed":
@@ -150,13 +100,13 @@ def _checked(manifest: Mapping[str, Any], files: Mapping[str, str], promise: Map
 def _check_guarantee(guarantees: Any, promise: Mapping[str, Any]) -> None:
     entry = guarantees[0] if isinstance(guarantees, list) and len(guarantees) == 1 else None
     parameters = entry.get("parameters") if isinstance(entry, dict) else None
-    if entry is None or entry.get("model") != MODEL or not isinstance(parameters, dict):
+    if not isinstance(entry, dict) or entry.get("model") != MODEL or not isinstance(parameters, dict):
         raise invalid(f"manifest.guarantees must be one entry, of the model {MODEL}")
     right = set(parameters) == {"l", "delta"} and _same(parameters["l"], promise["l"])
     if not right or type(parameters["delta"]) is not float or parameters["delta"] != promise["delta"]:
         raise invalid("manifest.guarantees must have the plan's l and delta")
     achieved = entry.get("achieved")
-    if type(achieved) not in (int, float) or not promise["l"] <= achieved <= LARGEST:
+    if type(achieved) not in (int, float) or not promise["l"] <= float(achieved or 0) <= LARGEST:
         raise invalid("manifest.guarantees must say that at least l values were achieved")
 
 

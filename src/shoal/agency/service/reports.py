@@ -22,11 +22,7 @@ def report(visit: Visit, campaign: int, records: int) -> dict[str, Any]:
     }
     with visit.writing() as connection:
         campaigns.demand_state(connection, campaign, "planned", held=True)
-        connection.execute(
-            visit.service.database.insert(
-                schema.reports, values, key=["campaign_id", "owner"], replace=["token_id", "records", "at"]
-            )
-        )
+        connection.execute(visit.service.database.insert(schema.reports, values, key=["campaign_id", "owner"]))
         return judged(records, needed(connection, campaign))
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import uvicorn
 
 from shoal.agency.service.application import create_app
+from shoal.agency.service.connections import protocol_of
 from shoal.agency.service.database import Database
 from shoal.agency.service.settings import Settings
 from shoal.errors import UsageError
@@ -28,10 +29,10 @@ def serve(settings: Settings, database: Database, announce: Callable[[str, int],
     host, port = listening.getsockname()[:2]
     config = uvicorn.Config(
         create_app(settings, database),
+        http=protocol_of(settings),
         log_config=None,
         access_log=False,
         server_header=False,
-        date_header=False,
         ws="none",
         lifespan="on",
         proxy_headers=bool(settings.trusted_proxies),

@@ -11,6 +11,7 @@ from shoal.errors import UsageError
 
 PREFIX = "SHOAL_AGENCY_"
 _MEBIBYTE = 2**20
+_ENDLESS = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,8 @@ class Settings:
     table_bytes: int = 32 * _MEBIBYTE  # counts and distributions
     waiting_bytes: int = 256 * _MEBIBYTE  # of all bodies that are being received or handled
     body_seconds: float = 60.0
+    connections: int = 500
+    idle_seconds: float = 10.0  # of a connection that sends no whole head of a request, or takes nothing of its answer
     campaigns: int = 1000
     tokens: int = 10_000  # that are not revoked
     attributes: int = 32
@@ -44,8 +47,11 @@ class Settings:
         """Refuse limits that would let nobody in."""
         for field in fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, int | float) and not (value > 0 or (field.name == "port" and value == 0)):
-                raise UsageError(f"the setting {field.name} of the agency's service must be above 0, got {value}")
+            least = 0 if field.name == "port" else 1e-9
+            if isinstance(value, int | float) and not least <= value < _ENDLESS:
+                raise UsageError(
+                    f"the setting {field.name} of the agency's service must be a number above 0, got {value}"
+                )
         if self.port > 65535:
             raise UsageError(f"--port must be at most 65535, got {self.port}")
 

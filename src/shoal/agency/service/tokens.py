@@ -74,11 +74,13 @@ def revoke(connection: Connection, token: int) -> bool:
     return connection.execute(select(table.c.id).where(table.c.id == token)).one_or_none() is not None
 
 
-def still_valid(connection: Connection, token: int) -> bool:
-    """Whether a token is not revoked; it stays so until the transaction ends.
+def still_valid(connection: Connection, token: int, *others: int) -> bool:
+    """Whether a token is not revoked; it stays so until the transaction ends, and so do the others.
 
-    The lock is exclusive: shared ones of a busy caller would keep its own revocation waiting for ever.
+    The lock is exclusive: shared ones of a busy caller would keep its own revocation waiting for ever. Several are
+    locked in the order of their ids, so that two tokens that revoke each other do not wait for each other.
     """
     table = schema.tokens
-    row = select(table.c.id).where(table.c.id == token, table.c.revoked_at.is_(None)).with_for_update(key_share=True)
-    return connection.execute(row).one_or_none() is not None
+    these = select(table.c.id, table.c.revoked_at).where(table.c.id.in_((token, *others))).order_by(table.c.id)
+    rows = connection.execute(these.with_for_update(key_share=True)).all()
+    return any(row.id == token and row.revoked_at is None for row in rows)

@@ -30,10 +30,12 @@ class Service:
     plans: PlanCache
     callers: Buckets
     addresses: Buckets
+    crowds: Buckets  # lines about too many requests
     bodies: Waiting
     metrics: Metrics
     planners: CapacityLimiter  # threads that make plans
     checkers: CapacityLimiter  # threads that look after health
+    tables: CapacityLimiter  # large bodies that are parsed and handled
     known: dict[str, Holder] = field(default_factory=dict)  # by digest, to limit callers without a query
 
 
@@ -49,14 +51,14 @@ class Visit:
     recorded: bool = False
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
+    def writing(self, *tokens: int) -> Iterator[Connection]:
         """Yield a transaction which, when it is committed, has this visit's line of the audit log.
 
-        A token that was revoked since the request began is refused.
+        A token that was revoked since the request began is refused. *tokens* are those that it will change.
         """
         database = self.service.database
         with database.writing() as connection:
-            if not still_valid(connection, self.holder.id):
+            if not still_valid(connection, self.holder.id, *tokens):
                 raise unauthorized()
             yield connection
             append(database, connection, [self.line(self.outcome)])

@@ -34,6 +34,8 @@ class Watch:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        if scope["method"] == "HEAD":  # answered as GET is; the server leaves out the content
+            scope = {**scope, "method": "GET"}
         metrics = self._service.metrics
         status, began = 0, time.perf_counter()
 

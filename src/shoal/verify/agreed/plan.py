@@ -66,6 +66,7 @@ class Plan:
 
 def read_plan(path: Path, declared: AgreedFile) -> Plan:
     """Return the plan beside the data, or raise a ManifestError: it is the declared one, unaltered, and sound."""
+    demand(path.is_file(), "it cannot be read (no plain file)")  # of a pipe or a device the end may never come
     try:
         content = path.read_bytes()
     except OSError as fault:
@@ -167,7 +168,8 @@ def _promise(raw: object, n_values: int) -> tuple[str, Fraction]:
     least = promise[PARAMETER[model]]
     demand(model == AGREED[2] or type(least) is int, "it promises a number that is not whole")
     found = decimal(least, "its promise")
-    demand(found >= 1 and (model == AGREED[1] or found <= n_values), "it promises less than 1, or more than there are")
+    most = 2**53 if model == AGREED[1] else n_values
+    demand(1 <= found <= most, "it promises less than 1, or more than there are")
     return model, found
 
 

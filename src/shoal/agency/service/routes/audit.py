@@ -7,8 +7,9 @@ from typing import Any
 from sqlalchemy import select
 
 from shoal.agency.service import schema
+from shoal.agency.service.answers import AuditPage
 from shoal.agency.service.guard import CurrentVisit, access
-from shoal.agency.service.messages import After, AuditPage, Limit
+from shoal.agency.service.messages import After, Limit
 from shoal.agency.service.routes.pages import errors, page, router
 
 routes = router("audit")

@@ -5,20 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from shoal.agency.service import campaigns, contributions
+from shoal.agency.service.answers import Campaign, CampaignList, ContributionList, Stored
 from shoal.agency.service.guard import CurrentVisit, access
-from shoal.agency.service.messages import (
-    After,
-    Campaign,
-    CampaignList,
-    ContributionList,
-    Counts,
-    Id,
-    Limit,
-    NewCampaign,
-    NewState,
-    Stored,
-    Weights,
-)
+from shoal.agency.service.messages import After, Counts, Id, Limit, NewCampaign, NewState, Weights
 from shoal.agency.service.refusals import invalid
 from shoal.agency.service.routes.pages import errors, page, router
 
@@ -133,5 +122,5 @@ def set_counts(visit: CurrentVisit, campaign: Id, asked: Counts) -> Any:
 def list_counts(visit: CurrentVisit, campaign: Id, after: After = 0, limit: Limit = 100) -> Any:
     """List who contributed how many rows and records; not the counts."""
     with visit.reading() as connection:
-        campaigns.demand_state(connection, campaign, "draft", "collecting", "planned", "closed")
+        campaigns.demand(connection, campaign)
         return page(contributions.contributors(connection, campaign, after, limit), limit, kept=False)

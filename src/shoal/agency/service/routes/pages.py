@@ -7,8 +7,8 @@ from typing import Any
 
 from fastapi import APIRouter
 
+from shoal.agency.service.answers import ErrorMessage
 from shoal.agency.service.guard import GuardedRoute
-from shoal.agency.service.messages import ErrorMessage
 
 _ERRORS = {
     401: "No valid token.",

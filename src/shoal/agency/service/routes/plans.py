@@ -9,17 +9,9 @@ from anyio import to_thread
 from fastapi import Header, Response
 
 from shoal.agency.service import campaigns, reports
+from shoal.agency.service.answers import PlanSummary, Report, ReportList
 from shoal.agency.service.guard import CurrentVisit, access
-from shoal.agency.service.messages import (
-    After,
-    Id,
-    Limit,
-    NewReport,
-    PlanRequest,
-    PlanSummary,
-    Report,
-    ReportList,
-)
+from shoal.agency.service.messages import After, Id, Limit, NewReport, PlanRequest
 from shoal.agency.service.routes.pages import errors, page, router
 from shoal.agency.service.visits import Visit
 

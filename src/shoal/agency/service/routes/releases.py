@@ -6,18 +6,10 @@ from typing import Annotated, Any
 
 from fastapi import Query, Response
 
-from shoal.agency.service import campaigns, releases
+from shoal.agency.service import campaigns, guarantees, releases
+from shoal.agency.service.answers import CreatedRelease, Guarantee, Release, ReleaseList
 from shoal.agency.service.guard import CurrentVisit, access
-from shoal.agency.service.messages import (
-    After,
-    CreatedRelease,
-    Guarantee,
-    Id,
-    Limit,
-    NewRelease,
-    Release,
-    ReleaseList,
-)
+from shoal.agency.service.messages import After, Id, Limit, NewRelease, Plain
 from shoal.agency.service.routes.pages import errors, page, router
 
 routes = router("releases")
@@ -49,7 +41,7 @@ def register_release(visit: CurrentVisit, campaign: Id, asked: NewRelease, respo
 def list_releases(visit: CurrentVisit, campaign: Id, after: After = 0, limit: Limit = 100) -> Any:
     """List registered releases, without their manifests."""
     with visit.reading() as connection:
-        campaigns.demand_state(connection, campaign, "draft", "collecting", "planned", "closed")
+        campaigns.demand(connection, campaign)
         return page(releases.listed(connection, campaign, after, limit), limit)
 
 
@@ -78,9 +70,10 @@ def show_guarantee(
     campaign: Id,
     releases_: Annotated[
         int | None,
+        Plain,
         Query(alias="releases", ge=1, le=1_000_000_000, description="How many together; else all registered."),
     ] = None,
 ) -> Any:
-    """Say what any so many releases by the plan leave together."""
+    """Say what so many releases by the plan leave together, whichever of them are linked."""
     with visit.reading() as connection:
-        return releases.guarantee(connection, campaign, releases_)
+        return guarantees.guarantee(connection, campaign, releases_)

@@ -8,8 +8,9 @@ from fastapi import Response
 from sqlalchemy import select
 
 from shoal.agency.service import schema, tokens
+from shoal.agency.service.answers import CreatedToken, TokenList
 from shoal.agency.service.guard import CurrentVisit, access
-from shoal.agency.service.messages import After, CreatedToken, Id, Limit, NewToken, TokenList
+from shoal.agency.service.messages import After, Id, Limit, NewToken
 from shoal.agency.service.refusals import absent, conflict
 from shoal.agency.service.routes.pages import errors, page, router
 
@@ -60,7 +61,7 @@ def revoke_token(visit: CurrentVisit, token: Id) -> Response:
     """Revoke a token for good; not the one that asks."""
     if token == visit.holder.id:
         raise conflict("a token cannot revoke itself; use another one of the agency", "own_token")
-    with visit.writing() as connection:
+    with visit.writing(token) as connection:
         if not tokens.revoke(connection, token):
             raise absent("token")
     return Response(status_code=204)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from anyio import to_thread
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import HTMLResponse
 from sqlalchemy import select
 
 from shoal.agency.service import schema
-from shoal.agency.service.messages import ErrorMessage, Health
+from shoal.agency.service.answers import ErrorMessage, Health
 from shoal.agency.service.metrics import CONTENT_TYPE
 from shoal.agency.service.reference import reference_page
 from shoal.agency.service.visits import Service
@@ -27,7 +28,7 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 
 @routes.get("/healthz", operation_id="health", response_model=Health, responses=_ERRORS)
 async def health(request: Request) -> Any:
-    """Say whether the service reaches its database; it has threads of its own for that."""
+    """Say whether the service reaches its database and writes its audit log; it has threads of its own for that."""
     service: Service = request.app.state.service
     await to_thread.run_sync(_asked, service, limiter=service.checkers)
     return {"status": "ok"}
@@ -36,6 +37,8 @@ async def health(request: Request) -> Any:
 def _asked(service: Service) -> None:
     with service.database.reading() as connection:
         connection.execute(select(schema.campaigns.c.id).limit(1)).all()
+    if service.audit.failing:
+        service.audit.flush()  # raises if it still fails
 
 
 @routes.get("/metrics", operation_id="metrics", response_class=Response, responses={**_ERRORS, **_METRICS})
@@ -45,8 +48,13 @@ async def metrics(request: Request) -> Response:
     return Response(service.metrics.text(), media_type=CONTENT_TYPE)
 
 
+@lru_cache(maxsize=1)
+def _reference(app: FastAPI) -> tuple[str, str]:
+    return reference_page(app.openapi())
+
+
 @routes.get("/docs", include_in_schema=False)
 async def reference(request: Request) -> Response:
     """Send the page about all routes."""
-    page, policy = reference_page(request.app.openapi())
+    page, policy = _reference(request.app)
     return HTMLResponse(page, headers={"Content-Security-Policy": policy})

@@ -1,0 +1,61 @@
+"""Attacks on releases of Adult: all of them with 2,000 targets, and singling out by itself."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bench.measuring import Measured, timed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+TARGETS = 2000
+RELEASED = 30_162  # as many of Adult's complete rows; the rest is the control group
+KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "Mondrian, simple 3": ({"simple-l-diversity": {"l": 3}}, {"mondrian": {}}),
+    "sweep, (0.5,3)": ({"tau-l-diversity": {"tau": 0.5, "l": 3}}, {"sweep": {}}),
+    "anatomy, simple 3": ({"simple-l-diversity": {"l": 3}}, {"anatomy": {}}),
+}
+
+
+def attacking(_: Path) -> Iterator[Measured]:
+    """All attacks together, with the policy, a control group and another release, and singling out alone."""
+    from shoal import anonymize
+    from shoal.attacks.running import attack_release
+    from shoal.datasets import adult_policy
+
+    source, control = _tables()
+    other = anonymize(source, adult_policy(), seed=1)
+    for name, (model, method) in KINDS.items():
+        policy = {**adult_policy(privacy=[model]), "method": method}
+        release = anonymize(source, policy, seed=1)
+
+        def tried(attacks: list[str] | None, release: Any = release, policy: Any = policy) -> object:
+            return attack_release(
+                release, source, control, attacks=attacks, targets=TARGETS, seed=1, policy=policy, others=[other]
+            )
+
+        every = timed(lambda tried=tried: tried(None), 3)
+        yield Measured(f"all attacks, {TARGETS:,} targets, Adult, {name}", every, "30 s", _within(every, 30))
+        alone = timed(lambda tried=tried: tried(["singling-out"]), 3)
+        title = f"singling out, {TARGETS:,} predicates, Adult, {name}"
+        yield Measured(title, alone, "3 s", _within(alone, 3))
+
+
+def _tables() -> tuple[pa.Table, pa.Table]:
+    import pyarrow as pa
+
+    from shoal.datasets import adult, adult_policy
+
+    table = adult(columns=list(adult_policy()["attributes"]))
+    order = np.random.default_rng(3).permutation(table.num_rows)
+    return table.take(pa.array(order[:RELEASED])), table.take(pa.array(order[RELEASED:]))
+
+
+def _within(seconds: list[float], limit: float) -> bool:
+    return statistics.median(seconds) <= limit

@@ -1,0 +1,108 @@
+"""composition: what other releases about the same people add to what this one leaves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from shoal.arrays import AnyIntArray, FloatArray
+from shoal.attacks.base import FEWEST, N_TARGETS, Beside, Trials
+from shoal.attacks.guessing import NO_ANSWER, Answers, Asked, SensitiveAttack, likeliest, mode
+from shoal.attacks.people import People
+from shoal.attacks.secrets import Secret
+from shoal.attacks.view import ReleaseView
+from shoal.errors import UsageError
+
+
+class CompositionAttack(SensitiveAttack):
+    """Guesses the likeliest of the values that all releases together leave for somebody who is in all of them.
+
+    Ganta, Kasiviswanathan and Smith, "Composition attacks and auxiliary information in data privacy" (KDD 2008): what
+    is left is what every release leaves. Whoever is guessed right from this release alone is no target, so that
+    a success is what the others add. The baseline has what the others say dealt to people at random.
+    """
+
+    name = "composition"
+    title = "what other releases about the same people add"
+
+    def __init__(self, n_targets: int = N_TARGETS, others: tuple[ReleaseView, ...] = ()) -> None:
+        super().__init__(n_targets)
+        self.others = others
+
+    @classmethod
+    def equipped(cls, n_targets: int, beside: Beside) -> Self:
+        """Return the attack with the other releases."""
+        return cls(n_targets, beside.others)
+
+    def refuses(self, view: ReleaseView) -> str | None:
+        """Return why not: there must be other releases, with the same sensitive attributes."""
+        if not self.others:
+            return "no other release about the same people was given"
+        reason = super().refuses(view)
+        if reason is None and any(not self._telling(secret) for secret in view.secrets.values()):
+            return "the other releases do not publish the sensitive attribute, or not in values that can be compared"
+        return reason
+
+    def judged(self, view: ReleaseView, secret: Secret, asked: Asked, rng: np.random.Generator) -> Trials:
+        """Count those whom this release alone does not give away, and the others together do."""
+        said = self._said(view, secret, asked.members, rng)
+        if len(said.beyond.truth) < FEWEST:
+            raise UsageError("this release alone gives away nearly everybody, so others have nothing to add")
+        elsewhere = None if asked.others is None else self._said(view, secret, asked.others, rng)
+        others = None if elsewhere is None else elsewhere.together.right
+        everybody = Trials("everybody", said.together.right, others, said.together.blindly_right)
+        return Trials(
+            self.name,
+            said.beyond.right,
+            None if elsewhere is None or len(elsewhere.beyond.truth) < FEWEST else elsewhere.beyond.right,
+            said.beyond.blindly_right,
+            {"everybody": everybody},
+            (f"targets are those of {len(asked.members):,} people who are not guessed right from this release alone",),
+        )
+
+    def _telling(self, secret: Secret) -> list[tuple[ReleaseView, Secret]]:
+        """Return the other releases that tell of a sensitive attribute, in values that can be compared."""
+        found = [(other, other.secrets[secret.name]) for other in self.others if secret.name in other.secrets]
+        return [(other, own) for other, own in found if (own.edges is None) == (secret.edges is None)]
+
+    def _said(self, view: ReleaseView, secret: Secret, people: People, rng: np.random.Generator) -> _Said:
+        alone = view.left(secret, people).weights
+        factors = np.ones_like(alone)
+        for other, own in self._telling(secret):
+            known = other.people(people.table, "the people attacked", partly=True)
+            factors *= _factors(secret, own, other.left(own, known).weights)
+        seed = int(rng.integers(2**63))  # ties are broken alike, so that a guess changes only if there is a reason
+
+        def guess(weights: FloatArray, otherwise: AnyIntArray) -> AnyIntArray:
+            found = likeliest(weights, np.random.default_rng(seed))
+            return np.where(found == NO_ANSWER, otherwise, found)
+
+        first = guess(alone, np.full(len(people), mode(secret)))
+        together, dealt = guess(alone * factors, first), guess(alone * rng.permutation(factors), first)
+        truth = people.secrets[secret.name]
+        rest = np.flatnonzero(first != truth)
+        return _Said(
+            Answers(together, first, truth),
+            Answers(together[rest], dealt[rest], truth[rest]),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Said:
+    together: Answers  # of everybody; blindly means from this release alone
+    beyond: Answers  # of those who are not guessed right from this release alone; blindly, with the others' dealt out
+
+
+def _factors(secret: Secret, own: Secret, weights: FloatArray) -> FloatArray:
+    """Return (n, n_values) the share that another release leaves for each value of this one; 1 if it says nothing.
+
+    A guess from the product changes only where the other release says something else: one that says the same again,
+    being made of the same classes, changes none.
+    """
+    number = {value: place for place, value in enumerate(own.values)}
+    place = np.array([number.get(value, -1) for value in secret.values])
+    shares = np.append(weights, np.zeros((len(weights), 1)), axis=1)[:, place]
+    total = weights.sum(axis=1, keepdims=True)
+    return np.asarray(np.where(total > 0, shares / np.maximum(total, 1e-300), 1.0))

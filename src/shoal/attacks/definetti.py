@@ -1,0 +1,215 @@
+"""definetti: buckets teach which quasi values go with which sensitive values, and that links what they keep apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from shoal.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
+from shoal.attacks import kernels
+from shoal.attacks.guessing import Beliefs, LearnedAttack
+from shoal.attacks.people import People
+from shoal.attacks.secrets import Secret
+from shoal.attacks.view import ReleaseView
+from shoal.linkage.columns import coded
+
+ROUNDS = 25  # of learning
+SCALINGS = 10  # of a bucket's rows and columns, in each of them
+PRIOR = 10.0  # records that a value is taken to have had before any was seen
+
+
+class DeFinettiAttack(LearnedAttack):
+    """Learns from all buckets together how likely each quasi value is for each sensitive value, then links within them.
+
+    Kifer, "Attacks on privacy and deFinetti's theorem" (SIGMOD 2009): that all ways to link a bucket are equally
+    likely is only true of an adversary who does not learn. Links are counted by what is believed of them, values given
+    a sensitive value are taken to be independent (naive Bayes), and each bucket's links are scaled to its own
+    counts, again and again. Of whom no bucket is left, what was learned is believed by itself.
+    """
+
+    name = "definetti"
+    title = "what buckets keep apart, linked by what all of them teach"
+
+    def refuses(self, view: ReleaseView) -> str | None:
+        """Return why not: quasi attributes must stand apart from the sensitive one, in buckets."""
+        reason = super().refuses(view)
+        if reason is None and view.sliced is None:
+            return "rows are published whole: there are no buckets in which values are kept apart"
+        if reason is None and not any(_apart(view, secret) for secret in view.secrets.values()):
+            return "all quasi attributes stand in one part with the sensitive attribute: nothing is kept apart from it"
+        return reason
+
+    def learned(self, view: ReleaseView, secret: Secret, everybody: People, rng: np.random.Generator) -> Beliefs:  # noqa: ARG002
+        """Learn each part that stands apart from the sensitive attribute."""
+        buckets = _Buckets.of(view, secret)
+        links = [_Links.learned(view, part, names, buckets) for part, names in _apart(view, secret)]
+        tables = [table for each in links for table in each.tables]
+        tables += _in_own_part(view, secret)
+        prior = np.log(np.maximum(secret.marginal, 1e-300))
+
+        def beliefs(people: People) -> FloatArray:
+            found = _linked(view, secret, links, people)
+            lost = np.flatnonzero(found.sum(axis=1) <= 0)
+            scores = np.tile(prior, (len(lost), 1))
+            for table in tables:
+                label = _narrowest(view, table.attribute, people.codes[lost, table.attribute])
+                scores += table.scores(label[:, None], np.arange(len(prior)))
+            found[lost] = np.exp(scores - scores.max(axis=1, keepdims=True))
+            return found
+
+        return beliefs
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Buckets:
+    """The sensitive values of each bucket: slots ``start[b]:start[b + 1]``, each with a value and its records."""
+
+    start: IntArray  # (n_buckets + 1,)
+    value: IntArray  # (n_slots,)
+    records: FloatArray  # (n_slots,)
+    sizes: FloatArray  # (n_buckets,)
+    n_values: int
+
+    @classmethod
+    def of(cls, view: ReleaseView, secret: Secret) -> _Buckets:
+        n_values = len(secret.values)
+        pair = np.repeat(np.arange(len(secret.entry) - 1), np.diff(secret.entry))
+        key = view.parts[secret.part].pairs.second[pair].astype(np.int64) * n_values + secret.value
+        slot, place = np.unique(key, return_inverse=True)
+        start = np.searchsorted(slot, np.arange(len(view.sizes) + 1) * n_values)
+        records = np.bincount(place.reshape(-1), weights=secret.weight, minlength=len(slot))
+        return cls(start, slot % n_values, np.asarray(records, dtype=np.float64), view.sizes, n_values)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Table:
+    """How often the labels of an attribute go with each sensitive value."""
+
+    attribute: int
+    counts: FloatArray  # (n_labels + 1, n_values) links; the last label stands for those that nobody has
+
+    @classmethod
+    def of(
+        cls, attribute: int, n_labels: int, n_values: int, label: AnyIntArray, value: AnyIntArray, links: FloatArray
+    ) -> _Table:
+        size = (n_labels + 1) * n_values
+        counts = np.bincount(label * n_values + value, links, size).astype(np.float64)
+        return cls(attribute, counts.reshape(-1, n_values))
+
+    def scores(self, label: AnyIntArray, value: AnyIntArray, own: FloatArray | float = 0.0) -> FloatArray:
+        """Return the logarithm of how much likelier a label is for a value than for all, without one's *own* links.
+
+        Who counts oneself finds what was believed before.
+        """
+        usual = self.counts.sum(axis=1) / self.counts.sum()
+        seen, total = self.counts[label, value] - own, self.counts.sum(axis=0)[value] - own
+        shares = (np.maximum(seen, 0.0) + PRIOR * usual[label]) / (np.maximum(total, 0.0) + PRIOR)
+        return np.asarray(np.log(np.maximum(shares, 1e-300) / np.maximum(usual[label], 1e-300)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Links:
+    """How much likelier than by chance each combination of a part goes with each sensitive value of its bucket."""
+
+    part: int
+    tables: tuple[_Table, ...]
+    start: IntArray  # (n_pairs + 1,) of each pair of a box and a bucket, as the part has them
+    value: IntArray  # (n_links,)
+    lift: FloatArray  # (n_links,)
+
+    @classmethod
+    def learned(cls, view: ReleaseView, part: int, names: Sequence[int], buckets: _Buckets) -> _Links:
+        pairs = view.parts[part].pairs
+        labels = [_labels(view, part, attribute) for attribute in names]
+        size = np.diff(buckets.start)[pairs.second]
+        start = np.concatenate([[0], np.cumsum(size)])
+        pair = np.repeat(np.arange(len(size)), size)
+        slot = np.arange(start[-1]) - start[pair] + buckets.start[pairs.second[pair]]
+        value = buckets.value[slot]
+        by_chance = pairs.records[pair] * buckets.records[slot] / buckets.sizes[pairs.second[pair]]
+        links = by_chance
+        for _ in range(ROUNDS):
+            tables = [
+                _Table.of(attribute, len(view.labels[attribute].low), buckets.n_values, own[pair], value, links)
+                for attribute, own in zip(names, labels, strict=True)
+            ]
+            scores = np.zeros(len(pair))
+            for table, own in zip(tables, labels, strict=True):
+                scores += table.scores(own[pair], value, links)
+            links = by_chance * np.exp(scores - np.maximum.reduceat(scores, start[:-1])[pair])
+            for _ in range(SCALINGS):
+                links *= (buckets.records / np.maximum(np.bincount(slot, links, len(buckets.value)), 1e-300))[slot]
+                links *= (pairs.records / np.maximum(np.bincount(pair, links, len(size)), 1e-300))[pair]
+        return cls(part, tuple(tables), start, value, links / by_chance)
+
+
+def _apart(view: ReleaseView, secret: Secret) -> list[tuple[int, list[int]]]:
+    """Return the parts that have quasi attributes which the sensitive one's part does not have, and these."""
+    own = view.parts[secret.part].known
+    found = [(place, np.flatnonzero(part.known & ~own).tolist()) for place, part in enumerate(view.parts)]
+    return [(place, names) for place, names in found if names]
+
+
+def _labels(view: ReleaseView, part: int, attribute: int) -> CodeArray:
+    """Return (n_pairs,) the label of an attribute in each pair of a box and a bucket."""
+    if view.sliced is None:
+        raise TypeError("an attack that refuses is not run")
+    published, pairs = view.sliced.parts[part], view.parts[part].pairs
+    codes, texts = coded(published.distinct.column(view.known[attribute]))
+    number = view.labels[attribute].number
+    labels = np.empty(len(pairs.second), dtype=np.int32)
+    labels[pairs.pair_of] = np.array([number[text] for text in texts], dtype=np.int32)[codes][published.codes]
+    return labels
+
+
+def _in_own_part(view: ReleaseView, secret: Secret) -> list[_Table]:
+    """Return what the sensitive attribute's part shows of its own quasi attributes, where nothing is to be learned."""
+    pair = np.repeat(np.arange(len(secret.entry) - 1), np.diff(secret.entry))
+    n_values = len(secret.values)
+    return [
+        _Table.of(
+            attribute,
+            len(view.labels[attribute].low),
+            n_values,
+            _labels(view, secret.part, attribute)[pair],
+            secret.value,
+            secret.weight,
+        )
+        for attribute in np.flatnonzero(view.parts[secret.part].known).tolist()
+    ]
+
+
+def _narrowest(view: ReleaseView, attribute: int, codes: CodeArray) -> IntArray:
+    """Return (n,) the narrowest label that covers each code, or one beyond all labels."""
+    told = view.labels[attribute]
+    label_of = np.full(int(view.widths[attribute]), len(told.low), dtype=np.int64)
+    for widest in np.argsort(told.low - told.high, kind="stable").tolist():
+        label_of[told.low[widest] : told.high[widest]] = widest
+    return np.asarray(label_of[codes])
+
+
+def _linked(view: ReleaseView, secret: Secret, links: Sequence[_Links], people: People) -> FloatArray:
+    """Return (n, n_values) what buckets leave for people, with what was learned of their links."""
+    hulls, own = view.hulls(people.codes), view.parts[secret.part]
+    n_buckets, n_boxes = len(view.sizes), len(own.records)
+    by_bucket = own.by_bucket(n_buckets)
+    weights = np.zeros((len(hulls), len(secret.values)))
+
+    def block(rows: slice) -> None:
+        asked = np.ascontiguousarray(hulls[rows]), np.ascontiguousarray(people.numbers[rows])
+        factors = view.factors(*asked, without=secret.part)
+        lifts = np.ones((len(factors[1]), len(secret.values)))
+        for each in links:
+            part = view.parts[each.part]
+            start, boxes, _ = view.covering(part, *asked, near=False)
+            kernels.times_lifts(
+                start, boxes, part.counted, each.start, each.value, each.lift, factors, n_buckets, lifts
+            )
+        start, boxes, _ = view.covering(own, *asked, near=False)
+        held = (secret.entry, secret.value, secret.weight)
+        kernels.add_lifted_values(start, boxes, n_boxes, by_bucket, *held, factors, lifts, weights[rows])
+
+    view.in_blocks(len(hulls), block)
+    return weights

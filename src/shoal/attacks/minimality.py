@@ -1,0 +1,272 @@
+"""minimality: that a class was not made smaller tells something about who has which value in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from shoal.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
+from shoal.attacks.guessing import Beliefs, LearnedAttack
+from shoal.attacks.hierarchies import known_tree
+from shoal.attacks.people import People
+from shoal.attacks.secrets import Secret
+from shoal.attacks.view import ReleaseView
+from shoal.errors import UsageError
+from shoal.models.base import ClassHistograms, PrivacyModel, Whole
+from shoal.registry import find
+from shoal.sliced.table import column_codes, numbered
+
+DRAWS = 200  # of who has which value in each class
+PRIOR = 4.0  # draws that a class's own shares count for
+
+
+class MinimalityAttack(LearnedAttack):
+    """Believes of all ways to deal a class's values to its people only those in which no smaller class was allowed.
+
+    Wong, Fu, Wang and Pei, "Minimality attack in privacy preserving data publishing" (VLDB 2007). The adversary knows
+    the quasi values of everybody in the data, the method, and what it promises. Two methods go on until nothing
+    finer holds. Mondrian with strict cuts tries the most even cut of every attribute: in each class, at least one
+    side of each such cut breaks the promise. Incognito takes the best levels: with one attribute a level
+    lower, classes with more records than may be withheld break it. Ways are drawn at random and counted.
+
+    It applies if the promise is about how often sensitive values occur in a class, whichever they are: l-diversity of
+    any kind. The levels below a published one, and the order of categories in cuts, are known if the policy is.
+    """
+
+    name = "minimality"
+    title = "what the sensitive value is, since no smaller class was allowed"
+
+    def refuses(self, view: ReleaseView) -> str | None:
+        """Return why not: the method must stop at the smallest classes, for the sake of sensitive values."""
+        reason = super().refuses(view)
+        if reason is not None:
+            return reason
+        method, chosen = view.manifest.get("method"), view.manifest.get("method_parameters", {})
+        if method not in ("mondrian", "incognito") or chosen.get("cuts") == "relaxed" or chosen.get("recode"):
+            return "it is about strict Mondrian and full-domain generalization, which stop where nothing finer holds"
+        if view.manifest.get("withheld"):
+            return "records were withheld, and which classes they would have broken is not known"
+        if len(view.secrets) > 1:
+            return "there are several sensitive attributes, and which of them forbade smaller classes is not known"
+        models = promised(view)
+        if any(model.sees == "population" or model.knows_values or len(model.attributes) > 1 for model in models):
+            return "what the release promises looks beyond how often values occur in a class"
+        if not any(model.sees == "values" for model in models):
+            return "the promise is about the sizes of classes only, so smaller ones were not refused for their values"
+        return None
+
+    def learned(self, view: ReleaseView, secret: Secret, everybody: People, rng: np.random.Generator) -> Beliefs:
+        """Draw ways to deal each class's values, and keep those that explain why it was not made smaller."""
+        members = Members.of(view, secret, everybody)
+        whole = Whole.of(np.bincount(members.values, minlength=len(secret.values)))
+        models = promised(view)
+        if view.manifest["method"] == "mondrian":
+            refused = _uncut(view, everybody, members.class_of, max(model.smallest_class for model in models))
+        else:
+            refused = _unlowered(view, everybody, members.class_of)
+        seen, drawn = _explained(members, refused, models, whole, len(secret.values), rng)
+        shares = members.shares(len(secret.values))
+        likely = (seen + PRIOR * shares[members.class_of_kind]) / (drawn[members.class_of_kind, None] + PRIOR)
+
+        def beliefs(people: People) -> FloatArray:
+            kind = members.kinds(view, people)
+            return np.append(likely, np.zeros((1, likely.shape[1])), axis=0)[kind]
+
+        return beliefs
+
+
+def promised(view: ReleaseView) -> list[PrivacyModel]:
+    """Return the models that the manifest promises."""
+    return [
+        find("shoal.models", PrivacyModel, each["model"], what="privacy model").model_validate(each["parameters"])
+        for each in view.manifest.get("guarantees", [])
+    ]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Members:
+    """Everybody in the data by class, and kinds of people of a class who have the same quasi values."""
+
+    everybody: People
+    class_of: AnyIntArray  # (n,)
+    kind: CodeArray  # (n,)
+    class_of_kind: AnyIntArray  # (n_kinds,)
+    values: IntArray  # (n,) published values, class by class
+    order: IntArray  # (n,) people, class by class
+
+    @classmethod
+    def of(cls, view: ReleaseView, secret: Secret, everybody: People) -> Members:
+        """Find everybody's class, which must have as many people as records."""
+        if secret.edges is not None or "labels" in view.manifest["attributes"][secret.name]:
+            raise UsageError("sensitive values were put into groups, so it is not known how often each occurs")
+        class_of = _class_of(view, everybody)
+        part = view.parts[0]
+        if (class_of < 0).any() or (np.bincount(class_of, minlength=len(part.records)) != part.records).any():
+            raise UsageError("the people of the source are not those of the classes: the release is not of this table")
+        kind, first = numbered([class_of, *_raw([everybody.table], view.known)], len(everybody))
+        values = np.repeat(secret.value, np.rint(secret.weight).astype(np.int64))
+        return cls(everybody, class_of, kind, class_of[first], values, np.argsort(class_of, kind="stable"))
+
+    def shares(self, n_values: int) -> FloatArray:
+        """Return (n_classes, n_values) the share of each value in a class."""
+        key = self.class_of[self.order].astype(np.int64) * n_values + self.values
+        counts = np.bincount(key, minlength=(int(self.class_of.max()) + 1) * n_values).reshape(-1, n_values)
+        return np.asarray(counts / np.maximum(counts.sum(axis=1, keepdims=True), 1))
+
+    def kinds(self, view: ReleaseView, people: People) -> AnyIntArray:
+        """Return (n,) the kind of each person, -1 for those of whom there is none in the data."""
+        n = len(self.kind)
+        row, first = numbered(_raw([self.everybody.table, people.table], view.known), n + len(people))
+        kind_of = np.full(len(first), -1, dtype=np.int64)
+        kind_of[row[:n]] = self.kind
+        return kind_of[row[n:]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Refused:
+    """Smaller classes that the method did not allow, in sets of which each would have been made as a whole."""
+
+    person: IntArray  # (m,) people of the smaller classes, set by set
+    group: IntArray  # (m,) their smaller class
+    owner: IntArray  # (n_groups,) the set of each smaller class
+    scope: IntArray | None  # (n_sets,) the class that a set would have replaced; None: the whole table
+    budget: int = 0  # records of classes that break the promise which could have been withheld
+
+
+def _explained(
+    members: Members,
+    refused: Refused,
+    models: Sequence[PrivacyModel],
+    whole: Whole,
+    n_values: int,
+    rng: np.random.Generator,
+) -> tuple[FloatArray, FloatArray]:
+    """Return (n_kinds, n_values) how many people of a kind had a value in draws that explain, and how many did so."""
+    n, n_groups = len(members.kind), len(refused.owner)
+    n_classes, n_kinds = int(members.class_of.max()) + 1, len(members.class_of_kind)
+    people = np.bincount(members.kind)
+    seen, drawn = np.zeros(n_kinds * n_values), np.zeros(n_classes)
+    sizes = np.bincount(refused.group, minlength=n_groups)
+    dealt = np.empty(n, dtype=np.int64)
+    for _ in range(DRAWS):
+        order = np.argsort(members.class_of + rng.random(n))
+        dealt[order] = members.values
+        key = refused.group * n_values + dealt[refused.person]
+        counts = np.bincount(key, minlength=n_groups * n_values).reshape(-1, n_values)
+        classes = ClassHistograms(sizes, counts)
+        holds = np.logical_and.reduce([model.holds(classes, whole) for model in models])
+        accepted = _accepted(refused, holds, sizes, n_classes)
+        drawn += accepted
+        seen += np.bincount(members.kind * n_values + dealt, accepted[members.class_of], n_kinds * n_values)
+    return seen.reshape(-1, n_values) / people[:, None], drawn
+
+
+def _accepted(refused: Refused, holds: BoolArray, sizes: IntArray, n_classes: int) -> BoolArray:
+    """Return (n_classes,) whether a draw explains why nothing finer was published."""
+    broken = np.bincount(refused.owner, np.where(holds, 0, sizes))  # records, set by set
+    allowed = broken <= refused.budget
+    if refused.scope is None:
+        return np.full(n_classes, not allowed.any())
+    accepted = np.ones(n_classes, dtype=np.bool_)
+    accepted[refused.scope[allowed]] = False
+    return accepted
+
+
+def _uncut(view: ReleaseView, everybody: People, class_of: AnyIntArray, smallest: int) -> Refused:
+    """Return both sides of the most even cut of every attribute in every class, where sizes would have allowed it."""
+    person, group, scope, taken = [], [], [], 0
+    for place, name in enumerate(view.known):
+        ranks, ordered = _ranks(view, place, name, everybody)
+        left, classes = even_cuts(class_of, ranks, smallest, ordered=ordered)
+        number = np.full(int(class_of.max()) + 1, -1, dtype=np.int64)
+        number[classes] = taken + np.arange(len(classes))
+        rows = np.flatnonzero(number[class_of] >= 0)
+        side = ranks[rows] > left[number[class_of[rows]] - taken]
+        person.append(rows)
+        group.append(2 * number[class_of[rows]] + side)
+        scope.append(classes)
+        taken += len(classes)
+    if not taken:
+        raise UsageError("no class is large enough to be cut, so none was left whole for the sake of its values")
+    return Refused(np.concatenate(person), np.concatenate(group), np.repeat(np.arange(taken), 2), np.concatenate(scope))
+
+
+def even_cuts(class_of: AnyIntArray, ranks: AnyIntArray, smallest: int, *, ordered: bool) -> tuple[IntArray, IntArray]:
+    """Return the classes that have a cut with enough people on both sides, and the last rank on the left of each.
+
+    Of equally even cuts it is the one with more on the left, as the method has it. Without an order of the values
+    only classes with two of them are told.
+    """
+    width = int(ranks.max()) + 1
+    key, counts = np.unique(class_of.astype(np.int64) * width + ranks, return_counts=True)
+    owner, rank = np.divmod(key, width)
+    sizes = np.bincount(class_of)
+    before = np.concatenate([[0], np.cumsum(sizes)])
+    left = np.cumsum(counts) - before[owner]
+    right = sizes[owner] - left
+    fits = (left >= smallest) & (right >= max(smallest, 1))
+    if not ordered:
+        fits &= np.bincount(owner)[owner] == 2
+    rows = np.flatnonzero(fits)
+    rows = rows[np.lexsort((-left[rows], abs(left - right)[rows], owner[rows]))]
+    classes, first = np.unique(owner[rows], return_index=True)
+    return rank[rows[first]], classes
+
+
+def _ranks(view: ReleaseView, place: int, name: str, everybody: People) -> tuple[AnyIntArray, bool]:
+    """Return (n,) the place of each person's value in the order of cuts, and whether that order is known."""
+    tree = known_tree(view, name, everybody)
+    if tree is not None:
+        return tree.encode(everybody.table.column(name)), True
+    if view.kind(place) in ("number", "date"):
+        return np.unique(everybody.numbers[:, place], return_inverse=True)[1].reshape(-1), True  # missing ones are last
+    return _raw([everybody.table], [name])[0], False
+
+
+def _unlowered(view: ReleaseView, everybody: People, class_of: AnyIntArray) -> Refused:
+    """Return the classes of all levels that are lower in one attribute, as far as these are known."""
+    person: list[IntArray] = []
+    group: list[IntArray] = []
+    owner: list[IntArray] = []
+    taken = 0
+    for name, level in view.manifest["levels"].items():
+        tree = None if level == 0 else known_tree(view, name, everybody)
+        if tree is not None:
+            below: AnyIntArray = tree.node_at(level - 1)[tree.encode(everybody.table.column(name))]
+        elif level == 1:
+            below = _raw([everybody.table], [name])[0]
+        else:
+            continue
+        finer, first = numbered([class_of, below], len(class_of))
+        person.append(np.arange(len(class_of)))
+        group.append(finer.astype(np.int64) + taken)
+        owner.append(np.full(len(first), len(owner)))
+        taken += len(first)
+    if not owner:
+        raise UsageError("nothing tells what lies below the published levels; give the policy")
+    budget = 0 if view.policy is None else int(view.policy.max_withheld * len(everybody))
+    return Refused(np.concatenate(person), np.concatenate(group), np.concatenate(owner), None, budget)
+
+
+def _class_of(view: ReleaseView, people: People) -> AnyIntArray:
+    """Return (n,) the only class that covers each person, or -1."""
+    start, boxes, _ = view.covering(view.parts[0], view.hulls(people.codes), people.numbers, near=False)
+    found = np.full(len(people), -1, dtype=np.int64)
+    one = np.diff(start) == 1
+    found[one] = boxes[start[:-1][one]]
+    return found
+
+
+def _raw(tables: Sequence[pa.Table], names: Sequence[str]) -> list[CodeArray]:
+    """Return of each attribute (n,) codes that differ where values do, over the rows of several tables."""
+    return [
+        column_codes(
+            pa.chunked_array(
+                [chunk for each in tables for chunk in each.column(name).cast(pa.string()).chunks], pa.string()
+            )
+        )
+        for name in names
+    ]

@@ -1,0 +1,200 @@
+"""refinement: classes that overlap, sorted out by counting who can be in which of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from shoal.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
+from shoal.attacks.base import Trials
+from shoal.attacks.guessing import NO_ANSWER, Answers, Asked, SensitiveAttack, certain, likeliest, mode
+from shoal.attacks.people import People
+from shoal.attacks.secrets import Secret
+from shoal.attacks.view import ReleaseView
+from shoal.errors import UsageError
+from shoal.plan import same_rows
+
+ROUNDS = 200  # of scaling, after which beliefs hardly change
+
+
+class RefinementAttack(SensitiveAttack):
+    """Counts who can be in which of the classes that overlap, and guesses the likeliest value of what is then left.
+
+    The adversary knows the quasi values of everybody in the data. The unknowns are how many people of each kind are in
+    each class that covers them; each kind has its people, and each class its records. Of these linear
+    constraints every bound is a whole number, for they are those of a flow; so the bounds are exact. Of all numbers
+    that fit, those of greatest entropy are believed. The baseline guesses from all classes that cover a person.
+
+    The variant ``pinned`` says the value of somebody only if every class in which the person can be has this value
+    alone; its baseline is the most frequent value, for the same people.
+    """
+
+    name = "refinement"
+    title = "whose class, and value, is left once people and records are counted"
+
+    def refuses(self, view: ReleaseView) -> str | None:
+        """Return why not: classes must be boxes that can overlap, and a solver must be there."""
+        reason = super().refuses(view)
+        if reason is None and view.sliced is not None:
+            return "the release has buckets; where a person's rows can be is counted by the other attacks"
+        if reason is None and (view.as_they_are or "agreed" in view.manifest):
+            return "no two classes overlap, so that counting says nothing beyond what each class says by itself"
+        if reason is None and not _has_solver():
+            return "it needs SciPy: pip install 'shoal[attacks]'"
+        return reason
+
+    def judged(self, view: ReleaseView, secret: Secret, asked: Asked, rng: np.random.Generator) -> Trials:
+        """Sort out all people of the source, and count what is said of the targets."""
+        places = Places.of(view, asked.everybody)
+        shares = _shares(view, secret)  # (n_classes + 1, n_values)
+        shown = shares > 0
+        shown[-1] = True  # a record that was withheld may have any value
+        believed, possible = places.sums(places.expected, shares), places.sums(places.possible, shown) > 0
+        alone = np.where(possible.sum(axis=1) == 1, possible.argmax(axis=1), NO_ANSWER)
+
+        def said(people: People) -> tuple[Answers, Answers]:
+            kind = places.kinds(people)
+            truth, blind = people.secrets[secret.name], likeliest(view.left(secret, people).weights, rng)
+            blind = np.where(blind == NO_ANSWER, mode(secret), blind)
+            guess = likeliest(np.append(believed, np.zeros((1, believed.shape[1])), axis=0)[kind], rng)
+            sure = np.append(alone, NO_ANSWER)[kind]
+            return (
+                Answers(np.where(guess == NO_ANSWER, blind, guess), blind, truth),
+                Answers(sure, np.where(sure == NO_ANSWER, NO_ANSWER, mode(secret)), truth),
+            )
+
+        told = said(asked.members)
+        elsewhere = (None, None) if asked.others is None else tuple(each.right for each in said(asked.others))
+        guessed, pinned = (
+            Trials(name, here.right, there, here.blindly_right)
+            for name, here, there in zip((self.name, "pinned"), told, elsewhere, strict=True)
+        )
+        before = certain(view, view.left(secret, asked.members))
+        added = int(((told[1].guess != NO_ANSWER) & ~before).sum())
+        kind = places.kinds(asked.members)
+        located = int((places.several & (places.n_possible == 1))[kind].sum())
+        note = (
+            f"of {len(kind):,} people, {int(places.several[kind].sum()):,} are covered by several classes; counting "
+            f"leaves {located:,} of these in one, and {added:,} people with one value who had several"
+        )
+        return replace(guessed, variants={pinned.attack: pinned}, notes=(note,))
+
+
+def _has_solver() -> bool:
+    from importlib.util import find_spec
+
+    return find_spec("scipy") is not None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Places:
+    """Kinds of people with the same quasi values, and the classes that cover them: one edge for each such pair.
+
+    One more class, the last, has the records that were withheld.
+    """
+
+    codes: CodeArray  # (n_kinds, n_known)
+    people: IntArray  # (n_kinds,)
+    records: IntArray  # (n_classes + 1,)
+    kind: IntArray  # (n_edges,)
+    place: IntArray  # (n_edges,) the class
+    expected: FloatArray  # (n_edges,) people of the kind in the class, of greatest entropy
+    possible: BoolArray  # (n_edges,) whether any of the kind can be in the class
+
+    @classmethod
+    def of(cls, view: ReleaseView, everybody: People) -> Places:
+        """Count people and records, and solve for where they can be."""
+        first, kind_of = same_rows(list(everybody.codes.T))
+        codes, people = everybody.codes[first], np.bincount(kind_of)
+        part = view.parts[0]
+        numbers = np.ascontiguousarray(everybody.numbers[first])
+        start, boxes, _ = view.covering(part, view.hulls(codes), numbers, near=False)
+        kind = np.repeat(np.arange(len(codes)), np.diff(start))
+        if (np.diff(start) <= 1).all():
+            raise UsageError("no two classes cover one person, so counting says nothing beyond what each class says")
+        withheld = len(everybody) - view.n_rows
+        records = np.append(part.records, max(0, withheld))
+        if withheld > 0:
+            kind = np.append(kind, np.arange(len(codes)))
+            boxes = np.append(boxes, np.full(len(codes), len(part.records)))
+        possible = feasible(people, records, kind, boxes)
+        if possible is None:
+            raise UsageError("the people of the source do not fit into the classes: the release is not of this table")
+        return cls(codes, people, records, kind, boxes, scaled(people, records, kind, boxes, possible), possible)
+
+    @property
+    def n_possible(self) -> IntArray:
+        """(n_kinds,) in how many classes people of each kind can be."""
+        return np.bincount(self.kind[self.possible], minlength=len(self.people))
+
+    @property
+    def several(self) -> BoolArray:
+        """(n_kinds,) whether several classes cover people of each kind."""
+        return np.bincount(self.kind[self.place < len(self.records) - 1], minlength=len(self.people)) > 1
+
+    def sums(self, weights: FloatArray | BoolArray, of_class: FloatArray | BoolArray) -> FloatArray:
+        """Return (n_kinds, n_values) what classes have, summed over each kind's edges with their weights."""
+        found = np.zeros((len(self.people), of_class.shape[1]))
+        for value in range(of_class.shape[1]):
+            found[:, value] = np.bincount(self.kind, weights * of_class[self.place, value], len(self.people))
+        return found
+
+    def kinds(self, people: People) -> AnyIntArray:
+        """Return (n,) the kind of each person, -1 for those of whom there is none in the data."""
+        first, row = same_rows(list(np.concatenate([self.codes, people.codes]).T))
+        kind_of = np.full(len(first), -1, dtype=np.int64)
+        kind_of[row[: len(self.codes)]] = np.arange(len(self.codes))
+        return kind_of[row[len(self.codes) :]]
+
+
+def feasible(people: IntArray, records: IntArray, kind: IntArray, place: IntArray) -> BoolArray | None:
+    """Return (n_edges,) whether people of a kind can be in a class when all fit, or None if they cannot all fit.
+
+    One way in which all fit is a flow through the edges. An edge that it does not use is used by another way just if
+    the flow can be turned round a circle through it: if both its ends are strongly connected in what the flow leaves.
+
+    >>> feasible(np.array([1, 1]), np.array([1, 1]), np.array([0, 0, 1]), np.array([0, 1, 1])).tolist()
+    [True, False, True]
+    """
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components, maximum_flow
+
+    n_kinds, n_classes = len(people), len(records)
+    total = int(people.sum())
+    if total != records.sum():
+        return None
+    source, sink = n_kinds + n_classes, n_kinds + n_classes + 1
+    tail = np.concatenate([np.full(n_kinds, source), kind, n_kinds + np.arange(n_classes)])
+    head = np.concatenate([np.arange(n_kinds), n_kinds + place, np.full(n_classes, sink)])
+    room = np.concatenate([people, np.full(len(kind), total), records]).astype(np.int32)
+    graph = csr_array((room, (tail, head)), shape=(sink + 1, sink + 1))
+    found = maximum_flow(graph, source, sink)
+    if found.flow_value != total:
+        return None
+    used = np.asarray(found.flow[kind, n_kinds + place]).reshape(-1) > 0
+    tail = np.concatenate([kind, (n_kinds + place)[used]])  # more can go through every edge, and less where some goes
+    head = np.concatenate([n_kinds + place, kind[used]])
+    left = csr_array((np.ones(len(tail), dtype=np.int8), (tail, head)), shape=(source, source))
+    _, part = connected_components(left, directed=True, connection="strong")
+    return np.asarray(used | (part[kind] == part[n_kinds + place]))
+
+
+def scaled(people: IntArray, records: IntArray, kind: IntArray, place: IntArray, possible: BoolArray) -> FloatArray:
+    """Return (n_edges,) the numbers of greatest entropy that add up to people and to records, nearly so."""
+    links = possible.astype(np.float64)
+    for _ in range(ROUNDS):
+        links *= (records / np.maximum(np.bincount(place, links, len(records)), 1e-300))[place]
+        links *= (people / np.maximum(np.bincount(kind, links, len(people)), 1e-300))[kind]
+    return links
+
+
+def _shares(view: ReleaseView, secret: Secret) -> FloatArray:
+    """Return (n_classes + 1, n_values) the share of each value in a class; that of withheld records is not known."""
+    n_values, part = len(secret.values), view.parts[secret.part]
+    owner = np.repeat(np.arange(len(part.records)), np.diff(part.pairs.start))  # (n_pairs,)
+    entry_of = np.repeat(owner, np.diff(secret.entry))
+    sums = np.bincount(entry_of * n_values + secret.value, secret.weight, len(part.records) * n_values)
+    counts = sums.reshape(-1, n_values)
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1e-300)
+    return np.append(shares, np.zeros((1, n_values)), axis=0)

@@ -1,0 +1,46 @@
+"""Who the records of each class belong to, where the policy names persons or households."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shoal.auditing.raw import RawTable
+from shoal.engines.local import LocalEngine
+from shoal.errors import InputError
+from shoal.policy import Policy
+from shoal.progress import Progress
+from shoal.risk.units import Appearances
+from shoal.sources import Source
+
+
+def appearances(
+    source: Source, policy: Policy, raw: RawTable, engine: LocalEngine, progress: Progress
+) -> Appearances | None:
+    """Count persons and households by class, in one more pass; None if the policy names neither."""
+    names = tuple(name for name in (policy.unit, policy.household) if name is not None)
+    if not names:
+        return None
+    quasi, sensitive = policy.names("quasi"), policy.names("sensitive")
+    # As for the table itself, classes come in the ascending order of their quasi values.
+    counted = engine.count(source, (*names, *sensitive, *quasi), progress)
+    place = {name: number for number, name in enumerate(counted.columns)}
+    codes = {name: counted.codes(place[name]) for name in counted.columns}
+    kept = np.ones(len(counted.run.counts), dtype=np.bool_)
+    if policy.missing == "drop":
+        for name in (*quasi, *sensitive):
+            kept &= codes[name] != 0
+    codes = {name: column[kept] for name, column in codes.items()}
+    new = np.zeros(int(kept.sum()), dtype=np.bool_)
+    for name in quasi:
+        new[1:] |= codes[name][1:] != codes[name][:-1]
+    found = Appearances(
+        class_of=np.cumsum(new),
+        person=None if policy.unit is None else codes[policy.unit],
+        household=None if policy.household is None else codes[policy.household],
+        records=counted.run.counts[kept],
+        n_classes=raw.n_classes,
+    )
+    sizes = np.bincount(found.class_of, weights=found.records).astype(np.int64)
+    if not np.array_equal(sizes, raw.sizes):
+        raise InputError(f"{source.name} changed while it was being read")
+    return found

@@ -1,0 +1,208 @@
+"""``shoal agency plan``: classes and a number of records that several data owners agree upon."""
+
+from __future__ import annotations
+
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from shoal.cli.console import JsonOption, answer, out, reporting
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from shoal.agency.planning import Plan
+    from shoal.agency.promise import Promise
+
+Name = TypeVar("Name", bound=str)
+MOST_DIGITS = 100  # of a number before or after its point
+
+
+def plan(
+    sensitive: Annotated[str, typer.Option(help="The sensitive column.")],
+    delta: Annotated[str, typer.Option(help="How probably a release may miss the promise.")],
+    output: Annotated[Path, typer.Option("--out", "-o", help="New file for the plan.")],
+    counts: Annotated[
+        Path | None,
+        typer.Option(help="Quasi columns, the sensitive column, and `count` or `probability`: CSV or Parquet."),
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Past records instead, to be counted here; --attributes names the columns.")
+    ] = None,
+    promise: Annotated[
+        str, typer.Option(help="For every class: l-diversity (l values), k-anonymity (k records) or entropy (of ln l).")
+    ] = "l-diversity",
+    l: Annotated[
+        float | None, typer.Option("--l", help="Sensitive values that every class shall show, or be as varied as.")
+    ] = None,
+    k: Annotated[int | None, typer.Option("--k", help="Records that every class shall have.")] = None,
+    p: Annotated[
+        str | None,
+        typer.Option("--p", help="How likely every class, or for l-diversity each of its l values, is at least."),
+    ] = None,
+    samples: Annotated[
+        int | None, typer.Option(help="Choose p for this many records; without both, for as many as were counted.")
+    ] = None,
+    eta: Annotated[str, typer.Option(help="How far the distribution may be off, in total variation.")] = "0",
+    order: Annotated[str, typer.Option(help="Order of the points: lexicographic, hilbert or taxonomy.")] = (
+        "lexicographic"
+    ),
+    attributes: Annotated[
+        str | None, typer.Option(help="Quasi columns by weight, with commas; else as they come.")
+    ] = None,
+    taxonomy: Annotated[
+        list[str] | None, typer.Option(help="COLUMN=FILE: the leaves' order for a column; may be repeated.")
+    ] = None,
+    arrangement: Annotated[
+        str, typer.Option(help="Classes: contiguous, gathered (more of them, but no ranges) or independent.")
+    ] = "contiguous",
+    records: Annotated[
+        str, typer.Option(help="Records that owners must have: the paper's number, or the tight one.")
+    ] = "paper",
+    json_output: JsonOption = False,
+) -> None:
+    """Plan classes and records. Releases by the plan keep a promise, except with probability delta."""
+    with reporting(json_output):
+        from rich.markup import escape
+
+        from shoal.agency.distribution import read_distribution
+        from shoal.agency.ordering import ORDERS
+        from shoal.agency.plan_file import rounded_down, write_plan
+        from shoal.agency.planning import ARRANGEMENTS, RECORDS, make_plan
+        from shoal.errors import UsageError
+        from shoal.taxonomies.builders.file import read_taxonomy
+
+        columns = None if attributes is None else [name.strip() for name in attributes.split(",")]
+        if (counts is None) == (data is None):
+            raise UsageError("give --counts, or --data with past records, and not both")
+        if output.exists():
+            raise UsageError(f"{output} exists already; choose another file or remove it first")
+        wanted = _promise(promise, l, k)
+        chosen_order = _one_of("order", order, ORDERS)
+        asked, given_p, error = _number("delta", delta), None if p is None else _number("p", p), _number("eta", eta)
+        trees = {name: read_taxonomy(path) for name, path in map(_taxonomy, taxonomy or [])}
+        known = read_distribution(
+            counts if data is None else _counted(data, columns, sensitive),
+            sensitive,
+            order=chosen_order,
+            attributes=columns,
+            taxonomies=trees,
+        )
+        made = make_plan(
+            known,
+            promise=wanted,
+            delta=asked,
+            p=given_p,
+            samples=samples,
+            eta=error,
+            arrangement=_one_of("arrangement", arrangement, tuple(ARRANGEMENTS)),
+            records=_one_of("records", records, RECORDS),
+        )
+        digest = write_plan(made, output)
+        if json_output:
+            answer(
+                {
+                    "plan": str(output),
+                    "promise": wanted.model,
+                    wanted.parameter: wanted.least,
+                    "delta": float(asked),
+                    "eta": float(error),
+                    "records": made.records,
+                    "n": made.n,
+                    "n_tight": made.n_tight,
+                    "m": float(made.m),
+                    "p": rounded_down(made.p),
+                    "classes": made.classes.n_classes,
+                    "digest": digest,
+                }
+            )
+            return
+        out().print(f"{_in_words(made)}\nThe plan is {escape(str(output))}.", soft_wrap=True)
+
+
+def _counted(data: Path, columns: list[str] | None, sensitive: str) -> pa.Table:
+    """Count past records by the columns that were named."""
+    from shoal.agency.history import count_records
+    from shoal.errors import UsageError
+
+    if columns is None:
+        raise UsageError("--data needs --attributes: the quasi columns, with commas")
+    return count_records(data, columns, sensitive)
+
+
+def _in_words(plan: Plan) -> str:
+    """Say what was agreed upon: classes, records, and what they are worth."""
+    from rich.markup import escape
+
+    from shoal.agency.promise import ENTROPY, K_ANONYMITY, L_DIVERSITY
+
+    least, sensitive, classes = plan.promise.least, escape(plan.distribution.sensitive), plan.classes.n_classes
+    shows = {
+        L_DIVERSITY: f"shows the {least} values of {sensitive} that the plan names for it",
+        K_ANONYMITY: f"has at least {least} records",
+        ENTROPY: f"has values of {sensitive} at least as varied as {least:g} equally frequent ones",
+    }[plan.promise.model]
+    numbered = f"[bold]{classes:,} {'class' if classes == 1 else 'classes'}[/]"
+    lines = [
+        f"{numbered} of {plan.distribution.n_points:,} combinations of quasi values; p = {float(plan.p):.6g}.",
+        f"Owners must have [bold]{plan.records:,} records[/].",
+        f"With these every class {shows}, except with probability {float(plan.delta):g}.",
+    ]
+    if plan.promise.model == L_DIVERSITY:
+        lines[0] += f" No way to make classes gives more than m = {float(plan.m):,.6g}."
+        lines[1] += f" The paper's number is {plan.n:,}; {plan.n_tight:,} are enough for these very classes."
+        lines[2] += f"\nReleases that show them leave {least} values to everybody together, however many there are."
+    else:
+        lines[2] += "\nWhat several such releases leave together is not promised; shoal link tells."
+    exact = "taken as exact" + ("." if plan.promise.model == ENTROPY else ": give --eta if it is an estimate.")
+    known = f"known up to {float(plan.eta):g}." if plan.eta else exact
+    return "\n".join([*lines, f"This holds for independent records of the distribution in the counts, {known}"])
+
+
+def _promise(name: str, l: float | None, k: int | None) -> Promise:
+    """Return what was asked for; l and k belong to their own promises."""
+    from shoal.agency.promise import ENTROPY, K_ANONYMITY, L_DIVERSITY, Promise
+    from shoal.errors import UsageError
+
+    models = {"l-diversity": L_DIVERSITY, "k-anonymity": K_ANONYMITY, "entropy": ENTROPY}
+    model = models[_one_of("promise", name, tuple(models))]
+    given, other, needs, excludes = (k, l, "--k", "--l") if model == K_ANONYMITY else (l, k, "--l", "--k")
+    if given is None or other is not None:
+        raise UsageError(
+            f"--promise {name} needs {needs}" + (f", and takes no {excludes}" if other is not None else "")
+        )
+    return Promise(model, int(given) if float(given).is_integer() else given)
+
+
+def _one_of(option: str, given: str, known: tuple[Name, ...]) -> Name:
+    from shoal.errors import UsageError
+
+    found = next((name for name in known if name == given), None)
+    if found is None:
+        raise UsageError(f"--{option} must be one of {', '.join(known)}, got {given!r}")
+    return found
+
+
+def _number(name: str, text: str) -> Fraction:
+    """Read a decimal exactly as it was typed."""
+    from shoal.errors import UsageError
+
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        number = Decimal("nan")
+    if "_" in text or not number.is_finite() or abs(number.adjusted()) > MOST_DIGITS:
+        raise UsageError(f"--{name} must be a number such as 0.01, got {text!r}")
+    return Fraction(number)
+
+
+def _taxonomy(text: str) -> tuple[str, Path]:
+    from shoal.errors import UsageError
+
+    name, equals, path = text.partition("=")
+    if not (name and equals and path):
+        raise UsageError(f"--taxonomy must be COLUMN=FILE, got {text!r}")
+    return name, Path(path)

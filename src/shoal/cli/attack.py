@@ -1,0 +1,141 @@
+"""``shoal attack``: what somebody could still find out about people from a release."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from shoal.cli.console import answer, out, reporting
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from shoal.attacks.base import Refusal, Tally, Trials
+
+CLEAR, GRAVE = 0.1, 0.5  # risks from which a finding is called so
+LITTLE = 0.05  # a risk that is surely below this is called none
+WIDE = 100  # columns of a terminal from which the verdict has one of its own
+
+
+def attack(
+    folder: Annotated[Path, typer.Argument(help="The release: its folder, or the folder public in it.")],
+    source: Annotated[Path, typer.Option(help="The original table, by which the answers are judged.")],
+    control: Annotated[
+        Path | None, typer.Option(help="A table of like people who are not in the data; say, records put aside.")
+    ] = None,
+    attacks: Annotated[
+        list[str] | None, typer.Option("--attack", metavar="NAME", help="Try this attack; may be repeated.")
+    ] = None,
+    targets: Annotated[int, typer.Option(help="People, or predicates, that each attack is tried on.")] = 2000,
+    register: Annotated[
+        Path | None, typer.Option(help="A table with names and quasi columns, to look people up in.")
+    ] = None,
+    other: Annotated[
+        list[Path] | None, typer.Option(help="Another release about the same people; may be repeated.")
+    ] = None,
+    policy: Annotated[
+        Path | None,
+        typer.Option("--policy", "-p", help="Policy that says how to read the tables, and which values are alike."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Repeat a run; the same seed gives the same figures.")] = None,
+    json_output: Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")] = False,
+) -> None:
+    """Measure what attacks find, on your own data. The findings are for the data holder alone."""
+    with reporting(json_output):
+        from shoal.attacks.base import NO_CONTROL, Refusal, Trials
+        from shoal.attacks.running import attack_release
+        from shoal.cli.bars import bars
+
+        with bars() as progress:
+            found = attack_release(
+                folder,
+                source,
+                control,
+                attacks=attacks or None,
+                targets=targets,
+                seed=seed,
+                policy=policy,
+                register=register,
+                others=other or (),
+                progress=progress,
+            )
+        tried = [each for each in found if isinstance(each, Trials)]
+        refused = [each for each in found if isinstance(each, Refusal)]
+        if json_output:
+            answer(
+                {
+                    "attacks": [each.as_dict() for each in tried],
+                    "refused": [each.as_dict() for each in refused],
+                    "notes": [] if control is not None else [NO_CONTROL],
+                }
+            )
+        else:
+            show(tried, refused, out(), controlled=control is not None)
+
+
+def show(tried: Sequence[Trials], refused: Sequence[Refusal], console: Console, *, controlled: bool) -> None:
+    """Tell a steward what was found, the greatest risk first, then what has no meaning here."""
+    from rich.markup import escape
+
+    from shoal.attacks.base import NO_CONTROL, Attack
+    from shoal.registry import discover
+
+    titles = {name: kind.title for name, kind in discover("shoal.attacks", Attack).items()}
+    ordered = sorted(tried, key=lambda each: -each.risk.value)
+    finding = sum(each.risk.low > 0 for each in ordered)
+    attacks = "1 attack" if len(ordered) == 1 else f"{len(ordered)} attacks"
+    console.print(f"[bold]{finding or 'None'} of {attacks} found more than chance explains.[/]", soft_wrap=True)
+    if not controlled:
+        console.print(f"[yellow]Note:[/] {NO_CONTROL}. Give --control.", soft_wrap=True)
+    _table(ordered, titles, console)
+    notes = [(each.attack, note) for each in ordered for note in each.notes if note != NO_CONTROL]
+    for head, lines in (("Notes", notes), ("Not tried", [(no.attack, no.reason) for no in refused])):
+        if lines:
+            console.print(f"\n[bold]{head}[/]")
+        for name, text in lines:
+            console.print(f"{name}: {escape(text)}.", soft_wrap=True)
+
+
+def _table(tried: Sequence[Trials], titles: Mapping[str, str], console: Console) -> None:
+    """Show the counts, the risk and its meaning of every attack."""
+    from rich.table import Table
+
+    if not tried:
+        return
+    wide = console.width >= WIDE
+    table = Table(box=None, padding=(1, 2, 0, 0))
+    table.add_column("attack", min_width=20)
+    for head in ("right", "baseline", "control", "risk"):
+        table.add_column(head, justify="right", no_wrap=True)
+    if wide:
+        table.add_column("verdict", min_width=20)
+    for each in tried:
+        risk = each.risk
+        colour = "red" if risk.low > 0 else "green"
+        told = f"[{colour}]{verdict(each)}[/]"
+        what = f"[bold]{each.attack}[/]\n{titles[each.attack]}"
+        table.add_row(
+            what if wide else f"{what}\n{told}",
+            *map(_counted, (each.success, each.baseline, each.control)),
+            f"{risk.value:.3f}\n{risk.low:.3f} to {risk.high:.3f}",
+            *([told] if wide else []),
+        )
+    console.print(table)
+
+
+def verdict(trials: Trials) -> str:
+    """Say what a risk means, in words."""
+    risk = trials.risk
+    if risk.low <= 0:
+        return "nothing found" if risk.high <= LITTLE else f"nothing sure, at most {risk.high:.0%}"
+    size = "grave" if risk.value >= GRAVE else "clear" if risk.value >= CLEAR else "slight"
+    if trials.decides:
+        return f"{size}: members are told from others, {risk.value:.0%} better than by chance"
+    return f"{size}: {risk.value:.0%} of what would stay hidden is found"
+
+
+def _counted(tally: Tally | None) -> str:
+    return "-" if tally is None else f"{tally.success / tally.trials:.1%}\n{tally.success:,}/{tally.trials:,}"

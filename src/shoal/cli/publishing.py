@@ -1,0 +1,124 @@
+"""What the commands that publish share: their options, and what they say of a release in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+
+from shoal.cli.console import answer, out
+
+if TYPE_CHECKING:
+    from shoal.ledger.options import LedgerOptions
+    from shoal.release import Release
+
+
+class Format(StrEnum):
+    """Formats of the published file."""
+
+    csv = "csv"
+    parquet = "parquet"
+
+
+DataArgument: TypeAlias = Annotated[
+    Path, typer.Argument(help="The table: CSV (also .gz), Parquet, or a folder of Parquet files.")
+]
+FolderOption: TypeAlias = Annotated[Path, typer.Option("--out", "-o", help="New folder for the release.")]
+FormatOption: TypeAlias = Annotated[
+    Format | None, typer.Option("--format", help="Format of the published file; as the source without it.")
+]
+SeedOption: TypeAlias = Annotated[
+    int | None,
+    typer.Option(help="Make the run repeatable. Whoever has it and the source knows the shuffle.", min=0),
+]
+LedgerOption: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--ledger", help="Link it with the releases in this ledger first; enter it there. Made if absent."),
+]
+PopulationOption: TypeAlias = Annotated[
+    str | None, typer.Option("--population", help="With --ledger: about whom the release is.")
+]
+RecipientOption: TypeAlias = Annotated[
+    str | None, typer.Option("--recipient", help="With --ledger: for whom the release is.")
+]
+FloorOption: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--floor",
+        help="With --ledger: sensitive values that releases must leave to everybody together; sets or raises it.",
+        min=1,
+    ),
+]
+WarnOption: TypeAlias = Annotated[
+    bool, typer.Option("--warn", help="With --ledger: publish also below the floor, with a warning.")
+]
+
+
+def ledger_asked(
+    ledger: Path | None, population: str | None, recipient: str | None, floor: int | None, warn: bool
+) -> LedgerOptions | None:
+    """Return what the options of the ledger say; without ``--ledger`` the others are an error."""
+    from shoal.errors import UsageError
+    from shoal.ledger.options import LedgerOptions
+
+    if ledger is not None:
+        return LedgerOptions(ledger, population, recipient or "", floor, warn)
+    others = {"--population": population, "--recipient": recipient, "--floor": floor, "--warn": warn or None}
+    for option, value in others.items():
+        if value is not None:
+            raise UsageError(f"{option} is for a ledger; name it with --ledger")
+    return None
+
+
+def answer_release(release: Release, folder: Path, more: Mapping[str, Any]) -> None:
+    """Print a release as one JSON object, with what one command has *more* to say of it."""
+    evidence = release.evidence
+    answer(
+        {
+            "verified": True,
+            "out": str(folder),
+            **release.manifest,
+            **more,
+            "warnings": evidence["warnings"],
+            **({"ledger": evidence["ledger"]} if "ledger" in evidence else {}),
+            "seconds": evidence["seconds"],
+        }
+    )
+
+
+def show_end(release: Release) -> None:
+    """Say what stands at the end of every release: its place in the ledger, warnings, and what may leave the house."""
+    from rich.markup import escape
+
+    console = out()
+    if "ledger" in release.evidence:
+        _show_entry(release.evidence["ledger"])
+    for warning in release.evidence["warnings"]:
+        end = "" if warning.endswith("?") else "."
+        console.print(f"[yellow]Warning:[/] {escape(warning)}{end}", soft_wrap=True)
+    folder = escape(str(release.folder))
+    console.print(f"Keep {folder}/internal to yourself; {folder}/public may leave the house.", soft_wrap=True)
+
+
+def _show_entry(entry: Mapping[str, Any]) -> None:
+    """Say under which number a release is in the ledger, and what it leaves with the others."""
+    from rich.markup import escape
+
+    from shoal.wording import counted_text
+
+    console = out()
+    earlier = f"linked with {len(entry['earlier']):,} earlier" if entry["earlier"] else "the first about them"
+    console.print(
+        f"It is number {entry['number']} in the ledger, about {escape(entry['population'])}, {earlier}.",
+        soft_wrap=True,
+    )
+    for found in entry["linked"]:
+        if found["l"] is not None:
+            console.print(
+                f"Together they leave at least {counted_text(found['l'], 'value')} of {escape(found['sensitive'])} to "
+                f"everybody; the floor is {entry['floor']:,}.",
+                soft_wrap=True,
+            )

@@ -1,0 +1,70 @@
+"""What counting leaves possible, beside linear programming; and the most even cuts, beside trying all."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+from shoal.attacks.minimality import even_cuts
+from shoal.attacks.refinement import feasible, scaled
+
+
+def most(people: np.ndarray, records: np.ndarray, kind: np.ndarray, place: np.ndarray, edge: int) -> float | None:
+    """The greatest number of people on one edge, by HiGHS; None if they do not fit at all."""
+    equal = np.concatenate([np.arange(len(people))[:, None] == kind, np.arange(len(records))[:, None] == place]).astype(
+        float
+    )
+    aim = np.zeros(len(kind))
+    aim[edge] = -1.0
+    found = linprog(aim, A_eq=equal, b_eq=np.concatenate([people, records]), method="highs")
+    return -found.fun if found.status == 0 else None
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_an_edge_is_possible_just_if_the_linear_program_can_use_it(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n_kinds, n_classes = rng.integers(2, 7, 2)
+    covers = rng.random((n_kinds, n_classes)) < 0.45
+    covers[np.arange(n_kinds), rng.integers(n_classes, size=n_kinds)] = True
+    kind, place = np.nonzero(covers)
+    links = rng.integers(0, 3, len(kind))  # a way in which all fit
+    people = np.bincount(kind, links, n_kinds).astype(np.int64)
+    records = np.bincount(place, links, n_classes).astype(np.int64)
+    found = feasible(people, records, kind, place)
+    assert found is not None
+    limits = [most(people, records, kind, place, edge) for edge in range(len(kind))]
+    assert found.tolist() == [limit is not None and limit > 1e-6 for limit in limits]
+    likely = scaled(people, records, kind, place, found)
+    assert np.bincount(kind, likely, n_kinds) == pytest.approx(people)
+    assert (likely[~found] == 0).all()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_people_who_do_not_fit_are_found_out(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    kind, place = np.nonzero(rng.random((5, 4)) < 0.5)
+    people, records = rng.multinomial(12, [0.2] * 5), rng.multinomial(12, [0.25] * 4)
+    found = feasible(people, records, kind, place)
+    fits = len(kind) > 0 and most(people, records, kind, place, 0) is not None
+    assert (found is not None) == fits
+    assert feasible(people, records + 1, kind, place) is None
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_the_most_even_cut_is_that_of_trying_all(ordered: bool) -> None:
+    rng = np.random.default_rng(4)
+    for _ in range(50):
+        class_of, ranks = rng.integers(0, 4, 40), rng.integers(0, 5, 40)
+        smallest = int(rng.integers(1, 4))
+        left, classes = even_cuts(class_of, ranks, smallest, ordered=ordered)
+        expected = {}
+        for each in range(int(class_of.max()) + 1):
+            own = ranks[class_of == each]
+            if not ordered and len(set(own.tolist())) != 2:
+                continue
+            cuts = [(cut, int((own <= cut).sum()), int((own > cut).sum())) for cut in sorted(set(own.tolist()))]
+            cuts = [cut for cut in cuts if min(cut[1:]) >= smallest]
+            if cuts:
+                expected[each] = min(cuts, key=lambda cut: (abs(cut[1] - cut[2]), -cut[1]))[0]
+        assert dict(zip(classes.tolist(), left.tolist(), strict=True)) == expected

@@ -1,0 +1,298 @@
+"""Orders of events that are rare under load, brought about on purpose: inside one process, on both databases."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.exc import OperationalError
+
+from shoal.agency.service import audit, campaigns, contributions, planning, schema, tokens
+from shoal.agency.service import database as databases
+from shoal.agency.service.application import service_of
+from shoal.agency.service.counted import read_rows
+from shoal.agency.service.failures import refusal_of
+from shoal.agency.service.messages import NewCampaign, PlanRequest
+from shoal.agency.service.migrating import migrate
+from shoal.agency.service.refusals import Refusal
+from shoal.agency.service.settings import Settings
+from shoal.agency.service.visits import Visit
+from shoal.errors import InputError
+
+DOMAIN = {
+    "quasi": [{"name": "age", "values": ["20", "30"]}],
+    "sensitive": {"name": "illness", "values": ["flu", "gout", "zoster"]},
+}
+ASKED = NewCampaign.model_validate({"name": "a campaign", "domain": DOMAIN, "l": 2, "delta": 0.01})
+
+
+@dataclass
+class Inside:
+    """A service without its server."""
+
+    service: Any
+
+    def holder(self, role: tokens.Role, name: str = "somebody") -> tokens.Holder:
+        database = self.service.database
+        with database.writing() as connection:
+            number, _ = tokens.create(database, connection, name, role, 1000)
+        return tokens.Holder(number, name, role)
+
+    def visit(self, holder: tokens.Holder, action: str = "test") -> Visit:
+        return Visit(self.service, holder, action, f"/{action}", 200)
+
+    def campaign(self, agency: tokens.Holder) -> int:
+        with self.visit(agency).writing() as connection:
+            return campaigns.create(self.service.database, connection, ASKED, 1000)
+
+    def table(self, factor: int = 1) -> Any:
+        names = ["age", "illness", "count"]
+        rows = [[age, illness, factor * 100] for age in ("20", "30") for illness in DOMAIN["sensitive"]["values"]]
+        return read_rows(names, rows, ASKED.domain, probabilities=False, most=100)
+
+    def state(self, campaign: int) -> str:
+        with self.service.database.reading() as connection:
+            return campaigns.one(connection, campaign)["state"]
+
+    def lines(self) -> list[Any]:
+        with self.service.database.reading() as connection:
+            return list(connection.execute(sa.select(schema.audit).order_by(schema.audit.c.number)))
+
+
+@pytest.fixture
+def inside(new_database, monkeypatch) -> Iterator[Inside]:
+    """Nobody waits longer than a moment for a lock."""
+    monkeypatch.setattr(databases, "_SECONDS", 2)
+    database = databases.open_database(new_database()[0])
+    yield Inside(service_of(Settings(), database))
+    database.engine.dispose()
+
+
+def while_planning(monkeypatch, *events: Callable[[], None]) -> list[int]:
+    """Let each of these happen while a plan is computed, one at each attempt; return how many tables each had."""
+    waiting, seen, real = list(events), [], planning.plan_of
+
+    def plan_of(domain: Any, tables: Any, *others: Any) -> Any:
+        seen.append(len(tables))
+        made = real(domain, tables, *others)
+        if waiting:
+            waiting.pop(0)()
+        return made
+
+    monkeypatch.setattr(planning, "plan_of", plan_of)
+    return seen
+
+
+def test_a_draft_that_is_opened_meanwhile_is_not_planned_by_its_distribution(inside: Inside, monkeypatch) -> None:
+    """The agency was told that owners are asked now; then the plan must be by what they say."""
+    agency = inside.holder("agency")
+    campaign = inside.campaign(agency)
+    contributions.distribute(inside.visit(agency), campaign, inside.table())
+
+    def opened() -> None:
+        with inside.visit(agency).writing() as connection:
+            campaigns.move(connection, campaign, "collecting")
+
+    while_planning(monkeypatch, opened)
+    with pytest.raises(Refusal) as refused:
+        planning.make(inside.visit(agency), campaign, PlanRequest())
+    assert (refused.value.status, refused.value.code) == (409, "nothing_to_plan_by")
+    assert inside.state(campaign) == "collecting"
+
+
+def test_a_contribution_that_comes_meanwhile_is_in_the_plan(inside: Inside, monkeypatch) -> None:
+    agency = inside.holder("agency")
+    campaign = inside.campaign(agency)
+    with inside.visit(agency).writing() as connection:
+        campaigns.move(connection, campaign, "collecting")
+    first, second = (inside.holder("owner", name) for name in ("first", "second"))
+    contributions.contribute(inside.visit(first), campaign, inside.table())
+    seen = while_planning(
+        monkeypatch,
+        lambda: contributions.contribute(inside.visit(second), campaign, inside.table(2)),
+        lambda: contributions.contribute(inside.visit(second), campaign, inside.table(3)),
+    )
+    made = planning.make(inside.visit(agency), campaign, PlanRequest())
+    assert seen == [1, 2, 2]
+    assert planning.sent(inside.visit(agency), campaign).digest == made.digest
+    with pytest.raises(Refusal):
+        contributions.contribute(inside.visit(second), campaign, inside.table())
+
+
+def test_who_contributes_without_end_is_told_of_and_stops_nobody_else(inside: Inside, monkeypatch) -> None:
+    agency, owner = inside.holder("agency"), inside.holder("owner")
+    campaign = inside.campaign(agency)
+    with inside.visit(agency).writing() as connection:
+        campaigns.move(connection, campaign, "collecting")
+    contributions.contribute(inside.visit(owner), campaign, inside.table())
+    again = [lambda: contributions.contribute(inside.visit(owner), campaign, inside.table())] * 99
+    seen = while_planning(monkeypatch, *again)
+    with pytest.raises(Refusal) as refused:
+        planning.make(inside.visit(agency), campaign, PlanRequest())
+    assert (refused.value.status, refused.value.code) == (409, "changed")
+    assert len(seen) == planning.ATTEMPTS
+
+
+def test_a_token_that_is_revoked_after_it_was_looked_up_writes_nothing(inside: Inside) -> None:
+    agency, other = inside.holder("agency"), inside.holder("agency")
+    visit = inside.visit(other)
+    with inside.visit(agency).writing(other.id) as connection:
+        assert tokens.revoke(connection, other.id)
+    before = inside.lines()
+    with pytest.raises(Refusal) as refused, visit.writing() as connection:
+        campaigns.create(inside.service.database, connection, ASKED, 1000)
+    assert refused.value.status == 401
+    assert not visit.recorded
+    assert inside.lines() == before
+
+
+def test_two_tokens_that_revoke_each_other_do_not_wait_for_each_other(inside: Inside) -> None:
+    """One does, and the other is revoked by then; locked one by one, each would hold what the other waits for."""
+    first, second = inside.holder("agency"), inside.holder("agency")
+    statuses = []
+
+    def back() -> None:
+        try:
+            with inside.visit(second).writing(first.id) as connection:
+                tokens.revoke(connection, first.id)
+        except Refusal as refusal:
+            statuses.append(refusal.status)
+
+    thread = threading.Thread(target=back)
+    with inside.visit(first).writing(second.id) as connection:
+        thread.start()
+        thread.join(0.3)
+        assert thread.is_alive()
+        assert tokens.revoke(connection, second.id)
+    thread.join()
+    assert statuses == [401]
+
+
+def test_lines_wait_while_the_log_cannot_be_written_and_none_is_lost(inside: Inside, monkeypatch) -> None:
+    """Whatever the failure is: a thread that ends by it would end the service, a moment later."""
+    queue, holder = inside.service.audit, inside.holder("client")
+    before, broken, tried = len(inside.lines()), threading.Event(), threading.Event()
+    broken.set()
+    real = audit.append
+
+    def append(*given: Any) -> None:
+        if broken.is_set():
+            tried.set()
+            raise RuntimeError("no disk")
+        real(*given)
+
+    monkeypatch.setattr(audit, "append", append)
+    monkeypatch.setattr(audit, "_SECONDS", 0.01)
+    queue.start()
+    for number in range(5):
+        inside.visit(holder, f"read{number}").record(200)
+    assert tried.wait(10)
+    with pytest.raises(RuntimeError):
+        queue.flush()
+    assert (queue.failing, queue.waiting) == (True, 5)
+    broken.clear()
+    queue.flush()
+    assert (queue.failing, queue.waiting) == (False, 0)
+    inside.visit(holder, "read5").record(200)
+    queue.stop()
+    lines = inside.lines()
+    assert [line.action for line in lines[before:]] == [f"read{number}" for number in range(6)]
+    assert [line.number for line in lines] == list(range(1, len(lines) + 1))
+
+
+def test_lines_that_cannot_be_written_at_the_end_are_told_and_the_end_comes(inside, monkeypatch, caplog) -> None:
+    monkeypatch.setattr(audit, "append", lambda *_: 1 / 0)
+    inside.service.audit.start()
+    inside.visit(inside.holder("client")).record(200)
+    inside.service.audit.stop()
+    assert "1 lines of the audit log are lost" in caplog.text
+
+
+def test_a_database_that_is_locked_for_long_is_503_and_a_queue_behind_it_too(inside: Inside, kind: str) -> None:
+    agency = inside.holder("agency")
+    campaign = inside.campaign(agency)
+    failures = []
+
+    def write() -> None:
+        try:
+            with inside.visit(agency).writing() as connection:
+                campaigns.touch(connection, campaign, "draft")
+        except Exception as error:  # noqa: BLE001
+            failures.append(refusal_of(error).status)
+
+    url = inside.service.database.engine.url
+    if kind == "sqlite":
+        other: Any = sqlite3.connect(url.database, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+    else:
+        other = sa.create_engine(url, poolclass=sa.NullPool).connect()
+        other.execute(sa.text("LOCK TABLE campaigns"))
+    threads = [threading.Thread(target=write) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    other.close()
+    assert failures == [503] * 3
+    write()
+    assert len(failures) == 3
+
+
+def test_a_full_disk_or_a_database_that_may_only_be_read_is_503(inside: Inside, kind: str) -> None:
+    agency, engine = inside.holder("agency"), inside.service.database.engine
+    if kind == "sqlite":
+        pages = "SELECT page_count FROM pragma_page_count"
+
+        def full(connection: Any, *_: object) -> None:
+            (count,) = connection.execute(pages).fetchone()
+            connection.execute(f"PRAGMA max_page_count={count}")
+
+        sa.event.listen(engine, "connect", full)
+    else:
+        sa.event.listen(engine, "connect", lambda made, _: made.execute("SET default_transaction_read_only = on"))
+    engine.dispose()
+    with pytest.raises(sa.exc.DBAPIError) as failed:
+        [inside.campaign(agency) for _ in range(200)]
+    assert refusal_of(failed.value).status == 503
+    assert refusal_of(sa.exc.ProgrammingError("", {}, Exception())).status == 500
+
+
+def test_two_who_migrate_at_once_both_succeed(empty_database) -> None:
+    address = empty_database()
+    failures = []
+
+    def run() -> None:
+        database = databases.open_database(address)
+        try:
+            migrate(database)
+        except Exception as error:  # noqa: BLE001
+            failures.append(error)
+        database.engine.dispose()
+
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+
+
+def test_a_migration_that_fails_half_way_leaves_nothing(empty_database, monkeypatch) -> None:
+    database = databases.open_database(empty_database())
+
+    def fail(*_: object) -> None:
+        raise OperationalError("", {}, Exception())
+
+    with monkeypatch.context() as patched:
+        patched.setattr("alembic.op.execute", fail)
+        with pytest.raises(InputError, match="cannot be used"):
+            migrate(database)
+    assert sa.inspect(database.engine).get_table_names() == []
+    migrate(database)
+    assert "audit" in sa.inspect(database.engine).get_table_names()
+    database.engine.dispose()

@@ -1,0 +1,309 @@
+"""Leaks that show only to who learns, counts, or has more than one release: put into the data, and found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from shoal.attacks.base import Beside, Tally, Trials
+from shoal.attacks.composition import CompositionAttack
+from shoal.attacks.definetti import DeFinettiAttack
+from shoal.attacks.downcoding import DowncodingAttack
+from shoal.attacks.minimality import MinimalityAttack
+from shoal.attacks.refinement import RefinementAttack
+from shoal.attacks.view import ReleaseView
+from shoal.errors import UsageError
+
+REGIONS = 40
+ANY = {"any": True}
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(7)
+
+
+def entry(role: str, labels: dict[str, Any] | None = None) -> dict[str, Any]:
+    told: dict[str, Any] = {"role": role, "kind": "category"}
+    return told if labels is None else {**told, "labels": labels}
+
+
+def own(values: list[str]) -> dict[str, Any]:
+    """Labels of values that stand for themselves."""
+    return {value: {"values": [value]} for value in values}
+
+
+def tried(attack: Any, view: ReleaseView, source: pa.Table, control: pa.Table | None = None) -> Trials:
+    assert attack.refuses(view) is None
+    others = None if control is None else view.people(control, "the control table")
+    return attack.run(view, view.people(source, "the source"), others, rng())
+
+
+# composition
+
+
+def crossed() -> tuple[pa.Table, ReleaseView, ReleaseView]:
+    """Town and job together decide the illness; each release tells of one of them, and leaves two illnesses."""
+    ills = {("Ulm", "x"): "flu", ("Ulm", "y"): "gout", ("Bonn", "x"): "ulcer", ("Bonn", "y"): "asthma"}
+    rows = [(town, job, ill) for (town, job), ill in ills.items() for _ in range(50)]
+    source = pa.table(dict(zip(("town", "job", "ill"), map(list, zip(*rows, strict=True)), strict=True)))
+    views = []
+    for name in ("town", "job"):
+        manifest = {"parts": [[name, "ill"]], "attributes": {name: entry("quasi"), "ill": entry("sensitive")}}
+        views.append(ReleaseView.of(source.select([name, "ill"]), manifest))
+    return source, views[0], views[1]
+
+
+def test_two_releases_that_leave_two_values_each_leave_one_together() -> None:
+    source, one, two = crossed()
+    found = tried(CompositionAttack.equipped(200, Beside(others=(two,))), one, source)
+    assert found.success.success == found.success.trials == 200 - found.variants["everybody"].baseline.success
+    assert found.variants["everybody"].success == Tally(200, 200)
+    assert found.baseline.rate().high < 0.7
+    assert found.risk.low > 0.8
+
+
+def test_a_release_that_says_the_same_again_adds_nothing() -> None:
+    source, one, _ = crossed()
+    found = tried(CompositionAttack(200, (one, one)), one, source)
+    assert found.success.success == 0
+    assert found.variants["everybody"].success == found.variants["everybody"].baseline
+
+
+def test_composition_says_what_it_lacks() -> None:
+    source, one, _ = crossed()
+    assert "no other release" in str(CompositionAttack(100).refuses(one))
+    attributes = {"town": entry("quasi"), "job": entry("sensitive")}
+    unlike = ReleaseView.of(source.select(["town", "job"]), {"parts": [["town", "job"]], "attributes": attributes})
+    assert "do not publish" in str(CompositionAttack(100, (unlike,)).refuses(one))
+
+
+# definetti
+
+
+def bucketized(follows: float, seed: int, n: int = 900) -> tuple[pa.Table, ReleaseView]:
+    """Buckets of three people with three of six illnesses; the town tells the illness with some chance."""
+    chance = np.random.default_rng(seed)
+    code = chance.random((n // 3, 6)).argsort(axis=1)[:, :3].reshape(-1)
+    ill = np.array(["flu", "gout", "ulcer", "asthma", "cold", "rash"])[code]
+    towns = np.array(["Ulm", "Bonn", "Kiel", "Jena", "Hof", "Wyk"])
+    town = towns[np.where(chance.random(n) < follows, code, chance.integers(6, size=n))]
+    age = np.arange(n)  # everybody is in one bucket, and known to be
+    source = pa.table({"age": age, "town": town, "ill": ill})
+    order = np.lexsort((chance.random(n), np.arange(n) // 3))
+    rows = pa.table({"bucket": np.arange(n) // 3 + 1, "age": age, "town": town, "ill": ill[order]})
+    attributes = {
+        "age": {"role": "quasi", "kind": "number"},
+        "town": entry("quasi"),
+        "ill": entry("sensitive"),
+    }
+    return source, ReleaseView.of(rows, {"parts": [["age", "town"], ["ill"]], "attributes": attributes})
+
+
+def test_what_all_buckets_teach_breaks_them() -> None:
+    source, view = bucketized(0.8, 1)
+    found = tried(DeFinettiAttack(900), view, source)
+    assert found.baseline.rate().low < 1 / 3 < found.baseline.rate().high
+    assert found.success.rate().low > 0.7
+
+
+def test_buckets_that_teach_nothing_keep_one_in_l() -> None:
+    source, view = bucketized(0.0, 2)
+    found = tried(DeFinettiAttack(900), view, source)
+    assert found.success.rate().low <= 1 / 3 <= found.success.rate().high
+
+
+def test_who_is_in_no_bucket_is_guessed_by_what_was_learned() -> None:
+    source, view = bucketized(0.8, 1)
+    stranger = source.set_column(0, "age", pa.array(np.arange(5000, 5900)))
+    found = tried(DeFinettiAttack(900), view, source, stranger)
+    assert found.control.rate().low > 0.7  # the towns tell, whoever it is: so it is no disclosure
+    assert found.risk.value < 0.5
+
+
+# minimality
+
+
+def minimal(regions: int = REGIONS, **change: Any) -> tuple[pa.Table, ReleaseView]:
+    """In each region two people of A and six of B; only one value occurs twice.
+
+    Had the two of A different values, both towns would have two values, and the class would have been cut.
+    """
+    ills = [f"ill {i}" for i in range(7)]
+    rows = []
+    for region in range(regions):
+        twice, *once = np.roll(ills, region).tolist()
+        rows += [(f"r{region}", "A", twice)] * 2 + [(f"r{region}", "B", ill) for ill in once]
+    source = pa.table(dict(zip(("region", "town", "ill"), map(list, zip(*rows, strict=True)), strict=True)))
+    names = [f"r{region}" for region in range(regions)]
+    manifest = {
+        "method": "mondrian",
+        "method_parameters": {"cuts": "strict"},
+        "guarantees": [{"model": "distinct-l-diversity", "parameters": {"l": 2}, "achieved": 2}],
+        "parts": [["region", "town", "ill"]],
+        "attributes": {
+            "region": entry("quasi", own(names)),
+            "town": entry("quasi", {"*": ANY}),
+            "ill": entry("sensitive"),
+        },
+    }
+    published = source.set_column(1, "town", pa.array(["*"] * source.num_rows))
+    return source, ReleaseView.of(published, {**manifest, **change})
+
+
+def test_levels_that_were_not_lowered_give_away_why() -> None:
+    """With one class, that the towns were not published can only have been for its sake; with many, for any one's."""
+    levels = {"region": 0, "town": 1}
+    for regions, found in ((1, True), (REGIONS, False)):
+        source, view = minimal(regions, method="incognito", method_parameters={}, levels=levels)
+        assert MinimalityAttack(100).refuses(view) is None
+        everybody = view.people(source, "the source")
+        believed = MinimalityAttack(100).learned(view, view.secrets["ill"], everybody, rng())(everybody)
+        truth = everybody.secrets["ill"]
+        own = believed[np.arange(len(truth)), truth][np.array(source["town"].to_pylist()) == "A"]
+        assert bool(own.min() > 0.5) == found
+    source, view = minimal(1, method="incognito", method_parameters={}, levels={"region": 0, "town": 2})
+    with pytest.raises(UsageError, match="give the policy"):
+        MinimalityAttack(100).learned(view, view.secrets["ill"], view.people(source, "the source"), rng())
+
+
+def test_a_class_that_was_not_cut_gives_away_why() -> None:
+    source, view = minimal()
+    everybody, secret = view.people(source, "the source"), view.secrets["ill"]
+    believed = MinimalityAttack(100).learned(view, secret, everybody, rng())(everybody)
+    in_a = np.array(source["town"].to_pylist()) == "A"
+    truth = everybody.secrets["ill"]
+    assert (believed.argmax(axis=1) == truth)[in_a].all()
+    assert believed[np.arange(len(truth)), truth][in_a].min() > 0.5  # two of eight, before
+    assert (believed.argmax(axis=1) == truth)[~in_a].sum() > 0  # the value that occurs twice is ruled out for B
+    found = tried(MinimalityAttack(1000), view, source)
+    assert found.baseline == Tally(2 * REGIONS, 8 * REGIONS)
+    assert found.success.success > found.baseline.success
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"method": "sweep"}, "strict Mondrian and full-domain"),
+        ({"method_parameters": {"cuts": "relaxed"}}, "strict Mondrian and full-domain"),
+        ({"method": "incognito", "method_parameters": {"recode": True}}, "strict Mondrian and full-domain"),
+        ({"withheld": 3}, "withheld"),
+        ({"guarantees": [{"model": "k-anonymity", "parameters": {"k": 2}}]}, "sizes of classes only"),
+        ({"guarantees": [{"model": "t-closeness", "parameters": {"t": 0.2}}]}, "looks beyond"),
+    ],
+)
+def test_minimality_says_which_releases_it_is_not_about(change: dict[str, Any], why: str) -> None:
+    _, view = minimal()
+    other = ReleaseView.of(view.rows, {**view.manifest, **change})
+    assert why in str(MinimalityAttack(100).refuses(other))
+
+
+def test_minimality_refuses_people_who_are_not_those_of_the_classes() -> None:
+    source, view = minimal()
+    with pytest.raises(UsageError, match="not of this table"):
+        tried(MinimalityAttack(100), view, source.slice(3))
+
+
+# downcoding
+
+
+def hierarchical(crowded: int = 0) -> tuple[pa.Table, ReleaseView]:
+    """Classes of five by region, four from large towns and one from a small one; elsewhere too, few are from those.
+
+    In some regions, *crowded* ones, a class of their own has more people from small towns.
+    """
+    names = [f"r{region}" for region in range(REGIONS)]
+    region = [name for name in names for _ in range(5)] + ["far"] * 1000
+    town = ["Ulm", "Bonn", "Ulm", "Bonn", "Wyk"] * REGIONS + ["Ulm"] * 475 + ["Bonn"] * 475 + ["Wyk", "Tann"] * 25
+    label = ["*"] * 5 * REGIONS + ["large"] * 950 + ["small"] * 50
+    region += [name for name in names[:crowded] for _ in range(4)]
+    town += ["Tann"] * 4 * crowded
+    label += ["small"] * 4 * crowded
+    source = pa.table({"region": region, "town": town, "ill": ["flu", "gout"] * (len(town) // 2)})
+    labels = {"*": ANY, "large": {"values": ["Ulm", "Bonn"]}, "small": {"values": ["Wyk", "Tann"]}}
+    manifest = {
+        "parts": [["region", "town", "ill"]],
+        "attributes": {
+            "region": entry("quasi", own([*names, "far"])),
+            "town": entry("quasi", labels),
+            "ill": entry("sensitive"),
+        },
+    }
+    return source, ReleaseView.of(source.set_column(1, "town", pa.array(label)), manifest)
+
+
+def test_a_class_no_wider_than_needed_has_somebody_under_each_child() -> None:
+    source, view = hierarchical()
+    found = tried(DowncodingAttack(1000), view, source)
+    assert found.success == Tally(REGIONS, REGIONS)
+    assert found.baseline.rate().high < 0.8
+
+
+def test_where_others_are_expected_nobody_is_tried_to_be_isolated() -> None:
+    source, view = hierarchical(crowded=REGIONS - 20)
+    assert tried(DowncodingAttack(20), view, source).success == Tally(20, 20)
+    assert tried(DowncodingAttack(REGIONS), view, source).success == Tally(20, REGIONS)
+
+
+def test_downcoding_refuses_labels_that_are_not_nested() -> None:
+    source, view = hierarchical()
+    labels = {"*": ANY, "large": {"values": ["Ulm", "Bonn", "Wyk"]}, "small": {"values": ["Wyk", "Tann"]}}
+    attributes = {**view.manifest["attributes"], "town": entry("quasi", labels)}
+    torn = ReleaseView.of(view.rows, {**view.manifest, "attributes": attributes})
+    with pytest.raises(UsageError, match="'town' overlap without being nested"):
+        tried(DowncodingAttack(100), torn, source)
+
+
+# refinement
+
+
+def overlapping() -> tuple[pa.Table, ReleaseView]:
+    """In each region one person of A and one of B; a class for both has one record, and one for B alone has one.
+
+    Who is of A fits only the class for both, and fills it; so who is of B is in the other one.
+    """
+    names = [f"r{region}" for region in range(REGIONS)]
+    source = pa.table(
+        {
+            "region": [name for name in names for _ in range(2)],
+            "town": ["A", "B"] * REGIONS,
+            "ill": ["gout", "flu"] * (REGIONS // 2) + ["ulcer", "gout"] * (REGIONS // 2),
+        }
+    )
+    manifest = {
+        "parts": [["region", "town", "ill"]],
+        "attributes": {
+            "region": entry("quasi", own(names)),
+            "town": entry("quasi", {"*": ANY, "B": {"values": ["B"]}}),
+            "ill": entry("sensitive"),
+        },
+    }
+    return source, ReleaseView.of(source.set_column(1, "town", pa.array(["*", "B"] * REGIONS)), manifest)
+
+
+def test_counting_finds_whose_class_it_must_be() -> None:
+    source, view = overlapping()
+    found = tried(RefinementAttack(1000), view, source)
+    assert found.success == found.variants["pinned"].success == Tally(2 * REGIONS, 2 * REGIONS)
+    assert found.baseline.success < 2 * REGIONS
+    assert f"{REGIONS} are covered by several classes; counting leaves {REGIONS} of these in one" in found.notes[0]
+    assert f"and {REGIONS} people with one value who had several" in found.notes[0]
+
+
+def test_who_may_have_been_withheld_is_not_pinned() -> None:
+    source, view = overlapping()
+    more = pa.concat_tables([source, source.slice(1, 1)])  # one more of B in the first region: who was left out?
+    found = tried(RefinementAttack(1000), view, more)
+    assert found.success.trials == 2 * REGIONS + 1
+    assert found.variants["pinned"].success.success == 2 * REGIONS - 2
+
+
+def test_refinement_refuses_people_who_do_not_fit() -> None:
+    source, view = overlapping()
+    towns = ["A"] * (2 * REGIONS)
+    with pytest.raises(UsageError, match="do not fit"):
+        tried(RefinementAttack(100), view, source.slice(0, 2 * REGIONS - 1))
+    with pytest.raises(UsageError, match="no two classes cover one person"):
+        tried(RefinementAttack(100), view, source.set_column(1, "town", pa.array(towns)))

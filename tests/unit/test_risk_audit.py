@@ -1,0 +1,164 @@
+"""What the audit shows of special uniques, the population, persons and households, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as csv
+import pytest
+from typer.testing import CliRunner
+
+import shoal
+from shoal.auditing import audit
+from shoal.cli import app
+from shoal.errors import InputError, PolicyError, UsageError
+from shoal.risk import record_disclosure, special_uniques
+
+RUNNER = CliRunner(env={"COLUMNS": "160"})
+ROLES = {
+    "patient": "identifier",
+    "home": "identifier",
+    "age": "quasi",
+    "town": "quasi",
+    "job": "quasi",
+    "illness": "sensitive",
+}
+POLICY = {
+    "attributes": {name: {"role": role} for name, role in ROLES.items()},
+    "privacy": [{"k-anonymity": {"k": 2}}],
+}
+UNITS = {"unit": "patient", "household": "home"}
+
+
+def visits(n: int = 300) -> pa.Table:
+    """People with several visits, all with the same values: counted by records, they seem to hide one another."""
+    rng = np.random.default_rng(5)
+    who = rng.integers(0, n // 3, n)
+    age, town, job = (rng.integers(0, size, n // 3) for size in (40, 12, 6))
+    return pa.table(
+        {
+            "patient": [f"Patient-{one}" for one in who],
+            "home": [f"Home-{one // 3}" for one in who],
+            "age": [f"Age-{age[one]}" for one in who],
+            "town": [f"Town-{town[one]}" for one in who],
+            "job": [f"Job-{job[one]}" for one in who],
+            "illness": [f"Illness-{one}" for one in rng.integers(0, 4, n)],
+        }
+    )
+
+
+@pytest.fixture
+def files(tmp_path):
+    csv.write_csv(visits(), tmp_path / "visits.csv")
+    (tmp_path / "policy.yaml").write_text(json.dumps(POLICY | UNITS))
+    return ["audit", str(tmp_path / "visits.csv"), "-p", str(tmp_path / "policy.yaml")]
+
+
+def test_the_terminal_shows_all_parts_and_no_value(files):
+    result = RUNNER.invoke(app, [*files, "--sample-fraction", "0.2"])
+    assert result.exit_code == 0, result.output
+    for title in (
+        "people (by patient) and records",
+        "households (by home)",
+        "how many attributes single out each of the",
+        "riskiest combinations",
+        "attributes by what they contribute",
+        "unique in the population of",
+        "of whom 20% are in the table",
+        "(chosen)",
+        "(dis-suda)",
+    ):
+        assert title in result.stdout.lower(), title
+    for value in ("Patient-", "Home-", "Age-", "Town-", "Job-", "Illness-"):
+        assert value not in result.stdout
+
+
+def test_json_has_the_same_and_no_value(files):
+    result = RUNNER.invoke(app, [*files, "--sample-fraction", "0.2", "--json"])
+    answer = json.loads(result.stdout)
+    assert answer["k"] == answer["persons"]["k"] == 1
+    assert answer["persons"]["unit"] == "patient"
+    assert answer["households"]["column"] == "home"
+    assert answer["population_uniqueness"]["sample_fraction"] == 0.2
+    special = answer["special_uniques"]
+    assert set(special["contributions"]) == {"age", "town", "job"}
+    assert sum(one["score_share"] for one in special["sets"]) == pytest.approx(1)
+    by_size = sum(special["records_by_smallest_set"].values()) + special["records_of_larger_sets"]
+    assert by_size == special["unique_records"]
+    assert 0 < special["disclosure"]["dis"] <= special["disclosure"]["dis_suda_highest"] <= 1
+    for value in ("Patient-", "Home-", "Age-", "Town-", "Job-", "Illness-"):
+        assert value not in result.stdout
+
+
+def test_records_hide_what_persons_show():
+    by_records, by_persons = audit(visits(), POLICY), audit(visits(), POLICY | UNITS)
+    assert by_persons.persons.unseen_classes > 0
+    assert by_persons.special.unique_records > by_records.special.unique_records
+    assert by_persons.prosecutor.mean > by_records.prosecutor.mean
+    assert by_persons.models[0].records_missed > by_records.models[0].records_missed
+    assert by_persons.headline.startswith(f"{by_persons.persons.lone_persons} of {by_persons.persons.persons} people")
+    assert by_records.persons is by_records.households is by_records.uniqueness is None
+    assert by_records.special.disclosure is None
+
+
+def test_models_of_values_are_told_to_count_records():
+    diverse = POLICY | {"privacy": [{"k-anonymity": {"k": 2}}, {"distinct-l-diversity": {"l": 2}}]}
+    assert not audit(visits(), diverse).warnings
+    (warning,) = audit(visits(), diverse | UNITS).warnings
+    assert warning.startswith("distinct-l-diversity count records, not people")
+    assert not audit(visits(), POLICY | UNITS).warnings
+
+
+def test_without_uniques_there_is_nothing_special():
+    people = pa.table({name: ["a", "a"] for name in ROLES})
+    found = audit(people, POLICY, sample_fraction=0.5)
+    assert (found.special.sets, found.special.score, found.special.disclosure.chance) == ((), 0, 0.0)
+    assert found.uniqueness.uniques == 0
+    assert found.as_dict()["special_uniques"]["sets"] == []
+
+
+@pytest.mark.parametrize("fraction", ["0", "1.5", "nan"])
+def test_fractions_that_are_none_are_refused(files, fraction):
+    result = RUNNER.invoke(app, [*files, "--sample-fraction", fraction])
+    assert result.exit_code == 2
+    assert "above 0 and at most 1" in result.stderr
+
+
+@pytest.mark.parametrize("key", ["unit", "household"])
+def test_only_identifiers_name_persons_and_households(key):
+    with pytest.raises(PolicyError, match=rf"{key}: 'age' is not an identifier"):
+        shoal.Policy.load(POLICY | {key: "age"})
+    with pytest.raises(PolicyError, match="did you mean 'patient'"):
+        shoal.Policy.load(POLICY | {key: "patiens"})
+
+
+@pytest.mark.parametrize(("key", "column"), UNITS.items())
+def test_anonymize_promises_nothing_about_persons(key, column, tmp_path):
+    with pytest.raises(PolicyError, match=f"{key}: methods count records"):
+        shoal.anonymize(visits(), POLICY | {key: column}, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("key", "column"), UNITS.items())
+def test_columns_that_name_nobody_are_refused(key, column):
+    people = visits()
+    empty = pa.nulls(people.num_rows, pa.string())
+    people = people.set_column(people.schema.get_field_index(column), column, empty)
+    with pytest.raises(InputError, match=f"column '{column}' names no"):
+        audit(people, POLICY | {key: column})
+
+
+def test_special_uniques_refuse_nothing_to_look_at():
+    with pytest.raises(UsageError, match="no attributes"):
+        special_uniques({})
+    with pytest.raises(UsageError, match="at least one attribute"):
+        special_uniques({"a": np.array([1])}, largest=0)
+
+
+def test_disclosure_of_records_is_not_defined_for_many_attributes():
+    wide = {f"a{number}": np.array([0, 1, 1]) for number in range(28)}
+    assert record_disclosure(special_uniques(wide, largest=1), 0.1) is None
+    wide.pop("a0")
+    assert record_disclosure(special_uniques(wide, largest=1), 0.1).tolist()[0] > 0
