@@ -20,6 +20,7 @@ from shoal.agency.service.failures import refusal_of
 from shoal.agency.service.messages import NewCampaign, PlanRequest
 from shoal.agency.service.migrating import migrate
 from shoal.agency.service.refusals import Refusal
+from shoal.agency.service.routes.unguarded import _asked
 from shoal.agency.service.settings import Settings
 from shoal.agency.service.visits import Visit
 from shoal.errors import InputError
@@ -193,10 +194,10 @@ def test_lines_wait_while_the_log_cannot_be_written_and_none_is_lost(inside: Ins
         inside.visit(holder, f"read{number}").record(200)
     assert tried.wait(10)
     with pytest.raises(RuntimeError):
-        queue.flush()
+        _asked(inside.service)  # what /healthz asks
     assert (queue.failing, queue.waiting) == (True, 5)
     broken.clear()
-    queue.flush()
+    _asked(inside.service)
     assert (queue.failing, queue.waiting) == (False, 0)
     inside.visit(holder, "read5").record(200)
     queue.stop()

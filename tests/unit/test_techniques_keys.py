@@ -63,8 +63,8 @@ def test_keys_are_never_written_over(tmp_path: Path) -> None:
     ("key", "reason"),
     [
         (b"", "has 0 bytes"),
-        (os.urandom(31), "has 31 bytes"),
-        (os.urandom(5000), "more than 4096"),
+        pytest.param(os.urandom(31), "has 31 bytes", id="31 bytes"),
+        pytest.param(os.urandom(5000), "more than 4096", id="5000 bytes"),
         (bytes(32), "1 different bytes"),
         (bytes([7, 200] * 16), "2 different bytes"),
         (b"the quick brown fox jumps over the lazy dog", "is text"),

@@ -22,7 +22,11 @@ _METRICS: dict[int | str, dict[str, Any]] = {
 }
 _ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorMessage, "description": text}
-    for status, text in ((429, "Too many requests."), (500, "The service failed."), (503, "No database."))
+    for status, text in (
+        (429, "Too many requests."),
+        (500, "The service failed."),
+        (503, "The database does not answer, or the audit log cannot be written."),
+    )
 }
 
 
