@@ -146,6 +146,7 @@ def test_a_chosen_p_uses_the_samples_and_error_costs_records() -> None:
     assert unsure.n_tight > plan.n_tight
     assert failure_bound(read, plan.classes, plan.n_tight) <= 0.01 < failure_bound(read, plan.classes, plan.n_tight - 1)
     assert failure_bound(read, plan.classes, 0) == 1
+    assert plan.failure(plan.n_tight) == failure_bound(read, plan.classes, plan.n_tight)
     assert composed_delta(DELTA, 4) == Fraction("0.04")
 
 
@@ -327,7 +328,9 @@ def test_the_command_writes_a_plan_and_says_its_numbers(tmp_path: Path) -> None:
     assert said["digest"] == read_plan(Path(plan)).digest
     again = CliRunner().invoke(app, [*call, "--delta", "0.01", "--p", "0.005", "-o", plan])
     assert again.exit_code == 2
-    people = CliRunner().invoke(app, [*call, "--delta", "0.01", "--samples", "600", "-o", str(tmp_path / "b.json")])
+    asked = ["--samples", "600", "--failure-at", "100"]
+    people = CliRunner().invoke(app, [*call, "--delta", "0.01", *asked, "-o", str(tmp_path / "b.json")])
+    assert "With 100 records a release misses it with probability" in people.output
     assert "Owners must have" in people.stdout
     assert f"Owners must have {said['n']:,} records" not in people.stdout
     shorter = call[:-2]
@@ -376,3 +379,16 @@ def test_keys_of_huge_domains_still_sort_as_their_columns() -> None:
     order = np.lexsort(columns[::-1])
     assert (np.diff(key[order]) >= 0).all()
     assert len(np.unique(key)) == len({tuple(row) for row in np.stack(columns, axis=1).tolist()})
+
+
+def test_failures_for_other_numbers_of_records() -> None:
+    read = known()
+    plan = make_plan(read, promise=Promise("k-delta-anonymity", 4), delta=DELTA, samples=600)
+    assert plan.failure(plan.n) <= DELTA < plan.failure(plan.n - 1)
+    assert plan.failure(0) == 1
+    varied = make_plan(read, promise=Promise("entropy-l-delta-diversity", 2), delta=DELTA, p=Fraction("0.2"))
+    with pytest.raises(UsageError, match="no bound for other numbers"):
+        varied.failure(varied.n)
+    for each in (plan, make_plan(read, l=3, delta=DELTA, samples=600)):
+        with pytest.raises(UsageError, match="at least 0"):
+            each.failure(-1)

@@ -55,6 +55,16 @@ def k_samples(
     return smallest(lambda n: float((times * fewer_than(k, n, chances)).sum()), delta)
 
 
+def k_failure_bound(
+    distribution: JointDistribution, number: CodeArray, k: int, n: int, eta: Fraction = Fraction(0)
+) -> float:
+    """Return what the probability is at most that a release of n records has a class with fewer than k of them."""
+    if n < 0:
+        raise UsageError(f"the number of samples must be at least 0, got {n}")
+    chances, times = class_chances(distribution, class_weights(distribution, number), eta)
+    return min(1.0, float((times * fewer_than(k, n, chances)).sum()))
+
+
 def k_classes(
     distribution: JointDistribution, k: int, delta: Fraction, n: int, eta: Fraction = Fraction(0)
 ) -> CodeArray:

@@ -17,9 +17,17 @@ from shoal.agency.classes import (
 )
 from shoal.agency.distribution import JointDistribution
 from shoal.agency.entropy import entropy_classes, entropy_samples, varied_classes
-from shoal.agency.k_anonymity import class_weights, classes_of_weight, k_classes, k_samples
+from shoal.agency.k_anonymity import class_weights, classes_of_weight, k_classes, k_failure_bound, k_samples
 from shoal.agency.promise import K_ANONYMITY, L_DIVERSITY, Promise
-from shoal.agency.samples import bound_of, check_delta, p_for_samples, paper_samples, surely, tight_samples
+from shoal.agency.samples import (
+    bound_of,
+    check_delta,
+    failure_bound,
+    p_for_samples,
+    paper_samples,
+    surely,
+    tight_samples,
+)
 from shoal.arrays import CodeArray
 from shoal.errors import UnreachableError, UsageError
 
@@ -49,6 +57,14 @@ class Plan:
     n: int
     n_tight: int
     records: int  # that an owner must have
+
+    def failure(self, n: int) -> float:
+        """Return what the probability is at most that a release of n records misses the promise."""
+        if self.promise.model == L_DIVERSITY:
+            return failure_bound(self.distribution, self.classes, n, self.eta)
+        if self.promise.model == K_ANONYMITY:
+            return k_failure_bound(self.distribution, self.classes.number, int(self.promise.least), n, self.eta)
+        raise UsageError("for entropy there is a number of records that is enough, but no bound for other numbers")
 
 
 def make_plan(

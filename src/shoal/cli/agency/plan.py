@@ -62,6 +62,10 @@ def plan(
     records: Annotated[
         str, typer.Option(help="Records that owners must have: the paper's number, or the tight one.")
     ] = "paper",
+    failure_at: Annotated[
+        list[int] | None,
+        typer.Option(help="Also tell how probably a release of so many records misses the promise; may be repeated."),
+    ] = None,
     json_output: JsonOption = False,
 ) -> None:
     """Plan classes and records. Releases by the plan keep a promise, except with probability delta."""
@@ -101,6 +105,7 @@ def plan(
             arrangement=_one_of("arrangement", arrangement, tuple(ARRANGEMENTS)),
             records=_one_of("records", records, RECORDS),
         )
+        failures = {number: made.failure(number) for number in failure_at or []}
         digest = write_plan(made, output)
         if json_output:
             answer(
@@ -116,11 +121,16 @@ def plan(
                     "m": float(made.m),
                     "p": rounded_down(made.p),
                     "classes": made.classes.n_classes,
+                    **({"failure": {str(number): chance for number, chance in failures.items()}} if failures else {}),
                     "digest": digest,
                 }
             )
             return
-        out().print(f"{_in_words(made)}\nThe plan is {escape(str(output))}.", soft_wrap=True)
+        told = "".join(
+            f"\nWith {number:,} records a release misses it with probability {chance:.3g} at most."
+            for number, chance in failures.items()
+        )
+        out().print(f"{_in_words(made)}{told}\nThe plan is {escape(str(output))}.", soft_wrap=True)
 
 
 def _counted(data: Path, columns: list[str] | None, sensitive: str) -> pa.Table:
