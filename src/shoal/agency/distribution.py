@@ -7,6 +7,7 @@ decided exactly.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -103,16 +104,18 @@ def read_distribution(
     quasi = _quasi_columns(source, sensitive, weight_name, attributes)
     names = [*quasi, sensitive, weight_name]
     batches = source.batches(names, dictionary=names[:-1])
-    table = pa.Table.from_batches(list(batches)).unify_dictionaries().combine_chunks()
+    table = pa.Table.from_batches(list(batches))  # not in one piece: columns are put together as they are ranked
     for name in names:
         if missing := table.column(name).null_count:
             share = f"{missing:,} of {table.num_rows:,} rows"
             raise InputError(f"column {name!r} of {source.name} lacks a value in {share}; each needs one")
-    weights, total = _weights(table.column(weight_name), weight_name, source.name)
     trees = taxonomies or {}
     _check_trees(order, quasi, trees)
-    columns = [ranked(table.column(name), name, trees.get(name)) for name in quasi]
-    told = ranked(table.column(sensitive), sensitive, None)
+    with ThreadPoolExecutor() as threads:
+        weighing = threads.submit(_weights, table.column(weight_name), weight_name, source.name)
+        ranking = threads.map(lambda name: ranked(table.column(name), name, trees.get(name)), names[:-1])
+        weights, total = weighing.result()
+        *columns, told = ranking
     key = packed([column.codes for column in columns], [len(column.values) for column in columns])
     full = packed([key, told.codes], [int(key.max()) + 1, len(told.values)])
     rows = _in_order(full)
