@@ -15,8 +15,8 @@ from shoal.chance import Chance
 from shoal.encoding import Encoding, check_columns, encode
 from shoal.engines.local import CountedCells, LocalEngine
 from shoal.errors import InputError, PolicyError, UnreachableError, VerificationError
-from shoal.ledger.entering import Entered, check_ledger, entered
 from shoal.ledger.options import Ledgered, LedgerOptions, ledger_options
+from shoal.ledger.settling import Entered
 from shoal.manifest import build_manifest
 from shoal.plan import Plan
 from shoal.policy import Policy
@@ -107,7 +107,10 @@ class Run:
         destination = None if out is None else Path(out)
         if destination is not None:
             refuse_existing(destination)
-        check_ledger(ledger, destination)
+        if ledger is not None:
+            from shoal.ledger.entering import check_ledger  # it loads all of linking
+
+            check_ledger(ledger, destination)
         source = open_source(data, loaded.source)
         check_columns(loaded, source)
         policy_of_attributes, source_of_attributes = unfolded(loaded, source)
@@ -199,6 +202,8 @@ class Run:
         """Enter the verified release into the ledger, if there is one."""
         if self.ledger is None:
             return Entered()
+        from shoal.ledger.entering import entered
+
         with self._timed("ledger"):
             return entered(self.ledger, staging.unverified, destination, self.source, self.progress)
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 UNVERIFIED = "unverified"
 PUBLIC = "public"
 INTERNAL = "internal"
+CLASS = "class"  # the column of a release by an agency's plan that tells the number of the class
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ import pyarrow.csv as pa_csv
 import pytest
 
 import shoal
-from shoal import anonymizing
 from shoal.cli.publishing import ledger_asked
 from shoal.errors import InputError, UnreachableError, UsageError, VerificationError
 from shoal.ledger import LedgerOptions, book, checking, schema
@@ -325,7 +324,7 @@ def test_numbers_and_not_clocks_make_the_order(place: Path, monkeypatch: pytest.
 def unfinished(place: Path, name: str, monkeypatch: pytest.MonkeyPatch, *quasi: str) -> None:
     """Publish, and end as if killed before the entry is marked."""
     with monkeypatch.context() as patched:
-        patched.setattr("shoal.ledger.entering._settle", lambda *_: None)
+        patched.setattr("shoal.ledger.settling._settle", lambda *_: None)
         publish(place, name, *quasi)
 
 
@@ -377,7 +376,7 @@ def test_a_source_that_changes_after_it_was_verified_is_not_linked_in_its_place(
         (place / "people.csv").write_text("x,y,illness,job\nelse,where,flu,none\n")
         return entered(*given)
 
-    monkeypatch.setattr(anonymizing, "entered", later)
+    monkeypatch.setattr("shoal.ledger.entering.entered", later)
     with pytest.raises(InputError, match=r"people\.csv changed while it was being read; nothing was published"):
         publish(place, "columns", "y")
     assert not (place / "columns").exists()
@@ -388,7 +387,7 @@ def test_a_run_that_cannot_mark_its_release_says_so(place: Path, monkeypatch: py
     def fails(*_: object) -> None:
         raise UsageError("the ledger is in use")
 
-    monkeypatch.setattr("shoal.ledger.entering._settle", fails)
+    monkeypatch.setattr("shoal.ledger.settling._settle", fails)
     found = publish(place, "rows", "x")
     assert "does not have it as published (the ledger is in use)" in found.evidence["warnings"][0]
     monkeypatch.undo()

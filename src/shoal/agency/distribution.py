@@ -17,12 +17,12 @@ import pyarrow as pa
 from shoal.agency.ordering import Order, along_order, packed, ranked
 from shoal.arrays import CodeArray, IntArray
 from shoal.errors import InputError, UsageError
+from shoal.release import CLASS
 from shoal.sources import Source, open_source
 from shoal.taxonomies.parse import decimal_numbers, texts, whole_numbers
 from shoal.taxonomies.tree import Taxonomy
 
 WEIGHTS = ("count", "probability")
-CLASS = "class"  # the column of a release that tells the number of the class
 DIGITS = 18  # kept of a given probability; further ones are dropped, which never makes a value likelier
 UNITS = 10**DIGITS
 _LONGEST = 40  # digits after the point that a probability may have

@@ -52,7 +52,7 @@ def k_samples(
     if k < 1:
         raise UsageError(f"k must be at least 1, got {k}")
     chances, times = class_chances(distribution, class_weights(distribution, number), eta)
-    return smallest(lambda n: float((times * fewer_than(k, n, chances)).sum()), delta)
+    return smallest(lambda n: _missed(k, n, chances, times), delta)
 
 
 def k_failure_bound(
@@ -62,7 +62,7 @@ def k_failure_bound(
     if n < 0:
         raise UsageError(f"the number of samples must be at least 0, got {n}")
     chances, times = class_chances(distribution, class_weights(distribution, number), eta)
-    return min(1.0, float((times * fewer_than(k, n, chances)).sum()))
+    return min(1.0, _missed(k, n, chances, times))
 
 
 def k_classes(
@@ -75,7 +75,7 @@ def k_classes(
 
     def enough(number: CodeArray) -> bool:
         chances, times = class_chances(distribution, summed(weights, number), eta)
-        return float((times * fewer_than(k, n, chances)).sum()) <= limit
+        return _missed(k, n, chances, times) <= limit
 
     low, high = lightest(distribution, k, limit, n, eta), int(distribution.weights.sum())
     made = None
@@ -114,6 +114,11 @@ def class_chances(distribution: JointDistribution, sums: IntArray, eta: Fraction
     weights, times = np.unique(sums, return_counts=True)
     surely(distribution.probability(int(weights[0])), eta)
     return chances_of(weights, distribution.total, eta), times.astype(np.float64)
+
+
+def _missed(k: int, n: int, chances: FloatArray, times: FloatArray) -> float:
+    """Return the sum over classes of the probability that they have fewer than k of n records."""
+    return float((times * fewer_than(k, n, chances)).sum())
 
 
 def fewer_than(k: int, n: int, chances: FloatArray) -> FloatArray:

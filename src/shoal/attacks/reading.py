@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from shoal.arrays import CodeArray
 from shoal.errors import UsageError
-from shoal.linkage.agreed import CLASS, of_agreed, read_agreed
+from shoal.linkage.agreed import of_agreed, read_agreed
 from shoal.linkage.linkable import Linkable
+from shoal.release import CLASS
 from shoal.sliced.reading import read_published
 from shoal.sliced.table import is_sliced
 from shoal.sources import SourceOptions, open_source

@@ -81,8 +81,8 @@ def anonymize(
 def show(release: Release) -> None:
     """Say in plain words what was published."""
     from rich.markup import escape
-    from rich.table import Table
 
+    from shoal.cli.tables import table_of
     from shoal.sliced.table import is_sliced
     from shoal.wording import parameters_text
 
@@ -97,9 +97,7 @@ def show(release: Release) -> None:
         f"{groups}{withheld}{dropped}  ->  {escape(str(release.data_file))}",
         soft_wrap=True,
     )
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for head in ("guarantee", "asked", "achieved"):
-        table.add_column(head)
+    table = table_of("guarantee", "asked", "achieved")
     for entry in manifest["guarantees"]:
         asked = parameters_text(entry["parameters"])
         table.add_row(entry["model"], escape(asked), f"{entry['achieved']:.6g}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shoal.cli.console import answer, out, reporting
+from shoal.cli.console import JsonOption, answer, out, reporting
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,7 +41,7 @@ def attack(
         typer.Option("--policy", "-p", help="Policy that says how to read the tables, and which values are alike."),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Repeat a run; the same seed gives the same figures.")] = None,
-    json_output: Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")] = False,
+    json_output: JsonOption = False,
 ) -> None:
     """Measure what attacks find, on your own data. The findings are for the data holder alone."""
     with reporting(json_output):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shoal.cli.audit_risk import show_households, show_persons, show_special, show_uniqueness
-from shoal.cli.console import answer, out, reporting
+from shoal.cli.console import JsonOption, answer, out, reporting
 from shoal.cli.tables import MOST_SETS, table
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def audit(
         float | None,
         typer.Option(help="The table is a random sample, this share of its population: estimate who is unique there."),
     ] = None,
-    json_output: Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")] = False,
+    json_output: JsonOption = False,
 ) -> None:
     """Say how easily people could be found if the table were published as it is. Nothing is written."""
     with reporting(json_output):

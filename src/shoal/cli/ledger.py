@@ -178,8 +178,8 @@ def strike(
 def _show_releases(found: dict[str, Any]) -> None:
     """Print a table for each population, with a line for each release."""
     from rich.markup import escape
-    from rich.table import Table
 
+    from shoal.cli.tables import table_of
     from shoal.ledger.exporting import guarantees_text
 
     console = out()
@@ -189,7 +189,7 @@ def _show_releases(found: dict[str, Any]) -> None:
         console.print(
             f"[bold]{escape(population['name'])}[/]: floor {floor:,}, what is below is {what}", soft_wrap=True
         )
-        table = Table(box=None, padding=(0, 2, 0, 0))
+        table = table_of()
         for head in ("", "rows", "l"):
             table.add_column(head, justify="right", no_wrap=True)
         for head in ("date", "status"):

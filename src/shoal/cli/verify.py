@@ -98,12 +98,11 @@ def _populations(
 def show(verification: Verification, *, with_source: bool) -> None:
     """List every guarantee and check with its verdict."""
     from rich.markup import escape
-    from rich.table import Table
+
+    from shoal.cli.tables import table_of
 
     console = out()
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for head in ("", "checked", "found"):
-        table.add_column(head)
+    table = table_of("", "checked", "found")
     for promise in verification.guarantees:
         table.add_row(_mark(promise.ok), promise.model, escape(promise.detail))
     for check in verification.checks:

@@ -3,63 +3,27 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from shoal.errors import ShoalError, UnreachableError, UsageError
 from shoal.ledger.book import NEW, Ledger, Seen
 from shoal.ledger.evaluating import Finding, Held, Question, evaluate
-from shoal.ledger.files import Packed, same_files
+from shoal.ledger.files import Packed
 from shoal.ledger.options import DEFAULT_FLOOR, EVERYBODY, LedgerOptions
 from shoal.ledger.records import Draft, Entry, Origin
+from shoal.ledger.settling import Entered
 from shoal.ledger.unpacking import Shelf, held, shelf
 from shoal.ledger.wording import notes, refusal, warnings
 from shoal.progress import Progress
-from shoal.release import PUBLIC
 from shoal.sources import Source
 
 _ATTEMPTS = 20  # to write an entry while others write theirs
 
 
-@dataclass(slots=True)
-class Entered:
-    """A release in the ledger that is about to be put in place: a context that settles its entry at the end.
-
-    After an error it looks whether the files are in place, and says that they never were if they are not. Without a
-    ledger it does nothing.
-    """
-
-    path: Path | None = None
-    entry: Entry | None = None
-    warnings: list[str] = field(default_factory=list)
-    evidence: dict[str, Any] = field(default_factory=dict)
-    unsettled: list[str] = field(default_factory=list)  # why a published release could not be marked
-
-    def __enter__(self) -> Entered:
-        return self
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        if self.path is None or self.entry is None:
-            return
-        if kind is None:
-            try:
-                _settle(self.path, self.entry)
-            except ShoalError as error:
-                self.unsettled.append(
-                    f"the release is in place, but the ledger does not have it as published ({error}); `shoal ledger "
-                    "check` settles that, or `shoal ledger add` if it was struck"
-                )
-        else:
-            with suppress(ShoalError, OSError):
-                settle_by_folder(self.path, self.entry, "the run ended before anything was published")
-
-
-def check_ledger(options: LedgerOptions | None, destination: Path | None) -> None:
+def check_ledger(options: LedgerOptions, destination: Path | None) -> None:
     """Raise before work begins if a release could not be entered."""
-    if options is None:
-        return
     if destination is None:
         raise UsageError("a ledger is for releases that are written; give a folder for this one, or no ledger")
     if _absent(options.path):
@@ -108,22 +72,6 @@ def enter(
             if entry is not None:
                 return Entered(options.path, entry, said, _evidence(entry, floor, findings, earlier))
     raise UsageError(f"other runs keep writing to {options.path}; try again")
-
-
-def settle_by_folder(path: Path, entry: Entry, otherwise: str = "") -> bool:
-    """Mark an unfinished release as published if its files are in place; else as struck, if there is a reason."""
-    if same_files(Path(entry.folder) / PUBLIC, entry.files):
-        _settle(path, entry)
-        return True
-    if otherwise:
-        with Ledger.open(path, write=True) as ledger:
-            ledger.settle(entry.number, "struck", otherwise)
-    return False
-
-
-def _settle(path: Path, entry: Entry) -> None:
-    with Ledger.open(path, write=True) as ledger:
-        ledger.settle(entry.number, "published")
 
 
 def _absent(path: Path) -> bool:

@@ -14,11 +14,11 @@ from shoal.arrays import CodeArray, IntArray
 from shoal.errors import InputError, UsageError
 from shoal.linkage.columns import LinkColumn, coded
 from shoal.linkage.linkable import Agreement, Candidates, Linkable, Shown
+from shoal.release import CLASS
 
 if TYPE_CHECKING:
     from shoal.agency.plan_file import AgreedPlan
 
-CLASS = "class"
 MOST_ENTRIES = 2**26  # of the classes' counts, once for each of their boxes
 MOST_LISTED = 2**23  # values of all boxes' sides
 

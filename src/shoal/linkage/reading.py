@@ -10,11 +10,11 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from shoal.errors import InputError, UsageError
-from shoal.linkage.agreed import CLASS, of_agreed, read_agreed
+from shoal.linkage.agreed import of_agreed, read_agreed
 from shoal.linkage.foreign import of_foreign
 from shoal.linkage.linkable import Linkable, chosen_sensitive, of_generalized, of_sliced
 from shoal.policy import Policy
-from shoal.release import PUBLIC, Release, received
+from shoal.release import CLASS, PUBLIC, Release, received
 from shoal.sliced.reading import read_published
 from shoal.sliced.table import SlicedTable, is_sliced
 from shoal.sources import Source, SourceOptions, open_source

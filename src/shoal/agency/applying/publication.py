@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from shoal.agency.distribution import CLASS
 from shoal.agency.plan_file import AgreedPlan
 from shoal.encoding import Encoding
 from shoal.engines.local import CountedCells
@@ -17,6 +16,7 @@ from shoal.plan import Plan
 from shoal.policy import Policy
 from shoal.publishing import GeneralizedPublication
 from shoal.publishing.columns import CellColumn
+from shoal.release import CLASS
 from shoal.slices import SlicedPlan
 from shoal.sources import Source
 

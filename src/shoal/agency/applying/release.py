@@ -8,14 +8,13 @@ from pathlib import Path
 from shoal.agency.applying.agreed import AgreedClasses, promised
 from shoal.agency.applying.domain import AgreedValues, refuse_outside
 from shoal.agency.applying.publication import AgreedPublishing
-from shoal.agency.distribution import CLASS
 from shoal.agency.plan_file import AgreedPlan, plan_bytes, plan_of
 from shoal.anonymizing import Format, Run, same_format
 from shoal.errors import InputError, did_you_mean
 from shoal.ledger.options import Ledgered, ledger_options
 from shoal.policy import AttributePolicy, Policy, Role
 from shoal.progress import Progress, Silent
-from shoal.release import Release
+from shoal.release import CLASS, Release
 from shoal.sources import Source, SourceOptions, open_source
 
 

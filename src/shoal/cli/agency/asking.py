@@ -50,16 +50,6 @@ def amount(number: object, one: str, several: str | None = None) -> str:
     return f"{say(number, ',')} {one if number == 1 else several or f'{one}s'}"
 
 
-def table_of(*heads: str) -> Table:
-    """Return an empty table as all commands show them."""
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for head in heads:
-        table.add_column(head)
-    return table
-
-
 def print_lines(*lines: Table | str) -> None:
     """Print lines and tables for people."""
     console = out()

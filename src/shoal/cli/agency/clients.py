@@ -14,9 +14,9 @@ from shoal.cli.agency.asking import (
     client_of,
     print_lines,
     say,
-    table_of,
 )
 from shoal.cli.console import JsonOption, answer, reporting
+from shoal.cli.tables import table_of
 
 
 def campaigns(
