@@ -18,7 +18,7 @@ from shoal.errors import InputError, PolicyError, UnreachableError, Verification
 from shoal.ledger.options import Ledgered, LedgerOptions, ledger_options
 from shoal.ledger.settling import Entered
 from shoal.manifest import build_manifest
-from shoal.plan import Plan
+from shoal.methods.base import AnyPlan
 from shoal.policy import Policy
 from shoal.progress import Progress, Silent
 from shoal.publishing import Publication, publication_of
@@ -29,9 +29,9 @@ from shoal.report.evidence import build_evidence
 from shoal.report.page import internal_report
 from shoal.report.readme import public_readme
 from shoal.sliced.table import SlicedTable
-from shoal.slices import SlicedPlan
 from shoal.sources import Source, like, open_source
 from shoal.sources.digests import file_digest
+from shoal.techniques.changing import changed
 from shoal.transactions.unfolding import unfolded
 from shoal.utility.base import Utility
 from shoal.verify import Verification, verify_folder, verify_table
@@ -39,7 +39,7 @@ from shoal.verify import Verification, verify_folder, verify_table
 Format = Literal["csv", "parquet"]
 Detail = Literal["quick", "full"]
 Admit: TypeAlias = Callable[[CountedCells], None]  # raises if what was counted must not be published
-Publish: TypeAlias = Callable[[Policy, Source, CountedCells, Encoding, Plan | SlicedPlan], Publication]
+Publish: TypeAlias = Callable[[Policy, Source, CountedCells, Encoding, AnyPlan], Publication]
 
 
 def anonymize(
@@ -71,7 +71,7 @@ class Run:
     """One anonymization under way."""
 
     given: Source
-    source: Source  # the same, with attributes in place of baskets
+    source: Source  # the same after sampling and techniques, with attributes in place of baskets
     policy: Policy
     populations: Mapping[str, Source]
     destination: Path | None
@@ -110,10 +110,12 @@ class Run:
         if ledger is not None:
             from shoal.ledger.entering import check_ledger  # it loads all of linking
 
+            _refuse_changed(loaded)
             check_ledger(ledger, destination)
         source = open_source(data, loaded.source)
         check_columns(loaded, source)
-        policy_of_attributes, source_of_attributes = unfolded(loaded, source)
+        chance = Chance.of(seed, source.digest() if seed is not None else "")
+        policy_of_attributes, source_of_attributes = unfolded(*changed(loaded, source, chance))
         return cls(
             given=source,
             source=source_of_attributes,
@@ -124,7 +126,7 @@ class Run:
             seed=seed,
             detail=detail,
             progress=progress,
-            chance=Chance.of(seed, source.digest() if seed is not None else ""),
+            chance=chance,
             admit=admit,
             publish=publish,
             ledger=ledger,
@@ -279,6 +281,18 @@ def _refuse_units(policy: Policy) -> None:
                 f"fewer people; shoal audit counts them. Take {key!r} out of the policy and publish one record of each "
                 "person, or ask for more records a class (docs/risk.md says how many)"
             )
+
+
+def _refuse_changed(policy: Policy) -> None:
+    """Refuse to enter a release that says nothing of the values as they were: linking would prove nothing."""
+    changes = ["sample"] if policy.sample is not None else []
+    changes += [f"the technique of {name!r}" for name in policy.techniques]
+    changes += [] if policy.method.publishes in ("classes", "buckets") else [f"method {policy.method.name}"]
+    if changes:
+        raise PolicyError(
+            f"the ledger links releases by what their labels cover, and {changes[0]} leaves no labels of the values as "
+            "they were; publish without the ledger, or without it"
+        )
 
 
 def _refuse_unverified(verification: Verification) -> None:

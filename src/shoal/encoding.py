@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from shoal import kernels
-from shoal.arrays import AnyIntArray, BoolArray, CodeArray, IntArray
+from shoal.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 from shoal.cells import Cells
 from shoal.engines.local import CountedCells
 from shoal.errors import InputError, PolicyError, ShoalError, did_you_mean
@@ -22,7 +22,7 @@ from shoal.sources import Source
 from shoal.taxonomies.builders.default import default_builder
 from shoal.taxonomies.builders.flat import FlatTaxonomy
 from shoal.taxonomies.completeness import uncovered
-from shoal.taxonomies.parse import texts
+from shoal.taxonomies.parse import days, decimal_numbers, texts
 from shoal.taxonomies.tree import Taxonomy
 
 
@@ -74,7 +74,8 @@ def encode(counted: CountedCells, policy: Policy, populations: Mapping[str, Coun
     )
     n_records = int(counts.sum())
     budget = int(Fraction(str(policy.max_withheld)) * n_records)
-    problem = Problem(quasi, sensitive, cells, requirements, budget, policy.names("insensitive"), values)
+    numbers = tuple(_numbers(counted, attribute, kept) for attribute in quasi) if policy.method.averages else ()
+    problem = Problem(quasi, sensitive, cells, requirements, budget, policy.names("insensitive"), values, numbers)
     return Encoding(problem, kept, int(counted.run.counts.sum()) - n_records)
 
 
@@ -106,7 +107,8 @@ def _column(counted: CountedCells, policy: Policy, populations: Mapping[str, Cou
     others = [_population_values(people, name) for people in populations.values() if name in people.columns]
     taxonomy = _taxonomy(policy, name, values, others)
     _check_leaves(policy, name, taxonomy, counted, values)
-    has_missing = bool(used[0]) and policy.missing != "drop"
+    synthetic = policy.method.publishes == "synthetic"  # whether values are missing must not show in its domain
+    has_missing = (bool(used[0]) or synthetic) and policy.missing != "drop"
     if has_missing or any(_has_missing(people, name) for people in populations.values()):
         taxonomy = taxonomy.with_missing()
     leaf = _leaves(taxonomy, counted.dictionaries[column].values, used)
@@ -116,6 +118,19 @@ def _column(counted: CountedCells, policy: Policy, populations: Mapping[str, Cou
     one_to_one = len(kernels.occurring(leaf[used])) == int(used.sum())
     attribute = Attribute(name, taxonomy, policy.attributes[name].weight)
     return _Column(attribute, leaves, leaves if one_to_one else counted.codes(column))
+
+
+def _numbers(counted: CountedCells, attribute: Attribute, kept: IntArray | None) -> FloatArray | None:
+    """Return (n_cells,) the numbers of an attribute, or the days of its dates, NaN for missing; None for categories."""
+    scale = attribute.taxonomy.scale
+    column = counted.columns.index(attribute.name)
+    values = counted.dictionaries[column].values
+    if scale.kind not in ("number", "date"):
+        return None
+    read, valid = decimal_numbers(values) if scale.kind == "number" else days(values, scale.reading().get("format"))
+    table = np.append(np.nan, np.where(valid, read, np.nan))
+    codes = counted.codes(column)
+    return np.asarray(table[codes if kept is None else codes[kept]])
 
 
 def _has_missing(people: CountedCells, name: str) -> bool:
@@ -149,7 +164,8 @@ def _check_leaves(policy: Policy, name: str, taxonomy: Taxonomy, counted: Counte
         records = np.bincount(counted.codes(column), weights=counted.run.counts).astype(np.int64)
         gap = uncovered(leaf, values, records[1:][records[1:] > 0])
         raise InputError(gap.message(name))
-    if policy.attributes[name].role == "sensitive" and len(kernels.occurring(leaf)) < len(leaf):
+    published_by_leaf = policy.attributes[name].role == "quasi" or policy.method.publishes == "synthetic"
+    if not published_by_leaf and len(kernels.occurring(leaf)) < len(leaf):
         raise PolicyError(
             f"column {name!r} is sensitive, so values must stay apart, but its taxonomy has leaves of several values; "
             "give it a taxonomy that ends in single values"

@@ -13,6 +13,7 @@ from shoal.models.base import ValueModel
 from shoal.publishing import Publication
 from shoal.sensitive_labels import spelled
 from shoal.taxonomies.export import nested
+from shoal.techniques.changing import changes
 from shoal.transactions.unfolding import items_entry
 
 FORMAT = 1
@@ -33,11 +34,12 @@ def build_manifest(publication: Publication, population_digests: Mapping[str, st
         "missing": {
             "policy": policy.missing,
             "tokens": list(policy.source.missing),
-            "dropped": publication.encoding.n_dropped,
+            "dropped": publication.n_dropped,
         },
         "attributes": _attributes(publication),
         "utility": publication.utility(),
         **publication.own_entries,
+        **changes(publication.source),
     }
     items = items_entry(publication.source, publication.encoding.problem, publication.published_cells())
     if items:

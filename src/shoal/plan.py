@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -172,6 +172,10 @@ class Plan:
     def n_classes(self) -> int:
         """Number of classes."""
         return len(self.lo)
+
+    def warned(self, *warnings: str) -> Plan:
+        """Return the plan with more that the data holder should know."""
+        return replace(self, warnings=(*self.warnings, *warnings))
 
     def population_of(self, requirement: Requirement) -> IntArray | None:
         """Return (n_classes,) the people of the requirement's population, or None if it looks at none."""

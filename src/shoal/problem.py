@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from shoal import kernels
-from shoal.arrays import AnyIntArray, CodeArray, IntArray
+from shoal.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
 from shoal.cells import Cells
 from shoal.induced import Induced
 from shoal.models.base import PrivacyModel, Whole
@@ -80,6 +80,7 @@ class Problem:
     max_withheld: int = 0
     carried: tuple[str, ...] = ()  # insensitive attributes, which are published as they are
     values: tuple[AnyIntArray, ...] = ()  # codes that tell source values apart, where leaves hold several
+    numbers: tuple[FloatArray | None, ...] = ()  # (n_cells,) of each quasi attribute, if the method averages
 
     @property
     def quasi_codes(self) -> tuple[AnyIntArray, ...]:

@@ -16,7 +16,8 @@ from shoal.sources import Source, SourceOptions, open_source
 from shoal.sources.arrow import open_arrow
 from shoal.techniques.base import Technique
 from shoal.techniques.keys import new_key
-from shoal.techniques.treating import Sampling, TreatedSource, sampled, treated
+from shoal.techniques.sampling import Sampling, sampled
+from shoal.techniques.treating import TreatedSource, treated
 
 TECHNIQUES = discover("shoal.techniques", Technique)
 EXAMPLES = {

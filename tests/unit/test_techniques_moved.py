@@ -18,7 +18,8 @@ from shoal.sources.arrow import open_arrow
 from shoal.techniques.domains import NumberDomain
 from shoal.techniques.permutation import Permutation
 from shoal.techniques.swapping import Swapping
-from shoal.techniques.treating import Sampling, TreatedSource, sampled, treated
+from shoal.techniques.sampling import Sampling, sampled
+from shoal.techniques.treating import TreatedSource, treated
 
 rows = st.lists(
     st.tuples(st.sampled_from(["a", "b", None]), st.sampled_from([1, 2, None]), st.integers(0, 3)), min_size=1

@@ -21,7 +21,8 @@ from shoal.techniques.coding import Coding
 from shoal.techniques.domains import NumberDomain, declared_domain
 from shoal.techniques.noise import Noise
 from shoal.techniques.rounding import Rounding
-from shoal.techniques.treating import Sampling, treated
+from shoal.techniques.sampling import Sampling
+from shoal.techniques.treating import treated
 
 
 def done(technique: Technique, values: object, domain: NumberDomain | None = None, seed: int = 7) -> list[object]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
@@ -12,6 +12,11 @@ from shoal.plan import Plan
 from shoal.problem import Problem
 from shoal.progress import Progress
 from shoal.slices import SlicedPlan
+from shoal.synthetic.plan import SyntheticPlan
+
+AnyPlan: TypeAlias = Plan | SlicedPlan | SyntheticPlan
+# generalized rows; parts of rows apart; rows as they are; averages of groups; rows of nobody
+Publishes = Literal["classes", "buckets", "values", "centres", "synthetic"]
 
 
 class Method(BaseModel, ABC):
@@ -21,7 +26,9 @@ class Method(BaseModel, ABC):
 
     name: ClassVar[str]
     title: ClassVar[str]  # a plain sentence for people
-    publishes: ClassVar[Literal["classes", "buckets"]] = "classes"  # generalized rows, or parts of rows apart
+    publishes: ClassVar[Publishes] = "classes"
+    models: ClassVar[Literal["required", "optional", "none"]] = "required"  # privacy models of the policy
+    averages: ClassVar[bool] = False  # whether it needs the numbers themselves, not only their leaves
 
     @property
     def as_two_tables(self) -> bool:
@@ -33,5 +40,5 @@ class Method(BaseModel, ABC):
         return None
 
     @abstractmethod
-    def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan | SlicedPlan:
+    def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> AnyPlan:
         """Return a plan whose classes or buckets meet every requirement, or raise UnreachableError."""

@@ -10,13 +10,14 @@ from shoal.arrays import CodeArray, IntArray
 from shoal.errors import UnreachableError
 from shoal.microaggregation.kernels import mdav
 from shoal.microaggregation.space import Space
+from shoal.progress import Step
 
 BLOCK_RECORDS = 50_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Grouping:
-    """Which group each row belongs to: k to 2k - 1 rows a group."""
+    """Which group each row belongs to; no group is empty."""
 
     group: CodeArray  # (n_rows,)
     n_groups: int
@@ -27,7 +28,7 @@ class Grouping:
         return np.bincount(self.group, minlength=self.n_groups)
 
 
-def microaggregate(space: Space, k: int, *, block_records: int = BLOCK_RECORDS) -> Grouping:
+def microaggregate(space: Space, k: int, *, block_records: int = BLOCK_RECORDS, step: Step | None = None) -> Grouping:
     """Return groups of k to 2k - 1 records that lie near each other, the same for every order of the rows.
 
     The work grows with the square of the records over k. A table of more than *block_records* is therefore first cut
@@ -47,6 +48,8 @@ def microaggregate(space: Space, k: int, *, block_records: int = BLOCK_RECORDS) 
         group, found = mdav(space.numbers[members], space.categories[members], first_value, space.unequal, k)
         by_record[members] = group + n_groups
         n_groups += found
+        if step is not None:
+            step.advance(len(members))
     of_row = np.empty(space.n_records, dtype=np.int32)
     of_row[space.order] = by_record
     return Grouping(of_row, n_groups)

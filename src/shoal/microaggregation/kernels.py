@@ -10,7 +10,7 @@ from shoal.sorting import places_ascending
 
 
 @inlined
-def _distance(numbers: FloatArray, categories: CodeArray, unequal: FloatArray, a: int, b: int) -> float:
+def record_distance(numbers: FloatArray, categories: CodeArray, unequal: FloatArray, a: int, b: int) -> float:
     """Return the squared distance of two records."""
     total = 0.0
     for j in range(numbers.shape[1]):
@@ -84,7 +84,7 @@ def _take_nearest(
     found = 1
     for place in range(n_left):
         record = left[place]
-        distance = _distance(numbers, categories, unequal, record, target)
+        distance = record_distance(numbers, categories, unequal, record, target)
         distances[place] = distance
         if place == centre or k == 1:
             continue

@@ -10,8 +10,11 @@ from shoal.microaggregation.space import UNITS, Space
 
 
 def group_means(column: FloatArray, grouping: Grouping) -> FloatArray:
-    """Return (n_groups,) the mean of each group."""
-    return np.bincount(grouping.group, column, grouping.n_groups) / grouping.sizes
+    """Return (n_groups,) the mean of each group, to the last digit the same for every order of the rows."""
+    in_order = np.asarray(column, dtype=np.float64)[np.lexsort((column, grouping.group))]
+    sizes = grouping.sizes
+    means: FloatArray = np.add.reduceat(in_order, np.cumsum(sizes) - sizes) / sizes
+    return means
 
 
 def group_medians(column: FloatArray, grouping: Grouping) -> FloatArray:

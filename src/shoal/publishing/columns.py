@@ -1,14 +1,30 @@
-"""Published columns whose value depends on a record's cell alone."""
+"""Published columns: what depends on a record's cell alone, or on its class alone."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from shoal.arrays import AnyIntArray, CodeArray
 from shoal.engines.local import CountedCells
+from shoal.problem import Attribute
+
+
+class ClassColumn(Protocol):
+    """One quasi attribute: what each class publishes of it, and how the manifest tells of it."""
+
+    @property
+    def attribute(self) -> Attribute:
+        """The attribute."""
+
+    def values(self, classes: CodeArray) -> pa.Array:
+        """Return the published values of rows, given their classes."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return the manifest's entry."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -20,8 +20,10 @@ from shoal.labels import PublishedColumn
 from shoal.plan import WITHHELD, Dealer, Plan
 from shoal.policy import Policy
 from shoal.progress import Progress
-from shoal.publishing.columns import CellColumn, coded, without_dictionary
+from shoal.publishing.centres import CentreColumn
+from shoal.publishing.columns import CellColumn, ClassColumn, coded, without_dictionary
 from shoal.publishing.publication import Publication, PublishedRows
+from shoal.publishing.values import ValueColumn
 from shoal.risk.sizes import class_risks
 from shoal.sensitive_labels import SensitiveColumn
 from shoal.shuffling import Shuffler
@@ -33,19 +35,19 @@ _TARGET = "target"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GeneralizedPublication(Publication):
-    """One part: every row is a record, under the labels of its class."""
+    """One part: every row is a record, under the labels, the values or the averages of its class."""
 
     plan: Plan
-    columns: tuple[PublishedColumn, ...]
+    columns: tuple[ClassColumn, ...]
     sensitive_columns: tuple[SensitiveColumn | None, ...]  # None: published as it is
 
     @classmethod
     def of(
         cls, policy: Policy, source: Source, counted: CountedCells, encoding: Encoding, plan: Plan
     ) -> GeneralizedPublication:
-        """Write down the labels of all classes."""
+        """Write down what all classes publish."""
         quasi, sensitive = encoding.problem.quasi, encoding.problem.sensitive
-        columns = tuple(PublishedColumn.of(a, plan.lo[:, j], plan.hi[:, j]) for j, a in enumerate(quasi))
+        columns = tuple(_column(place, policy, counted, encoding, plan) for place in range(len(quasi)))
         generalized = tuple(SensitiveColumn.of(place, counted, encoding, plan) for place in range(len(sensitive)))
         return cls(policy, source, counted, encoding, plan, columns, generalized)
 
@@ -61,7 +63,7 @@ class GeneralizedPublication(Publication):
         return {"levels": dict(self.plan.levels)} if self.plan.levels else {}
 
     def quasi_entry(self, place: int) -> dict[str, Any]:
-        """Return the attribute's labels."""
+        """Return the attribute's labels, if it has some, or how its values are read."""
         return self.columns[place].describe()
 
     def sensitive_column(self, place: int) -> SensitiveColumn | None:
@@ -130,6 +132,18 @@ class GeneralizedPublication(Publication):
             arrays[name] = heap.column(1 + len(sensitive) + number).combine_chunks()
         (names,) = self.parts
         return pa.RecordBatch.from_arrays([arrays[name] for name in names], names=list(names))
+
+
+def _column(place: int, policy: Policy, counted: CountedCells, encoding: Encoding, plan: Plan) -> ClassColumn:
+    """Return what the classes publish of one quasi attribute, as the method wants it."""
+    attribute = encoding.problem.quasi[place]
+    match policy.method.publishes:
+        case "values":
+            return ValueColumn.of(attribute, counted, encoding, plan)
+        case "centres":
+            return CentreColumn.of(place, encoding, plan, policy.method)
+        case _:
+            return PublishedColumn.of(attribute, plan.lo[:, place], plan.hi[:, place])
 
 
 def _spilled(targets: CodeArray, sensitive: Sequence[CodeArray], carried: pa.RecordBatch) -> pa.RecordBatch:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -15,13 +15,23 @@ from shoal.chance import Chance
 from shoal.encoding import Encoding
 from shoal.engines.local import CountedCells, LocalEngine
 from shoal.guarantees import Guarantee
-from shoal.plan import Plan
+from shoal.methods.base import AnyPlan
 from shoal.policy import Policy
 from shoal.progress import Progress
-from shoal.sensitive_labels import SensitiveColumn
-from shoal.slices import SlicedPlan
 from shoal.sources import Source
+from shoal.taxonomies.tree import Cover
 from shoal.utility.base import Utility
+
+
+class LabelledColumn(Protocol):
+    """A sensitive attribute of which rows publish labels."""
+
+    @property
+    def covers(self) -> Sequence[Cover]:
+        """What each label stands for."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return the manifest's entry."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,12 +54,17 @@ class Publication(ABC):
     source: Source
     counted: CountedCells
     encoding: Encoding
-    plan: Plan | SlicedPlan
+    plan: AnyPlan
 
     @property
     def n_rows(self) -> int:
         """Number of published records."""
         return self.encoding.problem.cells.n_records - self.plan.n_withheld
+
+    @property
+    def n_dropped(self) -> int:
+        """Number of records left out because a value is missing, as far as everybody may know it."""
+        return self.encoding.n_dropped
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -80,8 +95,8 @@ class Publication(ABC):
     def quasi_entry(self, place: int) -> dict[str, Any]:
         """Return the manifest's entry on a quasi attribute."""
 
-    def sensitive_column(self, place: int) -> SensitiveColumn | None:  # noqa: ARG002
-        """Return the texts of a generalized sensitive attribute; None if it is published as it is."""
+    def sensitive_column(self, place: int) -> LabelledColumn | None:  # noqa: ARG002
+        """Return the labels of a sensitive attribute; None if it is published as it is."""
         return None
 
     @abstractmethod

@@ -10,10 +10,18 @@ from typing import Any
 import numpy as np
 
 import shoal
+from shoal.progress import Silent
 from shoal.publishing import Publication
+from shoal.report.before import Given, quasi_codes
+from shoal.report.carriers import risk_carriers
 from shoal.risk.sizes import class_risks
+from shoal.sources.base import layers
+from shoal.techniques.sampling import SampledSource
+from shoal.techniques.treating import TreatedSource
 from shoal.utility.base import Utility
 from shoal.verify import Verification
+
+_NOT_TOLD = "(not told)"
 
 
 def build_evidence(
@@ -23,17 +31,22 @@ def build_evidence(
     seed: int | None,
     seconds: Mapping[str, float],
 ) -> dict[str, Any]:
-    """Return the policy, the source's digest, risks before and after, utility, and what the verifier said."""
-    policy, source = publication.policy, publication.source
+    """Return the policy, the source's digest, risks before and after, utility, and what the verifier said.
+
+    What was before is the table as it was given, whatever was drawn from it or changed in it since.
+    """
+    given = Given.of(publication, Silent())
     return {
         "shoal_version": shoal.__version__,
         "python": platform.python_version(),
-        "source": {"name": source.name, "rows": publication.counted.n_rows, "sha256": source.digest()},
-        "policy": json.loads(json.dumps(dict(policy.document), default=_in_json)),
+        "source": {"name": given.source.name, "rows": given.counted.n_rows, "sha256": given.source.digest()},
+        "policy": _policy(publication.policy.document),
         "seed": seed,
         "randomness": "operating system" if seed is None else "the given seed: repeatable, so keep it secret",
-        "risk_before": class_risks(publication.counted.class_sizes(policy.names("quasi"))),
+        **_changes(publication, given),
+        "risk_before": class_risks(given.counted.class_sizes(given.quasi)),
         "risk_after": publication.risks(),
+        "risk_carriers": _carriers(publication, given),
         "generalized_sensitive": publication.generalized_sensitive(),
         "utility": utility,
         "withheld": publication.plan.n_withheld,
@@ -43,6 +56,37 @@ def build_evidence(
         "verification": verification.as_dict(),
         "seconds": dict(seconds),
     }
+
+
+def _changes(publication: Publication, given: Given) -> dict[str, Any]:
+    """Return what the sample and the techniques did, in counts; nothing where there were none."""
+    entries: dict[str, Any] = {}
+    for layer in layers(publication.source):
+        if isinstance(layer, TreatedSource):
+            entries["techniques"] = {name: one.findings() for name, one in layer.treatments.items()}
+        elif isinstance(layer, SampledSource):
+            entries["sample"] = {"source_rows": given.counted.n_rows, "sampled_rows": publication.counted.n_rows}
+    return entries
+
+
+def _carriers(publication: Publication, given: Given) -> dict[str, Any]:
+    """Return which attributes single records out before and, where values are published as they are, after."""
+    found = {"before": risk_carriers(given.codes(), given.counted.run.counts)}
+    if publication.policy.method.publishes == "values":
+        counted = publication.counted
+        found["after"] = risk_carriers(quasi_codes(counted, publication.policy.names("quasi")), counted.run.counts)
+    return found
+
+
+def _policy(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the policy as it was written, but for the paths of keys."""
+    told: dict[str, Any] = json.loads(json.dumps(dict(document), default=_in_json))
+    for options in told.get("attributes", {}).values():
+        technique = options.get("technique")
+        for parameters in technique.values() if isinstance(technique, dict) else ():
+            if isinstance(parameters, dict) and "key" in parameters:
+                parameters["key"] = _NOT_TOLD
+    return told
 
 
 def _in_json(value: object) -> object:

@@ -7,11 +7,17 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
+from shoal.report.changed_page import (
+    carrier_sections,
+    changed_sections,
+    drawn_summary,
+    promised_sections,
+    synthetic_sections,
+)
 from shoal.report.html import number, size_range, table, verdict
 from shoal.report.sliced_page import sliced_risks
 from shoal.sliced.table import is_sliced
 from shoal.utility.base import told
-from shoal.wording import parameters_text
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #8884; --good: #1a7f37; --bad: #b42318; }
@@ -35,27 +41,10 @@ def internal_report(manifest: Mapping[str, Any], evidence: Mapping[str, Any]) ->
         _summary(manifest, source),
         *_generalized(evidence),
         *_agreed(manifest, evidence),
-        "<h2>Guarantees</h2>",
-        table(
-            "Promised, and recomputed by the verifier from the written file",
-            ("model", "parameters", "achieved", "verdict"),
-            (
-                (
-                    entry["model"],
-                    parameters_text(entry["parameters"]),
-                    number(entry["achieved"]),
-                    verdict(entry["ok"]),
-                )
-                for entry in evidence["verification"]["guarantees"]
-            ),
-        ),
-        *(sliced_risks(manifest, evidence) if is_sliced(manifest) else _class_risks(evidence)),
-        "<h2>Utility</h2>",
-        table(
-            "What is left of the table",
-            ("measure", "what it says", "value"),
-            ((name, title, number(value)) for name, title, value in told(evidence["utility"])),
-        ),
+        *changed_sections(manifest, evidence),
+        *promised_sections(manifest, evidence),
+        *_risks(manifest, evidence),
+        *_utility(evidence),
         *_method(evidence),
         "<h2>Checks of the verifier</h2>",
         table(
@@ -81,6 +70,22 @@ def internal_report(manifest: Mapping[str, Any], evidence: Mapping[str, Any]) ->
         + "\n".join(body)
         + "\n</body></html>\n"
     )
+
+
+def _risks(manifest: Mapping[str, Any], evidence: Mapping[str, Any]) -> list[str]:
+    """Return how well records hide, and what gives them away."""
+    if "synthetic" in manifest:
+        return synthetic_sections(evidence)
+    hiding = sliced_risks(manifest, evidence) if is_sliced(manifest) else _class_risks(evidence)
+    return [*hiding, *carrier_sections(evidence)]
+
+
+def _utility(evidence: Mapping[str, Any]) -> list[str]:
+    """Return what is left of the table, where it was measured."""
+    rows = [(name, title, number(value)) for name, title, value in told(evidence["utility"])]
+    if not rows:
+        return []
+    return ["<h2>Utility</h2>", table("What is left of the table", ("measure", "what it says", "value"), rows)]
 
 
 def _class_risks(evidence: Mapping[str, Any]) -> list[str]:
@@ -121,6 +126,8 @@ def _method(evidence: Mapping[str, Any]) -> list[str]:
 
 
 def _summary(manifest: Mapping[str, Any], source: Mapping[str, Any]) -> str:
+    if "synthetic" in manifest:
+        return drawn_summary(manifest, source)
     return (
         f"<p>{manifest['rows']:,} of {source['rows']:,} records of <code>{escape(source['name'])}</code> were "
         f"published with the method <code>{escape(manifest['method'])}</code>; {manifest['withheld']:,} were "

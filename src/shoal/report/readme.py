@@ -5,30 +5,47 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from shoal.models.base import PrivacyModel
-from shoal.registry import discover
+from shoal.methods.base import Publishes
 from shoal.report.agreed_readme import CLASS_ROW, agreed_promises, classes
+from shoal.report.changes import changes, sample_told
+from shoal.report.form import form_of
+from shoal.report.promises import of_changed_values, promises
 from shoal.report.sliced_readme import sliced_promises, slices
-from shoal.report.text import cell, promise_line
+from shoal.report.synthetic_readme import drawn, kept
+from shoal.report.text import cell
 from shoal.sliced.table import is_sliced
 
 _KINDS = {"category": "category", "number": "number", "date": "date", "prefix": "masked text"}
 _MOST_LABELS = 40
+_ROWS: Mapping[Publishes, str] = {
+    "classes": (
+        "Each row is one record of the original table. Values of the generalized columns stand for a range or a set "
+        "that contains the original value. Rows are in random order."
+    ),
+    "values": "Each row is one record of the original table. Rows are in random order.",
+    "centres": (
+        "Each row is one record of the original table, but its quasi columns hold averages: records were put into "
+        "groups of similar ones, and all records of a group show the same. Rows are in random order."
+    ),
+}
 
 
 def public_readme(manifest: Mapping[str, Any]) -> str:
     """Return the README of a release; it tells only what the manifest tells."""
-    sliced, agreed = is_sliced(manifest), "agreed" in manifest
+    sliced, agreed, synthetic = is_sliced(manifest), "agreed" in manifest, "synthetic" in manifest
     lines = [
         "# About these data",
         "",
-        _origin(manifest) + (_buckets(manifest) if sliced else _rows()) + _withheld(manifest),
+        drawn(manifest) if synthetic else _origin(manifest),
         "",
         *(slices(manifest) if sliced else ()),
         *(classes(manifest) if agreed else ()),
+        *(kept(manifest) if synthetic else ()),
+        *changes(manifest),
         "## What is promised",
         "",
-        *(sliced_promises(manifest) if sliced else agreed_promises(manifest) if agreed else _promises(manifest)),
+        *(sliced_promises(manifest) if sliced else agreed_promises(manifest) if agreed else promises(manifest)),
+        *of_changed_values(manifest),
         "",
         "`manifest.json` states this for machines; `shoal verify` checks it against the data file.",
         "",
@@ -38,17 +55,10 @@ def public_readme(manifest: Mapping[str, Any]) -> str:
         "|---|---|---|---|",
         *(["| bucket | bucket | number | rows with the same number share a bucket |"] if sliced else ()),
         *([CLASS_ROW] if agreed else ()),
-        *(_row(name, entry) for name, entry in manifest["attributes"].items()),
+        *(_row(name, manifest) for name in manifest["attributes"]),
         "",
+        _missing(manifest),
     ]
-    if agreed:
-        lines.append("No value is missing.")
-    elif manifest["missing"]["policy"] == "category":
-        where = "generalized" if sliced else "quasi"
-        lines.append(f"A missing value is published as `missing` in {where} columns and as empty elsewhere.")
-    else:
-        where = "quasi" if sliced else "generalized"
-        lines.append(f"Records with a missing value in a {where} or sensitive column were left out.")
     for name, entry in manifest["attributes"].items():
         if "labels" in entry:
             lines += ["", f"### {cell(name)}", "", *_labels(entry)]
@@ -56,17 +66,11 @@ def public_readme(manifest: Mapping[str, Any]) -> str:
 
 
 def _origin(manifest: Mapping[str, Any]) -> str:
-    return (
-        f"{manifest['rows']:,} records, published with shoal {manifest['shoal_version']} "
-        f"(method `{manifest['method']}`). "
-    )
-
-
-def _rows() -> str:
-    return (
-        "Each row is one record of the original table. Values of the generalized columns stand for a range or a set "
-        "that contains the original value. Rows are in random order."
-    )
+    made = f"published with shoal {manifest['shoal_version']} (method `{manifest['method']}`)"
+    head = f"{manifest['rows']:,} records, {made}."
+    rows = _buckets(manifest) if is_sliced(manifest) else _ROWS[form_of(manifest)]
+    withheld = f"{manifest['withheld']:,} more records were withheld." if manifest["withheld"] else ""
+    return " ".join(part for part in (head, sample_told(manifest), rows, withheld) if part)
 
 
 def _buckets(manifest: Mapping[str, Any]) -> str:
@@ -76,24 +80,43 @@ def _buckets(manifest: Mapping[str, Any]) -> str:
     )
 
 
-def _withheld(manifest: Mapping[str, Any]) -> str:
-    return f" {manifest['withheld']:,} more records were withheld." if manifest["withheld"] else ""
+def _missing(manifest: Mapping[str, Any]) -> str:
+    """Say how a missing value is published."""
+    if "agreed" in manifest:
+        return "No value is missing."
+    if manifest["missing"]["policy"] == "drop":
+        where = "generalized" if form_of(manifest) == "classes" else "quasi"
+        return f"Records with a missing value in a {where} or sensitive column were left out."
+    if "synthetic" in manifest:
+        return "A missing value is published as `missing`."
+    quasi = [entry for entry in manifest["attributes"].values() if entry["role"] == "quasi"]
+    if not any("labels" in entry for entry in quasi):
+        return "A missing value is published as empty."
+    where = "generalized" if is_sliced(manifest) else "quasi"
+    return f"A missing value is published as `missing` in {where} columns and as empty elsewhere."
 
 
-def _promises(manifest: Mapping[str, Any]) -> list[str]:
-    known = discover("shoal.models", PrivacyModel)
-    return [promise_line(promise, known[promise["model"]].title) for promise in manifest["guarantees"]]
-
-
-def _row(name: str, entry: Mapping[str, Any]) -> str:
-    if "labels" not in entry:
-        published = "as in the original table"
-    elif entry["role"] == "quasi":
-        published = "generalized; see below"
-    else:
-        published = "some as in the original table, some generalized; see below"
+def _row(name: str, manifest: Mapping[str, Any]) -> str:
+    entry = manifest["attributes"][name]
     description = f"{cell(entry['description'])}; " if "description" in entry else ""
-    return f"| {cell(name)} | {entry['role']} | {_KINDS[entry['kind']]} | {description}{published} |"
+    published = _published(entry, form_of(manifest), changed=name in manifest.get("techniques", {}))
+    kind = "text" if entry["kind"] == "prefix" and "labels" not in entry else _KINDS[entry["kind"]]
+    return f"| {cell(name)} | {entry['role']} | {kind} | {description}{published} |"
+
+
+def _published(entry: Mapping[str, Any], form: Publishes, *, changed: bool) -> str:
+    """Say what a column's values are."""
+    if form == "synthetic":
+        return "drawn; see below"
+    own = "changed: see above" if changed else "as in the original table"
+    if entry["role"] == "quasi" and form == "centres":
+        average = "the most frequent value" if entry["kind"] == "category" else "the average"
+        return f"{f'{own}; then ' if changed else ''}{average} of a group"
+    if "labels" not in entry:
+        return own
+    if entry["role"] == "quasi":
+        return f"{f'{own}; then ' if changed else ''}generalized; see below"
+    return f"{own}; some generalized: see below" if changed else f"some {own}, some generalized; see below"
 
 
 def _labels(entry: Mapping[str, Any]) -> list[str]:

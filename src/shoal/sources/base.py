@@ -82,3 +82,22 @@ class Source(ABC):
     @abstractmethod
     def digest(self) -> str:
         """Return the SHA-256 of the source, so that evidence can say which data a release came from."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DerivedSource(Source):
+    """The rows of another source, changed or fewer; its digest is that of the rows as they were given."""
+
+    given: Source
+
+    def digest(self) -> str:
+        """Return the digest of the rows as they were given."""
+        return self.given.digest()
+
+
+def layers(source: Source) -> Iterator[Source]:
+    """Yield the source, what it is derived from, and so on to the one that was given."""
+    yield source
+    while isinstance(source, DerivedSource):
+        source = source.given
+        yield source

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from shoal.synthetic.domains import Domain
 from shoal.synthetic.options import SyntheticOptions
-from shoal.synthetic.synthesis import SyntheticTable, synthesize
+from shoal.synthetic.plan import SyntheticPlan
+from shoal.synthetic.synthesis import synthesize
 
-__all__ = ["Domain", "SyntheticOptions", "SyntheticTable", "synthesize"]
+__all__ = ["Domain", "SyntheticOptions", "SyntheticPlan", "synthesize"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
 from shoal.arrays import CodeArray
@@ -14,36 +13,33 @@ from shoal.taxonomies.tree import Taxonomy
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Domain:
-    """An attribute and the leaves of its declared taxonomy; with ``missing``, one value more for those that lack one.
+    """An attribute and the leaves of its declared taxonomy, one of which may stand for missing values.
 
-    Domains never come from the data: that a rare value occurs would be told by its being there.
+    Domains never come from the data: that a rare value occurs would be told by its being there. That holds for
+    missing values too, so a domain has them if the policy counts them as a value, and not because one occurs.
     """
 
     name: str
     taxonomy: Taxonomy
-    missing: bool = False
 
     def __post_init__(self) -> None:
         """Refuse values that were taken from the data."""
-        if not self.taxonomy.declared or self.taxonomy.missing is not None:
+        if not self.taxonomy.declared:
             raise PolicyError(
                 f"column {self.name!r}: a differentially private table needs values that are declared, not taken from "
-                "the data; give it a taxonomy of intervals, a tree, a file or a list of values"
+                "the data; give it a taxonomy that lists them all: intervals, dates with min and max, groups, a tree, "
+                "a file, or flat with values"
             )
 
     @property
     def size(self) -> int:
         """The number of values."""
-        return self.taxonomy.n_leaves + self.missing
+        return self.taxonomy.n_leaves
 
     def encode(self, values: pa.Array) -> CodeArray:
         """Return (n_values,) codes, -1 for what is outside the domain."""
-        codes = np.full(len(values), self.size - 1 if self.missing else -1, dtype=np.int32)
-        present = values.is_valid().to_numpy(zero_copy_only=False)
-        codes[present] = self.taxonomy.encode(values.drop_null())
-        return codes
+        return self.taxonomy.encode(values)
 
     def decode(self, codes: CodeArray) -> pa.Array:
-        """Return the labels of codes, null for missing."""
-        labels = pa.array(self.taxonomy.leaf_labels, pa.string())
-        return labels.take(pa.array(codes, mask=codes >= self.taxonomy.n_leaves))
+        """Return the labels of codes."""
+        return pa.array(self.taxonomy.leaf_labels, pa.string()).take(pa.array(codes))

@@ -2,83 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence, Sized
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from shoal.arrays import CodeArray
+from shoal.arrays import AnyIntArray, IntArray
 from shoal.chance import Chance
 from shoal.errors import InputError, PolicyError
 from shoal.synthetic.consistent import Measured, consistent, non_negative
 from shoal.synthetic.domains import Domain
 from shoal.synthetic.drawing import drawn_rows
-from shoal.synthetic.mechanisms import Mechanisms, Spent, mechanisms_of
+from shoal.synthetic.mechanisms import Mechanisms, mechanisms_of
 from shoal.synthetic.options import SyntheticOptions
-from shoal.synthetic.tree import MOST_CELLS, Pair, chosen_tree, given_tree, pair_counts
+from shoal.synthetic.plan import SyntheticPlan
+from shoal.synthetic.records import MOST_CELLS, Pair, Records
+from shoal.synthetic.tree import chosen_tree, given_tree
 
 ALONE, CHOICE = Fraction(3, 10), Fraction(2, 10)  # shares of the budget; the rest is for the pairs' counts
 _MOST_ROWS = 10_000_000  # unless asked for: a small epsilon makes the noisy number of records anything
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SyntheticTable:
-    """A synthetic table, and what it cost."""
-
-    table: pa.Table
-    pairs: tuple[tuple[str, str], ...]
-    epsilon: float  # as asked; what was spent is not more
-    delta: float
-    spent: dict[str, float]
-    ledger: tuple[Spent, ...]
-    n_outside: int  # records left out because of a value outside its domain; for the data holder only
-
-    def describe(self) -> dict[str, Any]:
-        """Return what everybody may know."""
-        return {
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "neighbours": "tables that differ by one record, added or removed",
-            "spent": self.spent,
-            "tree": [list(pair) for pair in self.pairs],
-            "ledger": [{"purpose": use.purpose, "scale": use.scale, "loss": use.loss} for use in self.ledger],
-        }
+_MUCH = 10  # an epsilon beyond which the data holder is warned
+_RARE = 0.1  # delta times records beyond which the data holder is warned
 
 
 def synthesize(
-    codes: Sequence[CodeArray], domains: Sequence[Domain], options: SyntheticOptions, chance: Chance
-) -> SyntheticTable:
+    codes: Sequence[AnyIntArray],
+    domains: Sequence[Domain],
+    options: SyntheticOptions,
+    chance: Chance,
+    counts: IntArray | None = None,
+) -> SyntheticPlan:
     """Return a table that is (epsilon, delta)-differentially private for each record of the given one.
 
-    *codes* are (n_records,) of each attribute; a record with a value outside its domain, -1, is left out. All that is
-    looked at in the data are counts with OpenDP's noise and choices by OpenDP's noisy maximum; the rest works on those.
-    OpenDP draws from the operating system whatever the seed of *chance*, which only deals out the rows.
+    *codes* are (n_cells,) of each attribute and *counts* the records of each cell, one if not given; a record with a
+    value outside its domain, -1, is left out. All that is looked at in the data are counts with OpenDP's noise and
+    choices by OpenDP's noisy maximum; the rest works on those. OpenDP draws from the operating system whatever the seed
+    of *chance*, which only deals out the rows.
     """
     _check(codes, domains)
     inside = np.all([column >= 0 for column in codes], axis=0)
-    kept = [column[inside] for column in codes]
+    every = np.ones(len(inside), dtype=np.int64) if counts is None else counts
+    records = Records(tuple(column[inside].astype(np.int32) for column in codes), every[inside], tuple(domains))
     mechanisms = mechanisms_of(options.epsilon, options.delta)
     by_hand = None if options.tree is None else given_tree(options.tree, domains)
-    alone, pairs = _measured(kept, domains, by_hand, mechanisms)
+    alone, pairs = _measured(records, by_hand, mechanisms)
     model = consistent(alone, pairs)
     n_rows = options.rows or min(max(round(model.total), 1), _MOST_ROWS)
-    rows = drawn_rows(model, n_rows, chance)
-    columns = {domain.name: domain.decode(column) for domain, column in zip(domains, rows, strict=True)}
-    return SyntheticTable(
-        table=pa.table(columns),
-        pairs=tuple((domains[first].name, domains[second].name) for first, second in pairs),
+    return SyntheticPlan(
+        domains=tuple(domains),
+        codes=tuple(drawn_rows(model, n_rows, chance)),
+        pairs=tuple(pairs),
         epsilon=options.epsilon,
         delta=options.delta,
         spent=mechanisms.stated(),
         ledger=tuple(mechanisms.ledger),
-        n_outside=int((~inside).sum()),
+        n_outside=int(every[~inside].sum()),
+        warnings=tuple(_warnings(options, model.total, pairs, domains)),
     )
 
 
-def _check(codes: Sequence[CodeArray], domains: Sequence[Domain]) -> None:
+def _warnings(options: SyntheticOptions, total: float, pairs: Collection[Pair], domains: Sized) -> Iterator[str]:
+    """Yield what the data holder should think of; it follows from the options and from noisy counts alone."""
+    if options.epsilon > _MUCH:
+        yield (
+            f"epsilon is {options.epsilon:g}: a result may be e**{options.epsilon:g} times as likely with a record as "
+            f"without it, which promises next to nothing; {_MUCH} is much already"
+        )
+    if options.delta * total > _RARE:
+        yield (
+            f"delta is {options.delta:g}, and there are about {total:.0f} records: it should be far below one over "
+            "their number, for it may be spent on publishing a few of them as they are"
+        )
+    if len(domains) > 1 and not pairs and options.tree is None:
+        yield (
+            "no pair of attributes is kept, because noise would hide what it tells: attributes are independent in the "
+            "table; declare coarser values, leave attributes out, or allow a larger epsilon"
+        )
+
+
+def _check(codes: Sequence[AnyIntArray], domains: Sequence[Domain]) -> None:
     if not domains or len(codes) != len(domains):
         raise PolicyError("a synthetic table needs one column of codes for each of its attributes")
     for domain, column in zip(domains, codes, strict=True):
@@ -89,26 +91,26 @@ def _check(codes: Sequence[CodeArray], domains: Sequence[Domain]) -> None:
 
 
 def _measured(
-    codes: Sequence[CodeArray], domains: Sequence[Domain], by_hand: list[Pair] | None, mechanisms: Mechanisms
+    records: Records, by_hand: list[Pair] | None, mechanisms: Mechanisms
 ) -> tuple[list[Measured], dict[Pair, Measured]]:
     """Count each attribute alone, choose pairs if none are given, and count those.
 
     What nothing can be spent on goes to what is left: a tree by hand costs nothing, and a single attribute has none.
     """
+    domains = records.domains
     n_pairs = len(domains) - 1 if by_hand is None else len(by_hand)
     choice = CHOICE if by_hand is None else Fraction(0)
     of_alone = (ALONE if n_pairs else Fraction(1)) / len(domains)
     of_pair = (1 - ALONE - choice) / n_pairs if n_pairs else Fraction(0)
-    alone = []
-    for domain, column in zip(domains, codes, strict=True):
-        counts = np.bincount(column, minlength=domain.size)
-        alone.append(Measured(*mechanisms.noisy_counts(counts, of_alone, f"counts of {domain.name}")))
+    alone = [
+        Measured(*mechanisms.noisy_counts(records.of(place), of_alone, f"counts of {domain.name}"))
+        for place, domain in enumerate(domains)
+    ]
     if by_hand is None and n_pairs:
         estimates = [non_negative(m.counts.astype(np.float64), max(float(m.counts.sum()), 1.0)) for m in alone]
-        by_hand = chosen_tree(codes, domains, estimates, mechanisms, choice, of_pair)
+        by_hand = chosen_tree(records, estimates, mechanisms, choice, of_pair)
     pairs = {}
     for pair in by_hand or []:
-        counts = pair_counts(codes, domains, pair)
         purpose = f"counts of {domains[pair[0]].name} and {domains[pair[1]].name}"
-        pairs[pair] = Measured(*mechanisms.noisy_counts(counts, of_pair, purpose))
+        pairs[pair] = Measured(*mechanisms.noisy_counts(records.of_pair(pair), of_pair, purpose))
     return alone, pairs

@@ -5,25 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import combinations
-from typing import TypeAlias
 
 import numpy as np
 
-from shoal.arrays import CodeArray, FloatArray, IntArray
+from shoal.arrays import FloatArray
 from shoal.errors import PolicyError, did_you_mean
 from shoal.synthetic.domains import Domain
 from shoal.synthetic.mechanisms import Mechanisms, discounted
-
-MOST_CELLS = 250_000  # of one pair's table of counts
-Pair: TypeAlias = tuple[int, int]
-
-
-def pair_counts(codes: Sequence[CodeArray], domains: Sequence[Domain], pair: Pair) -> IntArray:
-    """Return the joint counts of two attributes."""
-    first, second = pair
-    size = domains[first].size, domains[second].size
-    joint = codes[first].astype(np.int64) * size[1] + codes[second]
-    return np.bincount(joint, minlength=size[0] * size[1]).reshape(size)
+from shoal.synthetic.records import MOST_CELLS, Pair, Records
 
 
 def given_tree(names: Sequence[tuple[str, str]], domains: Sequence[Domain]) -> list[Pair]:
@@ -46,8 +35,7 @@ def given_tree(names: Sequence[tuple[str, str]], domains: Sequence[Domain]) -> l
 
 
 def chosen_tree(
-    codes: Sequence[CodeArray],
-    domains: Sequence[Domain],
+    records: Records,
     alone: Sequence[FloatArray],
     mechanisms: Mechanisms,
     share: Fraction,
@@ -60,11 +48,10 @@ def chosen_tree(
     what noise will add to the pair's counts, which no record changes. A pair that gains nothing has a score below 0;
     "no more pairs" stands for choice with a score of 0.
     """
+    domains = records.domains
     noise = mechanisms.mean_noise(edge_share)
     scores = {
-        (first, second): discounted(
-            pair_counts(codes, domains, (first, second)), _expected(alone[first], alone[second])
-        )
+        (first, second): discounted(records.of_pair((first, second)), _expected(alone[first], alone[second]))
         - round(noise * domains[first].size * domains[second].size)
         for first, second in combinations(range(len(domains)), 2)
         if _fits(domains, (first, second))

@@ -52,6 +52,7 @@ class Technique(BaseModel, ABC):
     title: ClassVar[str]  # a plain sentence for people
     roles: ClassVar[tuple[Role, ...]]  # of attributes that it may treat
     verdict: ClassVar[Verdict | None] = None  # the opinion's, where it is one of its techniques
+    makes_tokens: ClassVar[bool] = False  # whether texts that mean nothing take the place of values
 
     @property
     def needs(self) -> tuple[str, ...]:

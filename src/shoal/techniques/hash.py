@@ -27,6 +27,7 @@ class Hash(Technique):
     title = "SHA-256 in place of values"
     roles = ("identifier", "quasi", "insensitive")
     verdict = HASHING
+    makes_tokens = True
 
     salt: Literal["random", "none"] = Field(
         default="random", description="random: 32 bytes that nobody knows after the run; none: the bare hash"

@@ -30,6 +30,7 @@ class Pseudonym(Technique):
     title = "tokens in place of values, the same in all tables of one key"
     roles = ("identifier", "quasi", "insensitive")
     verdict = PSEUDONYMISATION
+    makes_tokens = True
 
     key: str = Field(min_length=1, description="path of the key file, which `shoal key new` makes; never published")
     reversible: bool = Field(default=False, description="whether the key takes tokens back to values (AES-SIV)")

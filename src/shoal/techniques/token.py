@@ -24,6 +24,7 @@ class Token(Technique):
     title = "tokens in place of values, new ones in every run"
     roles = ("identifier", "quasi", "insensitive")
     verdict = HASHING
+    makes_tokens = True
 
     length: int = Field(default=USUAL, ge=SHORTEST, le=LONGEST, description="characters of a token")
 

@@ -16,6 +16,7 @@ from shoal.errors import InputError, PolicyError
 from shoal.policy import AttributePolicy, Policy
 from shoal.problem import Problem
 from shoal.sources import Source
+from shoal.sources.base import DerivedSource
 from shoal.sources.columns import is_text
 from shoal.taxonomies.builders.flat import FlatTaxonomy
 from shoal.transactions.grouping import item_counts, item_groups, without
@@ -49,10 +50,9 @@ class Unfolding:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class UnfoldedSource(Source):
+class UnfoldedSource(DerivedSource):
     """The rows of another source, with the attributes of baskets in place of the baskets."""
 
-    folded: Source
     unfoldings: tuple[Unfolding, ...]
 
     @classmethod
@@ -65,16 +65,12 @@ class UnfoldedSource(Source):
             fields += [pa.field(name, pa.string()) for name in names] or [field]
         return cls(source.name, pa.schema(fields), source.n_rows, (), source, tuple(unfoldings))
 
-    def digest(self) -> str:
-        """Return the digest of the rows as they were given."""
-        return self.folded.digest()
-
     def _read(self, columns: list[str], coded: frozenset[str]) -> Iterator[pa.RecordBatch]:
         wanted = [one for one in self.unfoldings if not set(columns).isdisjoint(one.names)]
         baskets = [one.column for one in wanted]
         plain = [name for name in columns if not any(name in one.names for one in wanted)]
         dictionary = [*baskets, *(name for name in plain if name in coded)]
-        for batch in self.folded.batches([*plain, *baskets], dictionary=dictionary):
+        for batch in self.given.batches([*plain, *baskets], dictionary=dictionary):
             arrays = dict(zip(plain, batch.columns[: len(plain)], strict=True))
             for one in wanted:
                 texts = batch.column(one.column)

@@ -1,129 +1,35 @@
-"""What the data holder wants: roles, taxonomies, privacy models, method."""
+"""From a document to a policy: every mistake in it is found, each told with its line or key."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from shoal.errors import PolicyError, ShoalError, did_you_mean
 from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel
-from shoal.registry import discover, find
+from shoal.policy.options import AttributeOptions, TableOptions
+from shoal.policy.policy import AttributePolicy, Policy
+from shoal.policy.wording import sentence
+from shoal.registry import find
 from shoal.sources.options import SourceOptions
 from shoal.taxonomies.builders.base import TaxonomyBuilder
+from shoal.techniques.base import Technique
+from shoal.techniques.sampling import Sampling
 from shoal.transactions.options import ItemOptions
-from shoal.yaml_lines import Place, load_with_lines, read_text
+from shoal.yaml_lines import Place
 
-Role = Literal["identifier", "quasi", "sensitive", "insensitive"]
 B = TypeVar("B", bound=BaseModel)
 
 
-class AttributeOptions(BaseModel):
-    """What a policy may say of one attribute, its taxonomy and its items aside."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    role: Role = Field(
-        description="identifier: never published; quasi: known to others; sensitive: to be protected; "
-        "insensitive: published as it is"
-    )
-    weight: float = Field(
-        default=1.0,
-        gt=0,
-        allow_inf_nan=False,
-        description="how much the detail of a quasi attribute matters; under sweep, also of a sensitive one",
-    )
-    description: str | None = Field(default=None, description="what the column means, for the data dictionary")
-
-
-class TableOptions(BaseModel):
-    """What a policy says of the table as a whole."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    missing: Literal["category", "drop"] = Field(
-        default="category",
-        description="category: a missing value is a value of its own; drop: records with one are left out",
-    )
-    max_withheld: float = Field(
-        default=0.0,
-        ge=0,
-        lt=1,
-        description="largest share of records that may be withheld for a better table",
-    )
-    unit: str | None = Field(
-        default=None, description="the identifier that names the person, if one person may have many records"
-    )
-    household: str | None = Field(default=None, description="the identifier that names the household")
-
-
-@dataclass(frozen=True, slots=True)
-class AttributePolicy:
-    """One attribute's role and taxonomy; without a taxonomy it gets the one that fits its kind.
-
-    With ``items`` the column holds sets, and other attributes take its place.
-    """
-
-    role: Role
-    taxonomy: TaxonomyBuilder | None = None
-    weight: float = 1.0
-    description: str | None = None
-    items: ItemOptions | None = None
-
-    def sensitive_names(self, name: str) -> tuple[str, ...]:
-        """Return the sensitive attributes that a column of this name gives."""
-        if self.items is not None:
-            return self.items.sensitive_names(name)
-        return (name,) if self.role == "sensitive" else ()
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """A valid policy.
-
-    >>> policy = Policy.load({
-    ...     "attributes": {"age": {"role": "quasi"}, "disease": {"role": "sensitive"}},
-    ...     "privacy": [{"k-anonymity": {"k": 5}}],
-    ... })
-    >>> policy.names("quasi"), policy.method.name
-    (('age',), 'mondrian')
-    """
-
-    attributes: Mapping[str, AttributePolicy]
-    privacy: tuple[PrivacyModel, ...]
-    method: Method
-    missing: Literal["category", "drop"]
-    max_withheld: float
-    source: SourceOptions
-    document: Mapping[str, Any]  # as it was written
-    folder: Path  # relative paths start here
-    unit: str | None = None  # the identifier that names the person; None: every record is one
-    household: str | None = None
-
-    def names(self, role: Role) -> tuple[str, ...]:
-        """Return the attributes of one role in the order of the policy, which is that of importance."""
-        return tuple(name for name, attribute in self.attributes.items() if attribute.role == role)
-
-    @classmethod
-    def load(cls, policy: str | Path | Mapping[str, Any] | Policy) -> Policy:
-        """Read a policy from a YAML or JSON file or a mapping; every mistake in it is reported at once."""
-        if isinstance(policy, Policy):
-            return policy
-        if isinstance(policy, Mapping):
-            return _Reader("policy", {}, Path()).policy(policy)
-        path = Path(policy)
-        document, lines = load_with_lines(read_text(path), path.name)
-        return _Reader(path.name, lines, path.parent).policy(document)
-
-
-class _Reader:
+class PolicyReader:
     """Turns a document into a policy and collects what is wrong with it, each with its line or key."""
 
-    KEYS = ("attributes", "privacy", "method", *TableOptions.model_fields, "source")
+    NESTED = ("taxonomy", "items", "technique")
+    KEYS = ("attributes", "privacy", "method", *TableOptions.model_fields, "sample", "source")
 
     def __init__(self, name: str, lines: dict[Place, int], folder: Path) -> None:
         self._name = name
@@ -139,10 +45,12 @@ class _Reader:
                 self._note((str(key),), f"unknown key {str(key)!r}{did_you_mean(str(key), self.KEYS)}")
         table = self._valid(TableOptions, {k: document[k] for k in TableOptions.model_fields if k in document}, ())
         source = self._valid(SourceOptions, document.get("source") or {}, ("source",))
+        sample = self._valid(Sampling, document["sample"], ("sample",)) if document.get("sample") is not None else None
         attributes = self._attributes(document.get("attributes"))
         self._check_units(table, attributes)
-        privacy = self._privacy(document.get("privacy"), attributes)
         method = self._method(document.get("method", {"mondrian": {}}))
+        privacy = self._privacy(document.get("privacy"), attributes, method)
+        self._check_changed(method, sample, attributes)
         if self._problems or table is None or source is None or method is None:
             raise PolicyError("\n".join(f"{self._name}, {problem}" for problem in self._problems))
         return Policy(
@@ -156,6 +64,7 @@ class _Reader:
             folder=self._folder,
             unit=table.unit,
             household=table.household,
+            sample=sample,
         )
 
     def _attributes(self, given: Any) -> dict[str, AttributePolicy]:
@@ -170,24 +79,65 @@ class _Reader:
             if not isinstance(options, Mapping):
                 self._note(here, "must be a mapping such as {role: quasi}")
                 continue
-            plain = {key: value for key, value in options.items() if key not in ("taxonomy", "items")}
-            valid = self._valid(AttributeOptions, plain, here, also=("taxonomy", "items"))
+            plain = {key: value for key, value in options.items() if key not in self.NESTED}
+            valid = self._valid(AttributeOptions, plain, here, also=self.NESTED)
             items = None
             if options.get("items") is not None:
                 items = self._valid(ItemOptions, options["items"], (*here, "items"))
             builder = None
             if options.get("taxonomy") is not None:
                 builder = self._taxonomy(options["taxonomy"], (*here, "taxonomy"))
+            technique = None
+            if options.get("technique") is not None:
+                technique = self._technique(options["technique"], (*here, "technique"))
             if valid is not None:
                 if valid.role in ("identifier", "insensitive") and builder is not None:
                     self._note(here, f"an attribute of role {valid.role} has no use for a taxonomy")
                 if items is not None and (valid.role != "quasi" or builder is not None):
                     self._note(here, "an attribute with items has the role quasi and no taxonomy")
-                attributes[str(name)] = AttributePolicy(valid.role, builder, valid.weight, valid.description, items)
+                attribute = AttributePolicy(valid.role, builder, valid.weight, valid.description, items, technique)
+                self._check_technique(attribute, (*here, "technique"))
+                attributes[str(name)] = attribute
         self._check_items(attributes)
         if len(self._problems) == before and not any(a.role == "quasi" for a in attributes.values()):
             self._note(place, "no attribute has the role quasi: without one there is nothing to protect people by")
         return attributes
+
+    def _technique(self, given: Any, place: Place) -> Technique | None:
+        name, parameters = self._named(given, place, "technique", "{noise: {laplace: {scale: 2}}}")
+        if name is None:
+            return None
+        try:
+            technique = find("shoal.techniques", Technique, name, what="technique")
+        except PolicyError as error:
+            self._note(place, str(error))
+            return None
+        valid = self._valid(technique, parameters or {}, (*place, name))
+        return None if valid is None else valid.resolve(self._folder)
+
+    def _check_technique(self, attribute: AttributePolicy, place: Place) -> None:
+        """Note a technique that makes no sense for what the attribute is."""
+        technique = attribute.technique
+        if technique is None:
+            return
+        if attribute.role not in technique.roles:
+            roles = ", ".join(technique.roles)
+            self._note(place, f"{technique.name} is for attributes of role {roles}, not {attribute.role}")
+        if attribute.items is not None:
+            self._note(place, "an attribute with items has no technique")
+        if technique.makes_tokens and attribute.taxonomy is not None:
+            self._note(place, f"{technique.name} leaves tokens, which have no taxonomy; take one of the two out")
+
+    def _check_changed(
+        self, method: Method | None, sample: Sampling | None, attributes: Mapping[str, AttributePolicy]
+    ) -> None:
+        """Note techniques and samples under a method whose promise is about the table as it was given."""
+        if method is None or method.publishes != "synthetic":
+            return
+        changed = [name for name, attribute in attributes.items() if attribute.technique is not None]
+        if changed or sample is not None:
+            what = f"the technique of {changed[0]!r}" if changed else "sample"
+            self._note(("method",), f"{method.name} is about the records as they are given; take {what} out")
 
     def _check_items(self, attributes: Mapping[str, AttributePolicy]) -> None:
         """Note attributes that would take the place of baskets under a name that another one has."""
@@ -220,10 +170,19 @@ class _Reader:
             self._note((*place, name), str(error))
             return None
 
-    def _privacy(self, given: Any, attributes: Mapping[str, AttributePolicy]) -> list[PrivacyModel]:
+    def _privacy(
+        self, given: Any, attributes: Mapping[str, AttributePolicy], method: Method | None
+    ) -> list[PrivacyModel]:
         place: Place = ("privacy",)
         if isinstance(given, Mapping):
             given = [{name: parameters} for name, parameters in given.items()]
+        if method is not None and method.models != "required":
+            if given == []:
+                return []
+            if given is None or method.models == "none":
+                why = "promises nothing about classes" if method.models == "none" else "may promise nothing"
+                self._note(place, f"{method.name} {why}; say so with privacy: []")
+                return []
         if not isinstance(given, list | tuple) or not given:
             self._note(place, "must list at least one model, e.g. [{k-anonymity: {k: 5}}]")
             return []
@@ -241,6 +200,7 @@ class _Reader:
             valid = self._valid(model, parameters or {}, (*here, name))
             if valid is not None:
                 self._check_attribute(valid, attributes, (*here, name))
+                self._check_population(valid, attributes, (*here, name))
                 models.append(valid)
         return models
 
@@ -254,6 +214,14 @@ class _Reader:
             if name not in sensitive:
                 hint = did_you_mean(name, sensitive) or f"; the sensitive ones are {', '.join(sensitive)}"
                 self._note((*place, "attribute"), f"{name!r} is not a sensitive attribute{hint}")
+
+    def _check_population(self, model: PrivacyModel, attributes: Mapping[str, AttributePolicy], place: Place) -> None:
+        """Note a model that looks people up by values which a technique changes."""
+        changed = [name for name, one in attributes.items() if one.role == "quasi" and one.technique is not None]
+        if model.sees == "population" and changed:
+            self._note(
+                place, f"looks people up by their quasi values, and the technique of {changed[0]!r} changes them"
+            )
 
     def _method(self, given: Any) -> Method | None:
         place: Place = ("method",)
@@ -287,81 +255,10 @@ class _Reader:
         except ValidationError as error:
             known = [field.alias or name for name, field in kind.model_fields.items()] + list(also)
             for problem in error.errors(include_url=False, include_context=True):
-                self._note((*place, *problem["loc"]), _sentence(dict(problem), known))
+                self._note((*place, *problem["loc"]), sentence(dict(problem), known))
             return None
 
     def _note(self, place: Place, problem: str) -> None:
         line = next((self._lines[place[:n]] for n in range(len(place), 0, -1) if place[:n] in self._lines), None)
         key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).removeprefix(".")
         self._problems.append(f"line {line}, {key}: {problem}" if line else f"{key}: {problem}")
-
-
-def _sentence(problem: dict[str, Any], known: list[str]) -> str:
-    """Say one pydantic error in our words."""
-    context, received = problem.get("ctx", {}), problem.get("input")
-    got = f"; received {received!r}" if isinstance(received, str | int | float | bool) else ""
-    match problem["type"]:
-        case "missing":
-            return "is required"
-        case "extra_forbidden":
-            name = str(problem["loc"][-1])
-            return f"unknown key {name!r}{did_you_mean(name, known) or '; known: ' + ', '.join(known)}"
-        case "greater_than_equal":
-            return f"must be at least {context['ge']}{got}"
-        case "greater_than":
-            return f"must be more than {context['gt']}{got}"
-        case "less_than_equal":
-            return f"must be at most {context['le']}{got}"
-        case "less_than":
-            return f"must be less than {context['lt']}{got}"
-        case "literal_error":
-            return f"must be one of {context['expected']}{did_you_mean(str(received), _choices(context))}{got}"
-        case "int_type" | "int_parsing" | "int_from_float":
-            return f"must be a whole number{got}"
-        case "float_type" | "float_parsing":
-            return f"must be a number{got}"
-        case "value_error":
-            return str(context.get("error", problem["msg"]))
-        case _:
-            return f"{str(problem['msg'])[:1].lower()}{str(problem['msg'])[1:]}{got}"
-
-
-def _choices(context: Mapping[str, Any]) -> list[str]:
-    return str(context["expected"]).replace("'", "").replace(" or ", ", ").split(", ")
-
-
-def policy_schema() -> dict[str, Any]:
-    """Return the JSON Schema of policies, put together from what models, methods and builders declare."""
-
-    def one_of(package: str, base: type[Any]) -> dict[str, Any]:
-        return {
-            "oneOf": [
-                {
-                    "type": "object",
-                    "description": getattr(kind, "title", (kind.__doc__ or "").strip().split("\n")[0]),
-                    "properties": {name: kind.model_json_schema()},
-                    "required": [name],
-                    "additionalProperties": False,
-                }
-                for name, kind in discover(package, base).items()
-            ]
-        }
-
-    attribute = AttributeOptions.model_json_schema()
-    attribute["properties"]["taxonomy"] = one_of("shoal.taxonomies.builders", TaxonomyBuilder)
-    attribute["properties"]["items"] = ItemOptions.model_json_schema()
-    table = TableOptions.model_json_schema()["properties"]
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "shoal policy",
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["attributes", "privacy"],
-        "properties": {
-            "attributes": {"type": "object", "minProperties": 1, "additionalProperties": attribute},
-            "privacy": {"type": "array", "minItems": 1, "items": one_of("shoal.models", PrivacyModel)},
-            "method": one_of("shoal.methods", Method),
-            **table,
-            "source": SourceOptions.model_json_schema(),
-        },
-    }

@@ -1,0 +1,152 @@
+"""The common ground of a comparison: every release's values as leaves of the same trees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from shoal.arrays import BoolArray, CodeArray, FloatArray
+from shoal.errors import InputError, ShoalError, TaxonomyError
+from shoal.policy import AttributePolicy, Policy
+from shoal.taxonomies.builders.base import TaxonomyBuilder
+from shoal.taxonomies.builders.default import default_builder
+from shoal.taxonomies.builders.flat import FlatTaxonomy
+from shoal.taxonomies.construct import from_levels
+from shoal.taxonomies.parse import days, decimal_numbers
+from shoal.taxonomies.scales import Numbers, number_text
+from shoal.taxonomies.tree import Taxonomy
+
+UNKNOWN = -1  # leaf of a text that is no value of the attribute, such as a token
+_STRETCHES = 64  # that decimal numbers without a declared domain are cut into
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compared:
+    """An attribute whose values are compared: its tree and, of numbers and dates, the places of its leaves."""
+
+    name: str
+    taxonomy: Taxonomy
+    places: FloatArray | None  # (n_leaves,) but for the missing one; None for categories
+
+    @classmethod
+    def of(cls, name: str, attribute: AttributePolicy, columns: Sequence[pa.ChunkedArray]) -> Compared:
+        """Take the declared tree, or one of the values that the *columns*, all of one attribute, have."""
+        values = pa.concat_arrays([_distinct(column) for column in columns]).unique()
+        taxonomy = _tree(name, attribute.taxonomy, values.drop_null())
+        if values.null_count:
+            taxonomy = taxonomy.with_missing()
+        return cls(name, taxonomy, taxonomy.scale.positions())
+
+    @property
+    def n_values(self) -> int:
+        """Number of leaves of values that are there."""
+        return self.taxonomy.n_leaves - (self.taxonomy.missing is not None)
+
+    def leaves(self, values: pa.Array) -> CodeArray:
+        """Return (n_values,) the leaf of each value: of numbers and dates the nearest one.
+
+        >>> age = Compared.of("age", AttributePolicy("quasi"), [pa.chunked_array([[20, 30, 40]])])
+        >>> age.leaves(pa.array(["24.9", "1000", "gA7x"])).tolist()
+        [0, 2, -1]
+        """
+        missing = UNKNOWN if self.taxonomy.missing is None else self.taxonomy.missing
+        if self.places is None:
+            found = self.taxonomy.encode(values)
+        else:
+            numbers, valid = self._numbers(values)
+            middles = (self.places[1:] + self.places[:-1]) / 2
+            found = np.where(valid, np.searchsorted(middles, numbers, side="right"), UNKNOWN).astype(np.int32)
+        gone = values.is_null().to_numpy(zero_copy_only=False)
+        return np.where(gone, missing, found).astype(np.int32)
+
+    def codes(self, column: pa.ChunkedArray) -> CodeArray:
+        """Return (n_rows,) the leaf of each row."""
+        whole = column.combine_chunks()
+        if not pa.types.is_dictionary(whole.type):
+            whole = whole.dictionary_encode()
+        found = np.append(self.leaves(whole.dictionary), self.leaves(pa.nulls(1, whole.dictionary.type)))
+        index = whole.indices.cast(pa.int64()).fill_null(len(whole.dictionary))
+        return np.asarray(found[np.asarray(index)], dtype=np.int32)
+
+    def bins(self, most: int) -> CodeArray:
+        """Return (n_leaves + 1,) the bin of each leaf, neighbours together if there are more than *most*.
+
+        Missing values have a bin of their own, and so has what is unknown, which stands last, at -1.
+        """
+        n_bins = min(self.n_values, most)
+        bins = np.arange(self.n_values) * n_bins // self.n_values
+        rest = np.arange(n_bins, n_bins + self.taxonomy.n_leaves + 1 - self.n_values)
+        return np.concatenate([bins, rest]).astype(np.int32)
+
+    def _numbers(self, values: pa.Array) -> tuple[FloatArray, BoolArray]:
+        if self.taxonomy.scale.kind == "number":
+            return decimal_numbers(values)
+        found, valid = days(values, self.taxonomy.scale.reading().get("format"))
+        if not valid.all() and pa.types.is_string(values.type):  # averages of dates are written as ISO says
+            plain, readable = days(values)
+            found, valid = np.where(valid, found, plain), valid | readable
+        return found.astype(np.float64), valid
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ground:
+    """All attributes whose values are compared, and which of them is predicted."""
+
+    attributes: tuple[Compared, ...]
+    predicted: int | None  # place of the attribute
+
+    @classmethod
+    def of(cls, policies: Sequence[Policy], tables: Sequence[pa.Table], predicted: str | None) -> Ground:
+        """Compare what is quasi or sensitive in every policy, by the first one's trees."""
+        names = [
+            name
+            for name in (*policies[0].names("quasi"), *policies[0].names("sensitive"))
+            if all(other.attributes[name].role in ("quasi", "sensitive") for other in policies)
+        ]
+        attributes = [
+            Compared.of(name, policies[0].attributes[name], [table.column(name) for table in tables]) for name in names
+        ]
+        if predicted is None:
+            predicted = next((name for name in names if policies[0].attributes[name].role == "sensitive"), None)
+        elif predicted not in names:
+            raise InputError(f"{predicted!r} cannot be predicted: it is not quasi or sensitive in every policy")
+        return cls(tuple(attributes), None if predicted is None else names.index(predicted))
+
+    def codes(self, table: pa.Table) -> CodeArray:
+        """Return (n_attributes, n_rows) the leaves of a table's rows."""
+        return np.stack([one.codes(table.column(one.name)) for one in self.attributes])
+
+
+def _distinct(column: pa.ChunkedArray) -> pa.Array:
+    found = column.unique()
+    if pa.types.is_dictionary(found.type):
+        found = found.cast(found.type.value_type)
+    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+
+
+def _tree(name: str, builder: TaxonomyBuilder | None, values: pa.Array) -> Taxonomy:
+    try:
+        return (builder or _default(values)).build(values)
+    except TaxonomyError as error:
+        numbers, valid = decimal_numbers(values)
+        if builder is None and len(values) and valid.all():
+            return _stretches(numbers)
+        raise TaxonomyError(f"column {name!r}: {error}") from None
+    except ShoalError as error:
+        raise type(error)(f"column {name!r}: {error}") from None
+
+
+def _default(values: pa.Array) -> TaxonomyBuilder:
+    return default_builder(values.type, values) if len(values) else FlatTaxonomy()
+
+
+def _stretches(numbers: FloatArray) -> Taxonomy:
+    """Cut decimal numbers where equally many distinct ones lie between."""
+    edges = np.unique(np.quantile(np.unique(numbers), np.arange(_STRETCHES) / _STRETCHES))
+    stops = np.append(edges[1:], np.nextafter(numbers.max(), np.inf))
+    leaves = [f"from {number_text(edge)}" for edge in edges.tolist()]
+    return from_levels(leaves, [], Numbers(edges, stops, np.zeros(len(edges), dtype=np.bool_)), declared=False)
+

@@ -1,0 +1,53 @@
+"""Microaggregation: groups of people who are alike, each record published with its group's averages."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from shoal.methods.base import Method, Publishes
+from shoal.plan import Plan
+from shoal.problem import Problem
+from shoal.progress import Progress
+
+
+class Microaggregation(Method):
+    """Every class is one or several groups of near records, publishes one centre, and meets every requirement.
+
+    MDAV of Domingo-Ferrer and Torra, "Ordinal, continuous and heterogeneous k-anonymity through microaggregation"
+    (DMKD 11(2), 2005), with k the smallest size that the models allow. Where models of sensitive values ask for more, a
+    group is joined with its nearest until it has that, as in Soria-Comas, Domingo-Ferrer, Sanchez and Martinez,
+    "t-closeness through microaggregation" (TKDE 27(11), 2015, Algorithm 1). Which of several records with the same
+    quasi values are in which group is left to chance, so that groups tell nothing of their sensitive values.
+    """
+
+    name: ClassVar[str] = "microaggregation"
+    title: ClassVar[str] = "publishes each record with the averages of a group of people who are alike"
+    publishes: ClassVar[Publishes] = "centres"
+    averages: ClassVar[bool] = True
+
+    numbers: Literal["mean", "median"] = Field(
+        default="mean",
+        description="what a group publishes of numbers and dates: their mean, which keeps the column's total, or the "
+        "middle one; of categories it is the most frequent one",
+    )
+    decimals: int = Field(default=1, ge=0, le=9, description="decimals of published numbers; 0 gives whole numbers")
+
+    def refuses(self, problem: Problem) -> str | None:
+        """Averages cover nobody of a population, and groups of one are records as they are."""
+        if any(requirement.population is not None for requirement in problem.requirements):
+            return (
+                "averages stand for no people of a population, so it cannot serve a model that counts one; use mondrian"
+            )
+        if problem.smallest_class < 2:
+            return "the models allow groups of one record, whose averages are its values; add k-anonymity"
+        return None
+
+    def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan:
+        """Return the groups as a plan; classes that publish the same centres are one class."""
+        from shoal.methods.microaggregation.planning import planned
+        from shoal.microaggregation import Averages
+
+        return planned(problem, Averages(self.numbers, self.decimals), rng, progress)

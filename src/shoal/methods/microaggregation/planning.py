@@ -1,0 +1,188 @@
+"""From groups of near records to classes that meet every requirement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from shoal.arrays import BoolArray, CodeArray, IntArray
+from shoal.errors import UnreachableError
+from shoal.judging import judged
+from shoal.methods.hopeless import refuse_hopeless
+from shoal.microaggregation import Averages, Grouping, Space, centres, joined, microaggregate, squared_errors
+from shoal.plan import WITHHELD, Assignment, Plan, same_rows
+from shoal.problem import Problem
+from shoal.progress import Progress, Step
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """Records that have the same numbers missing: only these can have a common average."""
+
+    members: IntArray  # (n_members,) places among the records
+    space: Space
+
+    def grouping(self, owner: CodeArray) -> tuple[IntArray, Grouping]:
+        """Return the classes of the part, ascending, and which of them each member is in."""
+        classes, group = np.unique(owner[self.members], return_inverse=True)
+        return classes, Grouping(group.reshape(-1).astype(np.int32), len(classes))
+
+
+def planned(problem: Problem, averages: Averages, rng: np.random.Generator, progress: Progress) -> Plan:
+    """Return classes of near records that meet every requirement, or raise UnreachableError."""
+    refuse_hopeless(problem, problem.max_withheld)
+    cells = rng.permutation(np.repeat(np.arange(problem.cells.n_cells), problem.cells.counts))
+    with progress.step("grouping", len(cells), unit="records") as step:
+        parts = _parts(problem, cells)
+        owner = _grouped(parts, problem.smallest_class, len(cells), step)
+    n_groups = int(owner.max()) + 1
+    while True:
+        owner = _coincident(problem, averages, cells, owner)
+        plan = _plan(problem, cells, owner)
+        failing = ~_held(problem, plan)
+        if not failing.any():
+            break
+        owner = _mended(problem, parts, owner, failing)
+    search = {"groups": n_groups, "variation_lost": _variation_lost(parts, owner)}
+    return replace(plan, search=search).warned(*_too_coarse(problem, averages))
+
+
+def _parts(problem: Problem, cells: IntArray) -> list[_Part]:
+    """Cut the records into those with the same numbers missing, and measure how near they are to each other."""
+    columns = [None if column is None else column[cells] for column in problem.numbers]
+    absent = [np.isnan(column).astype(np.int32) for column in columns if column is not None]
+    first, pattern = same_rows(absent) if absent else (np.zeros(1, dtype=np.int64), np.zeros(len(cells), np.int32))
+    parts = []
+    for number in range(len(first)):
+        members = np.flatnonzero(pattern == number)
+        numbers, categories, weights, other_weights = [], [], [], []
+        for attribute, column, codes in zip(problem.quasi, columns, problem.quasi_codes, strict=True):
+            if column is None:
+                dense = np.unique(codes[cells[members]], return_inverse=True)[1]
+                categories.append(dense.reshape(-1).astype(np.int32))
+                other_weights.append(attribute.weight)
+            elif not np.isnan(column[members[0]]):
+                numbers.append(column[members])
+                weights.append(attribute.weight)
+        if not numbers and not categories:  # nothing is known of these records, so all are alike
+            categories, other_weights = [np.zeros(len(members), dtype=np.int32)], [1.0]
+        parts.append(_Part(members, Space.of(numbers, categories, [*weights, *other_weights])))
+    return parts
+
+
+def _grouped(parts: list[_Part], k: int, n_records: int, step: Step) -> CodeArray:
+    """Return (n_records,) the group of each; a part of fewer than k records is one group."""
+    owner = np.empty(n_records, dtype=np.int32)
+    n_groups = 0
+    for part in parts:
+        grouping = microaggregate(part.space, min(k, len(part.members)), step=step)
+        owner[part.members] = grouping.group + n_groups
+        n_groups += grouping.n_groups
+    return owner
+
+
+def _coincident(problem: Problem, averages: Averages, cells: IntArray, owner: CodeArray) -> CodeArray:
+    """Return classes of which no two publish the same centres.
+
+    The centre of two groups together may, in the last digit, be that of a third: what is published is computed once
+    more from the classes, so this goes on until it changes nothing.
+    """
+    shown = np.flatnonzero(owner != WITHHELD)
+    owner = owner.copy()
+    owner[shown] = np.unique(owner[shown], return_inverse=True)[1].reshape(-1)
+    while True:
+        grouping = Grouping(owner[shown], int(owner.max()) + 1)
+        places = range(len(problem.quasi))
+        found = [centres(problem, place, cells[shown], grouping, averages).codes() for place in places]
+        first, same = same_rows(found)
+        if len(first) == grouping.n_groups:
+            return owner
+        owner[shown] = same[owner[shown]]
+
+
+def _plan(problem: Problem, cells: IntArray, owner: CodeArray) -> Plan:
+    n_classes = int(owner.max()) + 1
+    order = np.argsort(owner, kind="stable")
+    order = order[owner[order] != WITHHELD]
+    sizes = np.bincount(owner[order], minlength=n_classes)
+    first = np.cumsum(sizes) - sizes
+    lo, hi = (
+        np.stack([reach.reduceat(codes[cells[order]].astype(np.int32), first) for codes in problem.quasi_codes], axis=1)
+        for reach in (np.minimum, np.maximum)
+    )
+    pieces = Assignment.of_pieces(problem.cells.n_cells, cells, owner, np.ones(len(cells), dtype=np.int64))
+    return Plan(lo, hi + 1, sizes, pieces, len(cells) - len(order))
+
+
+def _held(problem: Problem, plan: Plan) -> BoolArray:
+    """Return (n_classes,) whether each meets every requirement."""
+    held = np.ones(plan.n_classes, dtype=np.bool_)
+    begin = 0
+    for requirement, classes, whole in judged(problem, plan):
+        end = begin + len(classes.sizes)
+        held[begin:end] &= requirement.model.holds(classes, whole)
+        begin = end % plan.n_classes
+    return held
+
+
+def _mended(problem: Problem, parts: list[_Part], owner: CodeArray, failing: BoolArray) -> CodeArray:
+    """Join failing classes with their nearest; withhold those that have no other one in their part, or raise."""
+    mended = np.full(len(owner), WITHHELD, dtype=np.int32)
+    alone, n_classes, several = [], 0, False
+    for part in parts:
+        if owner[part.members[0]] == WITHHELD:
+            continue
+        classes, grouping = part.grouping(owner)
+        if len(classes) == 1 and failing[classes[0]]:
+            alone.append(part)
+            continue
+        several = several or bool(failing[classes].any())
+        grouping = joined(part.space, grouping, failing[classes])
+        mended[part.members] = grouping.group + n_classes
+        n_classes += grouping.n_groups
+    if several:  # what those that are left reach may depend on the others: they wait
+        for part in alone:
+            mended[part.members] = n_classes
+            n_classes += 1
+        return mended
+    withheld = int((mended == WITHHELD).sum())
+    if n_classes == 0 or withheld > problem.max_withheld:
+        raise UnreachableError(_unmet(problem, len(parts), withheld))
+    return mended
+
+
+def _unmet(problem: Problem, n_parts: int, records: int) -> str:
+    models = ", ".join(requirement.model.subject for requirement in problem.requirements)
+    if n_parts == 1:
+        return f"microaggregation: even all records as one group do not meet {models}; use slicing, or ask for less"
+    return (
+        f"microaggregation: {records} records have numbers missing that too few others have missing, so that no group "
+        f"of them meets {models}; max_withheld allows {problem.max_withheld} of them to be left out. Allow more, say "
+        "missing: drop, or give the columns that have gaps a taxonomy of categories"
+    )
+
+
+def _variation_lost(parts: list[_Part], owner: CodeArray) -> float:
+    """Return the share of the variation of the published records that averages do not show (SSE / SST)."""
+    lost = total = 0.0
+    for part in parts:
+        if owner[part.members[0]] != WITHHELD:
+            within, around = squared_errors(part.space, part.grouping(owner)[1])
+            lost, total = lost + within, total + around
+    return lost / total if total else 0.0
+
+
+def _too_coarse(problem: Problem, averages: Averages) -> list[str]:
+    """Tell of the columns of which rounding leaves next to nothing."""
+    warnings = []
+    for attribute, column in zip(problem.quasi, problem.numbers, strict=True):
+        if column is None or attribute.taxonomy.scale.kind != "number":
+            continue
+        known = column[~np.isnan(column)]
+        if 0.0 < float(np.std(known)) < averages.step:
+            warnings.append(
+                f"column {attribute.name!r}: its numbers differ by less than {averages.decimals} decimals show; ask "
+                "for more decimals"
+            )
+    return warnings

@@ -1,0 +1,54 @@
+"""Plain: rows as they are, after whatever techniques did to their columns."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shoal.errors import UnreachableError
+from shoal.judging import judged
+from shoal.methods.base import Method
+from shoal.models.base import PopulationModel
+from shoal.plan import Plan, same_rows
+from shoal.problem import Problem
+from shoal.progress import Progress
+
+_NOTHING_PROMISED = (
+    "nothing is promised about people: whoever knows somebody's quasi values may find their record; measure how often "
+    "with shoal attack"
+)
+
+
+class Plain(Method):
+    """Every value is published as the policy's techniques leave it, and models hold only if the table meets them so.
+
+    Records that agree in all quasi values are a class. No value is generalized and no record withheld: what the models
+    ask for and the table does not have is refused.
+    """
+
+    name = "plain"
+    title = "publish the rows as the techniques leave them"
+    publishes = "values"
+    models = "optional"
+
+    def refuses(self, problem: Problem) -> str | None:
+        """It looks at no population."""
+        for requirement in problem.requirements:
+            if isinstance(requirement.model, PopulationModel):
+                return f"it makes no classes that {requirement.model.name} could look people up in; use mondrian"
+        return None
+
+    def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan:  # noqa: ARG002
+        """Return the classes of equal quasi values."""
+        with progress.step("comparing", problem.cells.n_records, unit="records") as step:
+            n_quasi = len(problem.quasi)
+            first, class_of = same_rows(problem.value_codes[:n_quasi])
+            lo = np.stack([codes[first].astype(np.int32) for codes in problem.quasi_codes], axis=1)
+            plan = Plan.of_cells(lo, lo + 1, class_of, problem.cells.counts)
+            for requirement, classes, whole in judged(problem, plan):
+                if not requirement.model.holds(classes, whole).all():
+                    raise UnreachableError(
+                        f"{requirement.model.subject}: the rows as they are do not meet it; use a method that makes "
+                        "classes (mondrian, sweep, slicing), or promise nothing with an empty privacy list"
+                    )
+            step.advance(problem.cells.n_records)
+        return plan if problem.requirements else plan.warned(_NOTHING_PROMISED)

@@ -1,0 +1,90 @@
+"""A valid policy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from shoal.methods.base import Method
+from shoal.models.base import PrivacyModel
+from shoal.policy.options import Role
+from shoal.sources.options import SourceOptions
+from shoal.taxonomies.builders.base import TaxonomyBuilder
+from shoal.techniques.base import Technique
+from shoal.techniques.sampling import Sampling
+from shoal.transactions.options import ItemOptions
+from shoal.yaml_lines import load_with_lines, read_text
+
+
+@dataclass(frozen=True, slots=True)
+class AttributePolicy:
+    """One attribute's role and taxonomy; without a taxonomy it gets the one that fits its kind.
+
+    With ``items`` the column holds sets, and other attributes take its place; with a ``technique`` its values are
+    changed before anything else is done.
+    """
+
+    role: Role
+    taxonomy: TaxonomyBuilder | None = None
+    weight: float = 1.0
+    description: str | None = None
+    items: ItemOptions | None = None
+    technique: Technique | None = None
+
+    def sensitive_names(self, name: str) -> tuple[str, ...]:
+        """Return the sensitive attributes that a column of this name gives."""
+        if self.items is not None:
+            return self.items.sensitive_names(name)
+        return (name,) if self.role == "sensitive" else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A valid policy.
+
+    >>> policy = Policy.load({
+    ...     "attributes": {"age": {"role": "quasi"}, "disease": {"role": "sensitive"}},
+    ...     "privacy": [{"k-anonymity": {"k": 5}}],
+    ... })
+    >>> policy.names("quasi"), policy.method.name
+    (('age',), 'mondrian')
+    """
+
+    attributes: Mapping[str, AttributePolicy]
+    privacy: tuple[PrivacyModel, ...]
+    method: Method
+    missing: Literal["category", "drop"]
+    max_withheld: float
+    source: SourceOptions
+    document: Mapping[str, Any]  # as it was written
+    folder: Path  # relative paths start here
+    unit: str | None = None  # the identifier that names the person; None: every record is one
+    household: str | None = None
+    sample: Sampling | None = None  # the records to take; None: all of them
+
+    @property
+    def techniques(self) -> dict[str, Technique]:
+        """The technique of each attribute that has one."""
+        return {name: one.technique for name, one in self.attributes.items() if one.technique is not None}
+
+    def names(self, role: Role) -> tuple[str, ...]:
+        """Return the attributes of one role in the order of the policy, which is that of importance."""
+        return tuple(name for name, attribute in self.attributes.items() if attribute.role == role)
+
+    @classmethod
+    def load(cls, policy: str | Path | Mapping[str, Any] | Policy, folder: Path | None = None) -> Policy:
+        """Read a policy from a YAML or JSON file or a mapping; every mistake in it is reported at once.
+
+        Relative paths start where the file is, those of a mapping in *folder*.
+        """
+        if isinstance(policy, Policy):
+            return policy
+        from shoal.policy.reading import PolicyReader  # which makes policies
+
+        if isinstance(policy, Mapping):
+            return PolicyReader("policy", {}, folder or Path()).policy(policy)
+        path = Path(policy)
+        document, lines = load_with_lines(read_text(path), path.name)
+        return PolicyReader(path.name, lines, path.parent).policy(document)

@@ -1,0 +1,52 @@
+"""The source as a policy's sample and techniques leave it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from shoal.chance import Chance
+from shoal.policy import AttributePolicy, Policy
+from shoal.sources import Source
+from shoal.sources.base import layers
+from shoal.techniques.domains import declared_domain
+from shoal.techniques.persons import refuse_repeated
+from shoal.techniques.sampling import SampledSource, sampled
+from shoal.techniques.treating import TreatedSource, treated
+
+
+def changed(policy: Policy, source: Source, chance: Chance) -> tuple[Policy, Source]:
+    """Return policy and source after sampling and techniques, which every later step takes for the given ones.
+
+    An identifier whose values became tokens is insensitive from here on. If classes of records are promised anything,
+    no identifier may have the same token twice: the records of a class could else be one person's.
+    """
+    if policy.sample is not None:
+        source = sampled(policy.sample, source, chance)
+    if not policy.techniques:
+        return policy, source
+    tokens = _identifiers(policy)
+    if policy.privacy:
+        refuse_repeated(source, tokens)
+    domains = {name: declared_domain(attribute.taxonomy) for name, attribute in policy.attributes.items()}
+    attributes: dict[str, AttributePolicy] = {
+        name: replace(attribute, role="insensitive") if name in tokens else attribute
+        for name, attribute in policy.attributes.items()
+    }
+    return replace(policy, attributes=attributes), treated(policy.techniques, source, chance, domains, tokens)
+
+
+def _identifiers(policy: Policy) -> tuple[str, ...]:
+    return tuple(name for name in policy.techniques if policy.attributes[name].role == "identifier")
+
+
+def changes(source: Source) -> Mapping[str, Any]:
+    """Return what everybody may know of a source's changes: entries of the manifest, none if there are no changes."""
+    entries: dict[str, Any] = {}
+    for layer in layers(source):
+        if isinstance(layer, TreatedSource):
+            entries["techniques"] = layer.describe()
+        elif isinstance(layer, SampledSource):
+            entries["sample"] = {"share": layer.share}
+    return entries
