@@ -21,6 +21,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from shoal.anonymizing import anonymize
     from shoal.auditing import Audit, audit
+    from shoal.comparing import Comparison, compare
     from shoal.drafting import Draft, draft_policy
     from shoal.errors import ShoalError
     from shoal.policy import Policy
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Audit",
+    "Comparison",
     "Draft",
     "Estimate",
     "Policy",
@@ -43,6 +45,7 @@ __all__ = [
     "anonymize",
     "audit",
     "baskets",
+    "compare",
     "draft_policy",
     "open_source",
     "read_sliced",
@@ -50,6 +53,7 @@ __all__ = [
 
 _HOMES = {
     "Audit": "shoal.auditing",
+    "Comparison": "shoal.comparing",
     "Draft": "shoal.drafting",
     "Estimate": "shoal.sliced",
     "Policy": "shoal.policy",
@@ -61,6 +65,7 @@ _HOMES = {
     "anonymize": "shoal.anonymizing",
     "audit": "shoal.auditing",
     "baskets": "shoal.transactions.gathering",
+    "compare": "shoal.comparing",
     "draft_policy": "shoal.drafting",
     "open_source": "shoal.sources",
     "read_sliced": "shoal.sliced",

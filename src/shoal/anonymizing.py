@@ -290,8 +290,8 @@ def _refuse_changed(policy: Policy) -> None:
     changes += [] if policy.method.publishes in ("classes", "buckets") else [f"method {policy.method.name}"]
     if changes:
         raise PolicyError(
-            f"the ledger links releases by what their labels cover, and {changes[0]} leaves no labels of the values as "
-            "they were; publish without the ledger, or without it"
+            f"the ledger links releases by the values that their labels cover, and under {changes[0]} they cover other "
+            "values than people have; take it out of the policy, or publish without the ledger"
         )
 
 

@@ -128,12 +128,20 @@ def test_the_guide_to_the_output_names_every_file_and_key(tmp_path: Path) -> Non
     policy = {"attributes": {"basket": {"role": "quasi", "items": items}}, "method": {"slicing": {"columns": "each"}}}
     baskets = shoal.anonymize(people, policy | {"privacy": [{"distinct-l-diversity": {"l": 1}}]})
     agreed = _agreed_release(tmp_path)
+    attributes = {"age": {"role": "quasi", "taxonomy": {"intervals": {"min": 0, "max": 99, "step": 50}}}}
+    people = pa.table({"age": list(range(100))})
+    policy = {"attributes": attributes, "privacy": [], "method": {"synthetic": {"epsilon": 1}}}
+    synthetic = shoal.anonymize(people, policy)
+    attributes["age"]["technique"] = {"rounding": {"base": 5}}
+    changed = shoal.anonymize(people, policy | {"method": "plain", "sample": {"share": 0.5}})
     text = (DOCS / "output.md").read_text(encoding="utf-8")
     for path in (path for folder in ("out", "sliced", "agreed") for path in (tmp_path / folder).rglob("*")):
         assert path.stem in text, path.name
     documents = {
-        "manifest.json": {*release.manifest, *sliced.manifest, *baskets.manifest, *agreed.manifest},
-        "evidence.json": {*release.evidence, *sliced.evidence, *agreed.evidence},
+        "manifest.json": {
+            key for one in (release, sliced, baskets, agreed, synthetic, changed) for key in one.manifest
+        },
+        "evidence.json": {key for one in (release, sliced, agreed, synthetic, changed) for key in one.evidence},
     }
     for heading, keys in documents.items():
         (table,) = re.findall(rf"## {heading}\n\n\| key \| what \|\n\|---\|---\|\n((?:\|.*\n)+)", text)
@@ -169,16 +177,23 @@ def test_every_method_has_a_guide_that_names_its_parameters_and_what_it_tells_of
     import shoal
 
     text = (DOCS / f"{name}.md").read_text(encoding="utf-8")
+    method = methods()[name]
     parameters = text[text.index("## Parameters") :]
-    (table, *_) = re.findall(r"\| parameter \| default \| meaning \|\n\|---\|---\|---\|\n((?:\|.*\n)+)", parameters)
-    assert [row.split("`")[1] for row in table.splitlines()] == list(methods()[name].model_fields)
+    tables = re.findall(r"\| parameter \| default \| meaning \|\n\|---\|---\|---\|\n((?:\|.*\n)+)", parameters)
+    told = [row.split("`")[1] for row in tables[0].splitlines()] if method.model_fields else []
+    assert told == list(method.model_fields)
     illness = ["flu", "cold", "gout"] * 4
     people = pa.table({"age": list(range(31, 43)), "illness": illness})
-    attributes = {"age": {"role": "quasi"}, "illness": {"role": "sensitive"}}
-    for privacy in ({"k-anonymity": {"k": 3}}, {"distinct-l-diversity": {"l": 2}}):
-        if name == "anatomy" and "k-anonymity" in privacy:  # which it refuses: it generalizes nothing
+    attributes = {
+        "age": {"role": "quasi", "taxonomy": {"intervals": {"min": 0, "max": 99}}},
+        "illness": {"role": "sensitive", "taxonomy": {"flat": ["flu", "cold", "gout"]}},
+    }
+    asked = [[{"k-anonymity": {"k": 3}}], [{"distinct-l-diversity": {"l": 2}}]]
+    for privacy in asked if method.models == "required" else [[]]:
+        if name == "anatomy" and "k-anonymity" in privacy[0]:  # which it refuses: it generalizes nothing
             continue
-        policy = {"attributes": attributes, "privacy": [privacy], "method": {name: {}}}
+        needed = {"epsilon": 1} if name == "synthetic" else {}
+        policy = {"attributes": attributes, "privacy": privacy, "method": {name: needed}}
         for key in shoal.anonymize(people, policy).evidence["search"]:
             assert f"`{key}`" in text, key
 

@@ -14,17 +14,18 @@ from pydantic import ValidationError
 
 from shoal.chance import Chance
 from shoal.errors import PolicyError, UsageError
-from shoal.synthetic import Domain, SyntheticOptions, SyntheticTable, synthesize
+from shoal.synthetic import Domain, SyntheticOptions, SyntheticPlan, synthesize
 from shoal.synthetic.consistent import Measured, consistent, non_negative
+from shoal.synthetic.distances import distances, total_variation
 from shoal.synthetic.drawing import drawn_rows
 from shoal.taxonomies.builders.flat import FlatTaxonomy
 from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
 from shoal.taxonomies.builders.numbers import NumbersTaxonomy
 
 
-def domain(name: str, size: int, *, missing: bool = False) -> Domain:
+def domain(name: str, size: int) -> Domain:
     values = tuple(f"{name}{i}" for i in range(size))
-    return Domain(name, FlatTaxonomy(values=values).build(pa.array([], pa.string())), missing)
+    return Domain(name, FlatTaxonomy(values=values).build(pa.array([], pa.string())))
 
 
 DOMAINS = [domain("a", 4), domain("b", 5), domain("c", 3), domain("d", 6)]
@@ -40,7 +41,7 @@ def people(n_rows: int = 20_000) -> list[np.ndarray]:
     return [column.astype(np.int32) for column in (a, b, c, d)]
 
 
-def made(*, seed: int = 1, **options: object) -> SyntheticTable:
+def made(*, seed: int = 1, **options: object) -> SyntheticPlan:
     pytest.importorskip("opendp")
     return synthesize(people(), DOMAINS, SyntheticOptions(**options), Chance.of(seed))
 
@@ -67,6 +68,7 @@ def truth() -> pa.Table:
         {"epsilon": 1, "delta": -1e-9},
         {"epsilon": 1, "delta": 0.5},
         {"epsilon": 1, "rows": 0},
+        {"epsilon": 1, "rows": 10**9},
         {"epsilon": 1, "tree": [["a", "b"], ["b", "c"], ["c", "a"]]},
         {"epsilon": 1, "tree": [["a", "a"]]},
     ],
@@ -80,24 +82,22 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, object]) -> N
 def test_domains_from_the_data_are_refused(builder: FlatTaxonomy | NumbersTaxonomy) -> None:
     with pytest.raises(PolicyError, match=r"column 'x': .* not taken from the data"):
         Domain("x", builder.build(pa.array(["1", "2"])))
-    with pytest.raises(PolicyError, match="declared"):
-        Domain("x", FlatTaxonomy(values=("1",)).build(pa.array(["1"])).with_missing())
 
 
 def test_domains_encode_and_decode() -> None:
     ages = Domain("age", IntervalsTaxonomy(min=0, max=9).build(pa.array([])))
     assert ages.encode(pa.array(["3", None, "12", "0"])).tolist() == [3, -1, -1, 0]
     assert ages.decode(np.array([9, 0], dtype=np.int32)).to_pylist() == ["9", "0"]
-    with_missing = Domain("age", ages.taxonomy, missing=True)
+    with_missing = Domain("age", ages.taxonomy.with_missing())
     assert with_missing.size == 11
     assert with_missing.encode(pa.array(["3", None, "12"])).tolist() == [3, 10, -1]
-    assert with_missing.decode(np.array([10, 1], dtype=np.int32)).to_pylist() == [None, "1"]
+    assert with_missing.decode(np.array([10, 1], dtype=np.int32)).to_pylist() == ["missing", "1"]
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_a_large_epsilon_keeps_the_marginals(delta: float) -> None:
     release = made(epsilon=1000, delta=delta)
-    assert {frozenset(pair) for pair in release.pairs} == {frozenset("ab"), frozenset("bc"), frozenset("bd")}
+    assert {frozenset(pair) for pair in release.tree} == {frozenset("ab"), frozenset("bc"), frozenset("bd")}
     assert abs(release.table.num_rows - 20_000) <= 1
     for names in ("a", "b", "c", "d", "ab", "bc", "bd"):
         assert np.abs(shares(release.table, *names) - shares(truth(), *names)).sum() < 0.005
@@ -111,7 +111,7 @@ def test_the_account_is_within_the_budget(epsilon: float, delta: float) -> None:
     said = release.describe()
     assert (said["epsilon"], said["delta"], said["spent"]["delta"]) == (epsilon, delta, delta)
     assert said["spent"]["epsilon"] <= epsilon
-    if len(release.pairs) == 3:  # nothing was left over
+    if release.tree:  # what a choice that ends early leaves is spent on the pairs
         assert said["spent"]["epsilon"] > 0.999 * epsilon
     losses = sum((Fraction(entry["loss"]) for entry in said["ledger"]), Fraction(0))
     assert losses <= Fraction(said["spent"]["rho" if delta else "epsilon"])
@@ -140,7 +140,7 @@ def test_gaussian_losses_are_those_of_concentrated_privacy() -> None:
 
 def test_a_tree_by_hand_costs_nothing() -> None:
     release = made(epsilon=1.0, tree=[["c", "a"], ["d", "b"]])
-    assert set(release.pairs) == {("a", "c"), ("b", "d")}
+    assert set(release.tree) == {("a", "c"), ("b", "d")}
     assert not [entry for entry in release.ledger if "tree" in entry.purpose]
     assert release.spent["epsilon"] > 0.999
     independent = np.outer(shares(release.table, "a"), shares(release.table, "b")).ravel()
@@ -156,13 +156,51 @@ def test_trees_of_unknown_or_too_large_pairs_are_refused() -> None:
     with pytest.raises(PolicyError, match="360,000 joint values"):
         synthesize([zeros, zeros], large, SyntheticOptions(epsilon=1, tree=(("x", "y"),)), Chance.of(1))
     release = synthesize([zeros, zeros], large, SyntheticOptions(epsilon=1), Chance.of(1))
-    assert release.pairs == ()
+    assert release.tree == ()
 
 
 def test_a_small_epsilon_keeps_no_pairs_that_would_be_noise() -> None:
     chosen = [len(made(epsilon=0.001, rows=100).pairs) for _ in range(30)]
     assert sum(chosen) < 25  # about 8 are expected, and 90 with a larger epsilon
     assert len(made(epsilon=1.0, rows=100).pairs) == 3
+
+
+def test_equal_records_may_come_as_counts() -> None:
+    pytest.importorskip("opendp")
+    each, codes = people(3000), [np.array([3, 1]), np.array([0, 4]), np.array([2, 2]), np.array([5, 0])]
+    for columns, counts, records in ((each, None, 3000), (codes, np.array([700, 1300]), 2000)):
+        release = synthesize(columns, DOMAINS, SyntheticOptions(epsilon=1000), Chance.of(1), counts)
+        assert abs(release.n_rows - records) <= 1
+    assert abs(int(np.count_nonzero(release.codes[0] == 3)) - 700) <= 1
+
+
+def test_the_holder_is_warned_of_what_promises_little() -> None:
+    def warned(**options: object) -> str:
+        return " ".join(made(rows=5, **options).warnings)
+
+    assert warned(epsilon=1, delta=1e-9) == ""
+    assert "next to nothing" in warned(epsilon=11)
+    assert "delta" in warned(epsilon=1, delta=1e-4)
+    assert warned(epsilon=1, tree=[]) == ""
+    large, zeros = [domain("x", 600), domain("y", 600)], np.zeros(10, dtype=np.int32)
+    lonely = synthesize([zeros, zeros], large, SyntheticOptions(epsilon=1, rows=5), Chance.of(1))
+    assert ["independent" in warning for warning in lonely.warnings] == [True]
+
+
+def test_distances_are_those_of_shares() -> None:
+    release = made(epsilon=1000, rows=20_000)
+    cells = [column.astype(np.int16) for column in people()]
+    found = distances(cells, np.ones(20_000, dtype=np.int64), release)
+    assert (found["records"], found["outside"]) == (20_000, 0)
+    for name, distance in found["attributes"].items():
+        assert distance == pytest.approx(
+            np.abs(shares(release.table, name) - shares(truth(), name)).sum() / 2, abs=1e-6
+        )
+    assert {tuple(entry["pair"]) for entry in found["pairs"] if entry["kept"]} == set(release.tree)
+    for entry in found["pairs"]:
+        gap = np.abs(shares(release.table, *entry["pair"]) - shares(truth(), *entry["pair"])).sum() / 2
+        assert entry["distance"] == pytest.approx(gap, abs=1e-6)
+    assert total_variation(np.array([4, 0]), np.array([0, 9])) == 1.0
 
 
 def test_rows_can_be_asked_for() -> None:
@@ -225,6 +263,21 @@ def test_what_is_over_the_budget_is_refused() -> None:
     with pytest.raises(UsageError, match="used up"):
         mechanisms.noisy_counts(np.array([1, 2]), Fraction(1, 2), "second")
     assert len(mechanisms.ledger) == 1
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_budget_that_is_used_up_states_no_more_than_was_asked(seed: int) -> None:
+    """The least noise at each step, whatever the shares: rounding must not add up to more than epsilon."""
+    pytest.importorskip("opendp")
+    from shoal.synthetic.mechanisms import mechanisms_of
+
+    rng = np.random.default_rng(seed)
+    epsilon, delta, steps = 10 ** rng.uniform(-2, 1), 10 ** rng.uniform(-12, -1.1), int(rng.integers(1, 20))
+    for mechanisms in (mechanisms_of(epsilon, 0.0), mechanisms_of(epsilon, delta)):
+        for step in range(steps):
+            share = (1 - mechanisms.spent / mechanisms.budget) / (steps - step)
+            mechanisms.noisy_counts(np.zeros(1, dtype=np.int64), share, f"step {step}")
+        assert epsilon * (1 - 1e-8) < mechanisms.stated()["epsilon"] <= epsilon
 
 
 counts = st.lists(st.integers(-50, 50), min_size=2, max_size=12)

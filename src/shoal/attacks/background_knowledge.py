@@ -25,6 +25,7 @@ class BackgroundKnowledgeAttack(SecretAttack):
 
     name = "background-knowledge"
     title = "what the sensitive value is, once some others are ruled out"
+    of_records = True
 
     def __init__(self, n_targets: int = N_TARGETS, exclusions: int = 2) -> None:
         super().__init__(n_targets)
@@ -35,7 +36,7 @@ class BackgroundKnowledgeAttack(SecretAttack):
     def answers(self, view: ReleaseView, secret: Secret, people: People, rng: np.random.Generator) -> Answers:
         """Guess for everybody of whom something is left."""
         truth = people.secrets[secret.name]
-        weights = ruled_out(view.left(secret, people).weights, truth, self.exclusions)
+        weights = ruled_out(view.believed(secret, people), truth, self.exclusions)
         known = ruled_out(np.tile(secret.marginal, (len(people), 1)), truth, self.exclusions)
         guess, blind = likeliest(weights, rng), likeliest(known, rng)
         return Answers(np.where(guess == NO_ANSWER, blind, guess), blind, truth)
@@ -52,7 +53,7 @@ class BackgroundKnowledgeAttack(SecretAttack):
         """Say how many of all people of the source are left with their own value, which is exact."""
         truth = targets.secrets[secret.name]
         person, first = numbered([*targets.codes.T, truth + 1], len(targets))
-        weights = ruled_out(view.left(secret, targets[first]).weights, truth[first], self.exclusions)
+        weights = ruled_out(view.believed(secret, targets[first]), truth[first], self.exclusions)
         own = weights[np.arange(len(first)), truth[first]] * (truth[first] >= 0)
         share = own / np.maximum(weights.sum(axis=1), 1e-300)
         alone = int(np.bincount(person)[share > 1 - 1e-9].sum())

@@ -184,6 +184,7 @@ class Attack(ABC):
 
     name: ClassVar[str]
     title: ClassVar[str]
+    of_people: ClassVar[bool] = True  # whether each trial is about one person, and not about what the release shows
 
     def __init__(self, n_targets: int = N_TARGETS) -> None:
         if n_targets < FEWEST:

@@ -9,7 +9,7 @@ import numpy as np
 
 from shoal.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
 from shoal.attacks import kernels
-from shoal.attacks.guessing import Beliefs, LearnedAttack
+from shoal.attacks.guessing import Beliefs, LearnedAttack, not_their_own
 from shoal.attacks.people import People
 from shoal.attacks.secrets import Secret
 from shoal.attacks.view import ReleaseView
@@ -31,6 +31,7 @@ class DeFinettiAttack(LearnedAttack):
 
     name = "definetti"
     title = "what buckets keep apart, linked by what all of them teach"
+    of_records = True
 
     def refuses(self, view: ReleaseView) -> str | None:
         """Return why not: quasi attributes must stand apart from the sensitive one, in buckets."""
@@ -39,7 +40,7 @@ class DeFinettiAttack(LearnedAttack):
             return "rows are published whole: there are no buckets in which values are kept apart"
         if reason is None and not any(_apart(view, secret) for secret in view.secrets.values()):
             return "all quasi attributes stand in one part with the sensitive attribute: nothing is kept apart from it"
-        return reason
+        return reason or not_their_own(view)
 
     def learned(self, view: ReleaseView, secret: Secret, everybody: People, rng: np.random.Generator) -> Beliefs:  # noqa: ARG002
         """Learn each part that stands apart from the sensitive attribute."""

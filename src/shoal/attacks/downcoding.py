@@ -10,6 +10,7 @@ import numpy as np
 from shoal.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
 from shoal.attacks import kernels
 from shoal.attacks.base import FEWEST, Attack, Trials
+from shoal.attacks.guessing import NOBODYS, TREATED
 from shoal.attacks.hierarchies import Nested
 from shoal.attacks.isolation import counted_up_to, isolated, isolated_elsewhere, smaller_control
 from shoal.attacks.people import People
@@ -37,12 +38,15 @@ class DowncodingAttack(Attack):
 
     name = "downcoding"
     title = "who can be isolated, since classes are no wider than needed"
+    of_people = False
 
     def refuses(self, view: ReleaseView) -> str | None:
         """Return why not: classes must have labels of hierarchies."""
+        if view.treatments.nobodys:
+            return NOBODYS
         if view.sliced is not None or view.as_they_are or "agreed" in view.manifest:
             return "no class was generalized along hierarchies for the sake of its own records"
-        return None
+        return TREATED if view.treatments.of_quasi else None
 
     def run(self, view: ReleaseView, targets: People, control: People | None, rng: np.random.Generator) -> Trials:
         """Try predicates on all people of the source and of the control group."""

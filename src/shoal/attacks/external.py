@@ -29,6 +29,7 @@ class ExternalAttack(SecretAttack):
 
     name = "external"
     title = "whose record a register of names leads to"
+    of_records = of_values = True
 
     def __init__(self, n_targets: int = N_TARGETS, register: pa.Table | None = None) -> None:
         super().__init__(n_targets)
@@ -50,7 +51,7 @@ class ExternalAttack(SecretAttack):
     def answers(self, view: ReleaseView, secret: Secret, people: People, rng: np.random.Generator) -> Answers:
         """Answer where one entry is left."""
         left = view.left(secret, people)
-        found = (left.entries == 1) & ((left.far == 0) | view.as_they_are)
+        found = (left.entries == 1) & ((left.far == 0) | view.may_miss)
         return Answers(
             np.where(found, likeliest(left.weights, rng), NO_ANSWER),
             np.where(found, mode(secret), NO_ANSWER),
@@ -71,7 +72,7 @@ def registered(view: ReleaseView, targets: People, register: pa.Table) -> People
 
     A quasi attribute that the register does not have stays unknown; names that several people share tell nobody.
     """
-    published = set(view.manifest["attributes"])
+    published = view.treatments.shown
     names = [name for name in register.column_names if name in targets.table.column_names and name not in published]
     if not names:
         raise UsageError("the register shares no name with the source: give one with a column of identifiers")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from shoal.errors import InputError
 
 Beliefs: TypeAlias = Callable[[People], FloatArray]  # people -> (n, n_values) in proportion to what is believed
 NO_ANSWER = -2  # nobody has this value; -1 is one that is not published
+TREATED = "quasi attributes were changed before classes were made of them, so who can be in which class is not known"
+NOBODYS = "the rows are synthetic and nobody's, so that none of them, and no class of them, can be a person's"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,9 +56,16 @@ class SensitiveAttack(Attack):
     Of several sensitive attributes, the first counts; the others are told as variants.
     """
 
+    of_records: ClassVar[bool] = False  # whether it asks which published records can be a person's
+    of_values: ClassVar[bool] = False  # and what values these have, one by one
+
     def refuses(self, view: ReleaseView) -> str | None:
-        """Return why not: there must be a sensitive attribute."""
-        return None if view.secrets else "the release has no sensitive attribute"
+        """Return why not: there must be a sensitive attribute and, where it asks for them, records of people."""
+        if self.of_records and view.treatments.nobodys:
+            return NOBODYS
+        if not view.secrets:
+            return "the release has no sensitive attribute"
+        return not_their_own(view) if self.of_values else None
 
     @abstractmethod
     def judged(self, view: ReleaseView, secret: Secret, asked: Asked, rng: np.random.Generator) -> Trials:
@@ -80,6 +89,8 @@ class SensitiveAttack(Attack):
         notes = found[first].notes
         if secret_note := self.told(view, view.secrets[first], targets):
             notes = (*notes, secret_note)
+        if moved_note := _moved(view.secrets[first]):
+            notes = (*notes, moved_note)
         if rest:
             notes = (*notes, f"about {first!r}; other sensitive attributes are told as variants")
         return replace(found[first], variants=variants, notes=notes)
@@ -88,7 +99,8 @@ class SensitiveAttack(Attack):
         """Return a note on what was guessed, or None."""
         if secret.edges is None:
             return None
-        return f"{secret.name!r} is a number with many values: what is guessed is one of {len(secret.edges) + 1} ranges"
+        why = "was changed as a number" if secret.changed else "is a number with many values"
+        return f"{secret.name!r} {why}: what is guessed is one of {len(secret.edges) + 1} ranges"
 
 
 class SecretAttack(SensitiveAttack):
@@ -121,7 +133,7 @@ class LearnedAttack(SensitiveAttack):
         beliefs = self.learned(view, secret, asked.everybody, rng)
 
         def said(people: People) -> Answers:
-            blind = likeliest(view.left(secret, people).weights, rng)
+            blind = likeliest(view.believed(secret, people), rng)
             blind = np.where(blind == NO_ANSWER, mode(secret), blind)
             guess = likeliest(beliefs(people), rng)
             return Answers(np.where(guess == NO_ANSWER, blind, guess), blind, people.secrets[secret.name])
@@ -146,7 +158,26 @@ def likeliest(weights: FloatArray, rng: np.random.Generator) -> CodeArray:
 def certain(view: ReleaseView, left: Left) -> BoolArray:
     """Return (n,) of whom a single value is left; whom no box covers is not in the data, unless values were changed."""
     alone = np.count_nonzero(left.weights, axis=1) == 1
-    return np.asarray(alone & ((left.far == 0) | view.as_they_are))
+    return np.asarray(alone & ((left.far == 0) | view.may_miss))
+
+
+def not_their_own(view: ReleaseView) -> str | None:
+    """Return why no record shows its person's sensitive value, or None: values were dealt out anew."""
+    first = next(iter(view.secrets))
+    if not view.treatments.unlinked(first):
+        return None
+    return f"the values of {first!r} stand in rows of other people, so none of them is anybody's own"
+
+
+def _moved(secret: Secret) -> str | None:
+    """Return the note on a sensitive attribute whose values were exchanged or dealt out anew, or None."""
+    if secret.moved == 0:
+        return None
+    group = f"records that agree in {', '.join(secret.within)}" if secret.within else "all records"
+    return (
+        f"a share of {secret.moved:g} of the values of {secret.name!r} was moved among {group}: where values are "
+        f"weighed, that of a person's row counts {1 - secret.moved:g}, and the rest is what these records have"
+    )
 
 
 def mode(secret: Secret) -> int:

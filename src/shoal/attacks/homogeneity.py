@@ -19,6 +19,7 @@ class HomogeneityAttack(SecretAttack):
 
     name = "homogeneity"
     title = "whose sensitive value is the only one left"
+    of_records = of_values = True
 
     def answers(self, view: ReleaseView, secret: Secret, people: People, rng: np.random.Generator) -> Answers:
         """Answer where one value is left."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 import numpy as np
 
-from shoal.arrays import AnyIntArray, BoolArray, FloatArray
-from shoal.attacks.base import Attack, Tally, Trials
+from shoal.arrays import BoolArray
+from shoal.attacks.base import N_TARGETS, Attack, Beside, Tally, Trials
 from shoal.attacks.people import UNKNOWN, People
+from shoal.attacks.tokens import in_both, of_one_person
 from shoal.attacks.view import ReleaseView
-from shoal.sliced.table import numbered
 
 CANDIDATES = 10
 SPLITS = 8
@@ -26,6 +28,15 @@ class LinkabilityAttack(Attack):
     name = "linkability"
     title = "whether two records are about one person"
 
+    def __init__(self, n_targets: int = N_TARGETS, others: tuple[ReleaseView, ...] = ()) -> None:
+        super().__init__(n_targets)
+        self.others = others
+
+    @classmethod
+    def equipped(cls, n_targets: int, beside: Beside) -> Self:
+        """Return the attack with other releases, of which it says how many records have the same tokens."""
+        return cls(n_targets, beside.others)
+
     def refuses(self, view: ReleaseView) -> str | None:
         """Return why not: there must be two attributes to know one of each."""
         return None if len(view.known) > 1 else "there is one quasi attribute only, which cannot be known in halves"
@@ -41,8 +52,19 @@ class LinkabilityAttack(Attack):
             _linked(view, members, splits, rng),
             None if others is None else _linked(view, others, splits, rng),
             Tally(int(blind.sum()), len(members)),
-            notes=(f"each time one of {CANDIDATES} candidates is right",),
+            notes=(f"each time one of {CANDIDATES} candidates is right", *self._by_tokens(view)),
         )
+
+    def _by_tokens(self, view: ReleaseView) -> list[str]:
+        """Say which records tokens link, for sure and without this attack."""
+        notes = []
+        if repeated := of_one_person(view):
+            notes.append(f"{repeated:,} records share a person's token with another: these belong together, surely")
+        shared = [in_both(view, other) for other in self.others]
+        notes += [
+            f"{n:,} records have the same token in another release: they belong together, surely" for n in shared if n
+        ]
+        return notes
 
 
 def _splits(n_attributes: int, rng: np.random.Generator) -> BoolArray:
@@ -61,8 +83,7 @@ def _linked(view: ReleaseView, people: People, splits: BoolArray, rng: np.random
     second = np.where(one, UNKNOWN, people.codes[two])
     both = np.where(one, people.codes[owner], second)
     numbers = np.where(one, people.numbers[owner], people.numbers[two])
-    together = _copies(view, both, numbers)
-    alone = _copies(view, second, numbers)
+    together, alone = (view.copies(each.astype(np.int32), numbers, near=False)[0] for each in (both, second))
     fits = np.divide(together, alone, out=np.zeros(len(alone)), where=alone > 0)
     score = fits.reshape(n, CANDIDATES)
     lost = np.flatnonzero(~(score > 0).any(axis=1))
@@ -72,9 +93,3 @@ def _linked(view: ReleaseView, people: People, splits: BoolArray, rng: np.random
     best = score >= score.max(axis=1, keepdims=True) - 1e-12
     picked = np.where(best, rng.random(best.shape), -1.0).argmax(axis=1)
     return Tally(int((picked == 0).sum()), n)
-
-
-def _copies(view: ReleaseView, codes: AnyIntArray, numbers: FloatArray) -> FloatArray:
-    """Return how many records fit each combination, asked about once."""
-    number, first = numbered([codes[:, a] + 1 for a in range(codes.shape[1])], len(codes))
-    return view.copies(codes[first].astype(np.int32), numbers[first], near=False)[0][number]

@@ -152,7 +152,9 @@ def decided(
 
 
 def _in_buckets(view: ReleaseView) -> bool:
-    """Whether buckets show values as they are, each attribute in one part."""
+    """Whether buckets show values as they were in the source, each attribute in one part."""
+    if view.treatments.of_quasi:
+        return False
     names = [name for part in view.manifest["parts"] for name in part]
     entries = view.manifest["attributes"]
     return len(set(names)) == len(names) and not any("labels" in entries[name] for name in view.known)

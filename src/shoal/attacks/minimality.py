@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from shoal.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
-from shoal.attacks.guessing import Beliefs, LearnedAttack
+from shoal.attacks.guessing import TREATED, Beliefs, LearnedAttack, not_their_own
 from shoal.attacks.hierarchies import known_tree
 from shoal.attacks.people import People
 from shoal.attacks.secrets import Secret
@@ -38,6 +38,7 @@ class MinimalityAttack(LearnedAttack):
 
     name = "minimality"
     title = "what the sensitive value is, since no smaller class was allowed"
+    of_records = True
 
     def refuses(self, view: ReleaseView) -> str | None:
         """Return why not: the method must stop at the smallest classes, for the sake of sensitive values."""
@@ -47,6 +48,10 @@ class MinimalityAttack(LearnedAttack):
         method, chosen = view.manifest.get("method"), view.manifest.get("method_parameters", {})
         if method not in ("mondrian", "incognito") or chosen.get("cuts") == "relaxed" or chosen.get("recode"):
             return "it is about strict Mondrian and full-domain generalization, which stop where nothing finer holds"
+        if view.treatments.of_quasi:
+            return TREATED
+        if "sample" in view.manifest:
+            return "who of the source was drawn into the sample is not known, and so not who is in which class"
         if view.manifest.get("withheld"):
             return "records were withheld, and which classes they would have broken is not known"
         if len(view.secrets) > 1:
@@ -56,7 +61,7 @@ class MinimalityAttack(LearnedAttack):
             return "what the release promises looks beyond how often values occur in a class"
         if not any(model.sees == "values" for model in models):
             return "the promise is about the sizes of classes only, so smaller ones were not refused for their values"
-        return None
+        return not_their_own(view)
 
     def learned(self, view: ReleaseView, secret: Secret, everybody: People, rng: np.random.Generator) -> Beliefs:
         """Draw ways to deal each class's values, and keep those that explain why it was not made smaller."""

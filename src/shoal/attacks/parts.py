@@ -31,6 +31,7 @@ class Labels:
     high: IntArray  # (n_labels,) and below
     gaps: IntArray  # (n_labels,) row of the space's bits, -1 if there are no gaps
     spans: FloatArray  # (n_labels, 2) numbers from and below; NaN for categories
+    by_number: bool = False  # whether the spans tell what is covered, and not the codes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,12 +73,14 @@ def read_parts(
     bucket: CodeArray,
     n_buckets: int,
     agreed: tuple[Linkable, CodeArray] | None = None,
+    reach: Mapping[str, float] | None = None,
 ) -> tuple[Space, tuple[ViewPart, ...], tuple[Labels, ...]]:
     """Read parts, given each one's distinct rows and which of them every published row has.
 
-    Of a release by a plan, *agreed* has the plan's boxes and (n_rows,) the class of each row.
+    Of a release by a plan, *agreed* has the plan's boxes and (n_rows,) the class of each row. A published number of an
+    attribute in *reach* stands for all that are less than so far from it.
     """
-    columns = [_columns(table, entries) for table, _ in contents]
+    columns = [_columns(table, entries, reach or {}) for table, _ in contents]
     linkables, numbers = [], []
     for (table, _), own in zip(contents, columns, strict=True):
         number, first = numbered([column.codes for column in own], table.num_rows)
@@ -97,14 +100,25 @@ def read_parts(
     return space, tuple(parts), tuple(_labels(space, name, columns, linkables) for name in space.attributes)
 
 
-def _columns(table: pa.Table, entries: Mapping[str, Any]) -> list[_Column]:
+def _columns(table: pa.Table, entries: Mapping[str, Any], reach: Mapping[str, float]) -> list[_Column]:
     columns = []
     for name in table.column_names:
         if name in entries and entries[name]["role"] == "quasi":
             codes, values = coded(table.column(name))
             number = {value: place for place, value in enumerate(values)}
-            columns.append(_Column(labelled(name, entries[name], values, "the release"), number, codes))
+            labels = labelled(name, entries[name], values, "the release")
+            columns.append(_Column(_around(labels, reach[name]) if name in reach else labels, number, codes))
     return columns
+
+
+def _around(column: LinkColumn, reach: float) -> LinkColumn:
+    """Return a column of numbers each of which stands for all that are near it."""
+    values = [(place, cover["values"][0]) for place, cover in enumerate(column.covers) if "values" in cover]
+    numbers = _read(column, [text for _, text in values], None)
+    covers = list(column.covers)
+    for (place, _), number in zip(values, numbers.tolist(), strict=True):
+        covers[place] = {"from": number - reach, "below": number + reach}
+    return replace(column, covers=tuple(covers))
 
 
 def _boxes(columns: Sequence[LinkColumn], labels: CodeArray) -> Linkable:
@@ -184,7 +198,47 @@ def spans_of(column: LinkColumn) -> FloatArray:
     return spans
 
 
+def binned(told: Labels, blur: float) -> Labels:
+    """Return labels of numbers as ranges to ask for, where the numbers themselves are not the true ones.
+
+    Ranges are twice as wide as the *blur*, so that most numbers stay in theirs; if that is not known, for numbers are
+    averages, there are as many ranges as each has distinct numbers, about equally many.
+    """
+    some = np.asarray(np.isfinite(told.spans).all(axis=1))
+    numbers = told.spans[some, 0]
+    if not len(numbers):
+        return told
+    if blur > 0:
+        edges = np.arange(np.floor(numbers.min() / (2 * blur)), np.floor(numbers.max() / (2 * blur)) + 2) * 2 * blur
+    else:
+        n_ranges = int(np.ceil(np.sqrt(len(numbers))))
+        edges = np.unique(np.quantile(numbers, np.arange(n_ranges) / n_ranges, method="lower"))
+        edges = np.append(edges, np.nextafter(numbers.max(), np.inf))
+    n_ranges = len(edges) - 1
+    place = np.full(len(some), n_ranges, dtype=np.int64)  # the last stands for what is no number
+    place[some] = np.searchsorted(edges, numbers, side="right") - 1
+    high = np.append(np.zeros(n_ranges, dtype=np.int64), np.iinfo(np.int32).max)
+    return Labels(
+        {text: int(place[label]) for text, label in told.number.items()},
+        np.zeros(n_ranges + 1, dtype=np.int64),
+        high,
+        np.full(n_ranges + 1, -1, dtype=np.int64),
+        np.append(np.stack([edges[:-1], edges[1:]], axis=1), [[np.nan, np.nan]], axis=0),
+        by_number=True,
+    )
+
+
 def _read(column: LinkColumn, texts: list[str], form: str | None) -> FloatArray:
     values = pa.array(texts, pa.string())
     numbers, valid = decimal_numbers(values) if column.kind == "number" else days(values, form)
     return np.where(valid, numbers, np.nan)
+
+
+def scales_of(parts: Sequence[ViewPart]) -> FloatArray:
+    """Return (n_known,) how far apart the numbers of each attribute are at most."""
+    spans = np.concatenate([part.spans for part in parts])
+    finite = np.where(np.isfinite(spans), spans, np.nan)
+    with np.errstate(invalid="ignore"):
+        lows = np.fmin.reduce(finite, axis=0)
+        highs = np.fmax.reduce(finite, axis=0)
+    return np.asarray(np.maximum(highs[1::2] - lows[::2], 1e-12))

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from shoal.arrays import AnyIntArray, CodeArray, FloatArray
 from shoal.attacks.base import FEWEST
-from shoal.errors import UsageError
+from shoal.errors import InputError, UsageError
+from shoal.taxonomies.parse import days, decimal_numbers
+
+if TYPE_CHECKING:
+    from shoal.attacks.view import ReleaseView
 
 UNKNOWN = -1  # code of an attribute that an adversary does not know of a person
 
@@ -40,3 +45,48 @@ class People:
         if len(self) < FEWEST:
             raise UsageError(f"fewer than {FEWEST} people tell nothing; give larger tables")
         return self[rng.permutation(len(self))[:n]]
+
+
+def coded_people(view: ReleaseView, table: pa.Table, told: str, *, partly: bool) -> People:
+    """Return people in the codes of a release; see ``ReleaseView.people``.
+
+    Where a technique changes a value in a way that everybody can follow, the codes are those of the changed value.
+    """
+    if not table.num_rows:
+        raise InputError(f"{told} is empty")
+    codes = np.empty((table.num_rows, len(view.known)), dtype=np.int32)
+    numbers = np.full(codes.shape, np.nan)
+    for place, name in enumerate(view.known):
+        if name not in table.column_names:
+            if partly or name in view.treatments.named:
+                codes[:, place] = UNKNOWN
+                continue
+            raise InputError(f"{told} has no column {name!r}, which the release knows as quasi-identifying")
+        whole = table.column(name).combine_chunks()
+        if not pa.types.is_dictionary(whole.type):
+            whole = whole.dictionary_encode()
+        index = np.asarray(whole.indices.cast(pa.int32()).fill_null(len(whole.dictionary)))
+        missing = np.int32(view.space.covers[place].missing)
+        values = view.treatments.applied(name, whole.dictionary, _published(view, place))
+        codes[:, place] = np.append(view.space.codes(place, values), missing)[index]
+        numbers[:, place] = np.append(_numbers(view, place, values), np.nan)[index]
+    secrets = {
+        name: secret.codes(table.column(name)) for name, secret in view.secrets.items() if name in table.column_names
+    }
+    return People(codes, numbers, secrets, table)
+
+
+def _published(view: ReleaseView, place: int) -> tuple[float, float] | None:
+    """Return the least and the greatest number of an attribute whose values are published, or None."""
+    own = view.labels[place].spans[:, 0]
+    if "labels" in view.manifest["attributes"][view.known[place]] or not np.isfinite(own).any():
+        return None
+    return float(np.nanmin(own)), float(np.nanmax(own))
+
+
+def _numbers(view: ReleaseView, place: int, values: pa.Array) -> FloatArray:
+    attribute = view.space.covers[place].attribute
+    if attribute.kind not in ("number", "date"):
+        return np.full(len(values), np.nan)
+    read = decimal_numbers(values) if attribute.kind == "number" else days(values, attribute.format)
+    return np.where(read[1], read[0], np.nan)

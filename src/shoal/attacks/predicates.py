@@ -58,7 +58,7 @@ class Sketch:
         """
         own = labels[rows]
         form = np.zeros(own.shape, dtype=np.int64)
-        for a, told in enumerate(view.labels):
+        for a, told in enumerate(view.asked):
             middles = middles_of(told)
             if np.isfinite(middles).any():
                 side = np.where(middles[own[:, a]] >= np.nanmedian(middles[labels[:, a]]), AT_LEAST, BELOW)
@@ -71,7 +71,7 @@ class Sketch:
     def univariate(cls, view: ReleaseView, labels: CodeArray) -> Sketch:
         """Return all predicates about one attribute: labels that were published once, and both ends of numbers."""
         conditions = []
-        for a, told in enumerate(view.labels):
+        for a, told in enumerate(view.asked):
             count = np.bincount(labels[:, a], minlength=len(told.low))
             conditions += [(a, WITHIN, label) for label in np.flatnonzero((count == 1) & _tells(view, a)).tolist()]
             ended = np.flatnonzero(np.isfinite(told.spans).all(axis=1))
@@ -100,19 +100,20 @@ class Predicates:
         n = len(sketch.attribute)
         low, high = np.zeros(n, dtype=np.int64), np.full(n, np.iinfo(np.int32).max, dtype=np.int64)
         gaps, column, edges = np.full(n, -1, dtype=np.int64), sketch.attribute.copy(), []
-        for a, told in enumerate(view.labels):
+        for a, told in enumerate(view.asked):
             own = sketch.attribute == a
+            at_least, below = own & (sketch.form == AT_LEAST), own & (sketch.form == BELOW)
             within = np.flatnonzero(own & (sketch.form == WITHIN))
-            label = sketch.label[within]
-            low[within], high[within], gaps[within] = told.low[label], told.high[label], told.gaps[label]
-            at_least = np.flatnonzero(own & (sketch.form == AT_LEAST))
-            below = np.flatnonzero(own & (sketch.form == BELOW))
+            if told.by_number:
+                at_least[within] = below[within] = True
+            else:
+                label = sketch.label[within]
+                low[within], high[within], gaps[within] = told.low[label], told.high[label], told.gaps[label]
             begins, ends = told.spans[sketch.label[at_least], 0], told.spans[sketch.label[below], 1]
             edges.append(np.unique(np.concatenate([begins, ends])))
             low[at_least] = np.searchsorted(edges[-1], begins) + 1
             high[below] = np.searchsorted(edges[-1], ends) + 1
-            column[at_least] += len(view.labels)
-            column[below] += len(view.labels)
+            column[at_least | below] += len(view.asked)
         return cls(view, sketch.start, column, low, high, gaps, tuple(edges))
 
     def fulfilled(self, people: People, most: int) -> IntArray:
@@ -156,13 +157,13 @@ def telling(view: ReleaseView, labels: CodeArray) -> BoolArray:
 
 
 def _tells(view: ReleaseView, attribute: int) -> BoolArray:
-    told = view.labels[attribute]
+    told = view.asked[attribute]
     return np.asarray(told.high - told.low < view.widths[attribute])
 
 
 def _usable(view: ReleaseView, attribute: int) -> IntArray:
     """Return the labels of an attribute that say anything, and have ends if they are of numbers."""
     labels = np.flatnonzero(_tells(view, attribute))
-    spans = view.labels[attribute].spans[labels]
+    spans = view.asked[attribute].spans[labels]
     ended = np.isfinite(spans).all(axis=1) | np.isnan(spans).all(axis=1)
     return labels[ended] if ended.any() else labels

@@ -8,7 +8,17 @@ import numpy as np
 
 from shoal.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 from shoal.attacks.base import Trials
-from shoal.attacks.guessing import NO_ANSWER, Answers, Asked, SensitiveAttack, certain, likeliest, mode
+from shoal.attacks.guessing import (
+    NO_ANSWER,
+    TREATED,
+    Answers,
+    Asked,
+    SensitiveAttack,
+    certain,
+    likeliest,
+    mode,
+    not_their_own,
+)
 from shoal.attacks.people import People
 from shoal.attacks.secrets import Secret
 from shoal.attacks.view import ReleaseView
@@ -32,6 +42,7 @@ class RefinementAttack(SensitiveAttack):
 
     name = "refinement"
     title = "whose class, and value, is left once people and records are counted"
+    of_records = True
 
     def refuses(self, view: ReleaseView) -> str | None:
         """Return why not: classes must be boxes that can overlap, and a solver must be there."""
@@ -40,9 +51,11 @@ class RefinementAttack(SensitiveAttack):
             return "the release has buckets; where a person's rows can be is counted by the other attacks"
         if reason is None and (view.as_they_are or "agreed" in view.manifest):
             return "no two classes overlap, so that counting says nothing beyond what each class says by itself"
+        if reason is None and view.treatments.of_quasi:
+            return TREATED
         if reason is None and not _has_solver():
             return "it needs SciPy: pip install 'shoal[attacks]'"
-        return reason
+        return reason or not_their_own(view)
 
     def judged(self, view: ReleaseView, secret: Secret, asked: Asked, rng: np.random.Generator) -> Trials:
         """Sort out all people of the source, and count what is said of the targets."""
@@ -55,7 +68,7 @@ class RefinementAttack(SensitiveAttack):
 
         def said(people: People) -> tuple[Answers, Answers]:
             kind = places.kinds(people)
-            truth, blind = people.secrets[secret.name], likeliest(view.left(secret, people).weights, rng)
+            truth, blind = people.secrets[secret.name], likeliest(view.believed(secret, people), rng)
             blind = np.where(blind == NO_ANSWER, mode(secret), blind)
             guess = likeliest(np.append(believed, np.zeros((1, believed.shape[1])), axis=0)[kind], rng)
             sure = np.append(alone, NO_ANSWER)[kind]

@@ -90,9 +90,17 @@ def _tried(
     if reason is not None:
         return Refusal(attack.name, reason)
     try:
-        return attack.run(view, people, others, rng)
+        found = attack.run(view, people, others, rng)
     except UsageError as error:  # what only the people tell
         return Refusal(attack.name, str(error))
+    notes = view.treatments.notes(view.known)
+    share = view.manifest.get("sample", {}).get("share")
+    if share is not None and attack.of_people:
+        notes.append(
+            f"a share of {share:g} of the source was published, and whose records is not known: targets are people of "
+            f"the whole source, so those whose records are published are at about {1 / share:.3g} times the risk"
+        )
+    return replace(found, notes=(*found.notes, *notes))
 
 
 def _options(view: ReleaseView, policy: Policy | None) -> SourceOptions:
@@ -111,10 +119,10 @@ def _people(view: ReleaseView, source: Source, told: str, beside: Beside) -> Peo
     """Read what is known, here and in other releases, and to be found out, and names that a register has too."""
     wanted = [*view.known, *view.secrets, *(name for other in beside.others for name in other.known)]
     if beside.register is not None:
-        wanted += [name for name in beside.register.column_names if name not in view.manifest["attributes"]]
+        wanted += [name for name in beside.register.column_names if name not in view.treatments.shown]
     names = [name for name in dict.fromkeys(wanted) if name in source.schema.names]
     for name in view.known:
-        if name not in names:
+        if name not in names and name not in view.treatments.named:
             raise InputError(
                 f"{told} has no column {name!r}, which the release knows as quasi-identifying"
                 f"{did_you_mean(name, source.schema.names)}"

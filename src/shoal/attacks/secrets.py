@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from shoal.arrays import CodeArray, FloatArray, IntArray
+from shoal.attacks.treatments import Treatments
 from shoal.linkage.columns import coded
 from shoal.linkage.histograms import Histograms, gathered
 from shoal.linkage.linkable import Candidates
@@ -19,6 +20,7 @@ from shoal.taxonomies.parse import decimal_numbers
 
 MOST_VALUES = 50  # numbers with more distinct values are guessed by ranges
 N_RANGES = 20
+BLURS = 4.0  # ranges are at least so many times as wide as noise, which would else decide which range it is
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,6 +39,9 @@ class Secret:
     entry: IntArray  # (n_pairs + 1,) pair p of box and bucket has the entries entry[p]:entry[p + 1]
     value: IntArray  # (n_entries,)
     weight: FloatArray  # (n_entries,) records
+    changed: bool = False  # whether its numbers were changed
+    moved: float = 0.0  # share of the values that stand in another row than their own
+    within: tuple[str, ...] = ()  # columns whose groups kept their values when these were moved
 
     @classmethod
     def of(
@@ -47,6 +52,7 @@ class Secret:
         column: pa.ChunkedArray,
         place: CodeArray,
         entry: Mapping[str, Any],
+        treatments: Treatments,
         like: Secret | None = None,
     ) -> Secret:
         """Count a column of which row r has the value ``column[place[r]]``, given the pairs of its part's rows.
@@ -55,7 +61,10 @@ class Secret:
         """
         codes, texts = coded(column)
         ranges = like is not None and like.edges is not None and "labels" not in entry
-        edges = like.edges if like is not None and ranges else _edges(codes[place], texts, entry)
+        changed = treatments.renumbered(name)
+        edges = like.edges if like is not None and ranges else _edges(codes[place], texts, entry, changed=changed)
+        if edges is not None and not ranges:
+            edges = _apart(edges, BLURS * treatments.blur(name))
         if edges is None:
             candidates = Candidates.of(texts, entry.get("labels"), "the release")
         else:
@@ -78,6 +87,9 @@ class Secret:
             entry=ends[counted.start].astype(np.int64),
             value=value,
             weight=weight,
+            changed=changed,
+            moved=treatments.moved(name),
+            within=treatments.within(name),
         )
 
     def codes(self, column: pa.ChunkedArray) -> CodeArray:
@@ -89,13 +101,35 @@ class Secret:
         return np.array([number.get(text, -1) for text in texts], dtype=np.int32)[codes]
 
 
-def _edges(codes: CodeArray, texts: Sequence[str | None], entry: Mapping[str, Any]) -> FloatArray | None:
-    """Return where to cut a column of numbers, or None if it is to be taken value by value."""
-    if entry["kind"] != "number" or "labels" in entry or len(texts) <= MOST_VALUES:
+def _edges(
+    codes: CodeArray, texts: Sequence[str | None], entry: Mapping[str, Any], *, changed: bool
+) -> FloatArray | None:
+    """Return where to cut a column of numbers, or None if it is to be taken value by value.
+
+    Numbers that were *changed* are cut half way between two of them: a rounded one stands for what is around it.
+    """
+    if entry["kind"] != "number" or "labels" in entry or (len(texts) <= MOST_VALUES and not changed):
         return None
     numbers, valid = decimal_numbers(pa.array(texts, pa.string()))
     rows = numbers[codes[valid[codes]]]
-    return np.unique(np.quantile(rows, np.arange(1, N_RANGES) / N_RANGES)) if len(rows) else None
+    if not len(rows):
+        return None
+    edges = np.unique(np.quantile(rows, np.arange(1, N_RANGES) / N_RANGES, method="lower" if changed else "linear"))
+    if not changed:
+        return edges
+    distinct = np.unique(rows)
+    place = np.searchsorted(distinct, edges)
+    place = place[place > 0]
+    return np.asarray((distinct[place - 1] + distinct[place]) / 2)
+
+
+def _apart(edges: FloatArray, least: float) -> FloatArray:
+    """Return edges that are at least so far from each other."""
+    kept: list[float] = []
+    for edge in edges.tolist():
+        if not kept or edge - kept[-1] >= least:
+            kept.append(edge)
+    return np.array(kept)
 
 
 def _ranges(texts: Sequence[str | None], edges: FloatArray) -> CodeArray:

@@ -25,6 +25,7 @@ class SimilarityAttack(SecretAttack):
 
     name = "similarity"
     title = "whose sensitive value is one of a kind"
+    of_records = of_values = True
 
     def refuses(self, view: ReleaseView) -> str | None:
         """Return why not: it must be known which values are alike."""
@@ -43,7 +44,7 @@ class SimilarityAttack(SecretAttack):
         member[np.arange(len(category)), category] = 1.0
         of_each = left.weights @ member
         alone = np.count_nonzero(of_each, axis=1) == 1
-        sure = alone & ((left.far == 0) | view.as_they_are)
+        sure = alone & ((left.far == 0) | view.may_miss)
         usual = int((secret.marginal @ member).argmax())
         return Answers(
             np.where(sure, likeliest(of_each, rng), NO_ANSWER),

@@ -34,6 +34,7 @@ class SinglingOutAttack(Attack):
 
     name = "singling-out"
     title = "who can be isolated"
+    of_people = False
 
     def refuses(self, view: ReleaseView) -> str | None:  # noqa: ARG002
         """Return None: every release has quasi attributes."""
@@ -68,9 +69,10 @@ class SinglingOutAttack(Attack):
 
 
 def _multivariate(view: ReleaseView, labels: CodeArray, n: int, rng: np.random.Generator) -> Sketch:
-    """Read predicates off n records, no record twice: those that fewest published records fulfil come first.
+    """Read different predicates off n records, no record twice: those that fewest published records fulfil come first.
 
-    Of equals, those come first that ask no number to be just what was published, for it may have been changed.
+    Of equals, those come first that ask no number to be just what was published, for it may have been changed, and none
+    that surely was.
     """
     tells = telling(view, labels)
     if not tells.any():
@@ -78,9 +80,10 @@ def _multivariate(view: ReleaseView, labels: CodeArray, n: int, rng: np.random.G
     sets = _attribute_sets(view, rng)
     within = [_alone(labels, tells, attributes, n, rng) for attributes in sets]
     read = _Read.joined([*within, _sided(view, labels, tells, sets)])
-    numbers = np.array([np.isfinite(told.spans).all(axis=1).any() for told in view.labels])
-    exact = (read.used & numbers).any(axis=1) & ~read.sided
-    read = replace(read, shown=2 * np.minimum(read.shown, 2) + exact).best(n, rng)
+    numbers = np.array([np.isfinite(told.spans).all(axis=1).any() for told in view.asked])
+    blurred = np.array([told.by_number for told in view.asked])
+    exact = ((read.used & numbers).any(axis=1) & ~read.sided) | (read.used & blurred).any(axis=1)
+    read = replace(read, shown=2 * np.minimum(read.shown, 2) + exact).once(labels, rng).best(n, rng)
     return Sketch.multivariate(view, labels, read.rows, read.used, read.sided)
 
 
@@ -111,6 +114,13 @@ class _Read:
             np.concatenate([each.shown for each in reads]),
         )
 
+    def once(self, labels: CodeArray, rng: np.random.Generator) -> _Read:
+        """Return each predicate once, for one of the records that it can be read off: asked again it tells no more."""
+        mixed = self[rng.permutation(len(self.rows))]
+        asked = np.where(mixed.used, labels[mixed.rows] + 1, 0)
+        _, first = numbered([mixed.sided.astype(np.int32), *asked.T], len(mixed.rows))
+        return mixed[first]
+
     def best(self, n: int, rng: np.random.Generator) -> _Read:
         """Return n of them, none of the same record: those that fewest records fulfil, drawn where they are equal."""
         order = rng.permutation(len(self.rows))
@@ -133,7 +143,7 @@ def _sided(view: ReleaseView, labels: CodeArray, tells: BoolArray, sets: BoolArr
 
     If no other record has the same number there, no other published record fulfils the predicate.
     """
-    middles = [middles_of(told)[own] for told, own in zip(view.labels, labels.T, strict=True)]
+    middles = [middles_of(told)[own] for told, own in zip(view.asked, labels.T, strict=True)]
     numbers = np.array([bool(np.isfinite(own).any()) for own in middles])
     read = [_Read.of(np.empty(0, dtype=np.int64), np.empty((0, len(view.known)), dtype=np.bool_), sided=True)]
     for attributes in sets:
@@ -155,9 +165,10 @@ def _sided(view: ReleaseView, labels: CodeArray, tells: BoolArray, sets: BoolArr
 def _attribute_sets(view: ReleaseView, rng: np.random.Generator) -> BoolArray:
     """Return (n_sets, n_known) sets of attributes: all that stand in one part, and others of at least two of them.
 
-    What stands in one part belongs together; what stands in two is linked by chance.
+    What stands in one part belongs together; what stands in two, or was dealt out anew, is linked by chance.
     """
-    parts = [np.flatnonzero(part.known) for part in view.parts if part.known.sum() > 1]
+    linked = [part.known & view.together for part in view.parts]
+    parts = [np.flatnonzero(known) for known in linked if known.sum() > 1]
     sets = []
     for place in range(SETS):
         among = parts[place % len(parts)] if parts else np.arange(len(view.known))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from shoal.arrays import FloatArray
 from shoal.taxonomies.parse import decimal_numbers, texts
+from shoal.techniques.numbers import decimals_of
 
 TOKENS = ("pseudonym", "token", "hash")
 MOSTLY = 0.5  # of the records, beyond which an exchanged value is no better than none
@@ -62,6 +63,21 @@ class Treatments:
         quasi = [name for name, entry in self.attributes.items() if entry["role"] == "quasi"]
         return bool(self.tokens) or any(name in self.techniques for name in quasi)
 
+    def notes(self, known: Sequence[str]) -> list[str]:
+        """Return what to know of an attack on such columns, given the attributes that people are known by."""
+        notes = [f"nobody is looked up by {name!r}: its tokens tell nothing without their key" for name in self.tokens]
+        notes += [f"{name!r} was hashed without a salt, so whoever knows a name has its hash" for name in self.named]
+        for name in known:
+            if self.unlinked(name):
+                notes.append(f"nobody is looked up by {name!r}: its values stand in rows of other people")
+            elif self.moved(name) or self.blur(name):
+                notes.append(f"{name!r} need not show people's own values: rows that are near count where none fits")
+        if self.centres:
+            notes.append("quasi values are those of groups: rows that are near count where none fits")
+        if self.nobodys:
+            notes.append("rows are synthetic: what fits a person, or is nearest, is nobody's own record")
+        return notes
+
     def technique(self, name: str) -> str | None:
         """Return the name of what was done to a column."""
         return self.techniques.get(name, {}).get("technique")
@@ -109,7 +125,9 @@ class Treatments:
         """
         technique = self.techniques.get(name, {})
         if is_bare_hash(technique):
-            return pa.array([None if text is None else _sha256(text) for text in texts(values).to_pylist()], pa.string())
+            return pa.array(
+                [None if text is None else _sha256(text) for text in texts(values).to_pylist()], pa.string()
+            )
         if self.technique(name) not in ("rounding", "coding") or self.blur(name):
             return values
         numbers, valid = decimal_numbers(values)
@@ -139,12 +157,14 @@ def _sha256(text: str) -> str:
 
 
 def _rounded(numbers: FloatArray, base: float, published: tuple[float, float] | None) -> FloatArray:
-    multiples = np.floor(numbers / base + 0.5)
+    """Return the nearest multiples, halves up, computed as the technique does."""
+    unit = 10.0 ** decimals_of(base)
+    step = round(base * unit)
+    multiples = np.floor(numbers * unit / step + 0.5)
     if published is not None:
         first, last = round(published[0] / base), round(published[1] / base)
         multiples = np.where(multiples == first - 1, first, np.where(multiples == last + 1, last, multiples))
-    text = f"{base!r}".partition(".")[2]
-    return _on_grid(multiples * base, len(text.rstrip("0")) if "e" not in text else 9)
+    return np.asarray(multiples * step / unit)
 
 
 def _on_grid(numbers: FloatArray, decimals: int) -> FloatArray:

@@ -5,32 +5,33 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from shoal.arrays import CodeArray, FloatArray, IntArray
+from shoal.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from shoal.attacks import kernels
-from shoal.attacks.parts import Labels, ViewPart, read_parts
-from shoal.attacks.people import UNKNOWN, People
+from shoal.attacks.parts import Labels, ViewPart, binned, read_parts, scales_of
+from shoal.attacks.people import UNKNOWN, People, coded_people
 from shoal.attacks.reading import agreed_boxes, published_rows
 from shoal.attacks.secrets import Secret
+from shoal.attacks.treatments import Treatments
 from shoal.errors import InputError, UsageError
 from shoal.linkage.columns import coded
 from shoal.linkage.space import Space
 from shoal.policy import Policy
 from shoal.release import PUBLIC, Release, received
 from shoal.sliced.sampling import sampled
-from shoal.sliced.table import SlicedTable, is_sliced
+from shoal.sliced.table import SlicedTable, is_sliced, numbered
 from shoal.sources.columns import plain
 from shoal.sources.frames import as_table
-from shoal.taxonomies.parse import days, decimal_numbers
 
 _AT_ONCE = 1024  # queries
 _CELLS = 2**22  # of queries and buckets
+_REACH = 2.0  # times the scale of noise: how far a number in a bucket may be from a person's own
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,12 +56,14 @@ class ReleaseView:
     space: Space
     parts: tuple[ViewPart, ...]
     labels: tuple[Labels, ...]  # of each known attribute
+    asked: tuple[Labels, ...]  # the same as one may ask for them: ranges, where numbers are not the true ones
     bucket: CodeArray  # (n_rows,)
     sizes: FloatArray  # (n_buckets,)
     secrets: Mapping[str, Secret]
     scales: FloatArray  # (n_known,) what counts as far in a number
     sliced: SlicedTable | None
     policy: Policy | None
+    treatments: Treatments
 
     @classmethod
     def read(
@@ -93,9 +96,11 @@ class ReleaseView:
 
         A policy tells taxonomies that the manifest does not. Sensitive numbers are put into the ranges of another view.
         """
-        entries = manifest["attributes"]
+        treatments = Treatments.of(manifest)
+        entries = treatments.attributes
         if not any(entry["role"] == "quasi" for entry in entries.values()):
-            raise UsageError("no attribute of the release is quasi-identifying: there is nothing to know people by")
+            why = "all quasi attributes are tokens" if treatments.tokens else "no attribute is quasi-identifying"
+            raise UsageError(f"{why}: the release has nothing to know people by")
         table = plain(rows)
         sliced = SlicedTable.of(table, manifest) if is_sliced(manifest) else None
         bucket = np.zeros(table.num_rows, dtype=np.int32) if sliced is None else sliced.bucket
@@ -106,22 +111,32 @@ class ReleaseView:
             else [(part.distinct, part.codes) for part in sliced.parts]
         )
         agreed = agreed_boxes(table, manifest, folder) if "agreed" in manifest else None
-        space, parts, labels = read_parts(contents, entries, bucket, n_buckets, agreed)
+        reach = {
+            name: _REACH * treatments.blur(name)
+            for name, entry in entries.items()
+            if sliced is not None and entry["role"] == "quasi" and treatments.blur(name) and "labels" not in entry
+        }
+        space, parts, labels = read_parts(contents, entries, bucket, n_buckets, agreed, reach)
+        moved = np.repeat([treatments.moved(name) > 0 for name in space.attributes], 2)
+        parts = tuple(replace(part, spans=np.where(moved, np.nan, part.spans)) for part in parts)
         secrets = {}
         for name, entry in entries.items():
             if entry["role"] == "sensitive":
                 own = next(place for place, (own, _) in enumerate(contents) if name in own.column_names)
                 model = None if like is None else like.secrets.get(name)
                 column, place = contents[own][0].column(name), contents[own][1]
-                secrets[name] = Secret.of(name, own, parts[own].pairs, column, place, entry, model)
+                secrets[name] = Secret.of(name, own, parts[own].pairs, column, place, entry, treatments, model)
         sizes = np.bincount(bucket, minlength=n_buckets).astype(np.float64)
-        spans = np.concatenate([part.spans for part in parts])
-        finite = np.where(np.isfinite(spans), spans, np.nan)
-        with np.errstate(invalid="ignore"):
-            lows = np.fmin.reduce(finite, axis=0)
-            highs = np.fmax.reduce(finite, axis=0)
-        scales = np.maximum(highs[1::2] - lows[::2], 1e-12)
-        return cls(manifest, table, space, parts, labels, bucket, sizes, secrets, scales, sliced, policy)
+        asked = tuple(
+            binned(told, treatments.blur(name))
+            if "labels" not in entries[name] and (treatments.blur(name) or treatments.centres) and name not in reach
+            else told
+            for name, told in zip(space.attributes, labels, strict=True)
+        )
+        return cls(
+            manifest, table, space, parts, labels, asked, bucket, sizes, secrets, scales_of(parts), sliced, policy,
+            treatments,
+        )  # fmt: skip
 
     @property
     def known(self) -> tuple[str, ...]:
@@ -144,6 +159,16 @@ class ReleaseView:
         entries = self.manifest["attributes"]
         return self.sliced is None and not any("labels" in entries[name] for name in self.known)
 
+    @property
+    def may_miss(self) -> bool:
+        """Whether somebody who is in the data need not be covered, for quasi values were changed, or may have been."""
+        return self.as_they_are or any(self.treatments.by_chance(name) for name in self.known)
+
+    @property
+    def together(self) -> BoolArray:
+        """(n_known,) which attributes stand in the rows of the people they are of, as far as one can tell."""
+        return np.array([not self.treatments.unlinked(name) for name in self.known])
+
     def kind(self, attribute: int) -> str:
         """Return the kind of a known attribute, as the manifest says it."""
         return str(self.space.covers[attribute].attribute.kind)
@@ -153,42 +178,28 @@ class ReleaseView:
 
         A quasi attribute that the table does not have is refused or, if people are known *partly*, unknown.
         """
-        if not table.num_rows:
-            raise InputError(f"{told} is empty")
-        codes = np.empty((table.num_rows, len(self.known)), dtype=np.int32)
-        numbers = np.full(codes.shape, np.nan)
-        for place, name in enumerate(self.known):
-            if name not in table.column_names:
-                if partly:
-                    codes[:, place] = UNKNOWN
-                    continue
-                raise InputError(f"{told} has no column {name!r}, which the release knows as quasi-identifying")
-            whole = table.column(name).combine_chunks()
-            if not pa.types.is_dictionary(whole.type):
-                whole = whole.dictionary_encode()
-            index = np.asarray(whole.indices.cast(pa.int32()).fill_null(len(whole.dictionary)))
-            missing = np.int32(self.space.covers[place].missing)
-            codes[:, place] = np.append(self.space.codes(place, whole.dictionary), missing)[index]
-            numbers[:, place] = np.append(self._numbers(place, whole.dictionary), np.nan)[index]
-        secrets = {
-            name: secret.codes(table.column(name))
-            for name, secret in self.secrets.items()
-            if name in table.column_names
-        }
-        return People(codes, numbers, secrets, table)
-
-    def _numbers(self, place: int, values: pa.Array) -> FloatArray:
-        attribute = self.space.covers[place].attribute
-        if attribute.kind not in ("number", "date"):
-            return np.full(len(values), np.nan)
-        read = decimal_numbers(values) if attribute.kind == "number" else days(values, attribute.format)
-        return np.where(read[1], read[0], np.nan)
+        return coded_people(self, table, told, partly=partly)
 
     def hulls(self, codes: CodeArray) -> CodeArray:
-        """Return (n, 2 n_known) what is known of people with these codes: from and below, attribute by attribute."""
-        unknown = codes == UNKNOWN
+        """Return (n, 2 n_known) what is known of people with these codes: from and below, attribute by attribute.
+
+        What does not stand in people's own rows is as good as unknown.
+        """
+        unknown = (codes == UNKNOWN) | ~self.together
         ends = [np.where(unknown, 0, codes), np.where(unknown, self.widths, codes + 1)]
         return np.stack(ends, axis=2).reshape(len(codes), -1).astype(np.int32)
+
+    def _queries(self, codes: CodeArray, numbers: FloatArray) -> tuple[CodeArray, FloatArray, CodeArray]:
+        """Return what is known of people, each combination once: hulls, numbers, and (n,) which of them each person is.
+
+        Of somebody who is known by little, most records may be the person's: that is not to be asked again.
+        """
+        unknown = (codes == UNKNOWN) | ~self.together
+        told = np.where(unknown, UNKNOWN, codes)
+        read = np.where(unknown, np.nan, numbers)
+        columns = [*(told.T + 1), *(np.unique(own, return_inverse=True)[1].reshape(-1) for own in read.T)]
+        person, first = numbered(columns, len(codes))
+        return self.hulls(told[first]), read[first], person
 
     def left(self, secret: Secret, people: People) -> Left:
         """Return what is left for people whose every quasi value is known.
@@ -197,7 +208,7 @@ class ReleaseView:
         Li, Zhang and Molloy: the sum over buckets of the matching degree times the share among what matches. Where
         no box covers somebody, and the release has one part, the nearest boxes count.
         """
-        hulls = self.hulls(people.codes)
+        hulls, numbers, person = self._queries(people.codes, people.numbers)
         n = len(hulls)
         weights = np.zeros((n, len(secret.values)))
         entries, far = np.zeros(n, dtype=np.int64), np.zeros(n)
@@ -205,7 +216,7 @@ class ReleaseView:
         by_bucket = part.by_bucket(len(self.sizes))
 
         def block(rows: slice) -> None:
-            own = np.ascontiguousarray(hulls[rows]), np.ascontiguousarray(people.numbers[rows])
+            own = np.ascontiguousarray(hulls[rows]), np.ascontiguousarray(numbers[rows])
             start, boxes, far[rows] = self.covering(part, *own, near=self.sliced is None)
             held = (secret.entry, secret.value, secret.weight)
             if self.sliced is None:
@@ -217,14 +228,27 @@ class ReleaseView:
             )
 
         self.in_blocks(n, block)
-        return Left(weights, entries, far)
+        return Left(weights[person], entries[person], far[person])
+
+    def believed(self, secret: Secret, people: People) -> FloatArray:
+        """Return (n, n_values) in proportion to what is believed of people, given how often values were moved.
+
+        With the share that was moved a value of the same group is believed, whichever: a group kept its values.
+        """
+        weights = self.left(secret, people).weights
+        if secret.moved == 0:
+            return weights
+        known = np.isin(self.known, secret.within)
+        group = replace(people, codes=np.where(known, people.codes, UNKNOWN).astype(np.int32))
+        own, usual = (_shares(each) for each in (weights, self.left(secret, group).weights))
+        return np.asarray((1 - secret.moved) * own + secret.moved * usual)
 
     def copies(self, codes: CodeArray, numbers: FloatArray, *, near: bool = True) -> tuple[FloatArray, FloatArray]:
         """Return (n,) how many published records may be each person's, and how far the nearest is if none may.
 
         Of a sliced release the number is what is expected over all ways to link the parts, and nothing is near.
         """
-        hulls = self.hulls(codes)
+        hulls, numbers, person = self._queries(codes, numbers)
         found, far = np.zeros(len(hulls)), np.zeros(len(hulls))
 
         def block(rows: slice) -> None:
@@ -240,7 +264,7 @@ class ReleaseView:
             found[rows] = total[start[1:]] - total[start[:-1]]
 
         self.in_blocks(len(hulls), block)
-        return found, far
+        return found[person], far[person]
 
     def linked(self, rng: np.random.Generator) -> CodeArray:
         """Return (n_rows, n_known) labels of records: of a sliced release, one of those that it may be made of."""
@@ -248,7 +272,7 @@ class ReleaseView:
         found = np.empty((table.num_rows, len(self.known)), dtype=np.int32)
         for place, name in enumerate(self.known):
             codes, texts = coded(table.column(name))
-            number = self.labels[place].number
+            number = self.asked[place].number
             found[:, place] = np.array([number[text] for text in texts], dtype=np.int32)[codes]
         return found
 
@@ -288,3 +312,7 @@ class ReleaseView:
         with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
             for _ in threads.map(block, [slice(begin, begin + size) for begin in range(0, n, size)]):
                 pass
+
+
+def _shares(weights: FloatArray) -> FloatArray:
+    return np.asarray(weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-300))

@@ -115,6 +115,7 @@ def _assembled(
         uniqueness=None if sample_fraction is None else population_uniqueness(people, sample_fraction),
         persons=None if found is None or policy.unit is None else person_risk(policy.unit, found),
         households=None if found is None or policy.household is None else household_risk(policy.household, found),
+        not_applied=(*policy.techniques, *(("sample",) if policy.sample is not None else ())),
     )
 
 

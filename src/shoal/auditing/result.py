@@ -46,6 +46,7 @@ class Audit:
     uniqueness: PopulationUniqueness | None  # if the table is a sample
     persons: PersonRisk | None  # if the policy names them
     households: HouseholdRisk | None
+    not_applied: tuple[str, ...] = ()  # what the policy would change: columns with techniques, "sample"
 
     @property
     def k(self) -> int:
@@ -64,6 +65,11 @@ class Audit:
         by_records = [verdict.model.name for verdict in self.models if verdict.model.sees == "values"]
         if self.persons is not None and by_records:
             found.append(f"{', '.join(by_records)} count records, not people, and may look better than they are")
+        if self.not_applied:
+            found.append(
+                f"the policy changes the table first ({', '.join(self.not_applied)}), and this is about the table as "
+                "it is; what is left after that, shoal attack measures"
+            )
         return tuple(found)
 
     @property

@@ -9,7 +9,7 @@ from importlib.abc import MetaPathFinder
 
 import typer
 
-from shoal.cli import agency, anonymize, attack, audit, demo, init, ledger, link, papers, policy, verify
+from shoal.cli import agency, anonymize, attack, audit, compare, demo, init, key, ledger, link, papers, policy, verify
 from shoal.cli.console import show_version
 
 app = typer.Typer(
@@ -35,8 +35,10 @@ app.command("audit")(audit.audit)
 app.command("anonymize")(anonymize.anonymize)
 app.command("verify")(verify.verify)
 app.command("attack")(attack.attack)
+app.command("compare")(compare.compare)
 app.command("link")(link.link)
 app.add_typer(policy.app, name="policy")
+app.add_typer(key.app, name="key")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(agency.app, name="agency")
 app.add_typer(papers.app, name="papers")

@@ -91,7 +91,15 @@ def show(tried: Sequence[Trials], refused: Sequence[Refusal], console: Console, 
     if not controlled:
         console.print(f"[yellow]Note:[/] {NO_CONTROL}. Give --control.", soft_wrap=True)
     _table(ordered, titles, console)
-    notes = [(each.attack, note) for each in ordered for note in each.notes if note != NO_CONTROL]
+    said: dict[str, list[str]] = {}
+    for each in ordered:
+        for note in each.notes:
+            said.setdefault(note, []).append(each.attack)
+    notes = [
+        ("all attacks" if len(names) == len(ordered) > 1 else ", ".join(names), note)
+        for note, names in said.items()
+        if note != NO_CONTROL
+    ]
     for head, lines in (("Notes", notes), ("Not tried", [(no.attack, no.reason) for no in refused])):
         if lines:
             console.print(f"\n[bold]{head}[/]")

@@ -100,7 +100,9 @@ def show_end(release: Release) -> None:
         end = "" if warning.endswith("?") else "."
         console.print(f"[yellow]Warning:[/] {escape(warning)}{end}", soft_wrap=True)
     folder = escape(str(release.folder))
-    console.print(f"Keep {folder}/internal to yourself; {folder}/public may leave the house.", soft_wrap=True)
+    promising = release.manifest["guarantees"] or release.manifest.get("claims")
+    leaving = "may leave the house" if promising else "is still about people: give it to none who may not see them"
+    console.print(f"Keep {folder}/internal to yourself; {folder}/public {leaving}.", soft_wrap=True)
 
 
 def _show_entry(entry: Mapping[str, Any]) -> None:

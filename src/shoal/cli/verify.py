@@ -96,7 +96,7 @@ def _populations(
 
 
 def show(verification: Verification, *, with_source: bool) -> None:
-    """List every guarantee and check with its verdict."""
+    """List every guarantee, claim and check with its verdict."""
     from rich.markup import escape
 
     from shoal.cli.tables import table_of
@@ -105,14 +105,24 @@ def show(verification: Verification, *, with_source: bool) -> None:
     table = table_of("", "checked", "found")
     for promise in verification.guarantees:
         table.add_row(_mark(promise.ok), promise.model, escape(promise.detail))
+    for claim in verification.claims:
+        said = ", ".join(f"{name} {value}" for name, value in claim.parameters.items())
+        table.add_row("[yellow]claim[/]", claim.model, escape(f"{said}: {claim.detail}"))
+    if not verification.guarantees and not verification.claims and verification.may_promise_nothing:
+        table.add_row("[yellow]none[/]", "promises", "this release promises nothing about people")
     for check in verification.checks:
         table.add_row(_mark(check.ok), check.name, escape(check.detail))
     console.print(table)
-    if verification.verified:
-        scope = "" if with_source else " (without --source, whether the rows are true was not checked)"
-        console.print(f"[bold green]Verified[/]{scope}.")
-    else:
+    if not verification.verified:
         console.print("[bold red]Not verified[/]: do not publish.")
+        return
+    asked = with_source or any(check.name == "truth" for check in verification.checks)
+    scope = "" if asked else " (without --source, whether the rows are true was not checked)"
+    if verification.claims:
+        scope += ", but for what is only claimed"
+    elif not verification.guarantees:
+        scope += "; it promises nothing about people"
+    console.print(f"[bold green]Verified[/]{scope}.")
 
 
 def _mark(ok: bool) -> str:

@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 
 from shoal.arrays import BoolArray, CodeArray, FloatArray
-from shoal.errors import InputError, ShoalError, TaxonomyError
+from shoal.errors import ShoalError, TaxonomyError, UsageError, did_you_mean
 from shoal.policy import AttributePolicy, Policy
 from shoal.taxonomies.builders.base import TaxonomyBuilder
 from shoal.taxonomies.builders.default import default_builder
 from shoal.taxonomies.builders.flat import FlatTaxonomy
 from shoal.taxonomies.construct import from_levels
-from shoal.taxonomies.parse import days, decimal_numbers
+from shoal.taxonomies.parse import days, decimal_numbers, texts
 from shoal.taxonomies.scales import Numbers, number_text
 from shoal.taxonomies.tree import Taxonomy
 
@@ -34,7 +34,7 @@ class Compared:
     @classmethod
     def of(cls, name: str, attribute: AttributePolicy, columns: Sequence[pa.ChunkedArray]) -> Compared:
         """Take the declared tree, or one of the values that the *columns*, all of one attribute, have."""
-        values = pa.concat_arrays([_distinct(column) for column in columns]).unique()
+        values = _distinct(columns)
         taxonomy = _tree(name, attribute.taxonomy, values.drop_null())
         if values.null_count:
             taxonomy = taxonomy.with_missing()
@@ -98,33 +98,46 @@ class Ground:
     attributes: tuple[Compared, ...]
     predicted: int | None  # place of the attribute
 
+    @staticmethod
+    def names(policies: Sequence[Policy]) -> list[str]:
+        """Return the attributes that are quasi or sensitive in every policy, in the order of the first one."""
+        found = (*policies[0].names("quasi"), *policies[0].names("sensitive"))
+        return [name for name in found if all(name in _published(policy) for policy in policies)]
+
     @classmethod
-    def of(cls, policies: Sequence[Policy], tables: Sequence[pa.Table], predicted: str | None) -> Ground:
-        """Compare what is quasi or sensitive in every policy, by the first one's trees."""
-        names = [
-            name
-            for name in (*policies[0].names("quasi"), *policies[0].names("sensitive"))
-            if all(other.attributes[name].role in ("quasi", "sensitive") for other in policies)
-        ]
+    def of(cls, policy: Policy, names: Sequence[str], tables: Sequence[pa.Table], predicted: str | None) -> Ground:
+        """Compare these attributes by the policy's trees, or by what values the *tables* have."""
         attributes = [
-            Compared.of(name, policies[0].attributes[name], [table.column(name) for table in tables]) for name in names
+            Compared.of(name, policy.attributes[name], [table.column(name) for table in tables]) for name in names
         ]
         if predicted is None:
-            predicted = next((name for name in names if policies[0].attributes[name].role == "sensitive"), None)
+            predicted = next((name for name in names if policy.attributes[name].role == "sensitive"), None)
         elif predicted not in names:
-            raise InputError(f"{predicted!r} cannot be predicted: it is not quasi or sensitive in every policy")
-        return cls(tuple(attributes), None if predicted is None else names.index(predicted))
+            hint = did_you_mean(predicted, names) or f"; those that are: {', '.join(names)}"
+            raise UsageError(f"{predicted!r} cannot be predicted: it is not quasi or sensitive in every policy{hint}")
+        return cls(tuple(attributes), None if predicted is None else list(names).index(predicted))
+
+    @property
+    def predicted_name(self) -> str | None:
+        """The attribute that is predicted."""
+        return None if self.predicted is None else self.attributes[self.predicted].name
 
     def codes(self, table: pa.Table) -> CodeArray:
         """Return (n_attributes, n_rows) the leaves of a table's rows."""
         return np.stack([one.codes(table.column(one.name)) for one in self.attributes])
 
 
-def _distinct(column: pa.ChunkedArray) -> pa.Array:
-    found = column.unique()
-    if pa.types.is_dictionary(found.type):
-        found = found.cast(found.type.value_type)
-    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+def _published(policy: Policy) -> set[str]:
+    return {*policy.names("quasi"), *policy.names("sensitive")}
+
+
+def _distinct(columns: Sequence[pa.ChunkedArray]) -> pa.Array:
+    """Return the values of all columns, as texts if one column has them in another type than another."""
+    found = [column.unique() for column in columns]
+    found = [each.dictionary_decode() if pa.types.is_dictionary(each.type) else each for each in found]
+    if len({each.type for each in found}) > 1:
+        found = [texts(each) for each in found]
+    return pa.concat_arrays(found).unique()
 
 
 def _tree(name: str, builder: TaxonomyBuilder | None, values: pa.Array) -> Taxonomy:
@@ -149,4 +162,3 @@ def _stretches(numbers: FloatArray) -> Taxonomy:
     stops = np.append(edges[1:], np.nextafter(numbers.max(), np.inf))
     leaves = [f"from {number_text(edge)}" for edge in edges.tolist()]
     return from_levels(leaves, [], Numbers(edges, stops, np.zeros(len(edges), dtype=np.bool_)), declared=False)
-

@@ -43,7 +43,8 @@ def _drawn(
     sizes = np.array([len(leaves) for leaves in below], dtype=np.int64)
     starts = np.cumsum(sizes) - sizes
     place = starts[codes] + np.floor(rng.random(len(codes)) * sizes[codes]).astype(np.int64)
-    return np.concatenate(below).astype(np.int32)[place]
+    drawn: CodeArray = np.concatenate(below).astype(np.int32)[place]
+    return drawn
 
 
 def _below(compared: Compared, cover: Cover) -> IntArray:
@@ -66,7 +67,7 @@ def _below(compared: Compared, cover: Cover) -> IntArray:
 def _present(compared: Compared, cover: Cover) -> IntArray:
     if "values" in cover:
         leaves = np.unique(compared.leaves(pa.array(cover["values"], pa.string())))
-        return leaves[leaves != UNKNOWN].astype(np.int64)
+        return np.asarray(leaves[leaves != UNKNOWN], dtype=np.int64)
     scale = compared.taxonomy.scale
     if compared.places is not None and "from" in cover:
         return _between(compared, cover["from"], cover["below"])

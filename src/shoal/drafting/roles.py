@@ -126,7 +126,7 @@ def _by_content(column: ColumnProfile) -> RoleGuess:
             )
         question = (
             f"could others know it, even roughly? {column.n_unique:,} of its values belong to one record only, and it "
-            "is published as it is; if so, make it quasi, with intervals, or an identifier."
+            "is published as it is; if so, make it quasi, with intervals, or an identifier, or round it (technique)."
         )
         return RoleGuess("insensitive", f"numbers with {how_many(column)}, perhaps a measurement", (question,))
     if column.kind == "decimal" and _nearly_unique(column):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from shoal.errors import ShoalError, UnreachableError, UsageError
+from shoal.errors import InputError, ShoalError, UnreachableError, UsageError
 from shoal.ledger.book import NEW, Ledger, Seen
 from shoal.ledger.evaluating import Finding, Held, Question, evaluate
 from shoal.ledger.files import Packed
@@ -16,6 +16,7 @@ from shoal.ledger.records import Draft, Entry, Origin
 from shoal.ledger.settling import Entered
 from shoal.ledger.unpacking import Shelf, held, shelf
 from shoal.ledger.wording import notes, refusal, warnings
+from shoal.linkage.refusing import not_for_ledgers
 from shoal.progress import Progress
 from shoal.sources import Source
 
@@ -53,7 +54,10 @@ def entered(options: LedgerOptions, public: Path, destination: Path, people: Sou
 def enter(
     options: LedgerOptions, release: Held, destination: Path, people: Source | None, origin: Origin, progress: Progress
 ) -> Entered:
-    """Enter a release; one that was *added* exists already and is never refused."""
+    """Enter a release; one that was *added* exists already and is refused only if nothing can be linked with it."""
+    reason = not_for_ledgers(release.manifest)
+    if reason is not None:
+        raise InputError(f"the release cannot be entered into a ledger: {reason}")
     packed = Packed.of(release.folder)
     folder = os.fsencode(destination.absolute()).decode("utf-8", "replace")
     with shelf() as unpacked:

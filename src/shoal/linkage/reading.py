@@ -13,6 +13,7 @@ from shoal.errors import InputError, UsageError
 from shoal.linkage.agreed import of_agreed, read_agreed
 from shoal.linkage.foreign import of_foreign
 from shoal.linkage.linkable import Linkable, chosen_sensitive, of_generalized, of_sliced
+from shoal.linkage.refusing import refuse_common_tokens, unlinkable
 from shoal.policy import Policy
 from shoal.release import CLASS, PUBLIC, Release, received
 from shoal.sliced.reading import read_published
@@ -56,8 +57,19 @@ def read_linkables(
     if not quasi:
         raise UsageError("the releases have no quasi attribute, so nobody can be looked for in them")
     names = set(known(quasi))
+    _refuse_changed(opened, {*names, chosen})
     _refuse_unlike_baskets(opened, {*names, chosen})
     return [_read(each, policy, names, chosen) for each in opened], chosen
+
+
+def _refuse_changed(opened: Sequence[_Opened], names: set[str]) -> None:
+    """Raise if a release does not tell of original values, or if tokens link the releases already."""
+    ours = [(each.name, each.manifest) for each in opened if each.manifest is not None]
+    for name, manifest in ours:
+        reason = unlinkable(manifest, names)
+        if reason is not None:
+            raise InputError(f"{name} cannot be linked: {reason}")
+    refuse_common_tokens(ours)
 
 
 def _refuse_unlike_baskets(opened: Sequence[_Opened], names: set[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from shoal.arrays import BoolArray, CodeArray, FloatArray
+from shoal.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from shoal.compiled import compiled
 from shoal.microaggregation.grouping import Grouping
 from shoal.microaggregation.kernels import record_distance
@@ -15,10 +15,11 @@ MOST_NEIGHBOURS = 20_000  # groups that are looked at for each
 
 
 def joined(space: Space, grouping: Grouping, failing: BoolArray, *, most: int = MOST_NEIGHBOURS) -> Grouping:
-    """Return fewer groups: each of the (n_groups,) *failing* ones goes together with one whose centre is nearest.
+    """Return fewer groups: of the (n_groups,) *failing* ones each goes together with one whose centre is nearest.
 
-    Of many groups only the *most* with the nearest numbers are looked at, which are of the same block or of the next.
-    A group that another one was joined to takes no further step by itself: it may suffice now.
+    Pairs are made, one after the other, of groups that are still by themselves: both together may suffice, and no
+    group swallows all that is around it. At least one pair is made unless there is one group only. Of more than
+    *most* groups only those are looked at whose numbers are nearest: number them so that near ones are near.
     """
     group = grouping.group[space.order]
     sizes = grouping.sizes
@@ -30,45 +31,29 @@ def joined(space: Space, grouping: Grouping, failing: BoolArray, *, most: int = 
     for j, codes in enumerate(space.categories.T):
         categories[:, j] = group_modes(codes, within)
     partner = _partners(numbers, categories, space.unequal, failing, most)
-    first = _roots(partner)
-    _, number = np.unique(first, return_inverse=True)
-    number = number.reshape(-1).astype(np.int32)
+    both = np.minimum(partner, np.arange(grouping.n_groups))
+    number: CodeArray = np.unique(both, return_inverse=True)[1].reshape(-1).astype(np.int32)
     return Grouping(number[grouping.group], int(number.max()) + 1)
 
 
 @compiled
 def _partners(
     numbers: FloatArray, categories: CodeArray, unequal: FloatArray, failing: BoolArray, most: int
-) -> CodeArray:
-    """Return (n_groups,) the group that each one is joined to, or itself."""
+) -> IntArray:
+    """Return (n_groups,) the group that each one is paired with, or itself."""
     n_groups = len(numbers)
-    partner = np.arange(n_groups).astype(np.int32)
-    touched = np.zeros(n_groups, dtype=np.bool_)
+    partner = np.arange(n_groups)
     for group in range(n_groups):
-        if not failing[group] or touched[group]:
+        if not failing[group] or partner[group] != group:
             continue
         begin = max(min(group - most // 2, n_groups - most), 0)
         best, least = -1, np.inf
         for other in range(begin, min(begin + most, n_groups)):
+            if other == group or partner[other] != other:
+                continue
             distance = record_distance(numbers, categories, unequal, group, other)
-            if other != group and distance < least:
+            if distance < least:
                 best, least = other, distance
         if best >= 0:
-            partner[group] = best
-            touched[group] = touched[best] = True
+            partner[group], partner[best] = best, group
     return partner
-
-
-@compiled
-def _roots(partner: CodeArray) -> CodeArray:
-    """Return (n_groups,) one group of each set of groups that are joined.
-
-    Whoever has a partner was not touched before, and its partner takes no step later: following partners ends.
-    """
-    root = partner.copy()
-    for group in range(len(root)):
-        at = group
-        while partner[at] != at:
-            at = partner[at]
-        root[group] = at
-    return root

@@ -10,8 +10,8 @@ from typing import Any, Literal
 from shoal.errors import UsageError
 from shoal.release import written
 
-_INK = "#222222"
-_FAINT = "#d9d9d9"
+INK = "#222222"
+FAINT = "#d9d9d9"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,23 +70,27 @@ def require_plots() -> None:
         raise UsageError("plots need matplotlib, which is not installed; install shoal[papers]") from None
 
 
+def settings() -> dict[Any, Any]:
+    """Return what all plots have in common."""
+    return {
+        "font.size": 10,
+        "svg.fonttype": "none",  # text stays text
+        "svg.hashsalt": "shoal",
+        "axes.edgecolor": INK,
+        "text.color": INK,
+        "axes.labelcolor": INK,
+        "xtick.color": INK,
+        "ytick.color": INK,
+    }
+
+
 def draw(title: str, panels: Sequence[Panel], note: str, paths: Sequence[Path], *, rows: int = 1) -> None:
     """Draw the panels side by side, in so many *rows*, and write them to every path, in the format of its suffix."""
     require_plots()
     import matplotlib
     from matplotlib.figure import Figure
 
-    settings: Any = {
-        "font.size": 10,
-        "svg.fonttype": "none",  # text stays text
-        "svg.hashsalt": "shoal",
-        "axes.edgecolor": _INK,
-        "text.color": _INK,
-        "axes.labelcolor": _INK,
-        "xtick.color": _INK,
-        "ytick.color": _INK,
-    }
-    with matplotlib.rc_context(settings):
+    with matplotlib.rc_context(settings()):
         in_row = len(panels) // rows
         size = (5.4 * in_row, 5.0 * rows)
         figure: Any = Figure(figsize=size, dpi=110, layout="constrained", facecolor="white")
@@ -133,7 +137,7 @@ def _fill(axes: Any, panel: Panel) -> None:
     axes.set_yscale(panel.scale)
     axes.set_xticks(range(len(panel.places)), panel.places, rotation=60, ha="right", rotation_mode="anchor")
     axes.set_xlim(-0.5, len(panel.places) - 0.5)
-    axes.grid(axis="y", color=_FAINT, linewidth=0.8)
+    axes.grid(axis="y", color=FAINT, linewidth=0.8)
     axes.set_axisbelow(True)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)

@@ -131,13 +131,14 @@ class PolicyReader:
     def _check_changed(
         self, method: Method | None, sample: Sampling | None, attributes: Mapping[str, AttributePolicy]
     ) -> None:
-        """Note techniques and samples under a method whose promise is about the table as it was given."""
+        """Note techniques, items and samples under a method whose promise is about the table as it was given."""
         if method is None or method.publishes != "synthetic":
             return
-        changed = [name for name, attribute in attributes.items() if attribute.technique is not None]
-        if changed or sample is not None:
-            what = f"the technique of {changed[0]!r}" if changed else "sample"
-            self._note(("method",), f"{method.name} is about the records as they are given; take {what} out")
+        changes = [f"the technique of {name!r}" for name, one in attributes.items() if one.technique is not None]
+        changes += [f"the items of {name!r}" for name, one in attributes.items() if one.items is not None]
+        changes += [] if sample is None else ["sample"]
+        if changes:
+            self._note(("method",), f"{method.name} is about the records as they are given; take {changes[0]} out")
 
     def _check_items(self, attributes: Mapping[str, AttributePolicy]) -> None:
         """Note attributes that would take the place of baskets under a name that another one has."""

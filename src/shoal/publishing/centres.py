@@ -37,8 +37,9 @@ class CentreColumn:
         problem = encoding.problem
         cell, class_of, records, _ = plan.pieces(problem.cells.counts)
         shown = class_of >= 0
-        cells, owner = (np.repeat(column[shown], records[shown]) for column in (cell, class_of))
-        found = centres(problem, place, cells, Grouping(owner, plan.n_classes), averages)
+        cells = np.repeat(cell[shown], records[shown])
+        grouping = Grouping(np.repeat(class_of[shown], records[shown]), plan.n_classes)
+        found = centres(problem, place, cells, grouping, averages)
         steps = np.unique(found.steps[~found.missing])
         index = np.where(found.missing, -1, np.searchsorted(steps, found.steps)).astype(np.int32)
         attribute = problem.quasi[place]

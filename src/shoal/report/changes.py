@@ -8,8 +8,6 @@ from typing import Any
 from shoal.report.text import cell
 from shoal.wording import counted_text, listed
 
-_SAME = "The same value has the same token, so a value may be guessed by how often it occurs."
-
 
 def changes(manifest: Mapping[str, Any]) -> list[str]:
     """Return the section on techniques and on the sample; nothing where nothing was changed."""
@@ -78,11 +76,10 @@ def _rounding(entry: Mapping[str, Any]) -> str:
 
 
 def _coding(entry: Mapping[str, Any]) -> str:
-    edges = [f"{word} {_number(entry[end])}" for end, word in (("bottom", "below"), ("top", "above")) if end in entry]
-    parts = [f"numbers {' and numbers '.join(edges)} were replaced by that number"]
-    if entry["edges_from_data"]:
-        parts.append("which was chosen by how many records lie beyond")
-    return f"{', '.join(parts)}. Numbers are published {_decimals(entry)}."
+    ends = [(word, _number(entry[end])) for end, word in (("bottom", "below"), ("top", "above")) if end in entry]
+    edges = " and ".join(f"numbers {word} {edge} were set to {edge}" for word, edge in ends)
+    origin = " The edges were looked up in the data." if entry["edges_from_data"] else ""
+    return f"{edges}, and all are published {_decimals(entry)}.{origin}"
 
 
 def _swapping(entry: Mapping[str, Any]) -> str:
@@ -108,18 +105,18 @@ def _within(entry: Mapping[str, Any]) -> str:
 def _pseudonym(entry: Mapping[str, Any]) -> str:
     key = "take them back to the values" if entry["reversible"] else "find out whose they are"
     return (
-        f"tokens {_stand(entry)}. {_SAME} It has the same token in all tables of the same key and the domain "
-        f"`{entry['domain']}`, which can be linked by them. Whoever has the key can {key}."
+        f"tokens {_stand(entry)}, the same in all tables of the same key and the domain `{entry['domain']}`: these can "
+        f"be linked by them. {_same(entry, 'token')} Whoever has the key can {key}."
     )
 
 
 def _token(entry: Mapping[str, Any]) -> str:
-    return f"tokens {_stand(entry)}. {_SAME} They were made for this release, and nothing was kept to undo them."
+    return f"tokens {_stand(entry)}. {_same(entry, 'token')} They are new, and nothing was kept to undo them."
 
 
 def _hash(entry: Mapping[str, Any]) -> str:
     if entry["salt"] == "random":
-        return f"hashes (SHA-256 with a forgotten salt) {_stand(entry)}. {_SAME.replace('token', 'hash')}"
+        return f"hashes (SHA-256 with a forgotten salt) {_stand(entry)}. {_same(entry, 'hash')}"
     return (
         f"bare hashes (SHA-256) {_stand(entry)}. **Whoever tries values out finds which they are**, and all tables "
         "with such hashes can be linked by them."
@@ -128,6 +125,12 @@ def _hash(entry: Mapping[str, Any]) -> str:
 
 def _stand(entry: Mapping[str, Any]) -> str:
     return "stand in place of an identifier" if entry.get("of") == "identifier" else "stand in place of the values"
+
+
+def _same(entry: Mapping[str, Any], what: str) -> str:
+    if entry.get("of") == "identifier":
+        return f"Rows with the same {what} have the same identifier."
+    return f"The same value has the same {what}, so it may be guessed by how often it occurs."
 
 
 def _decimals(entry: Mapping[str, Any]) -> str:

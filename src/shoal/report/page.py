@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
-from shoal.report.changed_page import (
+from shoal.report.html import number, size_range, table, verdict
+from shoal.report.sections import (
     carrier_sections,
     changed_sections,
     drawn_summary,
     promised_sections,
     synthetic_sections,
 )
-from shoal.report.html import number, size_range, table, verdict
 from shoal.report.sliced_page import sliced_risks
 from shoal.sliced.table import is_sliced
 from shoal.utility.base import told
@@ -44,7 +44,7 @@ def internal_report(manifest: Mapping[str, Any], evidence: Mapping[str, Any]) ->
         *changed_sections(manifest, evidence),
         *promised_sections(manifest, evidence),
         *_risks(manifest, evidence),
-        *_utility(evidence),
+        *_utility(manifest, evidence),
         *_method(evidence),
         "<h2>Checks of the verifier</h2>",
         table(
@@ -80,12 +80,13 @@ def _risks(manifest: Mapping[str, Any], evidence: Mapping[str, Any]) -> list[str
     return [*hiding, *carrier_sections(evidence)]
 
 
-def _utility(evidence: Mapping[str, Any]) -> list[str]:
+def _utility(manifest: Mapping[str, Any], evidence: Mapping[str, Any]) -> list[str]:
     """Return what is left of the table, where it was measured."""
     rows = [(name, title, number(value)) for name, title, value in told(evidence["utility"])]
     if not rows:
         return []
-    return ["<h2>Utility</h2>", table("What is left of the table", ("measure", "what it says", "value"), rows)]
+    what = "the table after all that was changed" if "techniques" in manifest else "the table"
+    return ["<h2>Utility</h2>", table(f"What is left of {what}", ("measure", "what it says", "value"), rows)]
 
 
 def _class_risks(evidence: Mapping[str, Any]) -> list[str]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from shoal.methods.base import Publishes
+from shoal.forms import form_of
 from shoal.report.agreed_readme import CLASS_ROW, agreed_promises, classes
 from shoal.report.changes import changes, sample_told
-from shoal.report.form import form_of
 from shoal.report.promises import of_changed_values, promises
 from shoal.report.sliced_readme import sliced_promises, slices
 from shoal.report.synthetic_readme import drawn, kept
@@ -17,17 +16,8 @@ from shoal.sliced.table import is_sliced
 
 _KINDS = {"category": "category", "number": "number", "date": "date", "prefix": "masked text"}
 _MOST_LABELS = 40
-_ROWS: Mapping[Publishes, str] = {
-    "classes": (
-        "Each row is one record of the original table. Values of the generalized columns stand for a range or a set "
-        "that contains the original value. Rows are in random order."
-    ),
-    "values": "Each row is one record of the original table. Rows are in random order.",
-    "centres": (
-        "Each row is one record of the original table, but its quasi columns hold averages: records were put into "
-        "groups of similar ones, and all records of a group show the same. Rows are in random order."
-    ),
-}
+_RECORDS = "Each row is one record of the original table"
+_ORDER = "Rows are in random order."
 
 
 def public_readme(manifest: Mapping[str, Any]) -> str:
@@ -47,7 +37,7 @@ def public_readme(manifest: Mapping[str, Any]) -> str:
         *(sliced_promises(manifest) if sliced else agreed_promises(manifest) if agreed else promises(manifest)),
         *of_changed_values(manifest),
         "",
-        "`manifest.json` states this for machines; `shoal verify` checks it against the data file.",
+        f"`manifest.json` states this for machines; `shoal verify` checks {_checked(manifest)}.",
         "",
         "## Columns",
         "",
@@ -65,12 +55,32 @@ def public_readme(manifest: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _checked(manifest: Mapping[str, Any]) -> str:
+    return "what files can show" if manifest.get("claims") else "it against the data file"
+
+
 def _origin(manifest: Mapping[str, Any]) -> str:
     made = f"published with shoal {manifest['shoal_version']} (method `{manifest['method']}`)"
     head = f"{manifest['rows']:,} records, {made}."
-    rows = _buckets(manifest) if is_sliced(manifest) else _ROWS[form_of(manifest)]
+    rows = _buckets(manifest) if is_sliced(manifest) else f"{_rows(manifest)} {_ORDER}"
     withheld = f"{manifest['withheld']:,} more records were withheld." if manifest["withheld"] else ""
     return " ".join(part for part in (head, sample_told(manifest), rows, withheld) if part)
+
+
+def _rows(manifest: Mapping[str, Any]) -> str:
+    """Say what a row is, and how far its values are those of a record."""
+    form = form_of(manifest)
+    if form == "values":
+        return f"{_RECORDS}."
+    if form == "centres":
+        return (
+            f"{_RECORDS}, but its quasi columns hold averages: records were put into groups of similar ones, and all "
+            "records of a group show the same."
+        )
+    attributes = manifest["attributes"]
+    changed = any(attributes[name]["role"] == "quasi" for name in manifest.get("techniques", {}))
+    contained = "original value, or the changed one where values were changed" if changed else "original value"
+    return f"{_RECORDS}. Values of the generalized columns stand for a range or a set that contains the {contained}."
 
 
 def _buckets(manifest: Mapping[str, Any]) -> str:
@@ -99,24 +109,34 @@ def _missing(manifest: Mapping[str, Any]) -> str:
 def _row(name: str, manifest: Mapping[str, Any]) -> str:
     entry = manifest["attributes"][name]
     description = f"{cell(entry['description'])}; " if "description" in entry else ""
-    published = _published(entry, form_of(manifest), changed=name in manifest.get("techniques", {}))
     kind = "text" if entry["kind"] == "prefix" and "labels" not in entry else _KINDS[entry["kind"]]
-    return f"| {cell(name)} | {entry['role']} | {kind} | {description}{published} |"
+    return f"| {cell(name)} | {entry['role']} | {kind} | {description}{_published(name, manifest)} |"
 
 
-def _published(entry: Mapping[str, Any], form: Publishes, *, changed: bool) -> str:
+def _published(name: str, manifest: Mapping[str, Any]) -> str:
     """Say what a column's values are."""
+    entry, form = manifest["attributes"][name], form_of(manifest)
+    changed = name in manifest.get("techniques", {})
+    own = "changed: see above" if changed else "as in the original table"
     if form == "synthetic":
         return "drawn; see below"
-    own = "changed: see above" if changed else "as in the original table"
     if entry["role"] == "quasi" and form == "centres":
-        average = "the most frequent value" if entry["kind"] == "category" else "the average"
-        return f"{f'{own}; then ' if changed else ''}{average} of a group"
-    if "labels" not in entry:
+        made = _centre(entry["kind"], manifest["method_parameters"])
+    elif "labels" not in entry:
         return own
-    if entry["role"] == "quasi":
-        return f"{f'{own}; then ' if changed else ''}generalized; see below"
-    return f"{own}; some generalized: see below" if changed else f"some {own}, some generalized; see below"
+    elif entry["role"] == "quasi":
+        made = "generalized; see below"
+    else:
+        made = f"{'' if changed else f'some {own}, '}some generalized; see below"
+    return f"{own}; then {made}" if changed else made
+
+
+def _centre(kind: str, parameters: Mapping[str, Any]) -> str:
+    """Say what all records of a group show of a column."""
+    if kind not in ("number", "date"):
+        return "the most frequent value of a group"
+    written = ", as year-month-day" if kind == "date" else ""
+    return f"the {parameters['numbers']} of a group{written}"
 
 
 def _labels(entry: Mapping[str, Any]) -> list[str]:

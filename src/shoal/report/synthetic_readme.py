@@ -9,7 +9,8 @@ from shoal.report.text import cell
 
 _NOBODY = (
     "**No row is a person.** Rows were drawn at random from counts of the original table, to which noise was added "
-    "first. That a row is there, or is not, says nothing about anybody, and their number is not that of the people."
+    "first. Whoever is looked for will not be found: that a row is there says no more about anybody than is claimed "
+    "below. The number of rows is not that of people."
 )
 _KEPT = (
     "Up to the noise, the table keeps how often each value of a column occurs, and how often values of these pairs of "

@@ -175,11 +175,18 @@ class ParquetWriter(TableWriter):
         self._parquet.close()
 
 
-def open_writer(path: Path, schema: pa.Schema, format: Format, csv: CsvStyle | None = None) -> TableWriter:  # noqa: A002
-    """Create *path*, which must not exist, for rows of this schema."""
+def open_writer(
+    path: Path,
+    schema: pa.Schema,
+    format: Format,  # noqa: A002
+    csv: CsvStyle | None = None,
+    *,
+    private: bool = False,
+) -> TableWriter:
+    """Create *path*, which must not exist, for rows of this schema; a *private* file stays its owner's alone."""
     check_flat(schema, schema.names, path.name)
     try:
-        sink = _Sink(path)
+        sink = _Sink(path, private=private)
     except OSError as error:
         raise _cannot_write(path, error) from None
     try:
@@ -202,8 +209,8 @@ def _cannot_write(path: Path, error: OSError) -> UsageError:
 class _Sink:
     """A new file that can turn into nothing: once dropped it swallows what its users still want to write."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, *, private: bool) -> None:
+        self._path, self._private = path, private
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
         self._raw: IO[bytes] | None = os.fdopen(descriptor, "wb", buffering=_BUFFER_BYTES)
         self._size = 0
@@ -233,7 +240,8 @@ class _Sink:
             return
         self._raw.flush()
         os.fsync(self._raw.fileno())
-        self._path.chmod(0o644)
+        if not self._private:
+            self._path.chmod(0o644)
         self._raw.close()
         self._raw = None
 

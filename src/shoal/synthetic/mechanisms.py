@@ -19,6 +19,8 @@ import numpy as np
 from shoal.arrays import FloatArray, IntArray
 from shoal.errors import UsageError
 
+_LAST_DIGITS = Fraction(1, 10**9)  # of a budget of rho: its epsilon is found in steps of 10**-12
+
 
 @dataclass(frozen=True, slots=True)
 class Spent:
@@ -160,7 +162,7 @@ def mechanisms_of(epsilon: float, delta: float) -> Mechanisms:
     """Return mechanisms that together lose at most this much."""
     if delta == 0.0:
         return PureMechanisms(Fraction(epsilon))
-    return ConcentratedMechanisms(Fraction(_largest_rho(epsilon, delta)), delta=delta)
+    return ConcentratedMechanisms(Fraction(_largest_rho(epsilon, delta)) * (1 - _LAST_DIGITS), delta=delta)
 
 
 @cache

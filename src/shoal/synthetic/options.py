@@ -29,7 +29,10 @@ class SyntheticOptions(BaseModel):
         "less for many attributes; far below 1 / records",
     )
     rows: int | None = Field(
-        default=None, ge=1, description="rows of the synthetic table; without it, the noisy number of records"
+        default=None,
+        ge=1,
+        le=100_000_000,
+        description="rows of the synthetic table; without it, the noisy number of records",
     )
     tree: tuple[tuple[str, str], ...] | None = Field(
         default=None,

@@ -93,24 +93,26 @@ def _check(codes: Sequence[AnyIntArray], domains: Sequence[Domain]) -> None:
 def _measured(
     records: Records, by_hand: list[Pair] | None, mechanisms: Mechanisms
 ) -> tuple[list[Measured], dict[Pair, Measured]]:
-    """Count each attribute alone, choose pairs if none are given, and count those.
+    """Count each attribute alone, choose pairs if none are given, and count those with what is left of the budget.
 
-    What nothing can be spent on goes to what is left: a tree by hand costs nothing, and a single attribute has none.
+    A tree by hand costs nothing, and a choice that ends early leaves more for each pair. How much each is given may
+    depend on what came out before, as long as no course of events uses more than the budget: that is so for sums of
+    epsilons, and of rhos (Feldman and Zrnic, "Individual privacy accounting via a Renyi filter", NeurIPS 2021).
     """
     domains = records.domains
-    n_pairs = len(domains) - 1 if by_hand is None else len(by_hand)
-    choice = CHOICE if by_hand is None else Fraction(0)
-    of_alone = (ALONE if n_pairs else Fraction(1)) / len(domains)
-    of_pair = (1 - ALONE - choice) / n_pairs if n_pairs else Fraction(0)
+    turns = len(domains) - 1 if by_hand is None else len(by_hand)
+    of_alone = (ALONE if turns else Fraction(1)) / len(domains)
     alone = [
         Measured(*mechanisms.noisy_counts(records.of(place), of_alone, f"counts of {domain.name}"))
         for place, domain in enumerate(domains)
     ]
-    if by_hand is None and n_pairs:
+    chosen = by_hand or []
+    if by_hand is None and turns:
         estimates = [non_negative(m.counts.astype(np.float64), max(float(m.counts.sum()), 1.0)) for m in alone]
-        by_hand = chosen_tree(records, estimates, mechanisms, choice, of_pair)
+        chosen = chosen_tree(records, estimates, mechanisms, CHOICE, (1 - ALONE - CHOICE) / turns)
+    left = 1 - mechanisms.spent / mechanisms.budget
     pairs = {}
-    for pair in by_hand or []:
+    for pair in chosen:
         purpose = f"counts of {domains[pair[0]].name} and {domains[pair[1]].name}"
-        pairs[pair] = Measured(*mechanisms.noisy_counts(records.of_pair(pair), of_pair, purpose))
+        pairs[pair] = Measured(*mechanisms.noisy_counts(records.of_pair(pair), left / len(chosen), purpose))
     return alone, pairs

@@ -22,7 +22,7 @@ def refuse_repeated(source: Source, columns: Sequence[str]) -> None:
         repeated = int((records > 1).sum())
         if repeated:
             raise PolicyError(
-                f"column {column!r}: {repeated} of its {len(records)} values are in several records; their tokens would "
-                "show which records are of one person, so that no class promises anything. Leave out the technique, "
-                "so that the column is not published, or publish one record of each person"
+                f"column {column!r}: {repeated} of its {len(records)} values are in several records; their tokens "
+                "would show which records are of one person, so that no class promises anything. Leave out the "
+                "technique, so that the column is not published, or publish one record of each person"
             )

@@ -49,7 +49,9 @@ class Rounding(Technique):
             raise PolicyError(f"column {column!r}: no multiple of {self.base} is in its declared domain")
         unit = grid.step_of(self.base, "base")
         random = RowRandom.of(chance) if self.random else None
-        return RoundingTreatment(column, grid.kind, grid, unit, random, low, high, self.public())
+        ends = {"min": domain.low, "max": domain.high}
+        said = self.public(**{end: number for end, number in ends.items() if number is not None})
+        return RoundingTreatment(column, grid.kind, grid, unit, random, low, high, said)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,5 +83,5 @@ class RoundingTreatment(NumberTreatment):
         return drawn - 2.0**-53  # in [0, 1): what is a multiple stays, and the rest goes up as often as it should
 
     def describe(self) -> dict[str, Any]:
-        """Return the base and whether chance decides."""
+        """Return the base, whether chance decides, and the declared domain, whose ends are not passed."""
         return self.said

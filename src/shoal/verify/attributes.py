@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from shoal.verify.fields import ManifestError, check_keys, mapping, text_of, texts_of, whole
 
@@ -38,8 +38,15 @@ class Attribute:
         return self.boxed and self.role == "sensitive"
 
 
-def read_attribute(name: str, raw: object, *, sliced: bool) -> Attribute:
-    """Return what is declared of a column, or raise a ManifestError; only in slices may a quasi one lack labels."""
+Labels: TypeAlias = Literal["all", "own", "some", "none"]
+
+
+def read_attribute(name: str, raw: object, *, labels: Labels) -> Attribute:
+    """Return what is declared of a column, or raise a ManifestError.
+
+    *labels* tells which attributes have some: all of them, quasi attributes of their own and perhaps sensitive ones,
+    perhaps quasi attributes, or none.
+    """
     where = f"attributes.{name}"
     entry = mapping(raw, where)
     check_keys(entry, where, ("role", "kind"), _KEYS)
@@ -48,16 +55,17 @@ def read_attribute(name: str, raw: object, *, sliced: bool) -> Attribute:
         raise ManifestError(f"{where}.role is none of {', '.join(ROLES)}")
     if kind not in KINDS:
         raise ManifestError(f"{where}.kind is none of {', '.join(KINDS)}")
-    labels = None
+    covers = None
     if "labels" in entry:
         if role == "insensitive":
             raise ManifestError(f"{where} is insensitive and yet has labels")
-        covers = mapping(entry["labels"], f"{where}.labels")
-        labels = _covers(covers, f"a cover in {where}.labels")
-        if role == "sensitive" and kind != "category":
+        if labels == "none":
+            raise ManifestError(f"{where} has labels, which its method does not publish")
+        covers = _covers(mapping(entry["labels"], f"{where}.labels"), f"a cover in {where}.labels")
+        if role == "sensitive" and kind != "category" and labels != "all":
             raise ManifestError(f"{where} is sensitive and has labels, and yet its kind is not 'category'")
-    elif role == "quasi" and not sliced:
-        raise ManifestError(f"{where} is quasi and has no labels")
+    elif labels == "all" or (role == "quasi" and labels == "own"):
+        raise ManifestError(f"{where} is {role} and has no labels")
     taxonomy = None
     if "taxonomy" in entry:
         taxonomy = mapping(entry["taxonomy"], f"{where}.taxonomy")
@@ -69,7 +77,7 @@ def read_attribute(name: str, raw: object, *, sliced: bool) -> Attribute:
         name=name,
         role=role,
         kind=kind,
-        labels=labels,
+        labels=covers,
         order=texts_of(entry["order"], f"{where}.order") if "order" in entry else None,
         taxonomy=taxonomy,
         length=length,

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shoal.arrays import KeyArray
+from shoal.arrays import BoolArray, KeyArray
 from shoal.verify.hashing import fold_numbers, fold_values, fold_words, fresh_key, hash_texts, hash_words
 from shoal.verify.reading import coded
 
@@ -116,9 +116,8 @@ class Contents:
         missing = np.asarray(pc.is_in(values.cast(pa.string()), value_set=self._missing))
         words = self._text_words(values.cast(TEXT))
         if kind != TEXT:
-            for place, parsed in enumerate(_parsed(values, kind)):
-                if parsed is not None:
-                    words[place] = parsed
+            parsed, fits = _parsed(values.cast(pa.string()), kind)
+            words[fits] = parsed[fits]
         words[missing] = MISSING
         return np.append(words, MISSING)
 
@@ -156,12 +155,13 @@ def _bits(column: pa.Array) -> KeyArray:
     return bits
 
 
-def _parsed(texts: pa.Array, kind: pa.DataType) -> Sequence[np.uint64 | None]:
-    """Return the bits of texts read as *kind*; None for those that cannot be."""
+def _parsed(texts: pa.Array, kind: pa.DataType) -> tuple[KeyArray, BoolArray]:
+    """Return the bits of texts read as *kind*, and which of them could be."""
     try:
-        return list(_bits(texts.cast(pa.string()).cast(kind)))
+        return _bits(texts.cast(kind)), np.ones(len(texts), dtype=np.bool_)
     except pa.ArrowInvalid:
         if len(texts) == 1:
-            return [None]
+            return np.zeros(1, dtype=np.uint64), np.zeros(1, dtype=np.bool_)
         half = len(texts) // 2
-        return [*_parsed(texts.slice(0, half), kind), *_parsed(texts.slice(half), kind)]
+        halves = [_parsed(texts.slice(0, half), kind), _parsed(texts.slice(half), kind)]
+        return np.concatenate([bits for bits, _ in halves]), np.concatenate([fits for _, fits in halves])

@@ -7,22 +7,22 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from shoal.arrays import BoolArray, CodeArray, IntArray, KeyArray
+from shoal.arrays import CodeArray, IntArray, KeyArray
 from shoal.progress import Progress
 from shoal.verify.ahead import prepared
 from shoal.verify.attributes import Attribute
-from shoal.verify.contents import MISSING, TEXT, Contents, common_type
-from shoal.verify.kernels import kernel, looked_up, mark, paired
+from shoal.verify.contents import TEXT, Contents, common_type
+from shoal.verify.kernels import kernel, paired
 from shoal.verify.manifest import Manifest
+from shoal.verify.numbering import LabelReader, ValueReader, gathered_codes
+from shoal.verify.quasi_values import QuasiValues, Spellings
 from shoal.verify.reading import PublishedRows, coded
 from shoal.verify.sums import BoxSums
 from shoal.verify.tally import Combinations, Interner, Tally
 
 _SHIFT = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
-_VALUE = "value"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,83 +68,10 @@ class Counted:
     histograms: dict[tuple[str, ...], Histograms]
     unknown: tuple[str, ...]  # attributes with texts that are no labels
     idle: dict[str, int]  # attribute -> labels that no row has
-    boxed_labels: CodeArray  # (n_boxes, n_boxed) distinct labels of quasi and generalized sensitive attributes
+    boxed_labels: CodeArray  # (n_boxes, n_boxed) distinct labels of attributes that source rows are matched by
     sums: BoxSums | None  # over the contents of each box
     contents_of: Callable[[CodeArray, Interner], tuple[KeyArray, IntArray]]  # the distinct (content, box)
-
-
-class LabelReader:
-    """Numbers labels as ``read_covers`` does; after them come missing values, where legal, and unknown texts."""
-
-    def __init__(self, attribute: Attribute) -> None:
-        labels = list(attribute.labels or {})
-        self.name = attribute.name
-        self._labels = pa.array(labels, type=pa.string())
-        self._unknown = len(labels) + attribute.may_keep_missing
-        self.radix = self._unknown + 1
-        self._used: BoolArray = np.zeros(self.radix, dtype=np.bool_)
-
-    def read(self, column: pa.Array) -> CodeArray:
-        """Return (n_rows,) label numbers; several threads may read at a time."""
-        values, places = coded(column)
-        found = pc.index_in(values.cast(pa.string()), value_set=self._labels).fill_null(self._unknown)
-        numbers = np.append(np.asarray(found), len(self._labels)).astype(np.int32)
-        present = np.zeros(numbers.shape[0], dtype=np.bool_)
-        mark(places, present)
-        self._used[numbers[present]] = True
-        return _gathered(numbers, places)
-
-    @property
-    def met_unknown(self) -> bool:
-        """Whether a row has a text that is no label."""
-        return bool(self._used[self._unknown])
-
-    @property
-    def idle(self) -> int:
-        """How many labels no row has."""
-        return int((~self._used[: len(self._labels)]).sum())
-
-
-class ValueReader:
-    """Numbers the values of a sensitive attribute in the order in which they are met.
-
-    Values that are equal in the type *kind* are one, however they are spelled, and so are all that mean missing: else
-    a release could make one value look like several.
-
-    >>> reader = ValueReader(pa.float64(), ["?"])
-    >>> reader.read(*coded(pa.array(["1", "1.0", None, "?", "2"]))).tolist(), reader.texts
-    ([0, 0, 1, 1, 2], ['1', None, '2'])
-    """
-
-    def __init__(self, kind: pa.DataType, missing: Sequence[str]) -> None:
-        self._contents = Contents([_VALUE], [kind], missing)
-        self._codes: dict[int, int] = {}  # word of a value -> its number
-        self.texts: list[str | None] = []  # how each number's value is spelled where it is first met
-
-    @property
-    def count(self) -> int:
-        """How many different values were met."""
-        return len(self.texts)
-
-    def read(self, values: pa.Array, places: CodeArray) -> CodeArray:
-        """Return (n_rows,) numbers of the rows' values, given as ``coded`` does."""
-        spelled = values.cast(pa.string()).to_pylist()
-        words = self._contents.words(_VALUE, values)
-        present = np.zeros(len(values) + 1, dtype=np.bool_)
-        mark(places, present)
-        numbers = np.zeros(len(values) + 1, dtype=np.int32)
-        for place in np.flatnonzero(present).tolist():
-            word = int(words[place])
-            numbers[place] = self._codes.setdefault(word, len(self._codes))
-            if self.count < len(self._codes):
-                self.texts.append(None if word == MISSING else spelled[place])
-        return _gathered(numbers, places)
-
-
-def _gathered(numbers: CodeArray, places: CodeArray) -> CodeArray:
-    out = np.empty(places.shape[0], dtype=np.int32)
-    looked_up(numbers, places, out)
-    return out
+    respelled: tuple[str, ...]  # quasi attributes without labels that write one value in several ways
 
 
 @kernel
@@ -160,6 +87,7 @@ class _Prepared:
     rows: int
     labels: dict[str, CodeArray]
     keys: KeyArray
+    spellings: Spellings
     values: dict[str, tuple[pa.Array, CodeArray]]
     hashes: KeyArray | None
 
@@ -175,29 +103,51 @@ class _Reader:
         self.sensitive = [attribute.name for attribute in manifest.of_role("sensitive")]
         boxed = [attribute for attribute in manifest.attributes if attribute.boxed]
         self.labels = {attribute.name: LabelReader(attribute) for attribute in boxed}
-        self.classes = Combinations([self.labels[name].radix for name in self.quasi])
-        same = len(boxed) == len(self.quasi)
-        self.boxes = self.classes if same else Combinations([reader.radix for reader in self.labels.values()])
+        plain = [attribute for attribute in manifest.of_role("quasi") if not attribute.boxed]
+        self.values = QuasiValues(plain, rows.schema, manifest.missing_tokens) if plain else None
+        labelled = [] if plain else self.quasi
+        self.classes = Combinations([self.labels[name].radix for name in labelled])
+        self.boxed = [attribute.name for attribute in boxed if manifest.traced(attribute)]
+        same = self.boxed == self.quasi
+        self.boxes = self.classes if same else Combinations([self.labels[name].radix for name in self.boxed])
 
     def batches(self) -> Iterator[_Prepared]:
         return prepared(self._rows.batches(self._columns), self._prepare)
 
     def _prepare(self, batch: pa.RecordBatch) -> _Prepared:
         labels = {name: reader.read(batch.column(name)) for name, reader in self.labels.items()}
+        if self.values is None:
+            keys = self.classes.first_keys([labels[name] for name in self.quasi], batch.num_rows)
+        else:
+            keys = self.values.hashes(batch)
         return _Prepared(
             rows=batch.num_rows,
             labels=labels,
-            keys=self.classes.first_keys([labels[name] for name in self.quasi], batch.num_rows),
+            keys=keys,
+            spellings={} if self.values is None else self.values.spellings(batch),
             values={name: coded(batch.column(name)) for name in self.sensitive},
             hashes=None if self._contents is None else self._contents.hashes(batch),
         )
 
     def owners(self, batch: _Prepared) -> tuple[CodeArray, CodeArray]:
         """Return (n_rows,) the class of each row, and its box."""
-        owner = self.classes.ids([batch.labels[name] for name in self.quasi], batch.rows, batch.keys)
+        if self.values is None:
+            owner = self.classes.ids([batch.labels[name] for name in self.quasi], batch.rows, batch.keys)
+        else:
+            owner = self.values.ids(batch.keys)
         if self.boxes is self.classes:
             return owner, owner
-        return owner, self.boxes.ids([batch.labels[name] for name in self.labels], batch.rows)
+        return owner, self.boxes.ids([batch.labels[name] for name in self.boxed], batch.rows)
+
+    @property
+    def n_classes(self) -> int:
+        """How many classes were met."""
+        return self.classes.count if self.values is None else self.values.count
+
+    @property
+    def class_labels(self) -> CodeArray:
+        """(n_classes, n_quasi) labels; none where values are published as they are."""
+        return self.classes.tuples() if self.values is None else np.empty((self.n_classes, 0), dtype=np.int32)
 
     def contents_of(self, places: CodeArray, numbers: Interner) -> tuple[KeyArray, IntArray]:
         """Read the rows again; return the distinct keys content << 32 | place of the box, ascending, and their counts.
@@ -208,7 +158,7 @@ class _Reader:
         for batch in self.batches():
             _, box = self.owners(batch)
             assert batch.hashes is not None  # noqa: S101 - asked for only when a source is given
-            place = _gathered(places, box)
+            place = gathered_codes(places, box)
             wanted = place >= 0
             tally.add(paired(numbers.ids(batch.hashes[wanted]), place[wanted]))
         return tally.result()
@@ -233,7 +183,9 @@ def count_rows(
         for batch in reader.batches():
             n_rows += batch.rows
             owner, box = reader.owners(batch)
-            sizes = np.append(sizes, np.zeros(reader.classes.count - sizes.shape[0], dtype=np.int64))
+            if reader.values is not None:
+                reader.values.watch(batch.spellings)
+            sizes = np.append(sizes, np.zeros(reader.n_classes - sizes.shape[0], dtype=np.int64))
             _count_each(owner, sizes)
             codes = {name: values[name].read(*batch.values[name]) for name in reader.sensitive}
             for subject, tally in tallies.items():
@@ -244,7 +196,7 @@ def count_rows(
             if sums is not None and batch.hashes is not None:
                 sums.add(box, batch.hashes, reader.boxes.count)
             step.advance(batch.rows)
-    class_labels = reader.classes.tuples()
+    class_labels = reader.class_labels
     labels = reader.labels
     return Counted(
         rows=n_rows,
@@ -264,6 +216,7 @@ def count_rows(
         boxed_labels=class_labels if reader.boxes is reader.classes else reader.boxes.tuples(),
         sums=sums,
         contents_of=reader.contents_of,
+        respelled=() if reader.values is None else reader.values.respelled,
     )
 
 
@@ -274,7 +227,9 @@ def _value_reader(
     if attribute.boxed:
         return ValueReader(TEXT, ())
     own = published.field(attribute.name).type
-    kind = common_type(own, own) if contents is None else contents.kind_of(attribute.name)
+    kind = common_type(own, own)
+    if contents is not None and attribute.name in contents.columns:
+        kind = contents.kind_of(attribute.name)
     return ValueReader(kind, manifest.missing_tokens)
 
 

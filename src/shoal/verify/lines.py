@@ -62,7 +62,7 @@ class NumberLine(Line):
         self._attribute = attribute
         self._known: dict[str, float] = {}
         listed, texts = _listed(covers, "values")
-        points = self._numbers(pa.array(texts, type=pa.string()))
+        points = self.numbers(pa.array(texts, type=pa.string()))
         if not bool(np.isfinite(points).all()):
             raise CoverError(f"a cover of {attribute.name!r} lists values that cannot be read")
         spans = [owner for owner, cover in enumerate(covers) if "from" in cover]
@@ -98,12 +98,12 @@ class NumberLine(Line):
         return float(raw)
 
     def places(self, values: pa.Array) -> IntArray:
-        numbers = self._numbers(values)
+        numbers = self.numbers(values)
         codes = np.searchsorted(self._edges, numbers, side="right").astype(np.int64)
         codes[~np.isfinite(numbers)] = self.stretches
         return codes
 
-    def _numbers(self, values: pa.Array) -> FloatArray:
+    def numbers(self, values: pa.Array) -> FloatArray:
         """Return the values as numbers; NaN where one cannot be read."""
         dates = self._attribute.kind == "date"
         if _is_text(values.type):

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from shoal.verify.account import Account, read_account, read_claims
 from shoal.verify.attributes import Attribute, read_attribute
 from shoal.verify.fields import (
     ManifestError,
@@ -20,7 +21,21 @@ from shoal.verify.fields import (
     whole,
 )
 from shoal.verify.files import AgreedFile, DataFile, read_agreed, read_data, read_digest, read_tables
+from shoal.verify.kinds import (
+    SLICED_KEYS,
+    Averaging,
+    check_agreed,
+    check_parts,
+    check_sliced_keys,
+    check_synthetic,
+    labels_of,
+    may_promise_nothing,
+    read_averaging,
+    read_sample,
+)
 from shoal.verify.promises import Promise, read_promise
+from shoal.verify.result import Claim
+from shoal.verify.techniques import Declared, read_techniques
 
 _REQUIRED = (
     "format",
@@ -34,8 +49,19 @@ _REQUIRED = (
     "missing",
     "attributes",
 )
-_OPTIONAL = ("data", "utility", "populations", "levels", "readme", "items", "agreed")
-_SLICED = ("buckets", "tables")  # of sliced releases only
+_OPTIONAL = (
+    "data",
+    "utility",
+    "populations",
+    "levels",
+    "readme",
+    "items",
+    "agreed",
+    "techniques",
+    "sample",
+    "claims",
+    "synthetic",
+)
 _SHARES = ("um", "ncp", "loss")  # measures that are shares
 
 
@@ -59,6 +85,12 @@ class Manifest:
     buckets: int = 0  # of a sliced release
     tables: Mapping[str, DataFile] = field(default_factory=dict)  # the two files of a bucketized release
     agreed: AgreedFile | None = None  # the plan of a release by an agency's plan
+    method: str = ""
+    techniques: Mapping[str, Declared] = field(default_factory=dict)  # of changed columns
+    sample: float | None = None  # the share of the source's rows that were drawn
+    averaging: Averaging | None = None  # if quasi attributes are published as centres of groups
+    account: Account | None = None  # of a synthetic table
+    claims: tuple[Claim, ...] = ()
 
     @property
     def sliced(self) -> bool:
@@ -87,6 +119,27 @@ class Manifest:
             found.append(tuple(name if met[name] == 1 else f"{name} ({met[name]})" for name in part))
         return tuple(found)
 
+    def averaged(self, attribute: Attribute) -> bool:
+        """Whether what is published of an attribute is the centre of a group of rows."""
+        return self.averaging is not None and attribute.role == "quasi"
+
+    def traced(self, attribute: Attribute) -> bool:
+        """Whether what a row publishes of an attribute follows from its source row, so that rows are matched by it."""
+        declared = self.techniques.get(attribute.name)
+        return not self.averaged(attribute) and (declared is None or declared.determined)
+
+    @property
+    def complete(self) -> tuple[str, ...]:
+        """The attributes that a row must have a value of, where others are dropped; none whose values changed rows."""
+        moved = {name for name, declared in self.techniques.items() if declared.moved}
+        return tuple(a.name for a in self.attributes if a.role != "insensitive" and a.name not in moved)
+
+    @property
+    def moved_complete(self) -> tuple[str, ...]:
+        """The attributes that a row must have a value of, and whose values changed rows, missing ones too."""
+        settled = self.complete
+        return tuple(a.name for a in self.attributes if a.role != "insensitive" and a.name not in settled)
+
     def of_role(self, role: str) -> tuple[Attribute, ...]:
         """Return the attributes of one role, in the order of the columns."""
         return tuple(attribute for attribute in self.attributes if attribute.role == role)
@@ -95,24 +148,29 @@ class Manifest:
 def read_manifest(raw: object, *, with_file: bool) -> Manifest:
     """Return the manifest, or raise a ManifestError that says what is wrong with it."""
     top = mapping(raw, "the manifest")
-    check_keys(top, "the manifest", _REQUIRED, (*_OPTIONAL, *_SLICED))
+    check_keys(top, "the manifest", _REQUIRED, (*_OPTIONAL, *SLICED_KEYS))
     if whole(top["format"], "format") != 1:
         raise ManifestError("its format is not 1, the only one this verifier knows")
-    for key in ("shoal_version", "method"):
-        text_of(top[key], key)
-    method = mapping(top["method_parameters"], "method_parameters")
+    text_of(top["shoal_version"], "shoal_version")
+    method = text_of(top["method"], "method")
+    parameters = mapping(top["method_parameters"], "method_parameters")
     declared = mapping(top["attributes"], "attributes")
     parts = _parts(top["parts"], declared)
     sliced = len(parts) > 1
-    _check_sliced_keys(top, sliced)
+    check_sliced_keys(top, sliced=sliced)
+    check_synthetic(top)
     columns = dict.fromkeys(name for part in parts for name in part)
-    attributes = tuple(read_attribute(name, declared[name], sliced=sliced) for name in columns)
-    if not any(attribute.role == "quasi" for attribute in attributes):
+    labels = labels_of(method, sliced=sliced)
+    attributes = tuple(read_attribute(name, declared[name], labels=labels) for name in columns)
+    promised = bool(sequence(top["guarantees"], "guarantees"))
+    if not promised and not may_promise_nothing(method):
+        raise ManifestError("guarantees is empty: it promises nothing")
+    if not any(attribute.role == "quasi" for attribute in attributes) and (promised or not may_promise_nothing(method)):
         raise ManifestError("it declares no quasi attribute, so there are no classes to check")
     agreed = read_agreed(top["agreed"]) if "agreed" in top else None
-    _check_agreed(top, with_file=with_file)
+    check_agreed(top, with_file=with_file)
     if sliced:
-        _check_parts(parts, attributes, overlapping=method.get("overlapping") is True)
+        check_parts(parts, attributes, overlapping=parameters.get("overlapping") is True)
     missing = mapping(top["missing"], "missing")
     check_keys(missing, "missing", ("policy", "tokens", "dropped"), ())
     if missing["policy"] not in ("category", "drop"):
@@ -124,6 +182,7 @@ def read_manifest(raw: object, *, with_file: bool) -> Manifest:
     _utility(top.get("utility", {}))
     sensitive = tuple(attribute.name for attribute in attributes if attribute.role == "sensitive")
     data = read_data(top.get("data")) if with_file else None
+    account = read_account(top["synthetic"], tuple(columns)) if "synthetic" in top else None
     manifest = Manifest(
         attributes=attributes,
         promises=_promises(top["guarantees"], sensitive, agreed=agreed is not None),
@@ -141,6 +200,12 @@ def read_manifest(raw: object, *, with_file: bool) -> Manifest:
         buckets=whole(top["buckets"], "buckets") if sliced else 0,
         tables=read_tables(top["tables"], data) if data is not None and "tables" in top else {},
         agreed=agreed,
+        method=method,
+        techniques=read_techniques(top.get("techniques", {}), attributes),
+        sample=read_sample(top["sample"]) if "sample" in top else None,
+        averaging=read_averaging(method, parameters),
+        account=account,
+        claims=read_claims(top.get("claims", []), account),
     )
     if sliced and len(set(manifest.columns)) != len(manifest.columns):
         raise ManifestError("two columns of its parts, or one and the bucket's, have the same name")
@@ -148,11 +213,8 @@ def read_manifest(raw: object, *, with_file: bool) -> Manifest:
 
 
 def _promises(raw: object, sensitive: Sequence[str], *, agreed: bool) -> tuple[Promise, ...]:
-    guarantees = sequence(raw, "guarantees")
-    if not guarantees:
-        raise ManifestError("guarantees is empty: it promises nothing")
     promises = []
-    for place, item in enumerate(guarantees):
+    for place, item in enumerate(sequence(raw, "guarantees")):
         entry = mapping(item, f"guarantees[{place}]")
         check_keys(entry, f"guarantees[{place}]", ("model", "parameters", "achieved"), ())
         model = text_of(entry["model"], f"guarantees[{place}].model")
@@ -173,54 +235,6 @@ def _parts(raw: object, declared: Mapping[str, Any]) -> tuple[tuple[str, ...], .
     if {name for part in parts for name in part} != set(declared):
         raise ManifestError("parts and attributes do not name the same columns")
     return parts
-
-
-def _check_parts(parts: Sequence[Sequence[str]], attributes: Sequence[Attribute], *, overlapping: bool) -> None:
-    """Parts overlap only where that is declared, in quasi attributes published as they are or the sensitive one."""
-    by_name = {attribute.name: attribute for attribute in attributes}
-    named = [name for part in parts for name in part]
-    repeated = sorted({name for name in named if named.count(name) > 1})
-    if repeated and not overlapping:
-        raise ManifestError("its parts overlap, and method_parameters does not say 'overlapping'")
-    sensitive = [attribute.name for attribute in attributes if attribute.role == "sensitive"]
-    for name in repeated:
-        if by_name[name].role == "insensitive" or by_name[name].boxed:
-            raise ManifestError(f"several parts have {name!r}, which is insensitive or published as labels")
-        if name in sensitive and len(sensitive) > 1:
-            raise ManifestError(f"several parts have {name!r}, which is not the only sensitive attribute")
-    for place, part in enumerate(parts):
-        if len({by_name[name].boxed for name in part if by_name[name].role == "quasi"}) > 1:
-            raise ManifestError(f"parts[{place}] has quasi attributes with labels and others without")
-    for attribute in attributes:
-        if attribute.role == "sensitive" and attribute.boxed:
-            raise ManifestError(f"attributes.{attribute.name} is sensitive and has labels in a sliced release")
-
-
-def _check_sliced_keys(top: Mapping[str, Any], sliced: bool) -> None:
-    if not sliced and any(key in top for key in _SLICED):
-        raise ManifestError("it has buckets or tables, and yet all attributes are in one part")
-    if sliced and "buckets" not in top:
-        raise ManifestError("it has several parts and does not say how many buckets")
-    if sliced != (top["method"] in ("slicing", "anatomy")):
-        raise ManifestError("its method does not make so many parts")
-    if sliced and "levels" in top:
-        raise ManifestError("it has several parts and yet levels, which only classes have")
-
-
-def _check_agreed(top: Mapping[str, Any], *, with_file: bool) -> None:
-    """A release by a plan has all records of its source, whole, and one promise: the plan's."""
-    if ("agreed" in top) != (top["method"] == "agreed"):
-        raise ManifestError("its method is 'agreed' and it names no plan, or the other way round")
-    if "agreed" not in top:
-        return
-    if not with_file:
-        raise ManifestError("it names a plan, which is checked in the folder of the release only")
-    if any(key in top for key in (*_SLICED, "levels", "items", "populations")):
-        raise ManifestError("it names a plan and yet has what only other releases have")
-    if top["withheld"] != 0 or top["missing"] != {"policy": "category", "tokens": [""], "dropped": 0}:
-        raise ManifestError("it names a plan and yet left records out, or reads values as missing")
-    if len(sequence(top["guarantees"], "guarantees")) != 1:
-        raise ManifestError("it names a plan and does not promise just what that does")
 
 
 def _check_complete(attributes: Sequence[Attribute], policy: str) -> None:

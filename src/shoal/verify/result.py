@@ -42,17 +42,38 @@ class CheckedGuarantee:
 
 
 @dataclass(frozen=True, slots=True)
+class Claim:
+    """A promise that no file can show to be kept: it rests on how the release was made."""
+
+    model: str
+    parameters: Mapping[str, Any]
+    detail: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it in the words of JSON."""
+        return {
+            "model": self.model,
+            "parameters": dict(self.parameters),
+            "checkable": False,
+            "detail": self.detail,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Verification:
-    """The answer: verified only if every check and every guarantee held."""
+    """The answer: verified only if every check and every guarantee held, and something is promised if it must be."""
 
     checks: tuple[Check, ...]
     guarantees: tuple[CheckedGuarantee, ...]
+    claims: tuple[Claim, ...] = ()
+    may_promise_nothing: bool = False  # of a method that publishes values as they are, or nobody's
 
     @property
     def verified(self) -> bool:
-        """Whether there is a promise, and nothing at all speaks against any of them."""
-        promises = bool(self.guarantees) and all(promise.ok for promise in self.guarantees)
-        return promises and all(check.ok for check in self.checks)
+        """Whether nothing at all speaks against the release, and it has a promise or needs none."""
+        promises = bool(self.guarantees) or self.may_promise_nothing
+        kept = all(promise.ok for promise in self.guarantees)
+        return promises and kept and bool(self.checks) and all(check.ok for check in self.checks)
 
     @property
     def failures(self) -> tuple[str, ...]:
@@ -67,5 +88,6 @@ class Verification:
         return {
             "verified": self.verified,
             "guarantees": [promise.as_dict() for promise in self.guarantees],
+            "claims": [claim.as_dict() for claim in self.claims],
             "checks": [{"name": c.name, "ok": c.ok, "detail": c.detail} for c in self.checks],
         }

@@ -7,22 +7,20 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 from shoal.arrays import IntArray
-from shoal.errors import InputError
 from shoal.progress import Progress, Silent
+from shoal.verify.account import check_account
 from shoal.verify.agreed import Plan, read_plan, verify_agreed
-from shoal.verify.boxes import BoxTree
+from shoal.verify.averages import check_averages
+from shoal.verify.classes import Populations, read_all_covers, verify_classes
 from shoal.verify.contents import is_textual
-from shoal.verify.counting import Counted, count_rows
-from shoal.verify.covers import CoverError, Covers, read_covers
+from shoal.verify.covers import CoverError, Covers
 from shoal.verify.fields import ManifestError, parse_json
 from shoal.verify.files import AgreedFile, DataFile
-from shoal.verify.form import check_dictionaries, check_labels, check_rows
-from shoal.verify.guarantees import Covered, check_promise
 from shoal.verify.items import check_items, unfolded_source
+from shoal.verify.kinds import may_promise_nothing
 from shoal.verify.manifest import Manifest, read_manifest
 from shoal.verify.reading import (
     FAULTS,
@@ -41,13 +39,11 @@ from shoal.verify.reading import (
 from shoal.verify.result import Check, CheckedGuarantee, Verification
 from shoal.verify.sliced import verify_sliced
 from shoal.verify.sliced.tables import check_tables
-from shoal.verify.spans import Spans
-from shoal.verify.truth import PointReader, check_truth, contents_for
+from shoal.verify.techniques.checking import check_techniques
+from shoal.verify.techniques.expected import expected_source
 
 if TYPE_CHECKING:
     from shoal.sources import Source
-
-Populations = Mapping[str, "Source"]
 
 
 def verify_folder(
@@ -78,7 +74,7 @@ def verify_folder(
     checks.append(check_folder(public, names, manifest.readme))
     plan = None if manifest.agreed is None else _plan(public / manifest.agreed.name, manifest.agreed)
     if isinstance(plan, Check):
-        return Verification((*checks, plan), _unchecked(manifest))
+        return _answer(manifest, (*checks, plan))
     try:
         for file in (data, *manifest.tables.values()):
             checks.append(check_digest(public / file.name, file))
@@ -86,7 +82,7 @@ def verify_folder(
         rows = _open(path, data, manifest)
         witness = read_witness(public) if manifest.sliced and source is not None else None
     except FAULTS as fault:
-        return Verification((*checks, unreadable(fault)), _unchecked(manifest))
+        return _answer(manifest, (*checks, unreadable(fault)))
     found = _verify(rows, manifest, checks, source, populations, witness, progress or Silent(), plan)
     if not manifest.tables or found.failures:
         return found
@@ -95,7 +91,7 @@ def verify_folder(
         more = check_tables(rows, manifest, **tables)
     except FAULTS as fault:
         more = unreadable(fault)
-    return Verification((*found.checks, more), found.guarantees)
+    return _answer(manifest, (*found.checks, more), found.guarantees)
 
 
 def verify_table(
@@ -138,82 +134,59 @@ def _verify(
 ) -> Verification:
     checks.append(_columns(rows, manifest))
     if not checks[-1].ok:
-        return Verification(tuple(checks), _unchecked(manifest))
+        return _answer(manifest, checks)
+    if manifest.account is not None:
+        checks.append(check_account(manifest.account, manifest.columns))
+        source = None
+    if manifest.sample is not None:
+        buckets = None  # they are told of the rows that were drawn, and nobody knows which these are
+    given = source
+    if source is not None:
+        source = expected_source(manifest, source)
     if manifest.items:
         sets = check_items(manifest, rows)
         checks.append(sets)
         if not sets.ok:
-            return Verification(tuple(checks), _unchecked(manifest))
+            return _answer(manifest, checks)
         source = None if source is None else unfolded_source(manifest, source)
-    if plan is not None:
-        return _verify_agreed(rows, manifest, plan, checks, source, progress)
-    if manifest.sliced:
-        return _verify_sliced(rows, manifest, checks, source, buckets, progress)
-    contents = None if source is None else contents_for(manifest, rows.schema, source)
-    subjects = {subject: None for promise in manifest.promises for subject in promise.subjects}
-    counted: Counted | Check
     with ThreadPoolExecutor(1) as beside:
-        reading = beside.submit(_covers, manifest)
+        covers = beside.submit(read_all_covers, manifest)  # it takes a while if there are many labels
         try:
-            counted = count_rows(rows, manifest, list(subjects), contents, progress)
-        except FAULTS as fault:
-            counted = unreadable(fault)
-        covers = reading.result()
-    if isinstance(covers, Check):
-        return Verification((*checks, covers), _unchecked(manifest))
-    if isinstance(counted, Check):
-        return Verification((*checks, counted), _unchecked(manifest))
-    checks += [check_rows(counted.rows, manifest), *check_dictionaries(rows)]
-    checks.append(check_labels(counted.unknown, counted.idle))
-    if manifest.levels:
-        checks.append(_full_domain(manifest, covers))
-    quasi = [covers[attribute.name] for attribute in manifest.of_role("quasi")]
-    guarantees: list[CheckedGuarantee] = []
-    known: dict[str, Covered] = {}
-    for promise in manifest.promises:
-        name = promise.parameters.get("population")
-        covered = None
-        if isinstance(name, str) and promise.obstacle is None and populations and name in populations and counted.rows:
-            if name not in known:
-                checks.append(_same_population(name, manifest, populations[name]))
-                known[name] = _covered(populations[name], quasi, manifest, counted, progress)
-            covered = known[name]
-        guarantees.append(check_promise(promise, manifest, counted, covered, with_source=source is not None))
-    if source is not None and contents is not None:
-        boxed = [covers[attribute.name] for attribute in manifest.attributes if attribute.boxed]
-        checks += check_truth(manifest, counted, boxed, contents, source, progress)
-    return Verification(tuple(checks), tuple(guarantees))
+            if plan is not None:
+                checks.append(Check("plan", True, "the plan is the declared one, and it fits together"))
+                more, guarantees = verify_agreed(rows, manifest, plan, covers.result(), source, progress)
+            elif manifest.sliced:
+                more, guarantees = verify_sliced(rows, manifest, covers.result(), source, buckets, progress)
+            else:
+                more, guarantees = verify_classes(rows, manifest, covers, source, populations, progress)
+            checks += more
+            if guarantees is not None:
+                checks += _changed_columns(rows, manifest, covers.result(), given, source)
+        except CoverError as fault:
+            return _answer(manifest, (*checks, Check("labels", False, str(fault))))
+    return _answer(manifest, checks, guarantees)
 
 
-def _verify_sliced(
+def _changed_columns(
     rows: PublishedRows,
     manifest: Manifest,
-    checks: list[Check],
-    source: Source | None,
-    buckets: IntArray | None,
-    progress: Progress,
-) -> Verification:
-    covers = _covers(manifest)
-    if isinstance(covers, Check):
-        return Verification((*checks, covers), _unchecked(manifest))
-    more, guarantees = verify_sliced(rows, manifest, covers, source, buckets, progress)
-    return Verification((*checks, *more), _unchecked(manifest) if guarantees is None else tuple(guarantees))
+    covers: Mapping[str, Covers],
+    given: Source | None,
+    expected: Source | None,
+) -> list[Check]:
+    """Check columns that were changed by techniques or averaged, each by itself."""
+    try:
+        checks = check_techniques(rows, manifest, covers, given, expected)
+        return checks + check_averages(rows, manifest, expected)
+    except FAULTS as fault:
+        return [unreadable(fault)]
 
 
-def _verify_agreed(
-    rows: PublishedRows,
-    manifest: Manifest,
-    plan: Plan,
-    checks: list[Check],
-    source: Source | None,
-    progress: Progress,
+def _answer(
+    manifest: Manifest, checks: Sequence[Check], guarantees: Sequence[CheckedGuarantee] | None = None
 ) -> Verification:
-    covers = _covers(manifest)
-    if isinstance(covers, Check):
-        return Verification((*checks, covers), _unchecked(manifest))
-    checks.append(Check("plan", True, "the plan is the declared one, and it fits together"))
-    more, guarantees = verify_agreed(rows, manifest, plan, covers, source, progress)
-    return Verification((*checks, *more), _unchecked(manifest) if guarantees is None else tuple(guarantees))
+    judged = _unchecked(manifest) if guarantees is None else tuple(guarantees)
+    return Verification(tuple(checks), judged, manifest.claims, may_promise_nothing(manifest.method))
 
 
 def _plan(path: Path, declared: AgreedFile) -> Plan | Check:
@@ -221,13 +194,6 @@ def _plan(path: Path, declared: AgreedFile) -> Plan | Check:
         return read_plan(path, declared)
     except ManifestError as fault:
         return Check("plan", False, f"plan.json: {fault}")
-
-
-def _covers(manifest: Manifest) -> dict[str, Covers] | Check:
-    try:
-        return {attribute.name: read_covers(attribute) for attribute in manifest.attributes if attribute.boxed}
-    except CoverError as fault:
-        return Check("labels", False, str(fault))
 
 
 def _columns(rows: PublishedRows, manifest: Manifest) -> Check:
@@ -248,48 +214,6 @@ def _columns(rows: PublishedRows, manifest: Manifest) -> Check:
     else:
         detail = "the columns are not in the declared order"
     return Check("columns", False, detail)
-
-
-def _full_domain(manifest: Manifest, covers: Mapping[str, Covers]) -> Check:
-    """Check that labels of an attribute do not overlap, as is so at one level, and stand for one value at level 0."""
-    for attribute in manifest.of_role("quasi"):
-        cover = covers[attribute.name]
-        order = np.argsort(cover.low, kind="stable")
-        if (cover.low[order][1:] < cover.high[order][:-1]).any():
-            return Check("levels", False, f"labels of {attribute.name} overlap, so they are not of one level")
-        original = manifest.levels[attribute.name] == 0 and attribute.kind == "category"
-        if original and any(len(entry.get("values", ())) > 1 or "any" in entry for entry in cover.declared()):
-            return Check(
-                "levels", False, f"{attribute.name} is at level 0, but a label of it stands for several values"
-            )
-    return Check("levels", True, "every quasi attribute bears labels of one level")
-
-
-def _same_population(name: str, manifest: Manifest, population: Source) -> Check:
-    declared = manifest.populations.get(name)
-    if declared is None:
-        return Check("population", True, "the manifest does not say which file the population was")
-    same = population.digest() == declared
-    detail = "the population is the declared one" if same else "the population differs from the declared one"
-    return Check("population", same, detail)
-
-
-def _covered(
-    population: Source, covers: Sequence[Covers], manifest: Manifest, counted: Counted, progress: Progress
-) -> Covered:
-    names = [cover.attribute.name for cover in covers]
-    absent = [name for name in names if name not in population.schema.names]
-    if absent:
-        raise InputError(f"{population.name} lacks columns of the release: {', '.join(absent)}")
-    tree = BoxTree.of(covers, Spans.of(covers, counted.labels))
-    reader = PointReader(covers, manifest.missing_tokens)
-    totals = np.zeros(counted.sizes.shape[0], dtype=np.int64)
-    uncovered = 0
-    with progress.step("reading the population", population.n_rows) as step:
-        for batch in population.batches(names, dictionary=names):
-            uncovered += tree.count(reader.points(batch), totals)
-            step.advance(batch.num_rows)
-    return Covered(totals, uncovered)
 
 
 def _refused(why: str) -> Verification:

@@ -12,12 +12,12 @@ import pyarrow as pa
 from shoal.agency.plan_file import AgreedPlan
 from shoal.encoding import Encoding
 from shoal.engines.local import CountedCells
+from shoal.methods.base import AnyPlan
 from shoal.plan import Plan
 from shoal.policy import Policy
 from shoal.publishing import GeneralizedPublication
 from shoal.publishing.columns import CellColumn
 from shoal.release import CLASS
-from shoal.slices import SlicedPlan
 from shoal.sources import Source
 
 PLAN_FILE = "plan.json"
@@ -73,11 +73,11 @@ class AgreedPublishing:
     left_out: tuple[str, ...]
 
     def __call__(
-        self, policy: Policy, source: Source, counted: CountedCells, encoding: Encoding, plan: Plan | SlicedPlan
+        self, policy: Policy, source: Source, counted: CountedCells, encoding: Encoding, plan: AnyPlan
     ) -> AgreedPublication:
         """Prepare what is published."""
-        if isinstance(plan, SlicedPlan):
-            raise TypeError("a plan of an agency has classes, no buckets")
+        if not isinstance(plan, Plan):
+            raise TypeError("a plan of an agency has classes, and nothing else")
         common = GeneralizedPublication.of(policy, source, counted, encoding, plan)
         return AgreedPublication(
             policy,

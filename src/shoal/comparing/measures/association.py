@@ -18,8 +18,8 @@ class Association(Measure):
     """One less the difference between the dependence of pairs in the release and in the source, relative to the latter.
 
     Dependence is Cramer's V, corrected for what chance makes of few records (Bergsma, "A bias-correction for Cramer's V
-    and Tschuprow's T", JKSS 42, 2013), over at most 16 bins an attribute. Differences are summed over all pairs, so that
-    strong dependence counts most and dependence that was made up counts against the release.
+    and Tschuprow's T", JKSS 42, 2013), over at most 16 bins an attribute. Differences are summed over all pairs: strong
+    dependence counts most, and dependence that was made up counts against the release.
     """
 
     name = "association"

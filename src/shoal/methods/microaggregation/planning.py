@@ -23,7 +23,7 @@ class _Part:
     members: IntArray  # (n_members,) places among the records
     space: Space
 
-    def grouping(self, owner: CodeArray) -> tuple[IntArray, Grouping]:
+    def grouping(self, owner: CodeArray) -> tuple[CodeArray, Grouping]:
         """Return the classes of the part, ascending, and which of them each member is in."""
         classes, group = np.unique(owner[self.members], return_inverse=True)
         return classes, Grouping(group.reshape(-1).astype(np.int32), len(classes))

@@ -15,6 +15,7 @@ from shoal.progress import Progress
 from shoal.verify.agreed.hulls import wrong_hulls
 from shoal.verify.agreed.plan import CLASS, Plan
 from shoal.verify.agreed.rows import AgreedRows, misplaced, read_rows, read_source
+from shoal.verify.counts import SourceRows, source_counts
 from shoal.verify.covers import Covers
 from shoal.verify.exact import entropies, entropy_at_least
 from shoal.verify.form import check_dictionaries, check_labels, check_rows
@@ -23,7 +24,6 @@ from shoal.verify.manifest import Manifest
 from shoal.verify.promises import AGREED, PARAMETER, Promise
 from shoal.verify.reading import FAULTS, CsvRows, PublishedRows, unreadable
 from shoal.verify.result import Check, CheckedGuarantee
-from shoal.verify.truth import source_counts
 
 if TYPE_CHECKING:
     from shoal.sources import Source
@@ -147,7 +147,7 @@ def _true(released: AgreedRows, manifest: Manifest, plan: Plan, source: Source, 
     if absent:
         raise InputError(f"{source.name} lacks {len(absent)} columns of the release: {', '.join(absent)}")
     original = read_source(source, plan, progress)
-    checks = [source_counts(manifest, released.rows, original.rows, 0)]
+    checks = [source_counts(manifest, released.rows, SourceRows(original.rows, 0))]
     if original.outside:
         checks.append(Check("domain", False, f"{original.outside} source rows are outside the domain of the plan"))
     wrong = misplaced(released, original)

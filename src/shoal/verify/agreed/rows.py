@@ -14,9 +14,10 @@ from shoal.arrays import BoolArray, CodeArray, IntArray, KeyArray
 from shoal.progress import Progress
 from shoal.verify.agreed.plan import CLASS, Plan
 from shoal.verify.ahead import prepared
-from shoal.verify.counting import Histograms, LabelReader, histograms_of
+from shoal.verify.counting import Histograms, histograms_of
 from shoal.verify.kernels import paired
 from shoal.verify.manifest import Manifest
+from shoal.verify.numbering import LabelReader
 from shoal.verify.reading import PublishedRows, coded
 from shoal.verify.tally import Tally
 

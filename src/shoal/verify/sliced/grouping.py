@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from shoal.arrays import BoolArray, CodeArray, IntArray, KeyArray
-from shoal.verify.counting import Histograms, ValueReader
+from shoal.verify.counting import Histograms
 from shoal.verify.kernels import paired
+from shoal.verify.numbering import ValueReader
 from shoal.verify.sums import BoxSums
 from shoal.verify.tally import Interner, Tally
 

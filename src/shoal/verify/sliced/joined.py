@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from shoal.arrays import CodeArray, FloatArray, IntArray, KeyArray
-from shoal.verify.counting import ValueReader
 from shoal.verify.kernels import kernel, paired
+from shoal.verify.numbering import ValueReader
 from shoal.verify.sliced.layout import Layout
 from shoal.verify.sliced.mixtures import HUGE, TINY, Block, World
 from shoal.verify.sliced.postings import Postings, entry_of, numbered, shortest_of

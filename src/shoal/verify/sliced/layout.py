@@ -21,6 +21,8 @@ class PartLayout:
     quasi: tuple[str, ...]
     rest: tuple[str, ...]  # sensitive and insensitive attributes
     boxed: bool  # whether quasi values are published as labels
+    blurred: bool = False  # whether some quasi values do not follow from the source
+    compared: tuple[str, ...] = ()  # what rows of both tables are compared by, beside quasi values that all follow
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,11 @@ class Layout:
     def known(self) -> tuple[int, ...]:
         """The parts with quasi attributes: only these tell an adversary where a person may be."""
         return tuple(place for place, part in enumerate(self.parts) if part.quasi)
+
+    @property
+    def blurred(self) -> bool:
+        """Whether an adversary's tuples are not those of the source: some quasi values were left to chance."""
+        return any(part.blurred for part in self.parts)
 
     @property
     def free_factors(self) -> int:
@@ -71,7 +78,11 @@ class Layout:
             quasi = tuple(name for name in names if by_name[name].role == "quasi")
             rest = tuple(name for name in names if by_name[name].role != "quasi")
             boxed = bool(quasi) and by_name[quasi[0]].boxed
-            parts.append(PartLayout(dict(zip(names, columns, strict=True)), quasi, rest, boxed))
+            exact = tuple(name for name in names if manifest.traced(by_name[name]))
+            blurred = not set(quasi) <= set(exact)
+            compared = tuple(n for n in exact if n in rest or (blurred and not boxed))
+            column_of = dict(zip(names, columns, strict=True))
+            parts.append(PartLayout(column_of, quasi, rest, boxed, blurred, compared))
         named = [name for part in manifest.parts for name in part]
         shared = next((a.name for a in manifest.of_role("sensitive") if named.count(a.name) > 1), None)
         links = [(*part.quasi, shared) if shared in part.rest else part.quasi for part in parts]

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from shoal.arrays import CodeArray, KeyArray
 from shoal.verify.contents import Contents, common_type
-from shoal.verify.counting import LabelReader
 from shoal.verify.hashing import fold_values
 from shoal.verify.manifest import Manifest
+from shoal.verify.numbering import LabelReader
 from shoal.verify.sliced.layout import Layout, PartLayout
 from shoal.verify.tally import Combinations, Interner
 
@@ -40,7 +40,7 @@ class PreparedPart:
     quasi: KeyArray | None  # hashes of quasi values that are published as they are
     places: CodeArray | None  # regions of source rows
     labels: tuple[CodeArray, ...]  # of published rows under labels
-    rest: KeyArray | None  # hashes of all other attributes
+    rest: KeyArray | None  # hashes of the attributes that are compared
     shared: tuple[tuple[KeyArray, KeyArray], ...]  # of each separator: hashes of quasi values, and of all values
 
 
@@ -60,7 +60,9 @@ class PartReader:
         self.shared = shared  # of the separators that the part has
         missing = manifest.missing_tokens
         self._quasi = None if part.boxed else Contents(part.quasi, [kinds[name] for name in part.quasi], missing)
-        self._rest = Contents(part.rest, [kinds[name] for name in part.rest], missing) if with_source else None
+        self._rest = None
+        if with_source:
+            self._rest = Contents(part.compared, [kinds[name] for name in part.compared], missing)
         by_name = {attribute.name: attribute for attribute in manifest.attributes}
         self.labels = [LabelReader(by_name[name]) for name in part.quasi] if part.boxed else []
         self.regions = Combinations([reader.radix for reader in self.labels])
@@ -107,8 +109,10 @@ class PartReader:
         return self.regions.ids(part.labels, n_rows) if part.labels else np.zeros(n_rows, dtype=np.int32)
 
     def contents(self, part: PreparedPart, values: CodeArray) -> KeyArray:
-        """Return (n_rows,) hashes of all that a row publishes in this part."""
+        """Return (n_rows,) hashes of all that a row publishes in this part and that follows from the source."""
         assert part.rest is not None  # noqa: S101 - asked for only when a source is given
         hashes = part.rest.copy()
+        if self.layout.blurred:
+            return hashes
         fold_values(self.key, hashes, values.astype(np.uint64))
         return hashes

@@ -14,9 +14,10 @@ from shoal.errors import InputError
 from shoal.progress import Progress
 from shoal.verify.ahead import prepared
 from shoal.verify.contents import Contents
-from shoal.verify.counting import Histograms, ValueReader
+from shoal.verify.counting import Histograms
 from shoal.verify.kernels import paired
 from shoal.verify.manifest import Manifest
+from shoal.verify.numbering import ValueReader
 from shoal.verify.reading import PublishedRows, coded
 from shoal.verify.sliced.buckets import BucketError, bucket_codes, grown_sizes
 from shoal.verify.sliced.grouping import SensitiveGroups, SharedValues, Subject

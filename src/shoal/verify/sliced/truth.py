@@ -11,29 +11,30 @@ from collections.abc import Iterator
 import numpy as np
 
 from shoal.arrays import CodeArray, IntArray
+from shoal.verify.counts import source_counts, untold
 from shoal.verify.manifest import Manifest
 from shoal.verify.result import Check
 from shoal.verify.sliced.postings import Postings, count_bounds, numbered
 from shoal.verify.sliced.reading import SlicedRows
 from shoal.verify.sliced.tuples import SourceTuples
-from shoal.verify.truth import source_counts
 
 
 def check_sliced_truth(
     manifest: Manifest, released: SlicedRows, original: SourceTuples, *, with_witness: bool
 ) -> Iterator[Check]:
     """Compare what the parts and buckets hold with the source."""
-    yield source_counts(manifest, released.rows, original.rows, original.dropped)
-    if any(reader.layout.boxed for reader in released.readers):
-        yield _regions(manifest, original, with_witness=with_witness)
+    yield source_counts(manifest, released.rows, original.rows)
+    if any(reader.layout.boxed and not reader.layout.blurred for reader in released.readers):
+        absent = 0 if with_witness else untold(manifest, released.rows, original.rows)
+        yield _regions(original, absent)
     if with_witness:
         yield from _by_witness(released, original)
     else:
         yield from _by_bounds(manifest, released, original)
 
 
-def _regions(manifest: Manifest, original: SourceTuples, *, with_witness: bool) -> Check:
-    if original.homeless > (0 if with_witness else manifest.withheld):
+def _regions(original: SourceTuples, absent: int) -> Check:
+    if original.homeless > absent:
         return Check("located", False, f"{original.homeless} source rows lie in no region of some part")
     return Check("located", True, "every source row that is told lies in one region of each part")
 
@@ -65,12 +66,13 @@ def _by_bounds(manifest: Manifest, released: SlicedRows, original: SourceTuples)
     assert lists is not None  # noqa: S101 - without a witness contents are listed
     assert kinds is not None  # noqa: S101
     assert records is not None  # noqa: S101
-    complete = manifest.withheld == 0
+    absent = untold(manifest, released.rows, original.rows)
+    complete = absent == 0
     yield _parts(_changed(lists, kinds, records, complete=complete), len(released.readers))
     forced, available = (np.zeros(lists.times.shape[0], dtype=np.int64) for _ in range(2))
     lost, _ = count_bounds(lists, numbered(lists, kinds), records, forced, available)
-    if lost > manifest.withheld:
-        yield Check("truth", False, f"{lost} source rows are in no bucket, {manifest.withheld} are said to be withheld")
+    if lost > absent:
+        yield Check("truth", False, f"{lost} source rows are in no bucket, {absent} are said not to be told")
         return
     wrong = lists.times > available
     if complete:
@@ -78,7 +80,7 @@ def _by_bounds(manifest: Manifest, released: SlicedRows, original: SourceTuples)
     places = np.unique(lists.bucket[wrong]).shape[0]
     bounds = "what rows that fit in one bucket only demand, and at most what rows that fit there allow"
     if not complete:
-        bounds = "what rows that fit there allow (rows are withheld, so nothing demands to be there)"
+        bounds = "what rows that fit there allow (rows are withheld or were not drawn, so nothing demands to be there)"
     told = "by bounds, for no file tells each row's bucket"
     if places:
         yield Check("truth", False, f"{places} buckets hold values that no arrangement of the source permits, {told}")

@@ -13,6 +13,7 @@ from shoal.arrays import BoolArray, CodeArray, IntArray
 from shoal.progress import Progress
 from shoal.verify.ahead import prepared
 from shoal.verify.boxes import BoxTree
+from shoal.verify.counts import SourceRows
 from shoal.verify.covers import Covers
 from shoal.verify.manifest import Manifest
 from shoal.verify.sliced.linking import NeighbourSums
@@ -21,7 +22,7 @@ from shoal.verify.sliced.reading import SlicedRows
 from shoal.verify.spans import Spans
 from shoal.verify.sums import BoxSums
 from shoal.verify.tally import Combinations
-from shoal.verify.truth import PointReader
+from shoal.verify.truth import PointReader, source_rows
 
 if TYPE_CHECKING:
     from shoal.sources import Source
@@ -31,9 +32,8 @@ if TYPE_CHECKING:
 class SourceTuples:
     """What the source rows say that are, or may be, published."""
 
-    rows: int
-    dropped: int
-    tuples: CodeArray  # (n_tuples, n_known_parts) distinct values of parts with quasi attributes
+    rows: SourceRows
+    tuples: CodeArray  # (n_tuples, n_known_parts) distinct values of parts with quasi attributes; none if blurred
     records: IntArray  # (n_tuples,)
     homeless: int  # rows in no region of some part, or not in just one
     sums: tuple[BoxSums, ...]  # of each part by bucket, if a witness tells the buckets, else all in one box
@@ -47,6 +47,7 @@ class SourceTuples:
 class _Located:
     rows: int
     gone: BoolArray | None
+    moved: IntArray  # (n_moved_complete,) rows that lack a value which changed rows
     parts: list[PreparedPart]
 
 
@@ -55,12 +56,12 @@ class _Locator:
 
     def __init__(self, released: SlicedRows, manifest: Manifest, covers: Mapping[str, Covers]) -> None:
         self._readers = released.readers
-        self._complete = [a.name for a in manifest.attributes if a.role != "insensitive"]
+        self._complete, self._moved = manifest.complete, manifest.moved_complete
         self._drop = manifest.missing_policy == "drop"
         self._missing = PointReader((), manifest.missing_tokens)
         self._trees: list[tuple[PointReader, BoxTree] | None] = []
         for reader in released.readers:
-            if not reader.layout.boxed:
+            if not reader.layout.boxed or reader.layout.blurred:
                 self._trees.append(None)
                 continue
             own = [covers[name] for name in reader.layout.quasi]
@@ -70,17 +71,19 @@ class _Locator:
     @property
     def coded(self) -> list[str]:
         """The columns that are best read as dictionaries."""
-        return self._complete
+        return [*self._complete, *self._moved]
 
     def locate(self, batch: pa.RecordBatch) -> _Located:
         rows, gone = batch.num_rows, None
+        moved = np.zeros(len(self._moved), dtype=np.int64)
         if self._drop:
+            moved[:] = [self._missing.any_missing(batch, [name]).sum() for name in self._moved]
             gone = self._missing.any_missing(batch, self._complete)
             if gone.any():
                 batch = batch.filter(pa.array(~gone))
         regions = [None if place is None else place[1].find(place[0].points(batch)) for place in self._trees]
         parts = [reader.original(batch, place) for reader, place in zip(self._readers, regions, strict=True)]
-        return _Located(rows, gone, parts)
+        return _Located(rows, gone, moved, parts)
 
 
 class _Counter:
@@ -122,6 +125,8 @@ def read_source(
     sums = tuple(BoxSums(reader.key) for reader in readers)
     linking = None if witness is None else NeighbourSums(readers[0].key, len(readers))
     n_source = n_dropped = homeless = 0
+    moved = np.zeros(len(manifest.moved_complete), dtype=np.int64)
+    located = [place for place in known if readers[place].layout.boxed and not readers[place].layout.blurred]
     fault: str | None = None
     n_buckets = len(released.sizes)
     if witness is not None and ((witness < 0) | (witness > n_buckets)).any():
@@ -133,6 +138,7 @@ def read_source(
             stays = np.ones(batch.rows, dtype=np.bool_) if batch.gone is None else ~batch.gone
             n_kept = int(stays.sum())
             n_dropped += batch.rows - n_kept
+            moved += batch.moved
             box = np.zeros(n_kept, dtype=np.int32)
             if witness is not None:
                 own = witness[n_source : n_source + batch.rows]
@@ -145,10 +151,10 @@ def read_source(
             n_source += batch.rows
             told = np.flatnonzero(box >= 0)
             values = [reader.values(part, n_kept) for reader, part in zip(readers, batch.parts, strict=True)]
-            mine = [values[place][told] for place in known]
-            tuples.add(mine, len(told))
-            if any(reader.layout.boxed for reader in readers):
-                homeless += int(np.logical_or.reduce([column < 0 for column in mine]).sum())
+            if not released.layout.blurred:
+                tuples.add([values[place][told] for place in known], len(told))
+            if located:
+                homeless += int(np.logical_or.reduce([values[place][told] < 0 for place in located]).sum())
             hashes = [
                 reader.contents(part, codes) for reader, part, codes in zip(readers, batch.parts, values, strict=True)
             ]
@@ -164,8 +170,7 @@ def read_source(
     found, records = tuples.result()
     contents, content_records = (None, None) if kinds is None else kinds.result()
     return SourceTuples(
-        rows=n_source,
-        dropped=n_dropped,
+        rows=source_rows(n_source, n_dropped, moved),
         tuples=found,
         records=records,
         homeless=homeless,

@@ -1,4 +1,4 @@
-"""What the internal report says of changed values, samples, claims, and attributes that carry the risk."""
+"""Sections of the internal report: changes and samples, promises and claims, what carries the risk."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _NOTHING = (
 )
 _CLAIMED = "<p>No class of records is promised anything, for no row is a record. What is claimed, no file can show.</p>"
 _NOBODY = (
-    "<p>Distances between the shares that values have among records and among rows: 0 if they are equal, 1 if they have "
-    "nothing in common. They are exact figures of the data: whoever learns them learns what noise was to hide.</p>"
+    "<p>Distances between the shares that values have among records and among rows: 0 if they are equal, 1 if they "
+    "have nothing in common. They are exact figures of the data: whoever learns them learns what noise was to hide.</p>"
 )
 _TITLES = {
     "groups": "groups of records that exchange values",
@@ -34,12 +34,12 @@ def changed_sections(manifest: Mapping[str, Any], evidence: Mapping[str, Any]) -
         drawn = evidence["sample"]
         yield (
             f"<p>{drawn['sampled_rows']:,} of {drawn['source_rows']:,} records were drawn, each with a chance of "
-            f"{100 * manifest['sample']['share']:g}%. That the others exist, and how many they are, is not published.</p>"
+            f"{100 * manifest['sample']['share']:g}%. How many there were is not published.</p>"
         )
     if "techniques" in evidence:
         yield "<h2>What was changed</h2>"
         rows = (
-            (name, change_told(entry).replace("**", ""), _found(evidence["techniques"][name]))
+            (name, change_told(entry).replace("**", "").replace("`", ""), _found(evidence["techniques"][name]))
             for name, entry in manifest["techniques"].items()
         )
         yield table("Columns that do not hold the values of the source", ("column", "what was done", "found"), rows)
@@ -56,7 +56,7 @@ def promised_sections(manifest: Mapping[str, Any], evidence: Mapping[str, Any]) 
             _CLAIMED,
             table("Claimed, and not to be checked by files", ("claim", "parameters", "meaning"), rows),
         ]
-    elif not evidence["verification"]["guarantees"]:
+    elif not manifest["guarantees"]:
         sections.append(_NOTHING)
     else:
         sections.append(
@@ -91,7 +91,7 @@ def carrier_sections(evidence: Mapping[str, Any]) -> list[str]:
                     ((name, f"{share:.1%}") for name, share in found["contributions"].items()),
                 ),
                 table(
-                    f"Riskiest combinations of the {title} table: together they single records out, fewer of them do not",
+                    f"Riskiest combinations of the {title} table: they single records out, fewer of them do not",
                     ("attributes", "records", "share of the score"),
                     (
                         (", ".join(one["attributes"]), number(one["records"]), f"{one['score_share']:.1%}")

@@ -1,0 +1,141 @@
+"""``shoal compare``: techniques or policies side by side, by what they leave, promise, keep and cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from shoal.cli.console import JsonOption, answer, out, reporting
+from shoal.cli.publishing import DataArgument
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from shoal.comparing import Comparison, Row
+
+HOLD_OUT = 0.2
+WIDE = 110  # columns of a terminal from which every figure has one of its own
+_HEADS = {"singling-out": "singling out", "linkability": "linkability", "inference": "inference"}
+
+
+def compare(
+    data: DataArgument,
+    policies: Annotated[list[Path], typer.Option("--policy", "-p", help="A policy; may be repeated, for a row each.")],
+    techniques: Annotated[
+        str | None,
+        typer.Option(metavar="all|NAME,...", help="Compare techniques on the attributes of one policy, a row each."),
+    ] = None,
+    control: Annotated[Path | None, typer.Option(help="A table of like people who are not in the data.")] = None,
+    hold_out: Annotated[
+        float | None,
+        typer.Option(help=f"Share of the data to put aside as control group, {HOLD_OUT} by default; 0: none.", min=0),
+    ] = None,
+    targets: Annotated[int, typer.Option(help="People, or predicates, that each attack is tried on.")] = 2000,
+    predict: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Attribute to predict; the first sensitive one by default.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Make the run repeatable, but for differential privacy.", min=0)
+    ] = None,
+    csv: Annotated[Path | None, typer.Option(help="New file for the table, as CSV.")] = None,
+    picture: Annotated[Path | None, typer.Option(help="New file for a picture, .svg or .png.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="New file for the table, as a page of Markdown.")] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Compare what techniques or policies leave to attacks, promise, keep and cost. It is for the data holder alone."""
+    with reporting(json_output):
+        from shoal.cli.bars import bars
+        from shoal.comparing import compare as compared
+        from shoal.comparing.writing import Wanted
+        from shoal.errors import UsageError
+
+        if control is not None and hold_out is not None:
+            raise UsageError("--control and --hold-out are two ways to have a control group; choose one")
+        wanted = Wanted(csv, picture, markdown)
+        wanted.check()
+        with bars() as progress:
+            found = compared(
+                data,
+                *policies,
+                techniques=techniques,
+                control=control,
+                hold_out=HOLD_OUT if hold_out is None else hold_out,
+                targets=targets,
+                predict=predict,
+                seed=seed,
+                progress=progress,
+            )
+        wanted.write(found, title=f"Comparison on {data.name}")
+        if json_output:
+            answer(found.as_dict())
+        else:
+            show(found, out())
+
+
+def show(found: Comparison, console: Console) -> None:
+    """Show the table, then what was not possible, and whom it is about."""
+    from rich.markup import escape
+
+    made = [row for row in found.rows if row.reason is None]
+    if made:
+        console.print(_table(made, wide=console.width >= WIDE))
+    for row in found.rows:
+        if row.reason is not None:
+            name = " ".join(filter(None, [row.name, f"({row.parameters})" if row.parameters else ""]))
+            console.print(f"[bold]{escape(name)}[/] was not made: {escape(row.reason)}.", soft_wrap=True)
+    _show_end(found, console)
+
+
+def _table(rows: list[Row], *, wide: bool) -> Table:
+    """Return the table; in a narrow terminal what is kept stands in one column."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    from shoal.comparing.result import MEASURES, RISKS
+
+    table = Table(box=None, padding=(0, 2, 1, 0))
+    table.add_column("technique", ratio=1)
+    for risk in RISKS:
+        table.add_column(_HEADS[risk], no_wrap=True)
+    for head in (*MEASURES, "records", "s") if wide else ("kept",):
+        table.add_column(head, justify="right", no_wrap=True)
+    for row in rows:
+        what = f"[bold]{escape(row.name)}[/]\n{escape(row.parameters)}\npromise: {escape(row.promise)}"
+        kept = {measure: _share(row.kept(measure)) for measure in MEASURES}
+        made = (f"{row.records:,}", f"{row.seconds:.1f}")
+        table.add_row(
+            what if wide else f"{what}\n{made[0]} records, {made[1]} s",
+            *(_risk(row, risk) for risk in RISKS),
+            *((*kept.values(), *made) if wide else ["\n".join(f"{name} {share}" for name, share in kept.items())]),
+        )
+    return table
+
+
+def _risk(row: Row, risk: str) -> str:
+    """Write a measured risk, its interval, and what the opinion says of it."""
+    from shoal.comparing.result import share_text
+
+    trials, said = row.trials(risk), row.opinion(risk) or "not rated"
+    if trials is None:
+        return f"not tried\n\n[dim]{said}[/]"
+    colour = "red" if trials.risk.low > 0 else "green"
+    value, low, high = map(share_text, (trials.risk.value, trials.risk.low, trials.risk.high))
+    return f"[{colour}]{value}[/]\n{low} to {high}\n[dim]{said}[/]"
+
+
+def _share(kept: float | None) -> str:
+    from shoal.comparing.result import share_text
+
+    return "-" if kept is None else share_text(kept)
+
+
+def _show_end(found: Comparison, console: Console) -> None:
+    from rich.markup import escape
+
+    from shoal.comparing.wording import reading
+
+    for line in reading(found):
+        console.print(escape(line), soft_wrap=True)

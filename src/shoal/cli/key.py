@@ -1,0 +1,65 @@
+"""``shoal key``: keys of pseudonyms, and taking reversible ones back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shoal.cli.console import JsonOption, answer, out, reporting
+
+app = typer.Typer(
+    help="Make keys of pseudonyms, and take reversible pseudonyms back.", no_args_is_help=True, rich_markup_mode=None
+)
+
+
+@app.command("new")
+def new(
+    file: Annotated[Path, typer.Argument(help="New file for the key; one that exists is never written over.")],
+    json_output: JsonOption = False,
+) -> None:
+    """Make a key that nobody can guess. Keep it away from releases: whoever has it finds out whose token is whose."""
+    with reporting(json_output):
+        from shoal.techniques.keys import KEY_BYTES, new_key
+        from shoal.techniques.opening import refuse_public
+
+        refuse_public(file)
+        new_key(file)
+        if json_output:
+            answer({"key": str(file), "bytes": KEY_BYTES})
+        else:
+            _say(f"{file} is a new key, which only you may read. A lost key cannot be made again: keep a copy.")
+
+
+@app.command("open")
+def open_file(
+    file: Annotated[Path, typer.Argument(help="A released file, CSV or Parquet, with reversible pseudonyms.")],
+    key: Annotated[Path, typer.Option(help="The key file that the pseudonyms were made with.")],
+    column: Annotated[str, typer.Option(help="The column of pseudonyms.")],
+    to: Annotated[Path, typer.Option("--out", "-o", help="New file of the same format, for your eyes only.")],
+    domain: Annotated[
+        str | None,
+        typer.Option(help="Domain of the pseudonyms; otherwise the manifest's beside the file, or the column's name."),
+    ] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Put the values of reversible pseudonyms back in their place.
+
+    The file that is written names people: it is readable by you alone, and refused in a folder named public. Tokens
+    that are not reversible cannot be taken back by anybody; with their key one can only treat a known value again and
+    look for its token.
+    """
+    with reporting(json_output):
+        from shoal.techniques.opening import write_opened
+
+        done = write_opened(file, column, key, to, domain)
+        if json_output:
+            answer(done)
+        else:
+            _say(f"{done['rows']:,} rows with the values of {column!r}  ->  {to}")
+            _say("This file names people: keep it to yourself.")
+
+
+def _say(text: str) -> None:
+    out().print(text, markup=False, soft_wrap=True)

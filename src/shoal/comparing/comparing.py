@@ -1,0 +1,182 @@
+"""The whole of a comparison: put people aside, make every release, attack it, and see what it keeps."""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from shoal.attacks.base import N_TARGETS, NO_CONTROL
+from shoal.comparing.recipes.base import Base, Recipe
+from shoal.comparing.result import Comparison, Row
+from shoal.comparing.trying import Asked, Field
+from shoal.encoding import check_columns
+from shoal.errors import InputError, PolicyError, UsageError, did_you_mean
+from shoal.policy import Policy
+from shoal.progress import Progress, Silent
+from shoal.registry import discover
+from shoal.sources import SourceOptions, open_source
+from shoal.sources.columns import plain
+from shoal.techniques.keys import new_key
+from shoal.wording import counted_text
+
+HOLD_OUT = 0.2
+AnyPolicy: TypeAlias = str | Path | Mapping[str, Any] | Policy
+
+
+def recipe_names() -> tuple[str, ...]:
+    """Return the techniques that can be compared, in the order of the table."""
+    return tuple(kind.name for kind in _recipes())
+
+
+def compare(
+    data: object,
+    *policies: AnyPolicy,
+    techniques: str | Sequence[str] | None = None,
+    control: object | None = None,
+    hold_out: float = HOLD_OUT,
+    targets: int = N_TARGETS,
+    predict: str | None = None,
+    seed: int | None = None,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Make a release by every policy, or by every technique on one, and tell what each leaves, promises and keeps.
+
+    The same people are aside in all of them: those of a *control* table or, without one, a random share *hold_out* of
+    the data, who are in no release. *techniques* are "all" or names. Every release is verified as ever, none is
+    written, and what is found is for the data holder alone.
+    """
+    if not policies:
+        raise UsageError("a comparison needs a policy at least")
+    chosen = _chosen(techniques)
+    if chosen and len(policies) > 1:
+        raise UsageError("techniques are compared on the attributes of one policy; give one, or no techniques")
+    if not 0 <= hold_out < 1:
+        raise UsageError(f"the share of records to hold out must be from 0 to below 1, not {hold_out}")
+    loaded = [Policy.load(policy) for policy in policies]
+    options = loaded[0].source
+    rng = np.random.default_rng(seed)
+    table = _read(data, options)
+    for policy in loaded:
+        check_columns(policy, open_source(table, policy.source))
+    people, strangers = table, None if control is None else _read(control, options)
+    share = None if control is not None else hold_out
+    if share:
+        people, strangers = _parted(table, share, rng)
+    questions = secrets.randbits(64) if seed is None else seed
+    field = Field.of(loaded, people, strangers, targets, predict, seed, questions)
+    with tempfile.TemporaryDirectory(prefix="shoal-compare-") as folder:  # for its owner alone; removed in the end
+        asked = (
+            _by_technique(chosen, loaded[0], field, Path(folder) / "pseudonyms.key")
+            if chosen
+            else [Asked(row, policy) for row, policy in zip(_policy_rows(policies, loaded), loaded, strict=True)]
+        )
+        rows = []
+        with (progress or Silent()).step("comparing", len(asked), unit="releases") as step:
+            for each in asked:
+                rows.append(field.tried(each))
+                step.advance(1)
+    return Comparison(
+        rows=tuple(rows),
+        records=people.num_rows,
+        control=0 if strangers is None else strangers.num_rows,
+        held_out=share or None,
+        predicted=field.ground.predicted_name,
+        targets=targets,
+        seed=seed,
+        notes=_notes(people, strangers, share),
+    )
+
+
+def _recipes() -> list[type[Recipe]]:
+    return sorted(discover("shoal.comparing.recipes", Recipe).values(), key=lambda kind: kind.place)
+
+
+def _chosen(techniques: str | Sequence[str] | None) -> list[type[Recipe]]:
+    """Return the recipes that are asked for, in the order of the table; none if no techniques are."""
+    if techniques is None:
+        return []
+    recipes = _recipes()
+    if techniques == "all":
+        return recipes
+    names = [name.strip() for name in techniques.split(",")] if isinstance(techniques, str) else list(techniques)
+    known = [kind.name for kind in recipes]
+    for name in names:
+        if name not in known:
+            hint = did_you_mean(name, known) or f"; known: all, {', '.join(known)}"
+            raise UsageError(f"unknown technique {name!r}{hint}")
+    if not names:
+        raise UsageError(f"name a technique at least; known: all, {', '.join(known)}")
+    return [kind for kind in recipes if kind.name in names]
+
+
+def _by_technique(chosen: Sequence[type[Recipe]], policy: Policy, field: Field, key: Path) -> list[Asked]:
+    """Return what each technique makes of a policy; of one that cannot serve it, the reason."""
+    new_key(key)
+    base = Base(policy, _commonest(field), key)
+    asked = []
+    for kind in chosen:
+        found = kind().settings(base)
+        if isinstance(found, str):
+            asked.append(Asked(Row(kind.name, kind.title, "", kind.verdict, reason=found)))
+            continue
+        for setting in found:
+            row = Row(kind.name, kind.title, setting.told, kind.verdict)
+            try:
+                asked.append(Asked(row, Policy.load(setting.document, policy.folder)))
+            except PolicyError as error:  # of what the policy declares, the technique cannot do with something
+                asked.append(Asked(row.without(str(error))))
+    return asked
+
+
+def _policy_rows(given: Sequence[AnyPolicy], loaded: Sequence[Policy]) -> list[Row]:
+    rows = []
+    for number, (policy, read) in enumerate(zip(given, loaded, strict=True), start=1):
+        name = str(policy) if isinstance(policy, str | Path) else f"policy {number}"
+        asked = "; ".join(model.subject for model in read.privacy)
+        rows.append(Row(name, f"method {read.method.name}", ", ".join(filter(None, [read.method.name, asked]))))
+    return rows
+
+
+def _commonest(field: Field) -> dict[str, float]:
+    """Return the share of the commonest value of each sensitive attribute."""
+    found = {}
+    for name in field.policy.names("sensitive"):
+        counts = pc.value_counts(field.known.column(name)).field("counts")
+        found[name] = pc.max(counts).as_py() / field.known.num_rows
+    return found
+
+
+def _read(data: object, options: SourceOptions) -> pa.Table:
+    source = open_source(data, options)
+    table = plain(pa.Table.from_batches(list(source.batches()), schema=source.schema))
+    if not table.num_rows:
+        raise InputError(f"{source.name} is empty")
+    return table
+
+
+def _parted(table: pa.Table, share: float, rng: np.random.Generator) -> tuple[pa.Table, pa.Table]:
+    """Put a random share of the records aside."""
+    n_aside = round(share * table.num_rows)
+    if not 0 < n_aside < table.num_rows:
+        raise UsageError(
+            f"a share of {share:g} of {counted_text(table.num_rows, 'record')} leaves one side empty; hold out another "
+            "share, or give a control table"
+        )
+    order = rng.permutation(table.num_rows)
+    return table.take(pa.array(np.sort(order[n_aside:]))), table.take(pa.array(np.sort(order[:n_aside])))
+
+
+def _notes(people: pa.Table, strangers: pa.Table | None, share: float | None) -> tuple[str, ...]:
+    if strangers is None:
+        return (NO_CONTROL, "predictions are tried on the people whom they were learned from")
+    if share:
+        of = f"{strangers.num_rows:,} of {people.num_rows + strangers.num_rows:,} records"
+        return (f"{of}, drawn at random, were put aside first: they are the control group and in no release",)
+    return (f"the control group are the {strangers.num_rows:,} records of the table that was given for it",)

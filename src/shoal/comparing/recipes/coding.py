@@ -1,0 +1,23 @@
+"""coding: the ends of quasi numbers put at an edge."""
+
+from __future__ import annotations
+
+from shoal.comparing.recipes.base import Base, Recipe, Setting
+
+SHARE = 0.05  # of the records, at each end
+
+
+class CodedEnds(Recipe):
+    """The lowest and highest quasi numbers stand at the edge that a twentieth of the records reaches."""
+
+    name = "coding"
+    title = "the ends of quasi numbers cut"
+    place = 7
+
+    def settings(self, base: Base) -> list[Setting] | str:
+        """Cut all numbers of declared domains."""
+        if not base.numbers:
+            return "no quasi attribute is a number with a declared domain; declare intervals with min and max"
+        techniques = {name: {"coding": {"shares": {"top": SHARE, "bottom": SHARE}}} for name in base.numbers}
+        told = f"{', '.join(base.numbers)} at the outer {SHARE:.0%} of the records"
+        return [Setting(told, base.document({"plain": {}}, techniques=techniques))]

@@ -1,0 +1,134 @@
+"""What a comparison found: a row for each technique or policy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from shoal.attacks.base import Refusal, Trials
+from shoal.comparing.measures.base import Score
+from shoal.techniques.verdicts import Verdict
+from shoal.wording import parameters_text
+
+RISKS = ("singling-out", "linkability", "inference")
+MEASURES = ("counts", "association", "learning")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One technique or policy: the opinion's verdict, measured risks, promises, what is kept, and the time it took.
+
+    With a ``reason`` there is no release, and nothing was measured.
+    """
+
+    name: str
+    title: str
+    parameters: str
+    verdict: Verdict | None = None
+    reason: str | None = None
+    guarantees: tuple[Mapping[str, Any], ...] = ()
+    claims: tuple[Mapping[str, Any], ...] = ()
+    risks: Mapping[str, Trials | Refusal] = field(default_factory=dict)
+    utility: Mapping[str, Score] = field(default_factory=dict)
+    seconds: float | None = None
+    records: int | None = None
+
+    def without(self, reason: str) -> Row:
+        """Return the row of a release that could not be made."""
+        return replace(self, reason=reason)
+
+    @property
+    def promise(self) -> str:
+        """What is guaranteed with what was reached, what is claimed, or "none"."""
+        kept = [f"{entry['model']} {_reached(entry['achieved'])}" for entry in self.guarantees]
+        claimed = [f"{entry['model']} {parameters_text(entry['parameters'])} (a claim)" for entry in self.claims]
+        return "; ".join([*kept, *claimed]) or "none"
+
+    def opinion(self, risk: str) -> str | None:
+        """Return whether the opinion says that a risk remains; None if it does not rate the technique."""
+        return None if self.verdict is None else str(getattr(self.verdict, risk.replace("-", "_")))
+
+    def trials(self, risk: str) -> Trials | None:
+        """Return what an attack counted, None if it was not tried."""
+        found = self.risks.get(risk)
+        return found if isinstance(found, Trials) else None
+
+    def kept(self, measure: str) -> float | None:
+        """Return the share that is kept, None if it was not measured."""
+        found = self.utility.get(measure)
+        return None if found is None else found.kept
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything for JSON."""
+        told: dict[str, Any] = {"name": self.name, "title": self.title, "parameters": self.parameters}
+        told["opinion"] = {
+            "technique": None if self.verdict is None else self.verdict.technique,
+            **{risk: self.opinion(risk) for risk in RISKS},
+        }
+        if self.reason is not None:
+            return told | {"reason": self.reason}
+        return told | {
+            "guarantees": [dict(entry) for entry in self.guarantees],
+            "claims": [dict(entry) for entry in self.claims],
+            "risks": {name: _without_name(each.as_dict()) for name, each in self.risks.items()},
+            "utility": {name: score.as_dict() for name, score in self.utility.items()},
+            "records": self.records,
+            "seconds": self.seconds,
+        }
+
+    def flat(self) -> dict[str, Any]:
+        """Return one line of a table, the same columns for every row."""
+        line: dict[str, Any] = {"name": self.name, "parameters": self.parameters}
+        for risk in RISKS:
+            trials = self.trials(risk)
+            column = risk.replace("-", "_")
+            line[f"opinion_{column}"] = self.opinion(risk)
+            for part in ("value", "low", "high"):
+                line[f"{column}_{part}"] = None if trials is None else getattr(trials.risk, part)
+        line |= {"promise": None if self.reason else self.promise}
+        line |= {measure: self.kept(measure) for measure in MEASURES}
+        return line | {"records": self.records, "seconds": self.seconds, "reason": self.reason}
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """All rows, and whom they are about."""
+
+    rows: tuple[Row, ...]
+    records: int  # people whom releases are about
+    control: int  # people of the control group, 0 if there is none
+    held_out: float | None  # the share of the source that the control group is; None: it was given
+    predicted: str | None
+    targets: int
+    seed: int | None
+    notes: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything for JSON."""
+        return {
+            "records": self.records,
+            "control": {"records": self.control, "held_out": self.held_out},
+            "predicted": self.predicted,
+            "targets": self.targets,
+            "seed": self.seed,
+            "rows": [row.as_dict() for row in self.rows],
+            "notes": list(self.notes),
+        }
+
+
+def share_text(share: float) -> str:
+    """Write a share with two decimals, and never as -0.00.
+
+    >>> share_text(-0.001), share_text(0.5)
+    ('0.00', '0.50')
+    """
+    return f"{round(share, 2) + 0.0:.2f}"
+
+
+def _reached(achieved: Any) -> str:
+    return f"{achieved:.4g}" if isinstance(achieved, int | float) else str(achieved)
+
+
+def _without_name(told: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in told.items() if key != "name"}

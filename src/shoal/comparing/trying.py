@@ -1,0 +1,118 @@
+"""One row of a comparison: make the release, attack it, and see what it keeps."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from shoal.anonymizing import anonymize
+from shoal.attacks.base import Refusal, Trials
+from shoal.attacks.running import attack_release
+from shoal.comparing.ground import Ground
+from shoal.comparing.measures.base import Measure, Score, Stage
+from shoal.comparing.reconstruction import reconstructed
+from shoal.comparing.result import RISKS, Row
+from shoal.errors import InputError, ShoalError, did_you_mean
+from shoal.linkage.reading import read_columns
+from shoal.policy import Policy
+from shoal.registry import discover
+from shoal.release import Release
+from shoal.sources import open_source
+from shoal.transactions.unfolding import unfolded
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A row that says what is to be tried, and the policy to try it by; none if there is a reason against it."""
+
+    row: Row
+    policy: Policy | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Field:
+    """Everything that is the same for all rows."""
+
+    policy: Policy  # the first one, with attributes in place of baskets
+    people: pa.Table  # whom releases are about
+    strangers: pa.Table | None  # like them, but in no release
+    known: pa.Table  # the people's compared attributes
+    ground: Ground
+    measures: tuple[Measure, ...]
+    targets: int
+    seed: int | None
+
+    @classmethod
+    def of(
+        cls,
+        policies: Sequence[Policy],
+        people: pa.Table,
+        strangers: pa.Table | None,
+        targets: int,
+        predict: str | None,
+        seed: int | None,
+        questions: int,
+    ) -> Field:
+        """Build the common ground, and ask the source what all releases will be asked."""
+        spread = [unfolded(policy, open_source(people, policy.source))[0] for policy in policies]
+        names = Ground.names(spread)
+        tables = [_columns(policies[0], people, names, "the table")]
+        if strangers is not None:
+            tables.append(_columns(policies[0], strangers, names, "the control table"))
+        ground = Ground.of(spread[0], names, tables, predict)
+        stage = Stage(ground, ground.codes(tables[0]), ground.codes(tables[-1]), questions)
+        kinds = sorted(discover("shoal.comparing.measures", Measure).values(), key=lambda kind: kind.place)
+        measures = tuple(kind(stage) for kind in kinds)
+        return cls(spread[0], people, strangers, tables[0], ground, measures, targets, seed)
+
+    def tried(self, asked: Asked) -> Row:
+        """Fill a row; a requirement that cannot be reached, or another refusal, is told in place of figures."""
+        if asked.policy is None:
+            return asked.row
+        began = time.perf_counter()
+        try:
+            release = anonymize(self.people, asked.policy, seed=self.seed)
+        except ShoalError as error:
+            return asked.row.without(str(error))
+        seconds = round(time.perf_counter() - began, 3)
+        return replace(
+            asked.row,
+            guarantees=tuple(release.guarantees),
+            claims=tuple(release.manifest.get("claims", ())),
+            risks=self._risks(release, asked.policy),
+            utility=self._utility(release),
+            seconds=seconds,
+            records=int(release.manifest["rows"]),
+        )
+
+    def _risks(self, release: Release, policy: Policy) -> dict[str, Trials | Refusal]:
+        try:
+            found = attack_release(
+                release,
+                self.people,
+                self.strangers,
+                attacks=RISKS,
+                targets=self.targets,
+                seed=self.seed,
+                policy=policy,
+            )
+        except ShoalError as error:
+            return {name: Refusal(name, str(error)) for name in RISKS}
+        by_name = {each.attack: each for each in found}
+        return {name: by_name[name] for name in RISKS}
+
+    def _utility(self, release: Release) -> dict[str, Score]:
+        rows = reconstructed(release, self.ground, np.random.default_rng(self.seed))
+        return {measure.name: measure.score(rows) for measure in self.measures}
+
+
+def _columns(policy: Policy, table: pa.Table, names: Sequence[str], told: str) -> pa.Table:
+    source = unfolded(policy, open_source(table, policy.source))[1]
+    for name in names:
+        if name not in source.schema.names:
+            raise InputError(f"{told} has no column {name!r}{did_you_mean(name, source.schema.names)}")
+    return read_columns(source, names)

@@ -1,0 +1,124 @@
+"""Centres of groups in place of quasi values: means that add up, and modes that occur."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow.compute as pc
+
+from shoal.arrays import FloatArray, IntArray
+from shoal.verify.attributes import Attribute
+from shoal.verify.kinds import Averaging
+from shoal.verify.lines import NumberLine
+from shoal.verify.manifest import Manifest
+from shoal.verify.reading import PublishedRows
+from shoal.verify.result import Check
+from shoal.verify.techniques.base import kept_missing
+from shoal.verify.techniques.gaps import gap_fault
+from shoal.verify.techniques.numbers import Grid, extreme_sums, summed
+from shoal.verify.techniques.values import ColumnValues, as_numbers, gathered
+
+if TYPE_CHECKING:
+    from shoal.sources import Source
+
+_FINE = 20  # bits of a step that sums of the source are counted in
+_ROUNDING = 1e-9  # relative: a mean that was computed in floating point may be rounded to the wrong side of a half
+
+
+def check_averages(rows: PublishedRows, manifest: Manifest, source: Source | None) -> list[Check]:
+    """Return a check for every quasi attribute; *source* is the one with determined columns recomputed."""
+    if manifest.averaging is None:
+        return []
+    quasi = manifest.of_role("quasi")
+    named = {attribute.name: attribute.name for attribute in quasi}
+    published = gathered(rows.batches(list(named)), named, manifest.missing_tokens)
+    original: dict[str, ColumnValues] = {}
+    if source is not None:
+        known = {a.name: a.name for a in quasi if a.name not in manifest.techniques or _determined(manifest, a)}
+        if known:
+            read = source.batches(list(known), dictionary=list(known))
+            original = gathered(read, known, manifest.missing_tokens)
+    gaps = {name: gap_fault(manifest, name, values) for name, values in published.items()}
+    return [_check(a, manifest.averaging, gaps[a.name], published[a.name], original.get(a.name)) for a in quasi]
+
+
+def _determined(manifest: Manifest, attribute: Attribute) -> bool:
+    return manifest.techniques[attribute.name].determined
+
+
+def _check(
+    attribute: Attribute,
+    averaging: Averaging,
+    gap: str | None,
+    published: ColumnValues,
+    original: ColumnValues | None,
+) -> Check:
+    if attribute.kind in ("number", "date"):
+        fault = gap or _number_fault(attribute, averaging, published, original)
+        good = "averages are on their grid" if original is None else "averages are where the source's numbers are"
+    else:
+        fault = gap or (None if original is None else _mode_fault(published, original))
+        good = "one value stands for all of a group" if original is None else "every value occurs in the source"
+    detail = f"{attribute.name}: {good}" if fault is None else f"{attribute.name} {fault}"
+    return Check("averages", fault is None, detail)
+
+
+def _number_fault(
+    attribute: Attribute, averaging: Averaging, published: ColumnValues, original: ColumnValues | None
+) -> str | None:
+    grid = Grid(0 if attribute.kind == "date" else averaging.decimals)
+    mine = _numbers(replace(attribute, format=None), published)
+    if mine is None or not bool(grid.holds(mine[0]).all()):
+        return "has averages that are no numbers of the declared decimals, or no dates"
+    if original is None:
+        return None
+    if fault := kept_missing(published, original):
+        return fault
+    theirs = _numbers(attribute, original)
+    if theirs is None:
+        return "has values in the source that are no numbers, or no dates"
+    if not len(mine[0]):
+        return None
+    steps = grid.steps(mine[0])
+    bounds = grid.steps(theirs[0][[0, -1]])
+    if steps[0] < bounds[0] or steps[-1] > bounds[1]:
+        return "has averages outside what the source's numbers span"
+    return _sum_fault(steps, mine[1], theirs, grid, published.present) if averaging.numbers == "mean" else None
+
+
+def _sum_fault(
+    steps: FloatArray, counts: IntArray, original: tuple[FloatArray, IntArray], grid: Grid, n: int
+) -> str | None:
+    """A mean is off by half a step at most, so the sum is by half a step for each row.
+
+    Where not all rows are published nobody knows which are: the sum then lies between those of the least and the
+    greatest numbers.
+    """
+    scaled = original[0] * 10.0**grid.decimals
+    fine = _FINE if bool((np.abs(scaled) < 2.0**31).all()) else 0
+    least, most = extreme_sums(np.floor(scaled * 2.0**fine), original[1], n)
+    slack = math.ceil(n * 2.0**fine * (0.5 + _ROUNDING))
+    if not least - slack <= summed(steps, counts) << fine <= most + n + slack:
+        return "has averages that do not add up to the source's total"
+    return None
+
+
+def _numbers(attribute: Attribute, values: ColumnValues) -> tuple[FloatArray, IntArray] | None:
+    if attribute.kind == "number":
+        found = as_numbers(values.values)
+    else:
+        found = NumberLine(attribute, ()).numbers(values.values)
+    if not bool(np.isfinite(found).all()):
+        return None
+    numbers, place = np.unique(found + 0.0, return_inverse=True)
+    return numbers, np.bincount(place, values.counts, len(numbers)).astype(np.int64)
+
+
+def _mode_fault(published: ColumnValues, original: ColumnValues) -> str | None:
+    if published.missing and not original.missing:
+        return "has missing values, and the source has none"
+    known = pc.is_in(published.texts(), value_set=original.texts())
+    return None if bool(pc.all(known, min_count=0).as_py()) else "has values that no source row has"

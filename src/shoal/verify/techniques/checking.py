@@ -1,0 +1,160 @@
+"""Every changed column by itself: whether it looks as declared and, with the source, whether it can come from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from shoal.arrays import IntArray
+from shoal.verify.contents import Contents, common_type
+from shoal.verify.covers import Covers
+from shoal.verify.manifest import Manifest
+from shoal.verify.matching import unserved
+from shoal.verify.numbering import LabelReader
+from shoal.verify.reading import PublishedRows
+from shoal.verify.result import Check
+from shoal.verify.spans import Spans
+from shoal.verify.tally import Tally
+from shoal.verify.techniques.base import Declared
+from shoal.verify.techniques.coding import Coding
+from shoal.verify.techniques.gaps import gap_fault
+from shoal.verify.techniques.moved import Moved
+from shoal.verify.techniques.tokens import Tokens
+from shoal.verify.techniques.values import ColumnValues, gathered
+from shoal.verify.truth import PointReader, occurring, unmet_demand
+
+if TYPE_CHECKING:
+    from shoal.sources import Source
+
+
+def check_techniques(
+    rows: PublishedRows,
+    manifest: Manifest,
+    covers: Mapping[str, Covers],
+    source: Source | None,
+    expected: Source | None,
+) -> list[Check]:
+    """Return a check for every changed column; *expected* is the source with determined columns recomputed."""
+    columns = file_columns(manifest)
+    by_name = {attribute.name: attribute for attribute in manifest.attributes}
+    plain = [name for name in manifest.techniques if not (by_name[name].boxed or manifest.averaged(by_name[name]))]
+    read = {name: columns[name] for name in plain}
+    published = gathered(rows.batches(list(read.values())), read, manifest.missing_tokens) if read else {}
+    needed = [name for name in plain if _needs_source(manifest.techniques[name], manifest)]
+    original = {}
+    if source is not None and needed:
+        named = {name: name for name in needed}
+        original = gathered(source.batches(needed, dictionary=needed), named, manifest.missing_tokens)
+    checks: list[Check] = []
+    for name, declared in manifest.techniques.items():
+        if name in published:
+            fault = _fault(declared, manifest, published[name], original.get(name))
+            if fault is None and isinstance(declared, Moved) and expected is not None:
+                fault = _strange_values(declared, manifest, rows, expected)
+            checks.append(_check(declared, fault))
+        elif by_name[name].boxed:
+            checks += _labelled(declared, manifest, rows, covers[name], source)
+    return checks
+
+
+def file_columns(manifest: Manifest) -> dict[str, str]:
+    """Return, for each attribute, the first column that has it."""
+    found: dict[str, str] = {}
+    for names, columns in zip(manifest.parts, manifest.part_columns, strict=True):
+        for name, column in zip(names, columns, strict=True):
+            found.setdefault(name, column)
+    return found
+
+
+def _needs_source(declared: Declared, manifest: Manifest) -> bool:
+    if isinstance(declared, Coding):
+        return bool(declared.shares) and manifest.sample is None
+    return not declared.determined and not declared.moved
+
+
+def _fault(
+    declared: Declared, manifest: Manifest, published: ColumnValues, original: ColumnValues | None
+) -> str | None:
+    fault = gap_fault(manifest, declared.column, published) or declared.misshapen(published)
+    persons = isinstance(declared, Tokens) and declared.of_identifier
+    if fault is None and persons and manifest.promises and bool((published.counts > 1).any()):
+        fault = "has the same token in several rows: the rows of a class may be one person's"
+    if fault is not None or original is None:
+        return fault
+    return declared.edge_fault(original) if isinstance(declared, Coding) else declared.unlike(published, original)
+
+
+def _check(declared: Declared, fault: str | None) -> Check:
+    if fault is not None:
+        return Check("technique", False, f"{declared.column} ({declared.name}) {fault}")
+    return Check("technique", True, f"{declared.column} ({declared.name}): {declared.confirmed}")
+
+
+def _strange_values(declared: Moved, manifest: Manifest, rows: PublishedRows, source: Source) -> str | None:
+    """Return a fault if a value, together with the group it stayed in, occurs more often than in the source.
+
+    Groups are told by those columns *within* that stand beside the value and follow from the source.
+    """
+    part = next(place for place, names in enumerate(manifest.parts) if declared.column in names)
+    columns = dict(zip(manifest.parts[part], manifest.part_columns[part], strict=True))
+    exact = {a.name for a in manifest.attributes if not a.boxed and manifest.traced(a)}
+    names = [declared.column, *(name for name in declared.within if name in exact and name in columns)]
+    kinds = [common_type(rows.schema.field(columns[n]).type, source.schema.field(n).type) for n in names]
+    contents = Contents(names, kinds, manifest.missing_tokens)
+    told, held = Tally(), Tally()
+    for batch in rows.batches([columns[name] for name in names]):
+        told.add(contents.hashes(pa.RecordBatch.from_arrays(batch.columns, names=names)))
+    for batch in source.batches(names, dictionary=names):
+        held.add(contents.hashes(batch))
+    strange = int(unmet_demand(*told.result(), *held.result()).sum())
+    if not strange:
+        return None
+    groups = " in the groups that they stay in" if len(names) > 1 else ""
+    return f"has {strange} values more often than the source{groups}"
+
+
+def _labelled(
+    declared: Declared, manifest: Manifest, rows: PublishedRows, cover: Covers, source: Source | None
+) -> Iterator[Check]:
+    """Check a changed column that is published as labels."""
+    if isinstance(declared, Tokens):
+        listed = sorted({value for one in cover.declared() for value in one.get("values", ())})
+        values = ColumnValues(pa.array(listed, pa.string()), np.ones(len(listed), dtype=np.int64), 0)
+        yield _check(declared, declared.misshapen(values))
+    if not isinstance(declared, Moved) or source is None:
+        return
+    demand = _label_counts(rows, file_columns(manifest)[declared.column], cover)
+    supply = _code_counts(source, cover, manifest.missing_tokens)
+    yield from occurring([cover], [supply > 0])
+    some, points = np.flatnonzero(demand), np.flatnonzero(supply)
+    spans = Spans.of([cover], some[:, np.newaxis].astype(np.int32))
+    order = np.argsort(spans.sizes(), kind="stable")
+    lost = unserved(
+        spans.taken(order),
+        np.arange(len(some), dtype=np.uint64),
+        demand[some[order]],
+        np.arange(len(points), dtype=np.uint64),
+        supply[points],
+        points[:, np.newaxis].astype(np.int32),
+    )
+    yield _check(declared, f"has {lost} labels that cover no value of the source of their own" if lost else None)
+
+
+def _label_counts(rows: PublishedRows, column: str, cover: Covers) -> IntArray:
+    reader = LabelReader(cover.attribute)
+    counts = np.zeros(reader.radix, dtype=np.int64)
+    for batch in rows.batches([column]):
+        counts += np.bincount(reader.read(batch.column(0)), minlength=reader.radix)
+    return counts
+
+
+def _code_counts(source: Source, cover: Covers, missing: Sequence[str]) -> IntArray:
+    name = cover.attribute.name
+    reader = PointReader([cover], missing)
+    counts = np.zeros(cover.width, dtype=np.int64)
+    for batch in source.batches([name], dictionary=[name]):
+        counts += np.bincount(reader.points(batch)[:, 0], minlength=cover.width)
+    return counts

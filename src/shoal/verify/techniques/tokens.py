@@ -1,0 +1,74 @@
+"""Tokens: texts of a declared form, as many equal ones as the source has equal values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow.compute as pc
+
+from shoal.verify.fields import ManifestError, whole
+from shoal.verify.techniques.base import Declared, kept_missing
+from shoal.verify.techniques.values import ColumnValues
+
+_SHORTEST, _LONGEST = 16, 51  # characters of a token that its key does not take back
+BASE32 = "[A-Z2-7]"
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens(Declared):
+    """Texts that stand for values, equal ones for equal values."""
+
+    tokens: ClassVar[bool] = True
+    roles: ClassVar[tuple[str, ...]] = ("quasi", "insensitive")
+
+    of_identifier: bool
+
+    @property
+    def form(self) -> str:
+        """The regular expression of a token."""
+        raise NotImplementedError
+
+    def misshapen(self, published: ColumnValues) -> str | None:
+        """Tokens have the declared form."""
+        formed = pc.match_substring_regex(published.texts(), pattern=f"^{self.form}$")
+        return (
+            None if bool(pc.all(formed, min_count=0).as_py()) else "has texts that are no tokens of the declared form"
+        )
+
+    def unlike(self, published: ColumnValues, original: ColumnValues) -> str | None:
+        """Numbers of equal tokens fit numbers of equal values, and no token is a value.
+
+        Each token stands for a value of its own and in no more rows: sorted from the largest, no number of the release
+        is above that of the source.
+        """
+        if fault := kept_missing(published, original):
+            return fault
+        mine, theirs = np.sort(published.counts)[::-1], np.sort(original.counts)[::-1]
+        if len(mine) > len(theirs) or bool((mine > theirs[: len(mine)]).any()):
+            return "has other numbers of equal tokens than the source has of equal values"
+        if bool(pc.any(pc.is_in(published.texts(), value_set=original.texts()), min_count=0).as_py()):
+            return "has values of the source in place of tokens"
+        return None
+
+    @property
+    def confirmed(self) -> str:
+        """What was found."""
+        return "tokens have the declared form"
+
+
+def of_identifier(entry: Mapping[str, Any], where: str) -> bool:
+    """Return whether the tokens stand for an identifier."""
+    if "of" in entry and entry["of"] != "identifier":
+        raise ManifestError(f"{where}.of is not 'identifier'")
+    return "of" in entry
+
+
+def length_of(entry: Mapping[str, Any], where: str) -> int:
+    """Return the declared length of tokens, or raise a ManifestError."""
+    length = whole(entry["length"], f"{where}.length")
+    if not _SHORTEST <= length <= _LONGEST:
+        raise ManifestError(f"{where}.length is not from {_SHORTEST} to {_LONGEST}")
+    return length

@@ -1,0 +1,188 @@
+"""What every recipe and every measure of a comparison keeps to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import shoal
+from shoal.attacks.base import Trials
+from shoal.comparing import Comparison, compare, recipe_names
+from shoal.comparing.ground import Ground
+from shoal.comparing.measures.base import Measure, Stage
+from shoal.comparing.recipes.base import Base, Recipe
+from shoal.comparing.result import MEASURES, RISKS
+from shoal.policy import Policy
+from shoal.registry import discover
+
+RECIPES = discover("shoal.comparing.recipes", Recipe)
+KINDS = discover("shoal.comparing.measures", Measure)
+ILLNESSES = ["asthma", "flu", "gout", "migraine", "rash"]
+POLICY: dict[str, Any] = {
+    "attributes": {
+        "patient": {"role": "identifier"},
+        "age": {"role": "quasi", "taxonomy": {"intervals": {"min": 18, "max": 89, "widths": [6, 12, 24]}}},
+        "town": {"role": "quasi", "taxonomy": {"flat": ["Bonn", "Hof", "Jena", "Kiel", "Ulm"]}},
+        "sex": {"role": "quasi", "taxonomy": {"flat": ["F", "M"]}},
+        "illness": {"role": "sensitive", "taxonomy": {"flat": ILLNESSES}},
+        "cost": {"role": "insensitive"},
+    },
+    "privacy": [{"k-anonymity": {"k": 4}}],
+}
+
+
+def patients(n: int, seed: int) -> pa.Table:
+    """People whose illness follows from their age, but for some."""
+    rng = np.random.default_rng(seed)
+    age = rng.integers(18, 90, n)
+    illness = np.where(rng.random(n) < 0.6, (age - 18) // 15, rng.integers(0, 5, n))
+    return pa.table(
+        {
+            "patient": [f"{seed}-{i}" for i in range(n)],
+            "age": age,
+            "town": rng.choice(["Bonn", "Hof", "Jena", "Kiel", "Ulm"], n),
+            "sex": rng.choice(["F", "M"], n),
+            "illness": np.array(ILLNESSES)[illness],
+            "cost": rng.integers(100, 9000, n),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def everything() -> Comparison:
+    return compare(patients(1500, 1), POLICY, techniques="all", seed=3, targets=300)
+
+
+def row(found: Comparison, name: str) -> Any:
+    return next(each for each in found.rows if each.name == name)
+
+
+def test_recipes_have_places_of_their_own_and_titles() -> None:
+    assert len(RECIPES) >= 16
+    assert len({kind.place for kind in RECIPES.values()}) == len(RECIPES)
+    assert all(kind.title and kind.title[0].islower() for kind in RECIPES.values() if not kind.title[0].isupper())
+    assert recipe_names()[0] == "original"
+    assert set(recipe_names()) == set(RECIPES)
+
+
+def test_measures_are_those_of_the_table() -> None:
+    assert sorted(KINDS, key=lambda name: KINDS[name].place) == list(MEASURES)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_serves_a_table_that_declares_all(name: str, everything: Comparison) -> None:
+    rows = [each for each in everything.rows if each.name == name]
+    assert rows
+    for each in rows:
+        assert each.reason is None
+        assert each.parameters
+        assert each.records > 0
+        assert each.seconds > 0
+        assert set(each.risks) == set(RISKS)
+        assert all(isinstance(each.risks[risk], Trials) for risk in RISKS)
+        assert all(each.kept(measure) is not None and each.kept(measure) >= 0 for measure in MEASURES)
+        assert each.risks["inference"].control.trials == 300  # the 300 people who were put aside
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_gives_valid_policies_that_leave_the_base_as_it_is(name: str, tmp_path: Path) -> None:
+    before = repr(POLICY)
+    found = RECIPES[name]().settings(Base(Policy.load(POLICY), {"illness": 0.3}, tmp_path / "key"))
+    assert not isinstance(found, str)
+    for setting in found:
+        policy = Policy.load(setting.document)
+        assert set(policy.attributes) == set(POLICY["attributes"])
+    assert repr(POLICY) == before
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_has_a_row_or_a_reason_where_little_is_declared(name: str) -> None:
+    bare = {
+        "attributes": {"town": {"role": "quasi"}, "sex": {"role": "quasi"}},
+        "privacy": [{"k-anonymity": {"k": 3}}],
+    }
+    found = compare(patients(300, 1).select(["town", "sex"]), bare, techniques=[name], seed=1, targets=50)
+    assert found.rows
+    for each in found.rows:
+        told = each.as_dict()
+        if each.reason is None:
+            assert told["records"] > 0
+            assert "refused" in told["risks"]["inference"]  # nothing is sensitive
+            assert told["utility"]["learning"]["kept"] is None
+        else:
+            assert name in {
+                *("pseudonymisation", "hashing", "noise", "rounding", "coding", "permutation", "l-diversity"),
+                *("t-closeness", "tau-l-diversity", "anatomy", "slicing", "differential-privacy"),
+            }
+            assert len(each.reason) > 20
+
+
+def test_what_is_promised_is_what_the_policy_asks_for(everything: Comparison) -> None:
+    assert row(everything, "original").promise == "none"
+    assert row(everything, "k-anonymity").guarantees[0]["achieved"] >= 4
+    assert "a claim" in row(everything, "differential-privacy").promise
+    assert [each.parameters for each in everything.rows if each.name == "differential-privacy"] == [
+        "epsilon = 1",
+        "epsilon = 10",
+    ]
+
+
+def test_risks_and_utility_go_the_way_they_must(everything: Comparison) -> None:
+    original = row(everything, "original")
+    assert [original.kept(measure) for measure in MEASURES] == [1.0, 1.0, 1.0]
+    assert original.risks["singling-out"].risk.low > 0.9
+    assert row(everything, "k-anonymity").risks["singling-out"].success.success == 0
+    permuted = row(everything, "permutation")
+    assert permuted.risks["inference"].risk.low <= 0
+    assert permuted.kept("learning") < 0.5
+    assert permuted.kept("association") < 0.5
+    assert permuted.risks["singling-out"].risk.low > 0.9
+    for same in ("pseudonymisation", "hashing"):
+        assert row(everything, same).utility == original.utility
+        assert row(everything, same).risks["singling-out"].risk == original.risks["singling-out"].risk
+
+
+def staged() -> tuple[Stage, np.ndarray]:
+    table = patients(2000, 5)
+    policy = Policy.load(POLICY)
+    names = Ground.names([policy])
+    ground = Ground.of(policy, names, [table], None)
+    codes = ground.codes(table)
+    return Stage(ground, codes[:, :1600], codes[:, 1600:], 7), codes[:, :1600]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_measure_gives_1_to_the_source_and_less_to_columns_torn_apart(name: str) -> None:
+    stage, source = staged()
+    measure = KINDS[name](stage)
+    assert measure.score(source).kept == 1.0
+    torn = np.stack([np.random.default_rng(i).permutation(column) for i, column in enumerate(source)])
+    assert measure.score(torn).kept < 0.8
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_measure_does_not_look_at_the_order_of_rows_or_at_their_number(name: str) -> None:
+    stage, source = staged()
+    measure = KINDS[name](stage)
+    changed = np.array(source)
+    changed[0] = np.random.default_rng(1).permutation(changed[0])
+    order = np.random.default_rng(2).permutation(changed.shape[1])
+    assert measure.score(changed) == measure.score(changed[:, order])
+    assert measure.score(np.tile(changed, 2)).kept == pytest.approx(measure.score(changed).kept, abs=0.06)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_measure_gives_little_to_values_that_nobody_knows(name: str) -> None:
+    stage, source = staged()
+    unknown = np.full_like(source, -1)
+    kept = KINDS[name](stage).score(unknown).kept
+    assert kept is not None
+    assert kept < 0.3
+
+
+def test_compare_is_public() -> None:
+    assert shoal.compare is compare

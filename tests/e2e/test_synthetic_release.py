@@ -1,0 +1,291 @@
+"""Differentially private releases: what is refused, what is published, and that nothing exact is in it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+import shoal
+from shoal.chance import Chance
+from shoal.errors import InputError, PolicyError, ShoalError
+from shoal.methods import synthetic
+from shoal.synthetic import Domain, SyntheticPlan, synthesize
+from shoal.verify import verify_folder
+
+pytest.importorskip("opendp")
+
+AGE = {"role": "quasi", "taxonomy": {"intervals": {"min": 0, "max": 99, "step": 10}}}
+SEX = {"role": "quasi", "taxonomy": {"flat": ["f", "m"]}}
+ILLNESS = {"role": "sensitive", "taxonomy": {"groups": {"germs": ["flu", "mumps"], "body": ["gout"]}}}
+COST = {"role": "sensitive", "taxonomy": {"intervals": {"min": 0, "max": 1000, "step": 250}}}
+TREE = [["age", "illness"], ["sex", "illness"], ["illness", "cost"]]
+
+
+def people(n_rows: int = 1237, *, seed: int = 5) -> pa.Table:
+    """Age goes with illness; nobody has mumps; no value is missing."""
+    rng = np.random.default_rng(seed)
+    age = rng.integers(18, 90, n_rows)
+    return pa.table(
+        {
+            "name": [f"person {number}" for number in range(n_rows)],
+            "age": age,
+            "sex": rng.choice(["f", "m"], n_rows),
+            "illness": np.where(rng.random(n_rows) < age / 100, "gout", "flu"),
+            "cost": rng.integers(0, 1000, n_rows),
+        }
+    )
+
+
+def policy(*, missing: str = "category", attributes: dict[str, Any] | None = None, **method: Any) -> dict[str, Any]:
+    return {
+        "attributes": {
+            "name": {"role": "identifier"},
+            "age": AGE,
+            "sex": SEX,
+            "illness": ILLNESS,
+            "cost": COST,
+            **(attributes or {}),
+        },
+        "privacy": [],
+        "method": {"synthetic": {"epsilon": 1, **method}},
+        "missing": missing,
+    }
+
+
+def changed(table: pa.Table, column: str, values: dict[int, Any]) -> pa.Table:
+    """The table with other values in some rows of a column."""
+    now = table[column].to_pylist()
+    for row, value in values.items():
+        now[row] = value
+    return table.set_column(
+        table.schema.get_field_index(column), column, pa.array(now, table.schema.field(column).type)
+    )
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What the method asks the library for: domains and chance."""
+    calls: list[dict[str, Any]] = []
+
+    def recorded(codes: Any, domains: tuple[Domain, ...], options: Any, chance: Chance, counts: Any) -> SyntheticPlan:
+        calls.append({"domains": domains, "chance": chance, "records": int(counts.sum())})
+        return synthesize(codes, domains, options, chance, counts)
+
+    monkeypatch.setattr(synthetic, "synthesize", recorded)
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("method", "told"),
+    [
+        ({"epsilon": 0}, "epsilon: must be more than 0"),
+        ({"epsilon": -1}, "epsilon: must be more than 0"),
+        ({"epsilon": float("inf")}, "epsilon"),
+        ({"delta": -0.1}, "delta: must be at least 0"),
+        ({"delta": 0.1}, "delta: must be less than 0.1"),
+        ({"rows": 0}, "rows: must be at least 1"),
+        ({"tree": [["age", "sex"], ["sex", "age"]]}, "closes a circle"),
+        ({"tree": [["age", "ilness"]]}, "did you mean 'illness'"),
+        ({"tree": [["age", "name"]]}, "'name' is not an attribute"),
+        ({"noise": 3}, "unknown key 'noise'"),
+    ],
+)
+def test_parameters_that_promise_nothing_are_refused(method: dict[str, Any], told: str) -> None:
+    with pytest.raises(PolicyError) as error:
+        shoal.anonymize(people(), policy(**method))
+    assert told in str(error.value)
+
+
+def test_epsilon_must_be_given() -> None:
+    document = policy() | {"method": {"synthetic": {}}}
+    with pytest.raises(PolicyError, match=r"epsilon: is required"):
+        shoal.anonymize(people(), document)
+
+
+@pytest.mark.parametrize(
+    "attribute",
+    [
+        {"role": "quasi"},
+        {"role": "sensitive"},
+        {"role": "quasi", "taxonomy": {"flat": {}}},
+        {"role": "quasi", "taxonomy": {"mask": {"length": 1}}},
+    ],
+    ids=["none", "sensitive", "flat", "mask"],
+)
+def test_domains_from_the_data_are_refused(attribute: dict[str, Any]) -> None:
+    with pytest.raises(PolicyError, match=r"column 'sex': .* declared, not taken from the data; give it a taxonomy"):
+        shoal.anonymize(people(), policy(attributes={"sex": attribute}))
+
+
+def test_insensitive_columns_are_refused() -> None:
+    with pytest.raises(PolicyError, match=r"column 'cost' is insensitive.* or identifier to leave it out"):
+        shoal.anonymize(people(), policy(attributes={"cost": {"role": "insensitive"}}))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"privacy": [{"k-anonymity": {"k": 2}}]},
+        {"sample": {"share": 0.5}},
+        {"unit": "name"},
+        {"attributes": {**policy()["attributes"], "age": {**AGE, "technique": {"rounding": {"base": 10}}}}},
+        {"attributes": {**policy()["attributes"], "sex": {"role": "quasi", "items": {"separator": ";"}}}},
+    ],
+    ids=["models", "sample", "unit", "technique", "items"],
+)
+def test_what_is_about_other_promises_is_refused(more: dict[str, Any]) -> None:
+    with pytest.raises(PolicyError):
+        shoal.anonymize(people(), policy() | more)
+
+
+def test_values_outside_the_domain_are_refused_before_anything_is_drawn(seen: list[dict[str, Any]]) -> None:
+    with pytest.raises(InputError, match="'age'"):
+        shoal.anonymize(changed(people(), "age", {3: 250}), policy())
+    assert not seen
+
+
+def test_a_release_in_memory() -> None:
+    release = shoal.anonymize(people(), policy(epsilon=100))
+    manifest = release.manifest
+    assert release.data.column_names == ["age", "sex", "illness", "cost"]
+    assert len(release.data) == manifest["rows"]
+    assert abs(manifest["rows"] - 1237) <= 20
+    assert manifest["guarantees"] == []
+    assert manifest["claims"] == [{"model": "differential-privacy", "parameters": {"epsilon": 100.0, "delta": 0.0}}]
+    assert (manifest["utility"], manifest["withheld"], manifest["missing"]["dropped"]) == ({}, 0, 0)
+    for name, entry in manifest["attributes"].items():
+        assert set(entry["labels"]) == set(release.data[name].to_pylist())
+    assert manifest["attributes"]["age"]["labels"]["[30, 39]"] == {"from": 30, "below": 40}
+    assert {name: entry["role"] for name, entry in manifest["attributes"].items()}["illness"] == "sensitive"
+    table = release.data.to_pydict()
+    ill = [illness for age, illness in zip(table["age"], table["illness"], strict=True) if age == "[80, 89]"]
+    assert ill.count("gout") / len(ill) > 0.7
+    assert release.verification.verified
+
+
+@pytest.mark.parametrize("delta", [0, 1e-6])
+@pytest.mark.parametrize("format", ["csv", "parquet"])
+def test_a_release_on_disk(format: str, delta: float, tmp_path: Path) -> None:  # noqa: A002
+    pyarrow.csv.write_csv(people(), tmp_path / "people.csv")
+    release = shoal.anonymize(
+        tmp_path / "people.csv", policy(delta=delta), out=tmp_path / "out", format=format, utility="full"
+    )
+    public = tmp_path / "out" / "public"
+    read = pyarrow.csv.read_csv if format == "csv" else pyarrow.parquet.read_table
+    assert read(public / f"data.{format}").num_rows == release.manifest["rows"]
+    assert verify_folder(tmp_path / "out").verified
+    assert verify_folder(tmp_path / "out", source=tmp_path / "people.csv").verified
+    evidence = json.loads((tmp_path / "out" / "internal" / "evidence.json").read_text())
+    assert evidence["synthetic"]["records"] == 1237
+    assert set(evidence["synthetic"]["attributes"]) == {"age", "sex", "illness", "cost"}
+    assert len(evidence["synthetic"]["pairs"]) == 6
+    assert (evidence["utility"], evidence["risk_after"]) == ({}, {})
+    assert (tmp_path / "out" / "internal" / "report.html").stat().st_size > 1000
+
+
+def public_text(folder: Path) -> str:
+    """All that is published but the rows and what follows from them: labels, digests."""
+    manifest = json.loads((folder / "public" / "manifest.json").read_text())
+    for entry in manifest["attributes"].values():
+        del entry["labels"]
+    manifest["data"].pop("sha256")
+    manifest.pop("readme")
+    return json.dumps(manifest, sort_keys=True)
+
+
+def test_with_rows_and_tree_given_nothing_but_rows_depends_on_the_data(tmp_path: Path) -> None:
+    """Two tables that have nothing in common: a count, a measure, a type or a name would show."""
+    one = people()
+    other = pa.table(
+        {
+            "name": ["somebody"] * 61,
+            "age": pa.array([5] * 60 + [None], pa.int16()),
+            "sex": ["f"] * 60 + [None],
+            "illness": ["mumps"] * 61,
+            "cost": [0] * 61,
+        }
+    )
+    document = policy(rows=400, tree=TREE)
+    texts = set()
+    for number, table in enumerate((one, other)):
+        shoal.anonymize(table, document, out=tmp_path / str(number), format="csv")
+        texts.add(public_text(tmp_path / str(number)))
+    assert len(texts) == 1
+
+
+def test_the_readme_tells_no_exact_number(tmp_path: Path) -> None:
+    shoal.anonymize(people(), policy(rows=400, tree=TREE), out=tmp_path / "out")
+    readme = (tmp_path / "out" / "public" / "README.md").read_text()
+    assert "1237" not in readme
+    assert "1,237" not in readme
+
+
+def test_the_number_of_rows_is_noisy() -> None:
+    """The noise has a standard deviation of more than 100: five times none happens once in 10**10."""
+    rows = [shoal.anonymize(people(), policy(epsilon=0.1)).manifest["rows"] for _ in range(5)]
+    assert any(number != 1237 for number in rows)
+
+
+@pytest.mark.parametrize("missing", ["category", "drop"])
+def test_neighbours_have_the_same_domain(missing: str, seen: list[dict[str, Any]]) -> None:
+    """The one record more is the only one with a missing value, and the only one with mumps."""
+    table = people()
+    special = changed(changed(table.slice(0, 1), "sex", {0: None}), "illness", {0: "mumps"})
+    for rows in (table, pa.concat_tables([table, special])):
+        shoal.anonymize(rows, policy(missing=missing))
+    without, with_special = ({domain.name: domain.taxonomy.leaf_labels for domain in call["domains"]} for call in seen)
+    assert without == with_special
+    assert ("missing" in without["sex"]) == ("missing" in without["cost"]) == (missing == "category")
+    assert [call["records"] for call in seen] == [1237, 1238 if missing == "category" else 1237]
+
+
+def test_missing_values_are_kept_as_a_value_or_left_out() -> None:
+    table = changed(people(), "sex", dict.fromkeys(range(500)))
+    kept = shoal.anonymize(table, policy(epsilon=1000))
+    assert abs(kept.data["sex"].to_pylist().count("missing") - 500) <= 5
+    assert kept.manifest["attributes"]["sex"]["labels"]["missing"] == {"missing": True}
+    left_out = shoal.anonymize(table, policy(epsilon=1000, missing="drop"))
+    assert abs(left_out.manifest["rows"] - 737) <= 5
+    assert left_out.manifest["missing"]["dropped"] == 0
+
+
+def test_a_seed_repeats_nothing(seen: list[dict[str, Any]]) -> None:
+    """A seeded order of rows would follow from the data: whoever guesses the seed could try tables out on it."""
+    one, other = (shoal.anonymize(people(), policy(), seed=7) for _ in range(2))
+    assert not one.data.equals(other.data)
+    assert not any(call["chance"].seeded for call in seen)
+    assert "repeats no" in one.evidence["randomness"]
+
+
+def test_sensitive_values_may_share_a_leaf() -> None:
+    release = shoal.anonymize(people(), policy())
+    assert set(release.data["cost"].to_pylist()) <= {
+        "[0, 249]",
+        "[250, 499]",
+        "[500, 749]",
+        "[750, 999]",
+        "1000",
+        "missing",
+    }
+    assert release.manifest["attributes"]["cost"]["kind"] == "number"
+
+
+def test_domains_that_came_from_the_data_are_noticed() -> None:
+    """Were only columns with gaps given a value for missing ones, the manifest would tell which have gaps."""
+    from shoal.cells import Cells
+    from shoal.methods.synthetic import declared_domains
+    from shoal.problem import Attribute, Problem
+    from shoal.taxonomies.builders.flat import FlatTaxonomy
+
+    tree = FlatTaxonomy(values=("a", "b")).build(pa.array([], pa.string()))
+    cells = Cells((np.zeros(1, np.int32), np.zeros(1, np.int32)), np.ones(1, np.int64))
+    attributes = (Attribute("x", tree), Attribute("y", tree.with_missing()))
+    with pytest.raises(ShoalError, match="tell of the data"):
+        declared_domains(Problem(attributes, (), cells, ()))
