@@ -17,6 +17,7 @@ from bench.moving import hilbert, sweep, sweep_stays
 from bench.service import service
 from bench.several import agency_apply, agency_plan, link_adult, link_stays
 from bench.slicing import anatomy, fake_tuples, slicing, slicing_stays
+from bench.techniques import comparing, techniques
 
 Job = Callable[[Path], Iterator[Measured]]
 
@@ -110,5 +111,7 @@ JOBS: dict[str, Job] = {
     "link-adult": link_adult,
     "link-stays": link_stays,
     "attacks": attacking,
+    "techniques": techniques,
+    "compare": comparing,
     "service": service,
 }

@@ -96,8 +96,8 @@ def _table(rows: list[Row], *, wide: bool) -> Table:
 
     from shoal.comparing.result import MEASURES, RISKS
 
-    table = Table(box=None, padding=(0, 2, 1, 0))
-    table.add_column("technique", ratio=1)
+    table = Table(box=None, padding=(0, 2 if wide else 1, 1, 0))
+    table.add_column("technique", ratio=1, overflow="fold")
     for risk in RISKS:
         table.add_column(_HEADS[risk], no_wrap=True)
     for head in (*MEASURES, "records", "s") if wide else ("kept",):

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shoal.attacks.base import N_TARGETS, NO_CONTROL
+from shoal.attacks.base import FEWEST, N_TARGETS, NO_CONTROL
 from shoal.comparing.recipes.base import Base, Recipe
 from shoal.comparing.result import Comparison, Row
 from shoal.comparing.trying import Asked, Field
@@ -59,6 +59,8 @@ def compare(
         raise UsageError("techniques are compared on the attributes of one policy; give one, or no techniques")
     if not 0 <= hold_out < 1:
         raise UsageError(f"the share of records to hold out must be from 0 to below 1, not {hold_out}")
+    if targets < FEWEST:
+        raise UsageError(f"{targets} targets tell nothing; ask for at least {FEWEST}")
     loaded = [Policy.load(policy) for policy in policies]
     options = loaded[0].source
     rng = np.random.default_rng(seed)
@@ -136,9 +138,13 @@ def _by_technique(chosen: Sequence[type[Recipe]], policy: Policy, field: Field, 
 
 
 def _policy_rows(given: Sequence[AnyPolicy], loaded: Sequence[Policy]) -> list[Row]:
+    """Name policies by their files, with folders only where that takes, and by number if they have none."""
+    files = [Path(policy).name for policy in given if isinstance(policy, str | Path)]
     rows = []
     for number, (policy, read) in enumerate(zip(given, loaded, strict=True), start=1):
-        name = str(policy) if isinstance(policy, str | Path) else f"policy {number}"
+        name = f"policy {number}"
+        if isinstance(policy, str | Path):
+            name = Path(policy).name if files.count(Path(policy).name) == 1 else str(policy)
         asked = "; ".join(model.subject for model in read.privacy)
         rows.append(Row(name, f"method {read.method.name}", ", ".join(filter(None, [read.method.name, asked]))))
     return rows

@@ -46,7 +46,7 @@ class Compared:
         return self.taxonomy.n_leaves - (self.taxonomy.missing is not None)
 
     def leaves(self, values: pa.Array) -> CodeArray:
-        """Return (n_values,) the leaf of each value: of numbers and dates the nearest one.
+        """Return (n_values,) the leaf of each value: of whole numbers and dates the nearest one.
 
         >>> age = Compared.of("age", AttributePolicy("quasi"), [pa.chunked_array([[20, 30, 40]])])
         >>> age.leaves(pa.array(["24.9", "1000", "gA7x"])).tolist()
@@ -57,8 +57,10 @@ class Compared:
             found = self.taxonomy.encode(values)
         else:
             numbers, valid = self._numbers(values)
-            middles = (self.places[1:] + self.places[:-1]) / 2
-            found = np.where(valid, np.searchsorted(middles, numbers, side="right"), UNKNOWN).astype(np.int32)
+            scale, cuts = self.taxonomy.scale, (self.places[1:] + self.places[:-1]) / 2
+            if isinstance(scale, Numbers) and not scale.whole:
+                cuts = np.asarray(scale.starts[1:], dtype=np.float64)
+            found = np.where(valid, np.searchsorted(cuts, numbers, side="right"), UNKNOWN).astype(np.int32)
         gone = values.is_null().to_numpy(zero_copy_only=False)
         return np.where(gone, missing, found).astype(np.int32)
 
@@ -158,7 +160,7 @@ def _default(values: pa.Array) -> TaxonomyBuilder:
 
 def _stretches(numbers: FloatArray) -> Taxonomy:
     """Cut decimal numbers where equally many distinct ones lie between."""
-    edges = np.unique(np.quantile(np.unique(numbers), np.arange(_STRETCHES) / _STRETCHES))
+    edges = np.unique(np.quantile(np.unique(numbers), np.arange(_STRETCHES) / _STRETCHES, method="lower"))
     stops = np.append(edges[1:], np.nextafter(numbers.max(), np.inf))
     leaves = [f"from {number_text(edge)}" for edge in edges.tolist()]
     return from_levels(leaves, [], Numbers(edges, stops, np.zeros(len(edges), dtype=np.bool_)), declared=False)

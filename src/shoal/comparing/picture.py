@@ -22,7 +22,7 @@ def draw_comparison(found: Comparison, title: str, path: Path) -> None:
 
     rows = [row for row in found.rows if row.reason is None]
     with matplotlib.rc_context(settings()):
-        size = (13.5, 1.9 + 0.42 * max(len(rows), 2))
+        size = (13.5, 2.3 + 0.42 * max(len(rows), 3))
         figure: Any = Figure(figsize=size, dpi=110, layout="constrained", facecolor="white")
         figure.suptitle(title, fontsize=12, fontweight="bold")
         panels = figure.subplots(1, 4, sharey=True, width_ratios=[1, 1, 1, 1.15])
@@ -30,7 +30,7 @@ def draw_comparison(found: Comparison, title: str, path: Path) -> None:
             _risks(axes, rows, risk)
         _kept(panels[3], rows)
         panels[0].set_yticks(range(len(rows)), [_name(row, rows) for row in rows])
-        panels[0].set_ylim(len(rows) - 0.5, -0.5)
+        panels[0].set_ylim(max(len(rows), 1) - 0.5, -0.5)
         handles, names = panels[3].get_legend_handles_labels()
         figure.legend(
             handles,

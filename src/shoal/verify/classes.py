@@ -14,7 +14,7 @@ from shoal.progress import Progress
 from shoal.verify.boxes import BoxTree
 from shoal.verify.counting import Counted, count_rows
 from shoal.verify.covers import Covers, read_covers
-from shoal.verify.form import check_dictionaries, check_labels, check_rows, check_spelling
+from shoal.verify.form import check_dictionaries, check_labels, check_rows
 from shoal.verify.guarantees import Covered, check_promise
 from shoal.verify.manifest import Manifest
 from shoal.verify.reading import FAULTS, PublishedRows, unreadable
@@ -56,8 +56,6 @@ def verify_classes(
     checks = [check_rows(counted.rows, manifest), *check_dictionaries(rows)]
     if covers:
         checks.append(check_labels(counted.unknown, counted.idle))
-    if manifest.promises and counted.respelled:
-        checks.append(check_spelling(counted.respelled))
     if manifest.levels:
         checks.append(_full_domain(manifest, covers))
     guarantees: list[CheckedGuarantee] = []

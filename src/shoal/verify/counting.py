@@ -16,7 +16,7 @@ from shoal.verify.contents import TEXT, Contents, common_type
 from shoal.verify.kernels import kernel, paired
 from shoal.verify.manifest import Manifest
 from shoal.verify.numbering import LabelReader, ValueReader, gathered_codes
-from shoal.verify.quasi_values import QuasiValues, Spellings
+from shoal.verify.quasi_values import QuasiValues
 from shoal.verify.reading import PublishedRows, coded
 from shoal.verify.sums import BoxSums
 from shoal.verify.tally import Combinations, Interner, Tally
@@ -71,7 +71,6 @@ class Counted:
     boxed_labels: CodeArray  # (n_boxes, n_boxed) distinct labels of attributes that source rows are matched by
     sums: BoxSums | None  # over the contents of each box
     contents_of: Callable[[CodeArray, Interner], tuple[KeyArray, IntArray]]  # the distinct (content, box)
-    respelled: tuple[str, ...]  # quasi attributes without labels that write one value in several ways
 
 
 @kernel
@@ -87,7 +86,6 @@ class _Prepared:
     rows: int
     labels: dict[str, CodeArray]
     keys: KeyArray
-    spellings: Spellings
     values: dict[str, tuple[pa.Array, CodeArray]]
     hashes: KeyArray | None
 
@@ -103,8 +101,8 @@ class _Reader:
         self.sensitive = [attribute.name for attribute in manifest.of_role("sensitive")]
         boxed = [attribute for attribute in manifest.attributes if attribute.boxed]
         self.labels = {attribute.name: LabelReader(attribute) for attribute in boxed}
-        plain = [attribute for attribute in manifest.of_role("quasi") if not attribute.boxed]
-        self.values = QuasiValues(plain, rows.schema, manifest.missing_tokens) if plain else None
+        plain = [attribute.name for attribute in manifest.of_role("quasi") if not attribute.boxed]
+        self.values = QuasiValues(plain, rows.schema) if plain else None
         labelled = [] if plain else self.quasi
         self.classes = Combinations([self.labels[name].radix for name in labelled])
         self.boxed = [attribute.name for attribute in boxed if manifest.traced(attribute)]
@@ -124,7 +122,6 @@ class _Reader:
             rows=batch.num_rows,
             labels=labels,
             keys=keys,
-            spellings={} if self.values is None else self.values.spellings(batch),
             values={name: coded(batch.column(name)) for name in self.sensitive},
             hashes=None if self._contents is None else self._contents.hashes(batch),
         )
@@ -183,8 +180,6 @@ def count_rows(
         for batch in reader.batches():
             n_rows += batch.rows
             owner, box = reader.owners(batch)
-            if reader.values is not None:
-                reader.values.watch(batch.spellings)
             sizes = np.append(sizes, np.zeros(reader.n_classes - sizes.shape[0], dtype=np.int64))
             _count_each(owner, sizes)
             codes = {name: values[name].read(*batch.values[name]) for name in reader.sensitive}
@@ -216,7 +211,6 @@ def count_rows(
         boxed_labels=class_labels if reader.boxes is reader.classes else reader.boxes.tuples(),
         sums=sums,
         contents_of=reader.contents_of,
-        respelled=() if reader.values is None else reader.values.respelled,
     )
 
 

@@ -33,8 +33,3 @@ def check_labels(unknown: Sequence[str], idle: Mapping[str, int]) -> Check:
         listed = ", ".join(f"{name} ({number})" for name, number in idle.items())
         return Check("labels", False, f"the manifest lists labels that no row has: {listed}")
     return Check("labels", True, "every label is declared, and every declared label occurs")
-
-
-def check_spelling(respelled: Sequence[str]) -> Check:
-    """No quasi value is written in several ways, which would tell rows apart that are counted as equal."""
-    return Check("spelling", False, f"one value is written in several ways in {', '.join(respelled)}")

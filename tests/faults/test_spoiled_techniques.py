@@ -1,0 +1,317 @@
+"""Spoiled releases of treated, sampled, averaged and plain tables: each must be refused, by the check that is for it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import shoal
+from shoal.sources import open_source
+from shoal.verify import Verification, verify_table
+
+N = 240
+Spoil = Callable[[dict[str, list[Any]], dict[str, Any]], None]
+K2 = ({"k-anonymity": {"k": 2}},)
+L2 = ({"distinct-l-diversity": {"l": 2}},)
+PROMISES: dict[str, tuple[Any, ...]] = {
+    "plain": (),
+    "mondrian": K2,
+    "sweep": L2,
+    "slicing": L2,
+    "anatomy": L2,
+    "microaggregation": K2,
+}
+TECHNIQUES: dict[str, dict[str, Any]] = {
+    "rounding": {"age": {"rounding": {"base": 5}}},
+    "random rounding": {"wage": {"rounding": {"base": 100, "random": True}}},
+    "coding": {"age": {"coding": {"bottom": 25, "top": 70}}},
+    "coding by shares": {"wage": {"coding": {"shares": {"top": 0.1}}}},
+    "noise": {"wage": {"noise": {"laplace": {"scale": 20}}}},
+    "normal noise": {"wage": {"noise": {"gaussian": {"sd": 20}, "decimals": 1}}},
+    "bounded noise": {"age": {"noise": {"laplace": {"scale": 2}, "min": 0, "max": 119, "edges": "reflect"}}},
+    "swapping": {"ward": {"swapping": {"share": 0.5, "within": ["sex"]}}},
+    "permutation": {"ward": {"permutation": {"within": ["sex"]}}},
+    "moved secret": {"illness": {"permutation": {}}},
+    "tokens": {"doctor": {"token": {}}},
+    "tokens of persons": {"name": {"token": {}}},
+    "tokens of a quasi attribute": {"ward": {"token": {}}},
+    "hashes": {"doctor": {"hash": {}}},
+    "bare hashes": {"doctor": {"hash": {"salt": "none", "accept": "dictionary-attacks"}}},
+    "nothing": {},
+}
+
+
+@cache
+def source() -> pa.Table:
+    rng = np.random.default_rng(5)
+    sex = rng.choice(["f", "m"], N)
+    ward = np.where(sex == "f", rng.choice(["a", "b", "c"], N), rng.choice(["x", "y", "z"], N))
+    wage = rng.integers(1000, 3000, N)
+    return pa.table(
+        {
+            "name": [f"person {i}" for i in range(N)],
+            "age": rng.integers(18, 90, N),
+            "sex": sex,
+            "ward": ward,
+            "wage": pa.array(wage, mask=rng.random(N) < 0.05),
+            "doctor": np.repeat(["d1", "d2", "d3", "d4"], [100, 70, 50, 20]),
+            "illness": rng.choice(["flu", "cold", "gout", "none"], N),
+        }
+    )
+
+
+@cache
+def honest(technique: str, method: str, sampled: bool = False, promised: bool = False) -> tuple[pa.Table, Any]:
+    attributes: dict[str, dict[str, Any]] = {
+        "name": {"role": "identifier"},
+        "age": {"role": "quasi", "taxonomy": {"intervals": {"min": 0, "max": 120, "widths": [5, 10, 20]}}},
+        "sex": {"role": "quasi"},
+        "ward": {"role": "quasi"},
+        "wage": {"role": "insensitive"},
+        "doctor": {"role": "insensitive"},
+        "illness": {"role": "sensitive"},
+    }
+    for column, entry in TECHNIQUES[technique].items():
+        attributes[column]["technique"] = entry
+    policy: dict[str, Any] = {
+        "attributes": attributes,
+        "method": {method: {}},
+        "privacy": [{"k-anonymity": {"k": 1}}] if promised else list(PROMISES[method]),
+        "max_withheld": 0.3,
+    }
+    if sampled:
+        policy["sample"] = {"share": 0.5}
+    release = shoal.anonymize(source(), policy, seed=11)
+    return release.data, release.manifest
+
+
+def verified(technique: str, method: str, spoil: Spoil | None = None, **more: bool) -> Verification:
+    table, manifest = honest(technique, method, **more)
+    columns, own = table.to_pydict(), copy.deepcopy(dict(manifest))
+    if spoil is not None:
+        spoil(columns, own)
+    # A spoiled value may be of another type than its column.
+    arrays = {n: pa.array(v, table.schema.field(n).type if spoil is None else None) for n, v in columns.items()}
+    return verify_table(pa.table(arrays), own, source=open_source(source()))
+
+
+def failing(answer: Verification) -> set[str]:
+    return {check.name for check in answer.checks if not check.ok}
+
+
+@pytest.mark.parametrize("method", PROMISES)
+@pytest.mark.parametrize("technique", TECHNIQUES)
+def test_honest_releases_are_verified(technique: str, method: str) -> None:
+    table, manifest = honest(technique, method)
+    answer = verify_table(table, manifest, source=open_source(source()))
+    assert answer.verified, answer.failures
+    assert bool(answer.guarantees) == (method != "plain")
+
+
+def put(column: str, row: int, value: Any) -> Spoil:
+    def spoil(columns: dict[str, list[Any]], manifest: dict[str, Any]) -> None:  # noqa: ARG001
+        columns[column][row] = value
+
+    return spoil
+
+
+def add(column: str, amount: float, row: int | None = None) -> Spoil:
+    def spoil(columns: dict[str, list[Any]], manifest: dict[str, Any]) -> None:  # noqa: ARG001
+        own = columns[column]
+        rows = range(len(own)) if row is None else [next(i for i in range(row, len(own)) if own[i] is not None)]
+        for i in rows:
+            own[i] = None if own[i] is None else own[i] + amount
+
+    return spoil
+
+
+def exchange(column: str, key: str, one: Any, other: Any) -> Spoil:
+    """Exchange the values of two rows that differ in another column."""
+
+    def spoil(columns: dict[str, list[Any]], manifest: dict[str, Any]) -> None:  # noqa: ARG001
+        first, second = (columns[key].index(value) for value in (one, other))
+        own = columns[column]
+        own[first], own[second] = own[second], own[first]
+
+    return spoil
+
+
+def declare(column: str, **entries: Any) -> Spoil:
+    def spoil(columns: dict[str, list[Any]], manifest: dict[str, Any]) -> None:  # noqa: ARG001
+        manifest["techniques"][column] |= entries
+
+    return spoil
+
+
+def repeat(column: str) -> Spoil:
+    def spoil(columns: dict[str, list[Any]], manifest: dict[str, Any]) -> None:  # noqa: ARG001
+        columns[column][1] = columns[column][0]
+
+    return spoil
+
+
+def merged_tokens(columns: dict[str, list[Any]], manifest: dict[str, Any]) -> None:  # noqa: ARG001
+    """The rarest token becomes the second: 100, 90, 50 in place of 100, 70, 50, 20."""
+    own = columns["doctor"]
+    ranked = sorted(set(own), key=own.count)
+    columns["doctor"] = [ranked[2] if token == ranked[0] else token for token in own]
+
+
+def raw_doctors(columns: dict[str, list[Any]], manifest: dict[str, Any]) -> None:
+    manifest["techniques"]["doctor"] = {"technique": "token", "length": 26}
+    columns["doctor"] = ["d1"] * len(columns["doctor"])
+
+
+SPOILED: list[tuple[str, str, str, Spoil]] = [
+    ("rounding", "plain", "technique", add("age", 1, 3)),
+    ("rounding", "plain", "technique", put("age", 3, 125)),
+    ("rounding", "plain", "truth", add("age", 5, 3)),
+    ("rounding", "plain", "truth", put("age", 3, None)),
+    ("rounding", "plain", "truth", declare("age", min=25)),
+    ("random rounding", "plain", "technique", add("wage", 1000, 0)),
+    ("random rounding", "plain", "technique", add("wage", 7, 0)),
+    ("random rounding", "plain", "technique", add("wage", 100)),
+    ("random rounding", "plain", "technique", put("wage", 0, None)),
+    ("random rounding", "slicing", "technique", add("wage", 100)),
+    ("coding", "plain", "technique", put("age", 3, 71)),
+    ("coding", "plain", "technique", add("age", 0.5, 3)),
+    ("coding", "plain", "truth", add("age", -1, 0)),
+    ("coding", "plain", "truth", declare("age", bottom=26)),
+    ("coding by shares", "plain", "technique", declare("wage", shares={"top": 0.2})),
+    ("noise", "plain", "technique", add("wage", 0.5, 0)),
+    ("noise", "plain", "technique", add("wage", 60)),
+    ("noise", "mondrian", "technique", add("wage", -60)),
+    ("noise", "anatomy", "technique", add("wage", -60)),
+    ("noise", "plain", "technique", put("wage", 0, None)),
+    ("normal noise", "plain", "technique", add("wage", 60)),
+    ("normal noise", "plain", "technique", add("wage", 0.03, 0)),
+    ("bounded noise", "plain", "technique", put("age", 0, 120)),
+    ("bounded noise", "plain", "technique", put("age", 0, "old")),
+    ("swapping", "plain", "technique", put("ward", 0, "q")),
+    ("permutation", "plain", "technique", exchange("ward", "sex", "f", "m")),
+    ("permutation", "plain", "technique", put("ward", 0, None)),
+    ("moved secret", "plain", "technique", put("illness", 0, "plague")),
+    ("moved secret", "mondrian", "technique", put("illness", 0, "plague")),
+    ("moved secret", "anatomy", "technique", put("illness", 0, "plague")),
+    ("tokens", "plain", "technique", put("doctor", 0, "d1")),
+    ("tokens", "plain", "technique", put("doctor", 0, "A" * 25)),
+    ("tokens", "plain", "technique", put("doctor", 0, "A" * 26)),
+    ("tokens", "plain", "technique", put("doctor", 0, None)),
+    ("tokens", "plain", "technique", merged_tokens),
+    ("tokens", "slicing", "technique", merged_tokens),
+    ("hashes", "plain", "technique", put("doctor", 0, "g" * 64)),
+    ("hashes", "plain", "technique", merged_tokens),
+    ("bare hashes", "plain", "truth", put("doctor", 0, "0" * 64)),
+    ("bare hashes", "slicing", "truth", put("doctor", 0, "0" * 64)),
+    ("bare hashes", "plain", "technique", raw_doctors),
+    ("nothing", "plain", "truth", add("age", 1, 0)),
+    ("nothing", "plain", "truth", repeat("wage")),
+    ("nothing", "microaggregation", "truth", put("illness", 0, "plague")),
+    ("nothing", "microaggregation", "averages", add("age", 1)),
+    ("nothing", "microaggregation", "averages", add("age", 0.05, 0)),
+    ("nothing", "microaggregation", "averages", put("age", 0, 3.0)),
+    ("nothing", "microaggregation", "averages", put("ward", 0, "q")),
+    ("rounding", "microaggregation", "averages", add("age", -1)),
+]
+
+
+@pytest.mark.parametrize(
+    ("technique", "method", "check", "spoil"),
+    SPOILED,
+    ids=[f"{place}-{technique}-{method}-{check}" for place, (technique, method, check, _) in enumerate(SPOILED)],
+)
+def test_spoiled_releases_are_refused(technique: str, method: str, check: str, spoil: Spoil) -> None:
+    answer = verified(technique, method, spoil)
+    assert not answer.verified
+    assert check in failing(answer), answer.failures
+    assert not any("person" in failure or "plague" in failure for failure in answer.failures)
+
+
+def test_tokens_of_one_person_in_several_rows_are_refused_where_something_is_promised() -> None:
+    """Tokens say that the rows are of one person, so that a class of two may be of one."""
+    assert verified("tokens of persons", "plain", promised=True).verified
+    answer = verified("tokens of persons", "plain", repeat("name"), promised=True)
+    assert any("one person" in failure for failure in answer.failures)
+    table, manifest = honest("tokens of persons", "plain")
+    twice = pa.table({"name": ["n"] * N, **{n: source()[n] for n in source().column_names if n != "name"}})
+    columns = table.to_pydict() | {"name": [table["name"][0].as_py()] * N}
+    assert verify_table(pa.table(columns), manifest, source=open_source(twice)).verified
+
+
+def test_classes_of_values_are_judged_as_they_are_written() -> None:
+    """A class of two equal rows is none if one of them spells a number in another way."""
+    people = pa.table({"age": ["30", "30", "41", "41"], "illness": ["a", "b", "a", "b"]})
+    attributes = {"age": {"role": "quasi", "taxonomy": {"flat": {}}}, "illness": {"role": "sensitive"}}
+    policy = {"attributes": attributes, "method": "plain", "privacy": [{"k-anonymity": {"k": 2}}]}
+    release = shoal.anonymize(people, policy)
+    assert verify_table(release.data, release.manifest).verified
+    spelled = release.data.to_pydict()
+    place = spelled["age"].index("30")
+    spelled["age"][place] = "30.0"
+    answer = verify_table(pa.table(spelled), release.manifest)
+    assert [promise.ok for promise in answer.guarantees] == [False]
+    assert answer.guarantees[0].achieved == 1.0
+
+
+@pytest.mark.parametrize("method", ["plain", "mondrian", "slicing", "microaggregation"])
+def test_samples(method: str) -> None:
+    assert verified("nothing", method, sampled=True).verified
+
+    def rarer(columns: dict[str, list[Any]], manifest: dict[str, Any]) -> None:  # noqa: ARG001
+        manifest["sample"] = {"share": 0.05}
+
+    def whole(columns: dict[str, list[Any]], manifest: dict[str, Any]) -> None:  # noqa: ARG001
+        del manifest["sample"]
+
+    def foreign(columns: dict[str, list[Any]], manifest: dict[str, Any]) -> None:  # noqa: ARG001
+        columns["illness"][0] = "plague"
+
+    for spoil in (rarer, whole):
+        assert "source counts" in failing(verified("nothing", method, spoil, sampled=True))
+    assert failing(verified("nothing", method, foreign, sampled=True)) & {"truth", "parts"}
+
+
+def test_rows_that_lack_a_moved_value_are_counted_as_far_as_anybody_can() -> None:
+    """Missing values change rows too: how many rows lack one of two values is then between two numbers."""
+    people = pa.table(
+        {
+            "sex": [None, "f", "m", "f", "m", "f", "m", "f"],
+            "ward": [None, None, "a", "a", "b", "b", "a", "b"],
+            "illness": ["flu", "cold"] * 4,
+        }
+    )
+    attributes = {
+        "sex": {"role": "quasi"},
+        "ward": {"role": "quasi", "technique": {"permutation": {}}},
+        "illness": {"role": "sensitive"},
+    }
+    policy = {"attributes": attributes, "method": "plain", "privacy": [], "missing": "drop"}
+    dropped = set()
+    for seed in range(12):
+        release = shoal.anonymize(people, policy, seed=seed)
+        dropped.add(release.manifest["missing"]["dropped"])
+        for wrong in (1, 4):
+            entry = {**release.manifest["missing"], "dropped": wrong}
+            told = dict(release.manifest) | {"missing": entry, "rows": 8 - wrong}
+            answer = verify_table(release.data, told, source=open_source(people))
+            assert "source counts" in failing(answer)
+        gap = release.data.to_pydict()
+        gap["ward"][0] = None
+        answer = verify_table(pa.table(gap), release.manifest, source=open_source(people))
+        assert "technique" in failing(answer)
+    assert dropped <= {2, 3}
+
+
+def test_labels_of_a_moved_attribute_cover_values_of_the_source() -> None:
+    table, manifest = honest("permutation", "mondrian")
+    assert verify_table(table, manifest, source=open_source(source())).verified
+    fewer = source().to_pydict()
+    fewer["ward"] = ["c" if ward == "a" else ward for ward in fewer["ward"]]
+    answer = verify_table(table, manifest, source=open_source(pa.table(fewer)))
+    assert any("labels that cover no value" in failure for failure in answer.failures)

@@ -1,0 +1,338 @@
+"""Comparisons: who is put aside, what is refused, what stays behind, and what files say."""
+
+from __future__ import annotations
+
+import csv
+import io
+import stat
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import shoal.comparing.comparing as comparing
+import shoal.comparing.trying as trying
+from shoal.attacks.base import NO_CONTROL, Refusal
+from shoal.comparing import Comparison, compare
+from shoal.comparing.page import page
+from shoal.comparing.picture import draw_comparison
+from shoal.comparing.result import MEASURES, RISKS, Row
+from shoal.comparing.wording import reading
+from shoal.comparing.writing import Wanted, flat_csv
+from shoal.errors import InputError, PolicyError, UnreachableError, UsageError, VerificationError
+from shoal.policy import Policy
+
+POLICY: dict[str, Any] = {
+    "attributes": {
+        "name": {"role": "identifier"},
+        "age": {"role": "quasi", "taxonomy": {"intervals": {"min": 20, "max": 69, "widths": [10]}}},
+        "sex": {"role": "quasi"},
+        "illness": {"role": "sensitive"},
+    },
+    "privacy": [{"k-anonymity": {"k": 3}}],
+}
+
+
+def people(n: int = 300, seed: int = 1) -> pa.Table:
+    rng = np.random.default_rng(seed)
+    sex = rng.choice(["F", "M"], n)
+    common = np.where(sex == "F", "flu", "gout")
+    return pa.table(
+        {
+            "name": [f"{seed}/{i}" for i in range(n)],
+            "age": rng.integers(20, 70, n),
+            "sex": sex,
+            "illness": np.where(rng.random(n) < 0.7, common, rng.choice(["flu", "gout", "rash"], n)),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def small() -> Comparison:
+    return compare(people(), POLICY, techniques="original,hashing,k-anonymity,differential-privacy", seed=1, targets=40)
+
+
+class _Seen:
+    """Looks on while releases are made."""
+
+    def __init__(self) -> None:
+        self.names: list[set[str]] = []
+        self.keys: list[tuple[Path, int, int]] = []
+
+    def __call__(self, data: pa.Table, policy: Any, **options: Any) -> Any:
+        self.names.append(set(data.column("name").to_pylist()))
+        technique = policy.attributes["name"].technique
+        if technique is not None:
+            key = Path(technique.key)
+            modes = [stat.S_IMODE(path.stat().st_mode) for path in (key, key.parent)]
+            self.keys.append((key, *modes))
+        return self.real(data, policy, **options)
+
+    real = staticmethod(trying.anonymize)
+
+
+def test_those_who_are_put_aside_are_in_no_release_and_are_the_control_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, controls = _Seen(), []
+    attack = trying.attack_release
+
+    def attacked(release: Any, source: pa.Table, control: pa.Table, **options: Any) -> Any:
+        controls.append((set(source.column("name").to_pylist()), set(control.column("name").to_pylist())))
+        return attack(release, source, control, **options)
+
+    monkeypatch.setattr(trying, "anonymize", seen)
+    monkeypatch.setattr(trying, "attack_release", attacked)
+    found = compare(people(), POLICY, techniques=["original", "k-anonymity"], hold_out=0.3, targets=40)
+    everybody = set(people().column("name").to_pylist())
+    for released, (source, control) in zip(seen.names, controls, strict=True):
+        assert released == source
+        assert len(control) == 90
+        assert not released & control
+        assert released | control == everybody
+    assert seen.names[0] == seen.names[1]
+    assert (found.records, found.control, found.held_out) == (210, 90, 0.3)
+    assert "90 of 300 records, drawn at random" in found.notes[0]
+
+
+def test_who_is_put_aside_is_chance_unless_there_is_a_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = []
+    for seed in (None, None, 5, 5):
+        seen = _Seen()
+        monkeypatch.setattr(trying, "anonymize", seen)
+        compare(people(), POLICY, techniques=["original"], targets=20, seed=seed)
+        drawn.append(seen.names[0])
+    assert drawn[0] != drawn[1]
+    assert drawn[2] == drawn[3]
+
+
+def test_the_key_of_pseudonyms_is_its_owners_alone_and_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = _Seen()
+    monkeypatch.setattr(trying, "anonymize", seen)
+    found = compare(people(), POLICY, techniques=["pseudonymisation"], targets=20)
+    ((key, mode, folder_mode),) = seen.keys
+    assert (mode, folder_mode) == (0o600, 0o700)
+    assert not key.exists()
+    assert not key.parent.exists()
+    assert str(key.parent) not in repr(found.as_dict())
+    assert tempfile.gettempdir() not in repr(found.as_dict())
+
+
+def test_the_key_is_removed_after_a_failure_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def broken(*_: Any, **__: Any) -> Any:
+        assert list(tmp_path.iterdir())
+        raise RuntimeError
+
+    monkeypatch.setattr(trying, "anonymize", broken)
+    with pytest.raises(RuntimeError):
+        compare(people(), POLICY, techniques=["pseudonymisation"], targets=20)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("error", [UnreachableError, VerificationError, InputError, PolicyError])
+def test_a_release_that_cannot_be_made_is_a_row_with_its_reason(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: Any, **__: Any) -> Any:
+        raise error("too much is asked for")
+
+    monkeypatch.setattr(trying, "anonymize", refused)
+    (row,) = compare(people(), POLICY, techniques=["k-anonymity"], targets=20).rows
+    assert row.reason == "too much is asked for"
+    assert set(row.as_dict()) == {"name", "title", "parameters", "opinion", "reason"}
+    assert row.flat()["singling_out_value"] is None
+
+
+def test_an_unreachable_requirement_is_told() -> None:
+    asked = {**POLICY, "privacy": [{"k-anonymity": {"k": 1000}}]}
+    (row,) = compare(people(), asked, seed=1, targets=20).rows
+    assert row.reason is not None
+    assert "1000" in row.reason.replace(",", "")
+
+
+def test_policies_are_compared_row_by_row(tmp_path: Path) -> None:
+    stronger = {**POLICY, "privacy": [{"k-anonymity": {"k": 20}}]}
+    found = compare(people(), POLICY, stronger, seed=1, targets=40)
+    assert [row.name for row in found.rows] == ["policy 1", "policy 2"]
+    assert [row.opinion("inference") for row in found.rows] == [None, None]
+    assert found.rows[0].guarantees[0]["achieved"] < found.rows[1].guarantees[0]["achieved"]
+    assert found.rows[0].kept("counts") > found.rows[1].kept("counts")
+
+
+def test_policies_are_named_by_files_and_by_folders_where_that_takes(tmp_path: Path) -> None:
+    paths = [tmp_path / "a" / "policy.yaml", tmp_path / "b" / "policy.yaml", tmp_path / "other.yaml"]
+    loaded = [Policy.load(POLICY)] * 4
+    rows = comparing._policy_rows([*paths, POLICY], loaded)
+    assert [row.name for row in rows] == [str(paths[0]), str(paths[1]), "other.yaml", "policy 4"]
+
+
+def test_policies_compare_what_both_publish() -> None:
+    hidden = {**POLICY, "attributes": {**POLICY["attributes"], "age": {"role": "identifier"}}}
+    found = compare(people(), POLICY, hidden, seed=1, targets=40)
+    assert [row.reason for row in found.rows] == [None, None]
+    assert all(row.kept("counts") is not None for row in found.rows)
+    with pytest.raises(UsageError, match="'age' cannot be predicted"):
+        compare(people(), POLICY, hidden, predict="age", seed=1)
+
+
+def test_another_attribute_can_be_predicted() -> None:
+    found = compare(people(), POLICY, techniques=["original"], predict="sex", seed=1, targets=20)
+    assert found.predicted == "sex"
+    assert found.rows[0].utility["learning"].figures["source"] > 0.6
+
+
+def test_a_control_table_may_be_given() -> None:
+    found = compare(people(), POLICY, techniques=["original"], control=people(200, 2), seed=1, targets=40)
+    assert (found.records, found.control, found.held_out) == (300, 200, None)
+    assert "table that was given" in found.notes[0]
+    with pytest.raises(InputError, match="the control table has no column 'illness'"):
+        compare(people(), POLICY, techniques=["original"], control=people(200, 2).drop(["illness"]), seed=1)
+
+
+def test_a_control_table_may_have_other_types() -> None:
+    control = people(200, 2)
+    control = control.set_column(1, "age", control.column("age").cast(pa.string()))
+    found = compare(people(), POLICY, techniques=["original"], control=control, seed=1, targets=40)
+    assert found.rows[0].kept("learning") == 1.0
+
+
+def test_without_control_the_comparison_says_what_that_means() -> None:
+    found = compare(people(), POLICY, techniques=["original"], hold_out=0, seed=1, targets=40)
+    assert (found.records, found.control, found.held_out) == (300, 0, None)
+    assert found.notes[0] == NO_CONTROL
+    assert found.rows[0].risks["inference"].control is None
+
+
+def test_too_few_people_are_refused_by_the_attacks_and_nothing_else() -> None:
+    (row,) = compare(people(60), POLICY, techniques=["k-anonymity"], seed=1, targets=20).rows
+    assert row.reason is None
+    assert all(isinstance(row.risks[risk], Refusal) for risk in RISKS)
+    assert "fewer than 20 records" in row.as_dict()["risks"]["inference"]["refused"]
+    assert row.kept("counts") is not None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "told"),
+    [
+        ((), {}, "needs a policy"),
+        ((POLICY, POLICY), {"techniques": "all"}, "one policy"),
+        ((POLICY,), {"techniques": "nois"}, "did you mean 'noise'"),
+        ((POLICY,), {"techniques": []}, "name a technique"),
+        ((POLICY,), {"hold_out": 1.0}, "from 0 to below 1"),
+        ((POLICY,), {"hold_out": -0.1}, "from 0 to below 1"),
+        ((POLICY,), {"hold_out": 0.0001}, "leaves one side empty"),
+        ((POLICY,), {"predict": "illnes"}, "did you mean 'illness'"),
+    ],
+    ids=["no policy", "two policies", "unknown", "none", "all aside", "negative", "nobody aside", "predict"],
+)
+def test_what_cannot_be_compared_is_refused(arguments: tuple[Any, ...], options: dict[str, Any], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        compare(people(), *arguments, **options)
+
+
+def test_undeclared_columns_are_refused() -> None:
+    with pytest.raises(PolicyError, match="does not declare: more"):
+        compare(people().append_column("more", [["x"] * 300]), POLICY)
+
+
+def test_relative_paths_start_in_the_policys_folder(tmp_path: Path) -> None:
+    (tmp_path / "sex.csv").write_text("F;*\nM;*\n", encoding="utf-8")
+    (tmp_path / "policy.yaml").write_text(
+        "attributes:\n  name: {role: identifier}\n  age: {role: quasi}\n"
+        "  sex: {role: quasi, taxonomy: {file: sex.csv}}\n  illness: {role: sensitive}\n"
+        "privacy: [{k-anonymity: {k: 3}}]\n",
+        encoding="utf-8",
+    )
+    found = compare(people(), tmp_path / "policy.yaml", techniques=["k-anonymity"], seed=1, targets=20)
+    assert found.rows[0].reason is None
+
+
+def test_parameters_are_the_policys_or_usual_ones() -> None:
+    own = {**POLICY, "privacy": [{"k-anonymity": {"k": 7}}, {"distinct-l-diversity": {"l": 2}}]}
+    rows = {row.name: row for row in compare(people(), own, techniques="k-anonymity,l-diversity", targets=20).rows}
+    assert "k = 7" in rows["k-anonymity"].parameters
+    assert "distinct-l-diversity l = 2" in rows["l-diversity"].parameters
+    usual = {**POLICY, "method": {"plain": {}}, "privacy": []}
+    rows = {row.name: row for row in compare(people(), usual, techniques="k-anonymity,l-diversity", targets=20).rows}
+    assert "k = 5" in rows["k-anonymity"].parameters
+    assert "distinct-l-diversity l = 2" in rows["l-diversity"].parameters  # the commonest value has nearly half
+
+
+def test_seeds_repeat_all_but_time() -> None:
+    def told() -> list[dict[str, Any]]:
+        found = compare(people(), POLICY, techniques="original,noise,anatomy", seed=4, targets=40)
+        return [{**row.as_dict(), "seconds": None} for row in found.rows]
+
+    assert told() == told()
+
+
+def test_csv_has_a_line_for_each_row_with_or_without_a_release(small: Comparison) -> None:
+    lines = list(csv.DictReader(io.StringIO(flat_csv(small))))
+    assert [line["name"] for line in lines] == [row.name for row in small.rows]
+    by_name = {line["name"]: line for line in lines}
+    assert float(by_name["original"]["learning"]) == 1.0
+    assert by_name["original"]["opinion_inference"] == ""
+    assert by_name["hashing"]["opinion_inference"] == "may not"
+    assert by_name["differential-privacy"]["singling_out_value"] == ""
+    assert "sex, illness are not declared" in by_name["differential-privacy"]["reason"]
+    low, value, high = (float(by_name["k-anonymity"][f"linkability_{part}"]) for part in ("low", "value", "high"))
+    assert low <= value <= high
+
+
+def test_the_page_has_every_row_and_every_reason(small: Comparison) -> None:
+    text = page(small, "A | title", "figures/x.svg")
+    assert "![Risks and what is kept, technique by technique](figures/x.svg)" in text
+    for row in small.rows:
+        assert row.name in text
+    assert "- **differential-privacy**: the values of sex, illness are not declared" in text
+    tables = [line for line in text.splitlines() if line.startswith("| ")]
+    assert {line.count(" | ") for line in tables} == {5, 6}
+    assert text.count("| original |") == 2
+    for line in reading(small):
+        assert line in text
+
+
+def test_cells_of_the_page_stay_cells() -> None:
+    row = Row("a|b", "", "x", records=1, seconds=0.1)
+    assert "a\\|b" in page(Comparison((row,), 1, 0, None, None, 20, None), "t")
+
+
+@pytest.mark.parametrize("suffix", [".svg", ".png"])
+def test_the_picture_is_drawn_and_says_nothing_of_the_day(small: Comparison, suffix: str, tmp_path: Path) -> None:
+    first, second = tmp_path / f"a{suffix}", tmp_path / f"b{suffix}"
+    for path in (first, second):
+        draw_comparison(small, "Comparison", path)
+    assert first.read_bytes() == second.read_bytes()
+    if suffix == ".svg":
+        drawn = first.read_text(encoding="utf-8")
+        for text in ("original", "k-anonymity", "risk: singling out", "not rated", *MEASURES):
+            assert f">{text}<" in drawn
+        assert ">differential-privacy<" not in drawn  # it has no release
+
+
+def test_files_are_refused_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = tmp_path / "there.csv"
+    there.write_text("")
+    with pytest.raises(UsageError, match="exists already"):
+        Wanted(csv=there).check()
+    with pytest.raises(UsageError, match=r"\.svg or \.png"):
+        Wanted(picture=tmp_path / "picture.jpg").check()
+    with pytest.raises(UsageError, match="no folder"):
+        Wanted(markdown=tmp_path / "nowhere" / "page.md").check()
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
+    with pytest.raises(UsageError, match=r"shoal\[papers\]"):
+        Wanted(picture=tmp_path / "picture.svg").check()
+
+
+def test_the_page_names_its_picture_from_where_it_is(small: Comparison, tmp_path: Path) -> None:
+    (tmp_path / "figures").mkdir()
+    Wanted(None, tmp_path / "figures" / "x.svg", tmp_path / "page.md").write(small, "t")
+    assert "](figures/x.svg)" in (tmp_path / "page.md").read_text(encoding="utf-8")
+
+
+def test_all_techniques_are_known_by_name() -> None:
+    assert comparing._chosen("all") == comparing._chosen(list(comparing.recipe_names()))
+    assert [kind.name for kind in comparing._chosen(" noise , original ")] == ["original", "noise"]
