@@ -29,7 +29,9 @@ from shoal.report.evidence import build_evidence
 from shoal.report.page import internal_report
 from shoal.report.readme import public_readme
 from shoal.sliced.table import SlicedTable
-from shoal.sources import Source, like, open_source
+from shoal.sources import DatabaseTable, Source, like, open_source
+from shoal.sources.addresses import is_address
+from shoal.sources.delivery import Delivery, destination_table
 from shoal.sources.digests import file_digest
 from shoal.techniques.changing import changed
 from shoal.transactions.unfolding import unfolded
@@ -52,18 +54,21 @@ def anonymize(
     utility: Detail = "quick",
     progress: Progress | None = None,
     ledger: Ledgered = None,
+    to: str | DatabaseTable | None = None,
 ) -> Release:
     """Publish a table so that every class of the result keeps the policy's promises, and prove it.
 
-    *data* is a path, a pandas or polars data frame, a pyarrow table or a DuckDB relation; without *out* the same
-    kind comes back in ``release.data`` (a pyarrow table for a path). With *out*, the folders ``out/public`` and
-    ``out/internal`` are written. Nothing comes back and nothing is written unless the verifier agrees. With the
+    *data* is a path, an address of a database's table, a pandas or polars data frame, a pyarrow table or a DuckDB
+    relation; without *out* the same kind comes back in ``release.data`` (a pyarrow table for a path or an address). With
+    *out*, the folders ``out/public`` and ``out/internal`` are written, and with *to*, the address of a new table, also
+    that. Nothing comes back and nothing is written unless the verifier agrees. With the
     *utility* "full" the release is also asked questions: counts, associations, predictions. With a *ledger*, a path or
     :class:`shoal.ledger.LedgerOptions`, the release is linked with those that are in there, refused if they leave too
     little together, and else entered.
     """
     entering = ledger_options(ledger)
-    return Run.start(data, policy, out, format, seed, utility, progress or Silent(), ledger=entering).finish(data)
+    run = Run.start(data, policy, out, format, seed, utility, progress or Silent(), ledger=entering, to=to)
+    return run.finish(data)
 
 
 @dataclass(slots=True)
@@ -83,6 +88,7 @@ class Run:
     admit: Admit | None = None
     publish: Publish = publication_of
     ledger: LedgerOptions | None = None
+    to: DatabaseTable | None = None
     engine: LocalEngine = field(default_factory=LocalEngine)
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -100,6 +106,7 @@ class Run:
         admit: Admit | None = None,
         publish: Publish = publication_of,
         ledger: LedgerOptions | None = None,
+        to: str | DatabaseTable | None = None,
     ) -> Run:
         """Open everything that is needed, and refuse what cannot begin."""
         loaded = Policy.load(policy)
@@ -107,6 +114,7 @@ class Run:
         destination = None if out is None else Path(out)
         if destination is not None:
             refuse_existing(destination)
+        table = None if to is None else destination_table(to, destination, format)
         if ledger is not None:
             from shoal.ledger.entering import check_ledger  # it loads all of linking
 
@@ -122,7 +130,7 @@ class Run:
             policy=policy_of_attributes,
             populations=open_populations(loaded),
             destination=destination,
-            format=format or same_format(data),
+            format="parquet" if table is not None else format or same_format(data),
             seed=seed,
             detail=detail,
             progress=progress,
@@ -130,6 +138,7 @@ class Run:
             admit=admit,
             publish=publish,
             ledger=ledger,
+            to=table,
         )
 
     def finish(self, data: object) -> Release:
@@ -189,14 +198,15 @@ class Run:
                     progress=self.progress,
                 )
             _refuse_unverified(verification)
-            with self._entered(staging, destination) as entry:
+            with self._entered(staging, destination) as entry, Delivery(self.to) as delivery:
+                delivery.send_file(staging.unverified / str(manifest["data"]["file"]))
                 evidence = self._evidence(publication, manifest, verification) | entry.evidence
                 if before not in (None, evidence["source"]["sha256"]):  # the ledger linked other people than these
                     raise InputError(f"{self.source.name} changed while it was being read; nothing was published")
                 evidence["warnings"] += entry.warnings
                 write_json(staging.internal / "evidence.json", evidence)
                 write_text(staging.internal / "report.html", internal_report(manifest, evidence))
-                staging.publish()
+                staging.publish(delivery.commit)
             evidence["warnings"] += entry.unsettled
         return Release(manifest, evidence, verification, folder=destination)
 
@@ -266,7 +276,7 @@ def open_populations(policy: Policy) -> dict[str, Source]:
 
 def same_format(data: object) -> Format:
     """Return the format of a release that is to be like its source."""
-    if not isinstance(data, str | Path):
+    if not isinstance(data, str | Path) or is_address(data):
         return "parquet"
     path = Path(data)
     return "parquet" if path.is_dir() or path.suffix.lower() in (".parquet", ".pq") else "csv"

@@ -93,6 +93,12 @@ class Run:
         shifted = self.keys[layout.word[column]] >> np.uint64(layout.shift[column])
         return np.asarray(shifted & mask, dtype=narrow)
 
+    def thinned(self, rng: np.random.Generator) -> Run:
+        """Return a random half of the records, each of them in it independently of the others."""
+        counts = rng.binomial(self.counts, 0.5)
+        kept = np.flatnonzero(counts)
+        return Run(np.ascontiguousarray(self.keys[:, kept]), counts[kept].astype(np.int64))
+
     def find(self, keys: KeyArray) -> IntArray:
         """Return (n_rows,) the place of each row's key in this run, -1 where it is not among them."""
         if len(keys) == 1:
@@ -123,6 +129,15 @@ class RunStack:
         while self._runs and len(self._runs[-1].counts) <= 2 * len(run.counts):
             run = self._runs.pop().merged(run)
         self._runs.append(run)
+
+    @property
+    def n_held(self) -> int:
+        """Number of keys in all runs; a key that several have counts more than once."""
+        return sum(len(run.counts) for run in self._runs)
+
+    def thin(self, rng: np.random.Generator) -> None:
+        """Keep a random half of the records."""
+        self._runs = [self.total().thinned(rng)]
 
     def relay(self, old: KeyLayout, new: KeyLayout) -> None:
         """Move every run to another layout."""

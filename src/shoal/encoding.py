@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -11,18 +11,17 @@ import pyarrow as pa
 
 from shoal import kernels
 from shoal.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
+from shoal.binding import WholeTable, bound
 from shoal.cells import Cells
-from shoal.engines.local import CountedCells
+from shoal.engines.looking import CountedCells, SeenValues
 from shoal.errors import InputError, PolicyError, ShoalError, did_you_mean
-from shoal.models.base import PopulationModel, PrivacyModel, ValueModel
-from shoal.plan import same_rows
 from shoal.policy import Policy
-from shoal.problem import Attribute, Problem, Requirement
+from shoal.problem import Attribute, Problem
 from shoal.sources import Source
 from shoal.taxonomies.builders.default import default_builder
 from shoal.taxonomies.builders.flat import FlatTaxonomy
 from shoal.taxonomies.completeness import uncovered
-from shoal.taxonomies.parse import days, decimal_numbers, texts
+from shoal.taxonomies.parse import days, decimal_numbers
 from shoal.taxonomies.tree import Taxonomy
 
 
@@ -50,32 +49,66 @@ def check_columns(policy: Policy, source: Source) -> None:
         )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Tree:
+    """A quasi or sensitive attribute, and where its values stand in its taxonomy."""
+
+    attribute: Attribute
+    leaf: AnyIntArray  # (n_codes,) of each dictionary code
+    one_to_one: bool  # whether no two values have the same leaf
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Region:
+    """A box of leaves to which the records that are encoded belong, and no others of the whole table."""
+
+    lo: CodeArray  # (n_quasi,)
+    hi: CodeArray  # (n_quasi,)
+    seen: SeenValues
+    whole: WholeTable
+
+
 def encode(counted: CountedCells, policy: Policy, populations: Mapping[str, CountedCells] | None = None) -> Encoding:
     """Build taxonomies from what was counted and the policy, and bind the models to the cells."""
+    return encode_cells(counted, policy, grown(counted, policy, populations), populations)
+
+
+def grown(seen: SeenValues, policy: Policy, populations: Mapping[str, CountedCells] | None = None) -> tuple[Tree, ...]:
+    """Make the trees of the quasi attributes and of the sensitive ones from the values that occur."""
+    names = (*policy.names("quasi"), *policy.names("sensitive"))
+    return tuple(_tree(seen, policy, populations or {}, name) for name in names)
+
+
+def encode_cells(
+    counted: CountedCells,
+    policy: Policy,
+    trees: Sequence[Tree],
+    populations: Mapping[str, CountedCells] | None = None,
+    region: Region | None = None,
+) -> Encoding:
+    """Look the counted cells up in trees that are there already, and bind the models to them."""
     populations = populations or {}
     n_quasi = len(policy.names("quasi"))
-    names = (*policy.names("quasi"), *policy.names("sensitive"))
-    columns = [_column(counted, policy, populations, name) for name in names]
+    names = [tree.attribute.name for tree in trees]
+    columns = [_column(counted, tree) for tree in trees]
     kept = _kept(counted, names) if policy.missing == "drop" else None
     counts = counted.run.counts if kept is None else counted.run.counts[kept]
     leaves = tuple(column.leaves if kept is None else column.leaves[kept] for column in columns)
     values = tuple(column.values if kept is None else column.values[kept] for column in columns)
-    attributes = tuple(column.attribute for column in columns)
+    attributes = tuple(tree.attribute for tree in trees)
     quasi, sensitive = attributes[:n_quasi], attributes[n_quasi:]
     cells = Cells(leaves, counts)
     people: dict[str, IntArray] = {}
     if populations:
         cells, people = _with_populations(cells, quasi, populations)
         values = ()
-    requirements = tuple(
-        _weighted(requirement, counted, sensitive)
-        for number, model in enumerate(policy.privacy)
-        for requirement in _bound(model, number, sensitive, n_quasi, cells, people)
-    )
+    seen, whole = (counted, None) if region is None else (region.seen, region.whole)
+    requirements = bound(policy.privacy, sensitive, cells, people, seen, whole)
     n_records = int(counts.sum())
     budget = int(Fraction(str(policy.max_withheld)) * n_records)
     numbers = tuple(_numbers(counted, attribute, kept) for attribute in quasi) if policy.method.averages else ()
-    problem = Problem(quasi, sensitive, cells, requirements, budget, policy.names("insensitive"), values, numbers)
+    box = None if region is None else (region.lo, region.hi)
+    problem = Problem(quasi, sensitive, cells, requirements, budget, policy.names("insensitive"), values, numbers, box)
     return Encoding(problem, kept, int(counted.run.counts.sum()) - n_records)
 
 
@@ -91,33 +124,37 @@ def _kept(counted: CountedCells, names: Sequence[str]) -> IntArray | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Column:
-    """A quasi or sensitive attribute, and what the counted cells have of it."""
+    """What the counted cells have of a quasi or sensitive attribute."""
 
-    attribute: Attribute
     leaves: AnyIntArray  # (n_counted_cells,)
     values: AnyIntArray  # (n_counted_cells,) codes that differ wherever source values do
 
 
-def _column(counted: CountedCells, policy: Policy, populations: Mapping[str, CountedCells], name: str) -> _Column:
+def _column(counted: CountedCells, tree: Tree) -> _Column:
+    """Look the values of an attribute up in its tree."""
+    column = counted.columns.index(tree.attribute.name)
+    leaves = counted.translated(column, tree.leaf)
+    return _Column(leaves, leaves if tree.one_to_one else counted.codes(column))
+
+
+def _tree(seen: SeenValues, policy: Policy, populations: Mapping[str, CountedCells], name: str) -> Tree:
     """Make the tree of an attribute and look its values up there."""
-    column = counted.columns.index(name)
-    values, used = counted.in_use(column)
+    column = seen.columns.index(name)
+    values, used = seen.in_use(column)
     if not len(values):
         raise InputError(f"column {name!r} has no values: every record is missing one")
     others = [_population_values(people, name) for people in populations.values() if name in people.columns]
     taxonomy = _taxonomy(policy, name, values, others)
-    _check_leaves(policy, name, taxonomy, counted, values)
+    _check_leaves(policy, name, taxonomy, seen, values)
     synthetic = policy.method.publishes == "synthetic"  # whether values are missing must not show in its domain
     has_missing = (bool(used[0]) or synthetic) and policy.missing != "drop"
     if has_missing or any(_has_missing(people, name) for people in populations.values()):
         taxonomy = taxonomy.with_missing()
-    leaf = _leaves(taxonomy, counted.dictionaries[column].values, used)
+    leaf = _leaves(taxonomy, seen.dictionaries[column].values, used)
     if policy.attributes[name].role == "sensitive":
         leaf = leaf.astype(np.int32)
-    leaves = counted.translated(column, leaf)
     one_to_one = len(kernels.occurring(leaf[used])) == int(used.sum())
-    attribute = Attribute(name, taxonomy, policy.attributes[name].weight)
-    return _Column(attribute, leaves, leaves if one_to_one else counted.codes(column))
+    return Tree(Attribute(name, taxonomy, policy.attributes[name].weight), leaf, one_to_one)
 
 
 def _numbers(counted: CountedCells, attribute: Attribute, kept: IntArray | None) -> FloatArray | None:
@@ -156,12 +193,11 @@ def _taxonomy(policy: Policy, name: str, values: pa.Array, others: list[pa.Array
         raise type(error)(f"column {name!r}: {error}") from None
 
 
-def _check_leaves(policy: Policy, name: str, taxonomy: Taxonomy, counted: CountedCells, values: pa.Array) -> None:
+def _check_leaves(policy: Policy, name: str, taxonomy: Taxonomy, seen: SeenValues, values: pa.Array) -> None:
     """Raise if a value of the table is outside its taxonomy, or if sensitive values share a leaf."""
     leaf = taxonomy.encode(values)
     if (leaf < 0).any():
-        column = counted.columns.index(name)
-        records = np.bincount(counted.codes(column), weights=counted.run.counts).astype(np.int64)
+        records = seen.records(seen.columns.index(name))
         gap = uncovered(leaf, values, records[1:][records[1:] > 0])
         raise InputError(gap.message(name))
     published_by_leaf = policy.attributes[name].role == "quasi" or policy.method.publishes == "synthetic"
@@ -219,81 +255,3 @@ def _with_populations(
         total[offsets[path] : offsets[path] + len(people.run.counts)] = people.run.counts
         totals[path] = total
     return joined, totals
-
-
-def _bound(
-    model: PrivacyModel,
-    number: int,
-    sensitive: tuple[Attribute, ...],
-    n_quasi: int,
-    cells: Cells,
-    people: Mapping[str, IntArray],
-) -> list[Requirement]:
-    """Bind a model to its attribute, to the combination of several, or to every sensitive attribute."""
-    if not isinstance(model, PopulationModel | ValueModel):
-        return [Requirement(model, number)]
-    if isinstance(model, PopulationModel):
-        return [Requirement(model, number, population=people[model.population], population_name=model.population)]
-    place = {attribute.name: j for j, attribute in enumerate(sensitive)}
-    if len(model.attributes) > 1:
-        codes, n_values = joint_codes([cells.codes[n_quasi + place[name]] for name in model.attributes])
-        return [Requirement(model, number, codes, n_values)]
-    names = model.attributes or tuple(place)
-    for name in names:
-        if getattr(model, "distance", None) == "hierarchical" and not sensitive[place[name]].taxonomy.declared:
-            raise PolicyError(f"{model.name}: distance 'hierarchical' needs a declared taxonomy of {name!r}")
-    return [
-        Requirement(
-            model.for_attribute(name),
-            number,
-            np.asarray(cells.codes[n_quasi + place[name]], dtype=np.int32),  # the same array for every model
-            sensitive[place[name]].taxonomy.n_leaves,
-            sensitive[place[name]].taxonomy,
-            place=place[name],
-        )
-        for name in names
-    ]
-
-
-def _weighted(requirement: Requirement, counted: CountedCells, sensitive: tuple[Attribute, ...]) -> Requirement:
-    """Look up the adversary's weights; a value of the table without one, or one of an unknown value, is refused."""
-    given: Mapping[str, float] | None = getattr(requirement.model, "weights", None)
-    if given is None:
-        return requirement
-    if requirement.place is None:
-        raise PolicyError(f"{requirement.model.subject}: weights are of one attribute's values, not of joint ones")
-    attribute = sensitive[requirement.place]
-    values, _ = counted.in_use(counted.columns.index(attribute.name))
-    spelled = texts(values).to_pylist()
-    without = [text for text in spelled if text not in given]
-    if without:
-        raise PolicyError(
-            f"{requirement.model.subject}: {len(without)} of {len(spelled)} values of {attribute.name!r} have no "
-            f"weight ({_some(without)}); give each value of the column one, 0 for those that an adversary rules out"
-        )
-    known = {*spelled, *(attribute.taxonomy.leaf_labels if attribute.taxonomy.declared else ())}
-    foreign = [text for text in given if text not in known]
-    if foreign:
-        raise PolicyError(
-            f"{requirement.model.subject}: weights has {len(foreign)} values that {attribute.name!r} does not have "
-            f"({_some(foreign)})"
-        )
-    weights = [Fraction(0)] * attribute.taxonomy.n_leaves
-    if attribute.taxonomy.missing is not None:
-        weights[attribute.taxonomy.missing] = Fraction(1)
-    for leaf, text in zip(attribute.taxonomy.encode(values).tolist(), spelled, strict=True):
-        weights[leaf] = Fraction(str(given[text]))
-    if not any(weights):
-        raise PolicyError(f"{requirement.model.subject}: all weights are 0")
-    return replace(requirement, weights=tuple(weights))
-
-
-def _some(listed: list[str]) -> str:
-    """Name at most five of them."""
-    return ", ".join(listed[:5]) + (", ..." if len(listed) > 5 else "")
-
-
-def joint_codes(columns: list[AnyIntArray]) -> tuple[CodeArray, int]:
-    """Return dense codes of the combinations of several columns, and how many there are."""
-    first, codes = same_rows(columns)
-    return codes, len(first)

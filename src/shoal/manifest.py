@@ -8,7 +8,6 @@ from typing import Any
 import pyarrow as pa
 
 import shoal
-from shoal import kernels
 from shoal.models.base import ValueModel
 from shoal.publishing import Publication
 from shoal.sensitive_labels import spelled
@@ -30,7 +29,7 @@ def build_manifest(publication: Publication, population_digests: Mapping[str, st
         "guarantees": [guarantee.as_dict() for guarantee in publication.guarantees()],
         "parts": [list(part) for part in publication.parts],
         "rows": publication.n_rows,
-        "withheld": publication.plan.n_withheld,
+        "withheld": publication.n_withheld,
         "missing": {
             "policy": policy.missing,
             "tokens": list(policy.source.missing),
@@ -41,7 +40,8 @@ def build_manifest(publication: Publication, population_digests: Mapping[str, st
         **publication.own_entries,
         **changes(publication.source),
     }
-    items = items_entry(publication.source, publication.encoding.problem, publication.published_cells())
+    attributes = (*publication.quasi, *publication.sensitive)
+    items = items_entry(publication.source, attributes, len(publication.quasi), publication.published_leaves)
     if items:
         manifest["items"] = items
     if population_digests:
@@ -50,9 +50,9 @@ def build_manifest(publication: Publication, population_digests: Mapping[str, st
 
 
 def _attributes(publication: Publication) -> dict[str, Any]:
-    problem, policy = publication.encoding.problem, publication.policy
-    quasi = {attribute.name: place for place, attribute in enumerate(problem.quasi)}
-    sensitive = {attribute.name: place for place, attribute in enumerate(problem.sensitive)}
+    policy = publication.policy
+    quasi = {attribute.name: place for place, attribute in enumerate(publication.quasi)}
+    sensitive = {attribute.name: place for place, attribute in enumerate(publication.sensitive)}
     entries: dict[str, Any] = {}
     for name in dict.fromkeys(name for part in publication.parts for name in part):
         if name in quasi:
@@ -68,7 +68,7 @@ def _attributes(publication: Publication) -> dict[str, Any]:
 
 def _sensitive(publication: Publication, place: int) -> dict[str, Any]:
     """Say of a sensitive attribute what its models need: the order of its values, or its tree."""
-    attribute = publication.encoding.problem.sensitive[place]
+    attribute = publication.sensitive[place]
     generalized = publication.sensitive_column(place)
     if generalized is None:
         scale = attribute.taxonomy.scale
@@ -89,14 +89,12 @@ def _sensitive(publication: Publication, place: int) -> dict[str, Any]:
 
 def _published_texts(publication: Publication, place: int) -> dict[int, str]:
     """Return the values that are published, or lie under a published label, by their leaves, in order."""
-    problem = publication.encoding.problem
     generalized = publication.sensitive_column(place)
-    text_of = spelled(problem.sensitive[place], publication.counted)
+    text_of = spelled(publication.sensitive[place], publication.seen)
     if generalized is not None:
         shown = {text for cover in generalized.covers for text in cover["values"]}
         return {leaf: text for leaf, text in sorted(text_of.items()) if text in shown}
-    leaves = problem.cells.codes[len(problem.quasi) + place]
-    published = kernels.occurring(leaves[publication.published_cells()]).tolist()
+    published = publication.published_leaves(len(publication.quasi) + place).tolist()
     return {leaf: text_of[leaf] for leaf in published if leaf in text_of}
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
+import numpy as np
+
 from shoal import kernels
 from shoal.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
 from shoal.cells import Cells
@@ -28,7 +30,8 @@ class Requirement:
 
     ``values`` are the codes of the sensitive attribute (or of a combination of several) cell by cell, and
     ``population`` counts the population's records of each cell; each is there only if the model sees it.
-    ``place`` tells which sensitive attribute it is, if it is one; ``weights`` are the adversary's, if given.
+    ``place`` tells which sensitive attribute it is, if it is one; ``weights`` are the adversary's, if given. Where the
+    cells are those of a region, ``table`` is the whole table that it is a region of.
     """
 
     model: PrivacyModel
@@ -40,6 +43,7 @@ class Requirement:
     population_name: str = ""
     place: int | None = None
     weights: tuple[Fraction, ...] | None = None  # (n_leaves,)
+    table: Whole | None = None
 
     def values_at(self, cells: AnyIntArray) -> CodeArray:
         """Return the sensitive values of these cells, which only a requirement on values has."""
@@ -51,13 +55,18 @@ class Requirement:
         """Return how generalized values of its attribute spread in a table of *counts* records of each cell."""
         if self.values is None or self.taxonomy is None:
             raise TypeError(f"{self.model.subject} is not about the values of one attribute")
-        occurs = kernels.summed(self.values, counts, self.n_values) > 0
+        whole = self.whole(counts)
+        occurs = whole.counts > 0 if whole.counts is not None else np.zeros(self.n_values, dtype=np.bool_)
         given = (Fraction(1),) * self.n_values if self.weights is None else self.weights
         weights = [weight if there else Fraction(0) for weight, there in zip(given, occurs, strict=True)]
-        return Induced.of(self.taxonomy, weights, int(counts.sum()))
+        return Induced.of(self.taxonomy, weights, whole.size)
 
     def whole(self, counts: IntArray) -> Whole:
-        """Return the table that has *counts* records of each cell as one class."""
+        """Return the whole table, which has *counts* records of each cell if these are all, as one class."""
+        return self.as_one_class(counts) if self.table is None else self.table
+
+    def as_one_class(self, counts: IntArray) -> Whole:
+        """Return *counts* records of each cell as one class."""
         return Whole(
             size=int(counts.sum()),
             counts=None if self.values is None else kernels.summed(self.values, counts, self.n_values),
@@ -81,6 +90,15 @@ class Problem:
     carried: tuple[str, ...] = ()  # insensitive attributes, which are published as they are
     values: tuple[AnyIntArray, ...] = ()  # codes that tell source values apart, where leaves hold several
     numbers: tuple[FloatArray | None, ...] = ()  # (n_cells,) of each quasi attribute, if the method averages
+    box: tuple[CodeArray, CodeArray] | None = None  # (n_quasi,) lo and hi of the region; None: all leaves there are
+
+    @property
+    def bounds(self) -> tuple[CodeArray, CodeArray]:
+        """The leaves of each quasi attribute that classes may publish: (n_quasi,) the first, and after the last."""
+        if self.box is not None:
+            return self.box
+        hi = np.array([attribute.taxonomy.n_leaves for attribute in self.quasi], dtype=np.int32)
+        return np.zeros(len(hi), dtype=np.int32), hi
 
     @property
     def quasi_codes(self) -> tuple[AnyIntArray, ...]:

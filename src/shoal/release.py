@@ -11,7 +11,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -168,13 +168,17 @@ class Staging:
         """Where the internal files are."""
         return self.folder / INTERNAL
 
-    def publish(self) -> None:
-        """Move everything into place; that the data may be used, their folder's name says last."""
+    def publish(self, confirm: Callable[[], None] = lambda: None) -> None:
+        """Move everything into place; that the data may be used, their folder's name says last.
+
+        Just before, *confirm* publishes elsewhere; if it fails, nothing is left here.
+        """
         self.folder.chmod(0o755)
         refuse_existing(self._destination)
         try:
             self.folder.rename(self._destination)
             self._folder = self._destination
+            confirm()
             (self._destination / UNVERIFIED).rename(self._destination / PUBLIC)
         except OSError as error:
             raise UsageError(f"cannot move the release to {self._destination}: {error.strerror}") from None

@@ -11,7 +11,7 @@ import pyarrow as pa
 from shoal import kernels
 from shoal.arrays import AnyIntArray, CodeArray, IntArray
 from shoal.encoding import Encoding
-from shoal.engines.local import CountedCells
+from shoal.engines.looking import CountedCells, SeenValues
 from shoal.plan import KEPT, Plan
 from shoal.problem import Attribute
 from shoal.taxonomies.parse import texts
@@ -83,9 +83,9 @@ class SensitiveColumn:
         return {"role": "sensitive", "kind": "category", "labels": labels}
 
 
-def spelled(attribute: Attribute, counted: CountedCells) -> dict[int, str]:
+def spelled(attribute: Attribute, seen: SeenValues) -> dict[int, str]:
     """Return the values of a column as files spell them, by their leaves; a leaf's label may differ."""
-    values, _ = counted.in_use(counted.columns.index(attribute.name))
+    values, _ = seen.in_use(seen.columns.index(attribute.name))
     return dict(zip(attribute.taxonomy.encode(values).tolist(), texts(values).to_pylist(), strict=True))
 
 

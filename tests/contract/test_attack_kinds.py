@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -105,15 +106,23 @@ GROUPS: dict[str, dict[str, dict[str, Any]]] = {  # columns of the guide's table
         "noise, then mondrian": policy({"age": NOISE}, {"mondrian": {}}, [K]),
         "rounding, then sweep": policy({"age": {"rounding": {"base": 2}}}, {"sweep": {}}, [K]),
         "tokens, then hilbert": policy({"town": {"token": {}}}, {"hilbert": {}}, [K]),
+        "sample, then sweep": policy({}, {"sweep": {}}, [K], sample={"share": 0.5}),
+        "sample, then mondrian": policy({}, {"mondrian": {}}, [L], sample={"share": 0.5}),
+        "ills dealt anew, then mondrian": policy({"ill": {"permutation": {}}}, {"mondrian": {}}, [L]),
     },
     "treated buckets": {
         "noise, then anatomy": policy({"age": NOISE}, {"anatomy": {}}, [L]),
+        "ills swapped, then slicing": policy(
+            {"ill": {"swapping": {"share": 0.3}}}, {"slicing": {"parts": [["age", "town"], ["sex", "ill"]]}}, [L]
+        ),
+        "sample, then anatomy": policy({}, {"anatomy": {}}, [L], sample={"share": 0.5}),
         "rounding, then anatomy": policy({"age": {"rounding": {"base": 5}}}, {"anatomy": {}}, [L]),
     },
 }
 GROUP_OF = {kind: group for group, kinds in GROUPS.items() for kind in kinds}
 ATTACKS = discover("shoal.attacks", Attack)
 Maker = Callable[[str], tuple[Path, dict[str, Any]]]
+Attacked = Callable[[str], dict[str, Trials | Refusal]]
 
 
 @pytest.fixture(scope="module")
@@ -135,11 +144,18 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Maker:
     return make
 
 
-def all_attacks(made: Maker, kind: str) -> dict[str, Trials | Refusal]:
-    folder, said = made(kind)
-    other, _ = made("mondrian")
-    found = attack_release(folder, SOURCE, CONTROL, targets=300, seed=5, policy=said, others=[other])
-    return {each.attack: each for each in found}
+@pytest.fixture(scope="module")
+def attacked(made: Maker) -> Attacked:
+    """All attacks on a kind of release, with its policy and another release; each kind is attacked once."""
+
+    @cache
+    def attack(kind: str) -> dict[str, Trials | Refusal]:
+        folder, said = made(kind)
+        other, _ = made("mondrian")
+        found = attack_release(folder, SOURCE, CONTROL, targets=300, seed=5, policy=said, others=[other])
+        return {each.attack: each for each in found}
+
+    return attack
 
 
 def guide() -> tuple[dict[tuple[str, str], str], dict[str, str]]:
@@ -152,8 +168,8 @@ def guide() -> tuple[dict[tuple[str, str], str], dict[str, str]]:
 
 
 @pytest.mark.parametrize("kind", GROUP_OF)
-def test_every_attack_counts_or_says_why_not(made: Maker, kind: str) -> None:
-    found = all_attacks(made, kind)
+def test_every_attack_counts_or_says_why_not(attacked: Attacked, kind: str) -> None:
+    found = attacked(kind)
     assert list(found) == list(ATTACKS)
     for each in found.values():
         told = each.as_dict()
@@ -183,10 +199,10 @@ def test_without_a_control_group_every_report_says_so(made: Maker, kind: str) ->
 
 
 @pytest.mark.parametrize("group", [group for group in GROUPS if not group.startswith("treated")])
-def test_the_guide_says_what_applies(made: Maker, group: str) -> None:
+def test_the_guide_says_what_applies(attacked: Attacked, group: str) -> None:
     cells, reasons = guide()
     assert {attack for attack, _ in cells} == set(attack_names())
-    found = [all_attacks(made, kind) for kind in GROUPS[group]]
+    found = [attacked(kind) for kind in GROUPS[group]]
     for name in attack_names():
         refused = [each[name].reason for each in found if isinstance(each[name], Refusal)]
         cell = cells[name, group]
@@ -209,11 +225,11 @@ def test_every_technique_is_among_the_kinds() -> None:
     assert used == set(discover("shoal.techniques", Technique))
 
 
-def test_tokens_that_nobody_can_compute_are_not_known(made: Maker) -> None:
+def test_tokens_that_nobody_can_compute_are_not_known(made: Maker, attacked: Attacked) -> None:
     for kind in ("pseudonyms of towns", "hashes of towns", "tokens, then hilbert"):
         view = ReleaseView.read(made(kind)[0])
         assert view.known == ("age", "sex")
-        found = all_attacks(made, kind)["inference"]
+        found = attacked(kind)["inference"]
         assert any("tokens" in note and "'town'" in note for note in found.notes)
 
 
@@ -226,8 +242,8 @@ def test_a_bare_hash_is_as_good_as_the_value(made: Maker) -> None:
     assert [(each.success, each.control) for each in one] == [(each.success, each.control) for each in two]
 
 
-def test_whoever_knows_a_name_finds_its_bare_hash(made: Maker) -> None:
-    found = all_attacks(made, "bare hashes of people")
+def test_whoever_knows_a_name_finds_its_bare_hash(made: Maker, attacked: Attacked) -> None:
+    found = attacked("bare hashes of people")
     assert found["external"].success.success == found["external"].success.trials
     assert found["singling-out"].risk.low > 0.9
     lacking = attack_release(
@@ -250,8 +266,8 @@ def test_what_everybody_can_compute_is_computed(made: Maker, kind: str) -> None:
     assert (copies > 0).all()
 
 
-def test_a_sample_says_that_not_everybody_was_drawn(made: Maker) -> None:
-    found = all_attacks(made, "sample")
+def test_a_sample_says_that_not_everybody_was_drawn(attacked: Attacked) -> None:
+    found = attacked("sample")
     for name in ("inference", "membership", "external"):
         assert any("2 times the risk" in note for note in found[name].notes)
     assert not any("sample" in note or "times the risk" in note for note in found["singling-out"].notes)
@@ -281,6 +297,39 @@ def test_releases_with_the_same_tokens_are_linked_by_them(made: Maker) -> None:
     apart = shoal.anonymize(SOURCE.drop_columns(["ill"]), {**base, "attributes": _without(forgotten, "ill")}, seed=2)
     (refused,) = attack_release(ill, SOURCE, CONTROL, attacks=["composition"], others=[apart], seed=3)
     assert isinstance(refused, Refusal)
+
+
+@pytest.mark.parametrize("kind", ["pseudonyms of people", "bare hashes of people"])
+def test_a_register_of_names_leads_to_people_though_names_are_tokens(made: Maker, kind: str) -> None:
+    register = SOURCE.select(["name", "age", "town"]).slice(0, 300)
+    (found,) = attack_release(
+        made(kind)[0], SOURCE, CONTROL, attacks=["external"], register=register, targets=300, seed=1
+    )
+    assert isinstance(found, Trials)
+    assert found.success.trials == 300
+    assert "300 people of the source are in the register" in found.notes[0]
+    assert (found.success.success == 300) == (kind == "bare hashes of people")
+
+
+def test_noise_in_buckets_is_looked_up_by_what_is_near(made: Maker) -> None:
+    view = ReleaseView.read(made("noise, then anatomy")[0])
+    members = view.people(SOURCE, "the source")
+    copies, _ = view.copies(members.codes, members.numbers)
+    assert (copies > 0).mean() > 0.9
+
+
+def test_what_keeps_an_attack_from_treated_releases_is_said(attacked: Attacked) -> None:
+    assert "drawn into the sample" in attacked("sample, then mondrian")["minimality"].reason
+    for kind in ("noise, then mondrian", "rounding, then sweep", "tokens, then hilbert"):
+        assert "changed before classes were made" in attacked(kind)["downcoding"].reason
+        assert "changed before classes were made" in attacked(kind)["refinement"].reason
+    for kind in (
+        "rounding, then anatomy",
+        "noise, then anatomy",
+    ):  # values are not looked up as they were in the source
+        notes = " ".join(attacked(kind)["membership"].notes)
+        assert re.search("decided by (records|excess|nearness)", notes)
+        assert set(attacked(kind)["membership"].variants) == {"records", "excess", "nearness", "popularity"}
 
 
 def test_rows_of_one_person_are_told() -> None:

@@ -104,6 +104,24 @@ def test_a_person_reads_a_table_and_reasons(folder: Path) -> None:
     assert "person 1" not in text
 
 
+def test_what_is_to_know_of_changed_columns_is_said_once(folder: Path) -> None:
+    roles = {name: dict(entry) for name, entry in POLICY["attributes"].items()}
+    roles["age"]["technique"] = {"noise": {"gaussian": {"sd": 2}}}
+    roles["name"]["technique"] = {"hash": {"salt": "none", "accept": "dictionary-attacks"}}
+    said = {"attributes": roles, "privacy": [], "method": {"plain": {}}, "sample": {"share": 0.5}}
+    (folder / "treated.yaml").write_text(yaml.safe_dump(said), encoding="utf-8")
+    shoal.anonymize(folder / "people.csv", folder / "treated.yaml", out=folder / "treated", seed=2)
+    more = ("--control", str(folder / "control.csv"), "--seed", "1", "--policy", str(folder / "treated.yaml"))
+    code, text = run(folder, "treated", *more)
+    assert code == 0
+    assert text.count("'age' need not show people's own values") == 1
+    assert text.count("all attacks: 'name' was hashed without a salt") == 1
+    assert "2 times the risk" in text
+    assert "person 1" not in text
+    (shown, _) = (json.loads(run(folder, "treated", *more, "--json")[1])[key] for key in ("attacks", "refused"))
+    assert all(any("without a salt" in note for note in each["notes"]) for each in shown)
+
+
 def test_all_that_an_adversary_may_have_is_used(folder: Path) -> None:
     code, text = run(
         folder,

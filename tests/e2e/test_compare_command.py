@@ -62,7 +62,7 @@ def run(folder: Path, *arguments: str, policies: tuple[str, ...] = ("policy.yaml
 
 def test_json_has_everything(folder: Path) -> None:
     code, said = run(folder, "--techniques", "original,hashing,k-anonymity", "--seed", "1", "--json")
-    assert code == 0
+    assert code == 0, said
     told = json.loads(said)
     assert told["records"] == 200
     assert told["control"] == {"records": 50, "held_out": 0.2}
@@ -82,7 +82,7 @@ def test_json_has_everything(folder: Path) -> None:
 def test_policies_have_a_row_each_and_a_control_table_is_used(folder: Path) -> None:
     control = str(folder / "control.csv")
     code, said = run(folder, "--control", control, "--json", policies=("policy.yaml", "anatomy.yaml"))
-    assert code == 0
+    assert code == 0, said
     told = json.loads(said)
     assert told["control"] == {"records": 250, "held_out": None}
     assert [row["name"] for row in told["rows"]] == ["policy.yaml", "anatomy.yaml"]
@@ -96,7 +96,7 @@ def test_files_are_written_beside_the_answer(folder: Path, tmp_path: Path) -> No
         *("--techniques", "original,differential-privacy"),
         *("--csv", str(files["csv"]), "--picture", str(files["svg"]), "--markdown", str(files["md"])),
     )
-    assert code == 0
+    assert code == 0, said
     assert "differential-privacy was not made: the values of illness, sex are not declared" in said
     with files["csv"].open(encoding="utf-8") as lines:
         assert [line["name"] for line in csv.DictReader(lines)] == ["original", "differential-privacy"]

@@ -49,6 +49,16 @@ def test_nobody_is_isolated_among_k(tables: tuple[pa.Table, pa.Table], method: s
     assert found["singling-out"].risk.low <= 0
 
 
+@pytest.mark.parametrize("k", [2, 10])
+def test_averages_of_k_lead_to_nobody_s_record(tables: tuple[pa.Table, pa.Table], k: int) -> None:
+    """Of k equal records at most one in k is the person's whom ranges around averages isolate, beyond chance."""
+    source, control = tables
+    release = released(source, {"k-anonymity": {"k": k}}, {"microaggregation": {}})
+    found = tried(release, source, control, "singling-out", "external")
+    assert found["external"].success.success == 0
+    assert found["singling-out"].risk.high <= 1 / k
+
+
 @pytest.mark.parametrize("l", [2, 3])
 @pytest.mark.parametrize(
     "method", [{"slicing": {"columns": 2, "alpha": 2}}, {"anatomy": {}}, {"mondrian": {}}], ids=str

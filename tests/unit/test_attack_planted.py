@@ -88,6 +88,11 @@ def test_a_unique_value_is_found_by_a_predicate_about_it_alone() -> None:
     assert "published once" in none.notes[0]
 
 
+def test_no_predicate_is_asked_twice() -> None:
+    rows = pa.table({"town": ["Ulm", "Ulm", "Bonn", "Bonn"] * 25, "sex": ["F", "M"] * 50, "ill": ["flu"] * 100})
+    assert tried(SinglingOutAttack(100), rows, as_it_is(rows), rows).success == Tally(0, 4)
+
+
 def test_the_ends_of_numbers_are_tried() -> None:
     source = strangers(1).select(["age", "ill"])
     ages = np.sort(source["age"].to_numpy())

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.attacks.base import Beside, Tally, Trials
+from shoal.attacks.base import NO_CONTROL, Beside, Tally, Trials
 from shoal.attacks.composition import CompositionAttack
 from shoal.attacks.definetti import DeFinettiAttack
 from shoal.attacks.downcoding import DowncodingAttack
@@ -70,6 +70,15 @@ def test_a_release_that_says_the_same_again_adds_nothing() -> None:
     found = tried(CompositionAttack(200, (one, one)), one, source)
     assert found.success.success == 0
     assert found.variants["everybody"].success == found.variants["everybody"].baseline
+
+
+def test_too_few_people_beside_do_not_count() -> None:
+    source, one, two = crossed()
+    found = tried(CompositionAttack(200, (two,)), one, source, source.slice(0, 25))
+    assert found.control is None
+    assert "fewer than 20 people of the control group" in found.notes[1]
+    assert found.notes[1].endswith(NO_CONTROL)
+    assert found.as_dict()["notes"] == list(found.notes)
 
 
 def test_composition_says_what_it_lacks() -> None:

@@ -189,6 +189,31 @@ def test_values_dealt_out_within_groups_of_one_are_people_s_own() -> None:
     assert "'ill' stand in rows of other people" in str(refused)
 
 
+def test_swapped_values_are_believed_as_far_as_they_stayed() -> None:
+    """A person's own row counts 1 - s, and the whole table s."""
+    told = manifest(SOURCE, ill={"technique": "swapping", "share": 0.4, "within": []})
+    view = ReleaseView.of(SOURCE, told)
+    secret, people = view.secrets["ill"], view.people(SOURCE, "the source")
+    expected = np.tile(0.4 * secret.marginal, (N, 1))
+    expected[np.arange(N), people.secrets["ill"]] += 0.6
+    assert np.allclose(view.believed(secret, people), expected, atol=1e-12)
+    assert "counts 0.6" in tried(InferenceAttack(N), SOURCE, told).notes[-1]
+    mostly = ReleaseView.of(SOURCE, manifest(SOURCE, age={"technique": "swapping", "share": 0.6, "within": []}))
+    assert mostly.together.tolist() == [False, True, True]
+
+
+def test_a_swapped_number_is_as_wrong_as_any_other() -> None:
+    """One row differs a little in the age and in the job, another much in the swapped age alone: that one is meant."""
+    rows = pa.table({"age": [30, 80, 55], "job": ["x", "y", "z"], "ill": ["flu", "gout", "ulcer"]})
+    one = pa.table({"age": [31], "job": ["y"], "ill": ["gout"]})
+    swapped = ReleaseView.of(rows, manifest(rows, age={"technique": "swapping", "share": 0.2, "within": []}))
+    left = swapped.left(swapped.secrets["ill"], swapped.people(one, "one"))
+    assert left.weights[0].tolist() == [0.0, 1.0, 0.0]
+    assert left.far.tolist() == [1.0]  # an age is right or wrong
+    as_it_is = ReleaseView.of(rows, manifest(rows))
+    assert as_it_is.left(as_it_is.secrets["ill"], as_it_is.people(one, "one")).far[0] < 1.0
+
+
 def test_a_rare_value_in_a_synthetic_class_is_suspected_but_no_class_is_anybody_s() -> None:
     towns = pa.table({"town": ["Ulm"] * 180 + ["Bonn"] * 20, "ill": ["flu"] * 180 + ["ulcer"] * 10 + ["flu"] * 10})
     told = manifest(towns, "synthetic")
@@ -244,5 +269,7 @@ def test_what_a_technique_makes_of_values_is_computed_as_it_was() -> None:
     numbers = pa.array(["0.25", "0.34", None, "99"])
     assert told.applied("a", numbers, None).to_pylist() == [0.3, 0.3, None, 99.0]
     assert told.applied("b", numbers, None).to_pylist() == [0.0, 0.0, None, 90.0]
+    assert told.applied("a", numbers, (0.4, 98.9)).to_pylist() == [0.4, 0.4, None, 98.9]  # the ends of a domain
+    assert told.applied("a", numbers, (0.5, 98.0)).to_pylist() == [0.3, 0.3, None, 99.0]  # too far beyond them
     assert told.applied("c", numbers, None) is numbers  # chance decides, so there is nothing to compute
     assert told.blur("c") == 5.0

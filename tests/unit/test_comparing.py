@@ -6,6 +6,7 @@ import csv
 import io
 import stat
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,11 @@ import pyarrow as pa
 import pytest
 
 import shoal.comparing.comparing as comparing
+import shoal.comparing.pages as pages
 import shoal.comparing.trying as trying
 from shoal.attacks.base import NO_CONTROL, Refusal
 from shoal.comparing import Comparison, compare
+from shoal.comparing.measures.base import Score
 from shoal.comparing.page import page
 from shoal.comparing.picture import draw_comparison
 from shoal.comparing.result import MEASURES, RISKS, Row
@@ -261,6 +264,14 @@ def test_parameters_are_the_policys_or_usual_ones() -> None:
     assert "distinct-l-diversity l = 2" in rows["l-diversity"].parameters  # the commonest value has nearly half
 
 
+def test_the_policys_own_techniques_and_sample_are_set_aside() -> None:
+    noisy = {**POLICY["attributes"], "age": {"role": "quasi", "technique": {"noise": {"laplace": {"scale": 9}}}}}
+    changed = {**POLICY, "attributes": noisy, "sample": {"share": 0.5}}
+    (row,) = compare(people(), changed, techniques=["original"], seed=1, targets=40).rows
+    assert row.records == 240
+    assert [row.kept(measure) for measure in MEASURES] == [1.0, 1.0, 1.0]
+
+
 def test_seeds_repeat_all_but_time() -> None:
     def told() -> list[dict[str, Any]]:
         found = compare(people(), POLICY, techniques="original,noise,anatomy", seed=4, targets=40)
@@ -313,6 +324,15 @@ def test_the_picture_is_drawn_and_says_nothing_of_the_day(small: Comparison, suf
         assert ">differential-privacy<" not in drawn  # it has no release
 
 
+def test_a_picture_is_drawn_where_nothing_was_measured(small: Comparison, tmp_path: Path) -> None:
+    unmeasured = replace(
+        small.rows[0], utility={"learning": Score(None)}, risks={"inference": Refusal("inference", "x")}
+    )
+    for number, rows in enumerate([(unmeasured,), (small.rows[-1],)]):
+        draw_comparison(replace(small, rows=rows), "Comparison", tmp_path / f"{number}.svg")
+        assert (tmp_path / f"{number}.svg").stat().st_size > 1000
+
+
 def test_files_are_refused_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     there = tmp_path / "there.csv"
     there.write_text("")
@@ -336,3 +356,29 @@ def test_the_page_names_its_picture_from_where_it_is(small: Comparison, tmp_path
 def test_all_techniques_are_known_by_name() -> None:
     assert comparing._chosen("all") == comparing._chosen(list(comparing.recipe_names()))
     assert [kind.name for kind in comparing._chosen(" noise , original ")] == ["original", "noise"]
+
+
+def test_the_pages_of_the_documentation_are_written_anew(
+    small: Comparison, shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[pa.Table, Policy]] = []
+
+    def answered(data: pa.Table, policy: dict[str, Any], **_: Any) -> Comparison:
+        asked.append((data, Policy.load(policy)))
+        return small
+
+    monkeypatch.setattr(pages, "compare", answered)
+    for _ in range(2):
+        pages.write_pages(tmp_path, shared_data)
+    assert sorted(path.name for path in tmp_path.rglob("*.*")) == [
+        *("comparison-adult.md", "comparison-adult.svg", "comparison-demo.md", "comparison-demo.svg")
+    ]
+    for data, policy in asked:
+        assert set(data.column_names) == set(policy.attributes)
+        assert all(policy.attributes[name].taxonomy is not None for name in policy.names("quasi"))
+
+
+def test_the_demo_policy_declares_every_value() -> None:
+    stays = pa.Table.from_batches(list(pages.stays(400, seed=2)))
+    (row,) = compare(stays, pages.demo_policy(), techniques=["k-anonymity"], seed=1, targets=20).rows
+    assert row.reason is None

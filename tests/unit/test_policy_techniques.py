@@ -54,7 +54,10 @@ def test_a_technique_is_part_of_its_attribute() -> None:
     ("options", "said"),
     [
         ({"role": "quasi", "technique": {"nose": {}}}, "unknown technique 'nose'; did you mean 'noise'"),
-        ({"role": "quasi", "technique": {"noise": {"laplace": {"scale": 0}}}}, "technique.noise.laplace.scale: must be"),
+        (
+            {"role": "quasi", "technique": {"noise": {"laplace": {"scale": 0}}}},
+            "technique.noise.laplace.scale: must be",
+        ),
         ({"role": "quasi", "technique": {"noise": {}, "rounding": {"base": 5}}}, "a technique is one name"),
         ({"role": "sensitive", "technique": {"token": {}}}, "token is for attributes of role"),
         ({"role": "identifier", "technique": {"rounding": {"base": 5}}}, "not identifier"),

@@ -148,7 +148,7 @@ class Trials:
                 for name, trials in self.variants.items()
             }
         notes = [*self.notes]
-        if self.control is None and NO_CONTROL not in notes:
+        if self.control is None and not any(NO_CONTROL in note for note in notes):
             notes.append(NO_CONTROL)
         if notes:
             told["notes"] = notes

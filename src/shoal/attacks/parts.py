@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from shoal.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from shoal.attacks.kernels import BucketPairs, CountedPairs
+from shoal.attacks.treatments import Treatments
 from shoal.kernels import grouped
 from shoal.linkage.columns import LinkColumn, coded, labelled
 from shoal.linkage.histograms import Histograms
@@ -198,7 +199,23 @@ def spans_of(column: LinkColumn) -> FloatArray:
     return spans
 
 
-def binned(told: Labels, blur: float) -> Labels:
+def asked_labels(
+    space: Space,
+    labels: Sequence[Labels],
+    entries: Mapping[str, Any],
+    treatments: Treatments,
+    reach: Mapping[str, float],
+) -> tuple[Labels, ...]:
+    """Return the labels of each attribute as one may ask people for them: in ranges, where numbers were changed."""
+    return tuple(
+        _binned(told, treatments.blur(name))
+        if "labels" not in entries[name] and (treatments.blur(name) or treatments.centres) and name not in reach
+        else told
+        for name, told in zip(space.attributes, labels, strict=True)
+    )
+
+
+def _binned(told: Labels, blur: float) -> Labels:
     """Return labels of numbers as ranges to ask for, where the numbers themselves are not the true ones.
 
     Ranges are twice as wide as the *blur*, so that most numbers stay in theirs; if that is not known, for numbers are

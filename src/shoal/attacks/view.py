@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from shoal.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from shoal.attacks import kernels
-from shoal.attacks.parts import Labels, ViewPart, binned, read_parts, scales_of
+from shoal.attacks.parts import Labels, ViewPart, asked_labels, read_parts, scales_of
 from shoal.attacks.people import UNKNOWN, People, coded_people
 from shoal.attacks.reading import agreed_boxes, published_rows
 from shoal.attacks.secrets import Secret
@@ -127,12 +127,7 @@ class ReleaseView:
                 column, place = contents[own][0].column(name), contents[own][1]
                 secrets[name] = Secret.of(name, own, parts[own].pairs, column, place, entry, treatments, model)
         sizes = np.bincount(bucket, minlength=n_buckets).astype(np.float64)
-        asked = tuple(
-            binned(told, treatments.blur(name))
-            if "labels" not in entries[name] and (treatments.blur(name) or treatments.centres) and name not in reach
-            else told
-            for name, told in zip(space.attributes, labels, strict=True)
-        )
+        asked = asked_labels(space, labels, entries, treatments, reach)
         return cls(
             manifest, table, space, parts, labels, asked, bucket, sizes, secrets, scales_of(parts), sliced, policy,
             treatments,

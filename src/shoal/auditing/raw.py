@@ -8,8 +8,9 @@ import numpy as np
 
 from shoal.arrays import CodeArray, IntArray
 from shoal.auditing.partition import CodedColumn, Partition
+from shoal.binding import joint_codes
 from shoal.cells import KeyLayout, Run
-from shoal.encoding import Encoding, encode, joint_codes
+from shoal.encoding import Encoding, encode
 from shoal.engines.local import CountedCells, LocalEngine
 from shoal.models.k_map import KMap
 from shoal.policy import Policy

@@ -18,6 +18,7 @@ from shoal.cli.publishing import (
     PopulationOption,
     RecipientOption,
     SeedOption,
+    ToOption,
     WarnOption,
     answer_release,
     ledger_asked,
@@ -40,6 +41,7 @@ def anonymize(
     ],
     folder: FolderOption,
     format_: FormatOption = None,
+    to: ToOption = None,
     seed: SeedOption = None,
     utility: Annotated[
         Utility,
@@ -68,6 +70,7 @@ def anonymize(
                 utility=utility.value,
                 progress=progress,
                 ledger=entering,
+                to=to,
             )
         if json_output:
             answer_release(release, folder, {"utility": release.utility})

@@ -22,16 +22,16 @@ WIDE = 100  # columns of a terminal from which the verdict has one of its own
 
 def attack(
     folder: Annotated[Path, typer.Argument(help="The release: its folder, or the folder public in it.")],
-    source: Annotated[Path, typer.Option(help="The original table, by which the answers are judged.")],
+    source: Annotated[str, typer.Option(help="The original table, by which the answers are judged.")],
     control: Annotated[
-        Path | None, typer.Option(help="A table of like people who are not in the data; say, records put aside.")
+        str | None, typer.Option(help="A table of like people who are not in the data; say, records put aside.")
     ] = None,
     attacks: Annotated[
         list[str] | None, typer.Option("--attack", metavar="NAME", help="Try this attack; may be repeated.")
     ] = None,
     targets: Annotated[int, typer.Option(help="People, or predicates, that each attack is tried on.")] = 2000,
     register: Annotated[
-        Path | None, typer.Option(help="A table with names and quasi columns, to look people up in.")
+        str | None, typer.Option(help="A table with names and quasi columns, to look people up in.")
     ] = None,
     other: Annotated[
         list[Path] | None, typer.Option(help="Another release about the same people; may be repeated.")

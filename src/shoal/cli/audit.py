@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def audit(
-    data: Annotated[Path, typer.Argument(help="The table: CSV (also .gz), Parquet, or a folder of Parquet files.")],
+    data: DataArgument,
     policy: Annotated[Path, typer.Option("--policy", "-p", help="Roles of the columns and what to protect.")],
     population: Annotated[
-        Path | None, typer.Option(help="A table of all people among whom somebody may search, with the quasi columns.")
+        str | None, typer.Option(help="A table of all people among whom somebody may search, with the quasi columns.")
     ] = None,
     largest_set: Annotated[
         int, typer.Option("--sets", help="Look at all sets of up to so many attributes.", min=1)

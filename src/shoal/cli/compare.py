@@ -28,7 +28,7 @@ def compare(
         str | None,
         typer.Option(metavar="all|NAME,...", help="Compare techniques on the attributes of one policy, a row each."),
     ] = None,
-    control: Annotated[Path | None, typer.Option(help="A table of like people who are not in the data.")] = None,
+    control: Annotated[str | None, typer.Option(help="A table of like people who are not in the data.")] = None,
     hold_out: Annotated[
         float | None,
         typer.Option(help=f"Share of the data to put aside as control group, {HOLD_OUT} by default; 0: none.", min=0),
@@ -68,7 +68,7 @@ def compare(
                 seed=seed,
                 progress=progress,
             )
-        wanted.write(found, title=f"Comparison on {data.name}")
+        wanted.write(found, title=f"Comparison on {open_name(data)}")
         if json_output:
             answer(found.as_dict())
         else:

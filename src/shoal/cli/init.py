@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shoal.cli.console import JsonOption, answer, err, reporting
+from shoal.cli.publishing import DataArgument
 
 if TYPE_CHECKING:
     from shoal.drafting import Draft
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def init(
-    data: Annotated[Path, typer.Argument(help="The table: CSV (also .gz), Parquet, or a folder of Parquet files.")],
+    data: DataArgument,
     file: Annotated[
         Path | None, typer.Option("--out", "-o", help="New file for the policy; otherwise it is printed.")
     ] = None,
@@ -70,9 +71,11 @@ def _write(file: Path, text: str) -> None:
         raise UsageError(f"cannot write {file}: {error.strerror}") from None
 
 
-def _review(draft: Draft, data: Path, file: Path | None) -> None:
+def _review(draft: Draft, data: str, file: Path | None) -> None:
     """Say on standard error what to look at next."""
     from rich.markup import escape
+
+    from shoal.sources.addresses import shown
 
     console = err()
     for role in ("identifier", "quasi", "sensitive", "insensitive"):
@@ -83,7 +86,7 @@ def _review(draft: Draft, data: Path, file: Path | None) -> None:
         console.print("No quasi attribute was found: the policy cannot be used before one is declared.")
     console.print(
         f"{draft.n_questions} questions are open in the draft: check every role, answer them, then run\n"
-        f"  shoal audit {data} -p {name}",
+        f"  shoal audit {shown(data)} -p {name}",
         markup=False,
         soft_wrap=True,
     )

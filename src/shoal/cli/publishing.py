@@ -23,8 +23,12 @@ class Format(StrEnum):
     parquet = "parquet"
 
 
+# Text, not a path: a path would take an address apart. It must never be printed as it is: see shoal.sources.addresses.
 DataArgument: TypeAlias = Annotated[
-    Path, typer.Argument(help="The table: CSV (also .gz), Parquet, or a folder of Parquet files.")
+    str,
+    typer.Argument(
+        help="The table: CSV (also .gz), Parquet or a folder of it, Excel, Stata, SPSS, or a database's address."
+    ),
 ]
 FolderOption: TypeAlias = Annotated[Path, typer.Option("--out", "-o", help="New folder for the release.")]
 FormatOption: TypeAlias = Annotated[
@@ -33,6 +37,10 @@ FormatOption: TypeAlias = Annotated[
 SeedOption: TypeAlias = Annotated[
     int | None,
     typer.Option(help="Make the run repeatable. Whoever has it and the source knows the shuffle.", min=0),
+]
+ToOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--to", metavar="ADDRESS#TABLE", help="Also write the release to this new table of a database."),
 ]
 LedgerOption: TypeAlias = Annotated[
     Path | None,

@@ -20,11 +20,11 @@ REJECTED = 4
 def verify(
     folder: Annotated[Path, typer.Argument(help="The release: its folder, or the folder public in it.")],
     source: Annotated[
-        Path | None,
+        str | None,
         typer.Option(help="The original table: also check that what is published is true."),
     ] = None,
     population: Annotated[
-        Path | None,
+        str | None,
         typer.Option(help="The population table that k-map or delta-presence was promised against."),
     ] = None,
     policy: Annotated[
@@ -78,7 +78,7 @@ def _reading_options(manifest: dict[str, Any], policy: Path | None) -> SourceOpt
 
 
 def _populations(
-    manifest: dict[str, Any], population: Path | None, policy: Path | None, options: SourceOptions
+    manifest: dict[str, Any], population: str | None, policy: Path | None, options: SourceOptions
 ) -> dict[str, Source]:
     """Open the population tables that the manifest names: the one given, or those beside the policy."""
     from shoal.sources import open_source

@@ -14,10 +14,8 @@ def page(found: Comparison, title: str, picture: str | None = None, before: Sequ
     """Return the page: a table of risks, one of what is kept, and what was not possible."""
     lines = [f"# {title}", "", *before]
     seed = "without a seed" if found.seed is None else f"with the seed {found.seed}"
-    lines += [
-        f"{found.records:,} records were released each time; every attack was tried {found.targets:,} times, {seed}.",
-        "",
-    ]
+    tried = f"each attack was tried {found.targets:,} times, {seed}"
+    lines += [f"All releases are about the same {found.records:,} records; {tried}.", ""]
     if picture is not None:
         lines += [f"![Risks and what is kept, technique by technique]({picture})", ""]
     made = [row for row in found.rows if row.reason is None]

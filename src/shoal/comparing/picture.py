@@ -82,7 +82,7 @@ def _kept(axes: Any, rows: list[Row]) -> None:
             markeredgewidth=1.6,
             markersize=7,
             label=measure,
-            clip_on=False,
+            clip_on=not there,  # markers at the edge are drawn whole; of a line of none there is no place to keep
             zorder=3,
         )
     _frame(axes, 0.0)

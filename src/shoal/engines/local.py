@@ -9,74 +9,25 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
-import numpy as np
 import pyarrow as pa
 
-from shoal import kernels
-from shoal.arrays import AnyIntArray, BoolArray, CodeArray, IntArray, KeyArray
+from shoal.arrays import IntArray, KeyArray
 from shoal.cells import KeyLayout, Run, RunStack
-from shoal.engines.dictionaries import GrowingDictionary, factored
+from shoal.engines.dictionaries import GrowingDictionary
+from shoal.engines.looking import CountedCells, SampledCells, Thinning
+from shoal.engines.passes import Factored, ahead, factor, looked_up, packed, some_rows, sorted_run, tallied
 from shoal.errors import InputError
 from shoal.progress import Progress
 from shoal.sources import Source
 
-T = TypeVar("T")
+__all__ = ["CountedCells", "KeyedBatch", "LocalEngine", "LocatedBatch", "SampledCells"]
+
 R = TypeVar("R")
-Factored = list[tuple[CodeArray, pa.Array]]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class CountedCells:
-    """What one pass over a source found: dictionaries, and the cells in terms of their codes.
-
-    Cells ascend by their last column first, so that those which share the last columns are neighbours.
-    """
-
-    columns: tuple[str, ...]
-    dictionaries: tuple[GrowingDictionary, ...]
-    layout: KeyLayout
-    run: Run
-    n_rows: int
-
-    def codes(self, column: int) -> AnyIntArray:
-        """Return (n_cells,) the dictionary codes of one column; 0 is missing."""
-        return self.run.column(self.layout, column)
-
-    def used(self, column: int) -> BoolArray:
-        """Return (n_codes,) which codes of a column occur."""
-        return kernels.used_codes(*self._packed(column), self.dictionaries[column].size)
-
-    def in_use(self, column: int) -> tuple[pa.Array, BoolArray]:
-        """Return the values of a column that occur, in the order of their codes, and which codes these are."""
-        used = self.used(column)
-        return self.dictionaries[column].values.filter(pa.array(used[1:])), used
-
-    def translated(self, column: int, table: AnyIntArray) -> AnyIntArray:
-        """Return (n_cells,) the entry of *table* for each cell's code in one column."""
-        out = np.empty(len(self.run.counts), dtype=table.dtype)
-        kernels.translated(*self._packed(column), table, out)
-        return out
-
-    def _packed(self, column: int) -> tuple[KeyArray, int, int]:
-        return self.run.keys[self.layout.word[column]], self.layout.shift[column], (1 << self.layout.bits[column]) - 1
-
-    def class_sizes(self, columns: Sequence[str]) -> IntArray:
-        """Return the records of each distinct combination of *columns*, which must be the last ones counted."""
-        if set(columns) != set(self.columns[-len(columns) :]):
-            raise ValueError("only the last columns counted are in order")
-        first = len(self.columns) - len(columns)
-        new = np.zeros(len(self.run.counts), dtype=np.bool_)
-        new[0] = True
-        for word in range(self.layout.word[first], self.layout.n_words):
-            shift = self.layout.shift[first] if word == self.layout.word[first] else 0
-            high = self.run.keys[word] >> np.uint64(shift)
-            new[1:] |= high[1:] != high[:-1]
-        return np.add.reduceat(self.run.counts, np.flatnonzero(new))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,20 +38,44 @@ class LocatedBatch:
     cells: IntArray  # (n_rows,)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyedBatch:
+    """A batch of the source with the key of each of its rows."""
+
+    batch: pa.RecordBatch
+    keys: KeyArray  # (n_words, n_rows)
+
+
 class LocalEngine:
     """Counts and locates rows of one machine's files and tables."""
 
     def __init__(self, threads: int | None = None) -> None:
-        self._threads = threads or min(os.cpu_count() or 1, 8)
+        self.threads = threads or min(os.cpu_count() or 1, 8)
 
     def count(self, source: Source, columns: Sequence[str], progress: Progress) -> CountedCells:
         """Reduce the source to the distinct combinations of *columns*."""
+        counted, _ = self._counted(source, columns, progress, None)
+        return counted
+
+    def look(
+        self, source: Source, columns: Sequence[str], progress: Progress, thinning: Thinning
+    ) -> CountedCells | SampledCells:
+        """Count the source, or count a sample of it where that has more cells than there may be."""
+        counted, n_rows = self._counted(source, columns, progress, thinning)
+        if not thinning.sampling:
+            return counted
+        sizes = [dictionary.size for dictionary in counted.dictionaries]
+        return SampledCells(counted, thinning.share, thinning.all_tallies(sizes), n_rows)
+
+    def _counted(
+        self, source: Source, columns: Sequence[str], progress: Progress, thinning: Thinning | None
+    ) -> tuple[CountedCells, int]:
         dictionaries = tuple(GrowingDictionary() for _ in columns)
         stack, layout, n_rows = RunStack(), KeyLayout.of_bits([1] * len(columns)), 0
-        with ThreadPoolExecutor(self._threads) as pool, progress.step("counting", source.n_rows) as step:
+        with ThreadPoolExecutor(self.threads) as pool, progress.step("counting", source.n_rows) as step:
             sorting: deque[Future[Run]] = deque()
             batches = source.batches(columns, dictionary=columns)
-            for factors in _ahead(pool, batches, _factor, self._threads + 1):
+            for factors in ahead(pool, batches, factor, self.threads + 1):
                 tables = [
                     dictionary.codes(values) for dictionary, (_, values) in zip(dictionaries, factors, strict=True)
                 ]
@@ -111,65 +86,77 @@ class LocalEngine:
                     if n_rows:
                         stack.relay(layout, wider)
                     layout = wider
-                sorting.append(pool.submit(_sorted_run, factors, tables, layout))
-                _drain(sorting, stack, keep=self._threads)
                 n_rows += len(factors[0][0])
                 step.advance(len(factors[0][0]))
+                wanted = factors
+                if thinning is not None and thinning.sampling:
+                    _tally(thinning, factors, tables)
+                    wanted = some_rows(factors, thinning.drawn(factors))
+                sorting.append(pool.submit(sorted_run, wanted, tables, layout))
+                _drain(sorting, stack, keep=self.threads)
+                if thinning is not None and thinning.overflows(stack.n_held):
+                    _drain(sorting, stack, keep=0)
+                    thinning.thin(stack, layout, sizes)
             _drain(sorting, stack, keep=0)
         if not n_rows:
             raise InputError(f"{source.name} has no rows")
-        return CountedCells(tuple(columns), dictionaries, layout, stack.total(), n_rows)
+        return CountedCells(tuple(columns), dictionaries, layout, stack.total(), n_rows), n_rows
 
     def locate(
         self, source: Source, counted: CountedCells, carried: Sequence[str], progress: Progress
     ) -> Iterator[LocatedBatch]:
         """Read the source again; yield its batches, in their order, with the cell of every row."""
-        wanted = list(dict.fromkeys([*counted.columns, *carried]))
 
         def locate_batch(batch: pa.RecordBatch) -> LocatedBatch:
-            factors = [factored(batch.column(name)) for name in counted.columns]
-            tables = [
-                dictionary.lookup(values, name)
-                for dictionary, (_, values), name in zip(counted.dictionaries, factors, counted.columns, strict=True)
-            ]
-            cells = counted.run.find(_packed(factors, tables, counted.layout))
+            cells = counted.run.find(_keys(batch, counted))
             if len(cells) and cells.min() < 0:
                 raise InputError(f"{source.name} changed while it was being read; nothing was published")
             return LocatedBatch(batch.select(list(carried)), cells)
 
-        with ThreadPoolExecutor(self._threads) as pool, progress.step("rewriting", counted.n_rows) as step:
-            batches = source.batches(wanted, dictionary=counted.columns)
-            for located in _ahead(pool, batches, locate_batch, self._threads):
+        with ThreadPoolExecutor(self.threads) as pool, progress.step("rewriting", counted.n_rows) as step:
+            for located in ahead(pool, _batches(source, counted, carried), locate_batch, self.threads):
                 yield located
                 step.advance(len(located.cells))
 
+    def keyed(
+        self,
+        source: Source,
+        looked: SampledCells,
+        carried: Sequence[str],
+        progress: Progress,
+        work: Callable[[KeyedBatch], R],
+    ) -> Iterator[R]:
+        """Read the source again; yield what *work*, run in any thread, makes of each batch, in their order."""
 
-def _factor(batch: pa.RecordBatch) -> Factored:
-    return [factored(column) for column in batch.columns]
+        def on_batch(batch: pa.RecordBatch) -> tuple[R, int]:
+            return work(KeyedBatch(batch.select(list(carried)), _keys(batch, looked.sample))), batch.num_rows
+
+        n_rows = 0
+        with ThreadPoolExecutor(self.threads) as pool, progress.step("routing", looked.n_rows) as step:
+            for done, n_done in ahead(pool, _batches(source, looked.sample, carried), on_batch, self.threads):
+                yield done
+                n_rows += n_done
+                step.advance(n_done)
+        if n_rows != looked.n_rows:
+            raise InputError(f"{source.name} changed while it was being read; nothing was published")
 
 
-def _packed(factors: Factored, tables: Sequence[KeyArray], layout: KeyLayout) -> KeyArray:
-    keys = np.zeros((layout.n_words, len(factors[0][0])), dtype=np.uint64)
-    for column, ((indices, _), table) in enumerate(zip(factors, tables, strict=True)):
-        kernels.add_codes(keys[layout.word[column]], indices, table << np.uint64(layout.shift[column]))
-    return keys
+def _batches(source: Source, counted: CountedCells, carried: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    wanted = list(dict.fromkeys([*counted.columns, *carried]))
+    return source.batches(wanted, dictionary=counted.columns)
 
 
-def _sorted_run(factors: Factored, tables: Sequence[KeyArray], layout: KeyLayout) -> Run:
-    return Run.of_rows(_packed(factors, tables, layout))
+def _keys(batch: pa.RecordBatch, counted: CountedCells) -> KeyArray:
+    """Return (n_words, n_rows) the keys of rows by the dictionaries and the layout of what was counted."""
+    factors = factor(batch.select(list(counted.columns)))
+    return packed(factors, looked_up(counted.dictionaries, factors, counted.columns), counted.layout)
+
+
+def _tally(thinning: Thinning, factors: Factored, tables: Sequence[KeyArray]) -> None:
+    for column, (codes, rows) in enumerate(zip(tables, tallied(factors), strict=True)):
+        thinning.tally(column, codes, rows)
 
 
 def _drain(waiting: deque[Future[Run]], stack: RunStack, keep: int) -> None:
     while len(waiting) > keep:
         stack.push(waiting.popleft().result())
-
-
-def _ahead(pool: ThreadPoolExecutor, items: Iterable[T], work: Callable[[T], R], depth: int) -> Iterator[R]:
-    """Yield ``work(item)`` in order while up to *depth* later ones are under way."""
-    waiting: deque[Future[R]] = deque()
-    for item in items:
-        waiting.append(pool.submit(work, item))
-        if len(waiting) > depth:
-            yield waiting.popleft().result()
-    while waiting:
-        yield waiting.popleft().result()

@@ -7,7 +7,7 @@ from shoal.engines.local import CountedCells
 from shoal.methods.base import AnyPlan
 from shoal.policy import Policy
 from shoal.publishing.generalized import GeneralizedPublication
-from shoal.publishing.publication import Publication, PublishedRows
+from shoal.publishing.publication import PlannedPublication, Publication, PublishedRows
 from shoal.publishing.sliced import SlicedPublication
 from shoal.publishing.synthetic import SyntheticPublication
 from shoal.slices import SlicedPlan
@@ -16,6 +16,7 @@ from shoal.synthetic.plan import SyntheticPlan
 
 __all__ = [
     "GeneralizedPublication",
+    "PlannedPublication",
     "Publication",
     "PublishedRows",
     "SlicedPublication",
@@ -26,7 +27,7 @@ __all__ = [
 
 def publication_of(
     policy: Policy, source: Source, counted: CountedCells, encoding: Encoding, plan: AnyPlan
-) -> Publication:
+) -> PlannedPublication:
     """Prepare what the plan publishes of the table."""
     if isinstance(plan, SyntheticPlan):
         return SyntheticPublication.of(policy, source, counted, encoding, plan)

@@ -22,7 +22,7 @@ from shoal.policy import Policy
 from shoal.progress import Progress
 from shoal.publishing.centres import CentreColumn
 from shoal.publishing.columns import CellColumn, ClassColumn, coded, without_dictionary
-from shoal.publishing.publication import Publication, PublishedRows
+from shoal.publishing.publication import PlannedPublication, PublishedRows
 from shoal.publishing.values import ValueColumn
 from shoal.risk.sizes import class_risks
 from shoal.sensitive_labels import SensitiveColumn
@@ -34,7 +34,7 @@ _TARGET = "target"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class GeneralizedPublication(Publication):
+class GeneralizedPublication(PlannedPublication):
     """One part: every row is a record, under the labels, the values or the averages of its class."""
 
     plan: Plan

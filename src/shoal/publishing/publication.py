@@ -10,13 +10,16 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from shoal import kernels
 from shoal.arrays import CodeArray, IntArray
 from shoal.chance import Chance
 from shoal.encoding import Encoding
 from shoal.engines.local import CountedCells, LocalEngine
+from shoal.engines.looking import SeenValues
 from shoal.guarantees import Guarantee
 from shoal.methods.base import AnyPlan
 from shoal.policy import Policy
+from shoal.problem import Attribute
 from shoal.progress import Progress
 from shoal.sources import Source
 from shoal.taxonomies.tree import Cover
@@ -48,28 +51,55 @@ class PublishedRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Publication(ABC):
-    """A plan and the table that it is for: everything that decides what is published."""
+    """A table and what is decided about it: everything that tells what is published."""
 
     policy: Policy
     source: Source
-    counted: CountedCells
-    encoding: Encoding
-    plan: AnyPlan
 
     @property
+    @abstractmethod
+    def quasi(self) -> tuple[Attribute, ...]:
+        """The quasi attributes, in the order of their importance."""
+
+    @property
+    @abstractmethod
+    def sensitive(self) -> tuple[Attribute, ...]:
+        """The sensitive attributes."""
+
+    @property
+    @abstractmethod
+    def seen(self) -> SeenValues:
+        """The values that the source has of them."""
+
+    @property
+    @abstractmethod
+    def n_source_rows(self) -> int:
+        """Number of rows that were read."""
+
+    @property
+    @abstractmethod
     def n_rows(self) -> int:
         """Number of published records."""
-        return self.encoding.problem.cells.n_records - self.plan.n_withheld
 
     @property
+    @abstractmethod
+    def n_withheld(self) -> int:
+        """Number of records that the plan leaves out."""
+
+    @property
+    @abstractmethod
     def n_dropped(self) -> int:
         """Number of records left out because a value is missing, as far as everybody may know it."""
-        return self.encoding.n_dropped
 
     @property
+    @abstractmethod
     def warnings(self) -> tuple[str, ...]:
         """What the data holder should know."""
-        return self.plan.warnings
+
+    @property
+    @abstractmethod
+    def search(self) -> Mapping[str, Any]:
+        """What the method tells of its search."""
 
     @property
     @abstractmethod
@@ -100,8 +130,8 @@ class Publication(ABC):
         return None
 
     @abstractmethod
-    def published_cells(self) -> IntArray:
-        """Return the cells of the problem of which some record is published."""
+    def published_leaves(self, place: int) -> IntArray:
+        """Return the leaves of an attribute that some published record has; places of quasi attributes come first."""
 
     @abstractmethod
     def guarantees(self) -> tuple[Guarantee, ...]:
@@ -122,3 +152,65 @@ class Publication(ABC):
     @abstractmethod
     def rows(self, engine: LocalEngine, chance: Chance, folder: Path | None, progress: Progress) -> PublishedRows:
         """Return the published rows, about a million in a batch; *folder* is for temporary files."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlannedPublication(Publication):
+    """What one plan for all cells of a table publishes."""
+
+    counted: CountedCells
+    encoding: Encoding
+    plan: AnyPlan
+
+    @property
+    def quasi(self) -> tuple[Attribute, ...]:
+        """The quasi attributes, in the order of their importance."""
+        return self.encoding.problem.quasi
+
+    @property
+    def sensitive(self) -> tuple[Attribute, ...]:
+        """The sensitive attributes."""
+        return self.encoding.problem.sensitive
+
+    @property
+    def seen(self) -> SeenValues:
+        """The values that the source has of them."""
+        return self.counted
+
+    @property
+    def n_source_rows(self) -> int:
+        """Number of rows that were counted."""
+        return self.counted.n_rows
+
+    @property
+    def n_rows(self) -> int:
+        """Number of published records."""
+        return self.encoding.problem.cells.n_records - self.plan.n_withheld
+
+    @property
+    def n_withheld(self) -> int:
+        """Number of records that the plan leaves out."""
+        return self.plan.n_withheld
+
+    @property
+    def n_dropped(self) -> int:
+        """Number of records left out because a value is missing, as far as everybody may know it."""
+        return self.encoding.n_dropped
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the data holder should know."""
+        return self.plan.warnings
+
+    @property
+    def search(self) -> Mapping[str, Any]:
+        """What the method tells of its search."""
+        return self.plan.search
+
+    def published_leaves(self, place: int) -> IntArray:
+        """Return the leaves of an attribute that some published record has."""
+        return kernels.occurring(self.encoding.problem.cells.codes[place][self.published_cells()])
+
+    @abstractmethod
+    def published_cells(self) -> IntArray:
+        """Return the cells of the problem of which some record is published."""

@@ -24,7 +24,7 @@ from shoal.policy import Policy
 from shoal.progress import Progress
 from shoal.publishing.columns import CellColumn
 from shoal.publishing.dealing import dealt
-from shoal.publishing.publication import Publication, PublishedRows
+from shoal.publishing.publication import PlannedPublication, PublishedRows
 from shoal.publishing.regions import RegionColumns
 from shoal.risk.sizes import bucket_risks
 from shoal.sliced.measuring import sliced_measured
@@ -40,7 +40,7 @@ _MEMBERSHIP_ONLY = (
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SlicedPublication(Publication):
+class SlicedPublication(PlannedPublication):
     """Several parts: what stands in one row, but in different parts, need not be of one record.
 
     ``columns`` has the quasi and sensitive columns of each part; ``labels`` those quasi attributes that are

@@ -18,7 +18,7 @@ from shoal.engines.local import CountedCells, LocalEngine
 from shoal.guarantees import Guarantee
 from shoal.policy import Policy
 from shoal.progress import Progress
-from shoal.publishing.publication import Publication, PublishedRows
+from shoal.publishing.publication import PlannedPublication, PublishedRows
 from shoal.sources import Source
 from shoal.synthetic.distances import distances
 from shoal.synthetic.domains import Domain
@@ -68,7 +68,7 @@ class SyntheticColumn:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SyntheticPublication(Publication):
+class SyntheticPublication(PlannedPublication):
     """Rows drawn from noisy counts: whatever is published of them follows from the noisy counts and the policy."""
 
     plan: SyntheticPlan

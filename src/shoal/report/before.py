@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from shoal.arrays import AnyIntArray
 from shoal.engines.local import CountedCells, LocalEngine
 from shoal.progress import Progress
-from shoal.publishing import Publication
+from shoal.publishing import PlannedPublication
 from shoal.sources import Source
 from shoal.sources.base import layers
 from shoal.techniques.sampling import SampledSource
@@ -24,7 +24,7 @@ class Given:
     quasi: tuple[str, ...]
 
     @classmethod
-    def of(cls, publication: Publication, progress: Progress) -> Given:
+    def of(cls, publication: PlannedPublication, progress: Progress) -> Given:
         """Take what the run has counted; only if quasi values were changed, or records drawn, count them once more."""
         *_, source = layers(publication.source)
         quasi = publication.policy.names("quasi")

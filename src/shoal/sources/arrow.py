@@ -28,11 +28,28 @@ class ArrowSource(Source):
 
     def digest(self) -> str:
         """Return the SHA-256 of the rows as an Arrow stream, however the table is cut into chunks."""
-        sink = _Digest()
-        with pa.ipc.new_stream(pa.PythonFile(sink, mode="w"), self.schema) as stream:
-            for start in range(0, self.table.num_rows, BATCH_ROWS):
-                stream.write_table(plain(self.table.slice(start, BATCH_ROWS)).combine_chunks())
-        return sink.hash.hexdigest()
+        digest = RowsDigest(self.schema)
+        for start in range(0, self.table.num_rows, BATCH_ROWS):
+            digest.add(plain(self.table.slice(start, BATCH_ROWS)).combine_chunks())
+        return digest.finish()
+
+
+class RowsDigest:
+    """The SHA-256 of rows as an Arrow stream; it depends on how they are cut into batches."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        """Begin with no rows."""
+        self._sink = _Digest()
+        self._stream = pa.ipc.new_stream(pa.PythonFile(self._sink, mode="w"), schema)
+
+    def add(self, rows: pa.Table | pa.RecordBatch) -> None:
+        """Take the next rows."""
+        self._stream.write(rows)
+
+    def finish(self) -> str:
+        """Return the digest of all rows."""
+        self._stream.close()
+        return self._sink.hash.hexdigest()
 
 
 class _Digest:

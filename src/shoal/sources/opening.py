@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from shoal.errors import InputError, UsageError
+from shoal.sources.addresses import DatabaseTable, is_address, refuse_address_as_path
 from shoal.sources.arrow import open_arrow
 from shoal.sources.base import Source
 from shoal.sources.delimited import open_delimited
@@ -17,14 +18,16 @@ from shoal.sources.parquet import open_parquet
 
 _DELIMITED = frozenset({".csv", ".tsv", ".txt"})
 _PARQUET = frozenset({".parquet", ".pq"})
+_STATISTICAL = frozenset({".dta", ".sav", ".zsav"})
 _KINDS = (
-    "a path to a .csv, .tsv or .txt file (also .gz), to a .parquet file or a folder of them, a pandas or "
-    "polars DataFrame, a pyarrow Table or a DuckDB relation"
+    "a path to a .csv, .tsv or .txt file (also .gz), to a .parquet file or a folder of them, to a .xlsx, .dta, .sav or "
+    ".zsav file, an address of a table in a database, a pandas or polars DataFrame, a pyarrow Table or a DuckDB "
+    "relation"
 )
 
 
 def open_source(data: object, options: SourceOptions | None = None) -> Source:
-    """Open a file, a folder or a table in memory for reading, as often as needed.
+    """Open a file, a folder, a table of a database or a table in memory for reading, as often as needed.
 
     >>> source = open_source(pa.table({"age": [34, 51], "sex": ["F", ""]}))
     >>> next(source.batches(["sex"])).column("sex").to_pylist()
@@ -33,6 +36,12 @@ def open_source(data: object, options: SourceOptions | None = None) -> Source:
     chosen = options or SourceOptions()
     if isinstance(data, Source):
         return data
+    if isinstance(data, str) and is_address(data):
+        data = DatabaseTable.of(data)
+    if isinstance(data, DatabaseTable):
+        from shoal.sources.database import open_database
+
+        return open_database(data, chosen)
     if isinstance(data, str | os.PathLike):
         return _open_path(Path(data), chosen)
     if isinstance(data, pa.RecordBatchReader):
@@ -45,6 +54,7 @@ def open_source(data: object, options: SourceOptions | None = None) -> Source:
 
 
 def _open_path(path: Path, options: SourceOptions) -> Source:
+    refuse_address_as_path(str(path))
     if not path.exists():
         raise InputError(f"there is no file {path}")
     suffixes = [suffix.lower() for suffix in path.suffixes]
@@ -54,6 +64,14 @@ def _open_path(path: Path, options: SourceOptions) -> Source:
             return open_parquet(path, options)
         if kind in _DELIMITED:
             return open_delimited(path, options)
+        if kind == ".xlsx":
+            from shoal.sources.workbook import open_workbook
+
+            return open_workbook(path, options)
+        if kind in _STATISTICAL:
+            from shoal.sources.statistical import open_statistical
+
+            return open_statistical(path, options)
     except OSError as error:
         raise InputError(f"cannot read {path.name}: {error.strerror or 'input or output error'}") from None
     raise UsageError(f"cannot tell what {path.name} is by its ending; give {_KINDS}")

@@ -1,9 +1,9 @@
-"""How delimited text is read and written, declared as data."""
+"""How tables are read and delimited text is written, declared as data."""
 
 from __future__ import annotations
 
 import codecs
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -17,7 +17,7 @@ def _check_character(name: str, character: str) -> str:
 
 
 class SourceOptions(BaseModel):
-    """What cannot be seen from the data itself: the dialect of a text file, and the texts that mean missing.
+    """What cannot be seen from the data itself: the dialect of a text file, a sheet, and the texts that mean missing.
 
     >>> SourceOptions(delimiter=";", missing=["", "?"]).missing
     ['', '?']
@@ -38,6 +38,11 @@ class SourceOptions(BaseModel):
     )
     missing: list[str] = Field(
         default=[""], description="texts that mean missing, in every kind of source; blanks around them count"
+    )
+
+    sheet: str | None = Field(default=None, description="sheet of an Excel file that has several")
+    labels: Literal["texts", "codes"] = Field(
+        default="texts", description="whether labelled values of Stata and SPSS files are read as their labels"
     )
 
     @field_validator("delimiter")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,11 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shoal import kernels
 from shoal.arrays import IntArray
 from shoal.errors import InputError, PolicyError
 from shoal.policy import AttributePolicy, Policy
-from shoal.problem import Problem
+from shoal.problem import Attribute
 from shoal.sources import Source
 from shoal.sources.base import DerivedSource
 from shoal.sources.columns import is_text
@@ -138,28 +137,31 @@ def _unfolding(source: Source, name: str, options: ItemOptions, tokens: frozense
     return Unfolding(name, options.separator, options.names(name), groups)
 
 
-def items_entry(source: Source, problem: Problem, published: IntArray) -> Mapping[str, Any]:
-    """Return what the manifest says of baskets, given the cells that are published: empty if there are none.
+def items_entry(
+    source: Source, attributes: Sequence[Attribute], n_quasi: int, published: Callable[[int], IntArray]
+) -> Mapping[str, Any]:
+    """Return what the manifest says of baskets: empty if there are none.
+
+    *published* tells the leaves of an attribute that published records have; the first *n_quasi* are quasi ones.
 
     Only items of published records are named; what the others had stays unknown.
     """
     if not isinstance(source, UnfoldedSource):
         return {}
-    places = {attribute.name: place for place, attribute in enumerate((*problem.quasi, *problem.sensitive))}
+    places = {attribute.name: place for place, attribute in enumerate(attributes)}
     entries: dict[str, Any] = {}
     for unfolding in source.unfoldings:
         shown = []
         for name, group in zip(unfolding.names, unfolding.groups, strict=True):
-            codes = problem.cells.codes[places[name]]
-            labels = (*problem.quasi, *problem.sensitive)[places[name]].taxonomy.leaf_labels
-            texts = pa.array([labels[leaf] for leaf in kernels.occurring(codes[published]).tolist()], pa.string())
+            labels = attributes[places[name]].taxonomy.leaf_labels
+            texts = pa.array([labels[leaf] for leaf in published(places[name]).tolist()], pa.string())
             found = set(split_items(texts, unfolding.separator).names.to_pylist())
             shown.append([item for item in group if item in found])
-        n_quasi = sum(places[name] < len(problem.quasi) for name in unfolding.names)
-        sensitive = [item for group in shown[n_quasi:] for item in group]
+        n_groups = sum(places[name] < n_quasi for name in unfolding.names)
+        sensitive = [item for group in shown[n_groups:] for item in group]
         entries[unfolding.column] = {
             "separator": unfolding.separator,
-            "groups": shown[:n_quasi],
+            "groups": shown[:n_groups],
             "sensitive": sensitive,
         }
     return entries

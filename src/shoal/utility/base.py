@@ -5,15 +5,32 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
 
+from shoal.arrays import FloatArray
 from shoal.plan import Plan
-from shoal.problem import Problem
+from shoal.problem import Attribute, Problem
 from shoal.registry import discover
 
 Utility = dict[str, float | dict[str, float]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Total:
+    """What measures need to know of a table besides the sums over its classes."""
+
+    quasi: tuple[Attribute, ...]
+    sensitive: tuple[Attribute, ...]
+    n_records: int
+    n_withheld: int
+
+    @classmethod
+    def of(cls, problem: Problem, plan: Plan) -> Total:
+        """Take it from a problem and its plan."""
+        return cls(problem.quasi, problem.sensitive, problem.cells.n_records, plan.n_withheld)
 
 
 class Measure(ABC):
@@ -48,6 +65,48 @@ class Measure(ABC):
     def detail(self, problem: Problem, plan: Plan) -> dict[str, float]:  # noqa: ARG002
         """Return the measure attribute by attribute, where it can be told so."""
         return {}
+
+
+class PooledMeasure(Measure):
+    """A measure that follows from sums over classes, so that regions of a table can be measured one after another."""
+
+    def of(self, problem: Problem, plan: Plan) -> float:
+        """Measure one plan by its sums."""
+        return self.of_sums(Total.of(problem, plan), self.sums(problem, plan))
+
+    @abstractmethod
+    def sums(self, problem: Problem, plan: Plan) -> FloatArray:
+        """Return numbers that for all regions are the sums of those of each."""
+
+    @abstractmethod
+    def of_sums(self, total: Total, sums: FloatArray) -> float:
+        """Measure the table whose regions have these sums."""
+
+    def detail_of_sums(self, total: Total, sums: FloatArray) -> dict[str, float]:  # noqa: ARG002
+        """Return the measure attribute by attribute, where it can be told so."""
+        return {}
+
+
+class Pool:
+    """Adds up what measures need of regions; all together give what the table in one would, but for rounding."""
+
+    def __init__(self) -> None:
+        kinds = discover("shoal.utility", Measure)
+        self._measures = {name: kind() for name, kind in kinds.items() if issubclass(kind, PooledMeasure)}
+        self._sums: dict[str, FloatArray] = {}
+
+    def add(self, problem: Problem, plan: Plan) -> None:
+        """Take one region."""
+        for name, measure in self._measures.items():
+            sums = measure.sums(problem, plan)
+            self._sums[name] = self._sums[name] + sums if name in self._sums else sums
+
+    def measured(self, total: Total) -> Utility:
+        """Return every measure that follows from the sums, in detail where it can be told so."""
+        return {
+            name: measure.detail_of_sums(total, self._sums[name]) or measure.of_sums(total, self._sums[name])
+            for name, measure in self._measures.items()
+        }
 
 
 def measured(

@@ -6,12 +6,13 @@ import math
 
 import numpy as np
 
+from shoal.arrays import FloatArray
 from shoal.plan import Plan
 from shoal.problem import Problem
-from shoal.utility.base import Measure
+from shoal.utility.base import PooledMeasure, Total
 
 
-class ClassSize(Measure):
+class ClassSize(PooledMeasure):
     """The average number of records in a class, the withheld ones being one class more.
 
     LeFevre, DeWitt and Ramakrishnan (ICDE 2006), not divided by k; ARX counts withheld records in this way too.
@@ -24,7 +25,11 @@ class ClassSize(Measure):
     grows_with = 1
     counts_withheld = False
 
-    def of(self, problem: Problem, plan: Plan) -> float:
+    def sums(self, problem: Problem, plan: Plan) -> FloatArray:  # noqa: ARG002
+        """Count the classes."""
+        return np.array([np.count_nonzero(plan.sizes)], dtype=np.float64)
+
+    def of_sums(self, total: Total, sums: FloatArray) -> float:
         """Divide the records by the classes."""
-        classes = int(np.count_nonzero(plan.sizes)) + (plan.n_withheld > 0)
-        return problem.cells.n_records / max(classes, 1)
+        classes = int(sums[0]) + (total.n_withheld > 0)
+        return total.n_records / max(classes, 1)

@@ -6,12 +6,13 @@ import math
 
 import numpy as np
 
+from shoal.arrays import FloatArray
 from shoal.plan import Plan
 from shoal.problem import Problem
-from shoal.utility.base import Measure
+from shoal.utility.base import PooledMeasure, Total
 
 
-class Discernibility(Measure):
+class Discernibility(PooledMeasure):
     """The sum over records of the size of their class; a withheld record counts as one among all.
 
     Bayardo and Agrawal (ICDE 2005).
@@ -23,7 +24,11 @@ class Discernibility(Measure):
     within = (1.0, math.inf)
     grows_with = 2
 
-    def of(self, problem: Problem, plan: Plan) -> float:
+    def sums(self, problem: Problem, plan: Plan) -> FloatArray:  # noqa: ARG002
         """Add up squared class sizes."""
         sizes = plan.sizes.astype(np.float64)
-        return float(np.dot(sizes, sizes)) + float(plan.n_withheld) * problem.cells.n_records
+        return np.array([np.dot(sizes, sizes)])
+
+    def of_sums(self, total: Total, sums: FloatArray) -> float:
+        """Add what the withheld records count."""
+        return float(sums[0]) + float(total.n_withheld) * total.n_records

@@ -7,10 +7,10 @@ import numpy as np
 from shoal.arrays import FloatArray
 from shoal.plan import Plan
 from shoal.problem import Problem
-from shoal.utility.base import Measure
+from shoal.utility.base import PooledMeasure, Total
 
 
-class GeneralizedLoss(Measure):
+class GeneralizedLoss(PooledMeasure):
     """The geometric mean over quasi attributes of the share of the domain that a published value spans.
 
     Iyengar (KDD 2002) in the form of ARX: an attribute of d leaves loses v = (sum of its leaf shares - n/d) /
@@ -21,16 +21,19 @@ class GeneralizedLoss(Measure):
     title = "generalized loss: mean share of the domain that published values span; 0 is unchanged, 1 is all lost"
     better = "lower"
 
-    def of(self, problem: Problem, plan: Plan) -> float:
+    def sums(self, problem: Problem, plan: Plan) -> FloatArray:  # noqa: ARG002
+        """Return (n_quasi,) the leaves under published values."""
+        return quasi_widths(plan)
+
+    def of_sums(self, total: Total, sums: FloatArray) -> float:
         """Take the geometric mean over attributes."""
-        return float(np.expm1(np.log1p(quasi_losses(problem, plan)).mean()))
+        leaves = np.array([attribute.taxonomy.n_leaves for attribute in total.quasi], dtype=np.float64)
+        return float(np.expm1(np.log1p(lost_share(sums, leaves, total.n_records, total.n_withheld)).mean()))
 
 
-def quasi_losses(problem: Problem, plan: Plan) -> FloatArray:
-    """Return (n_quasi,) the loss of each quasi attribute, from 0 to 1."""
-    widths = np.dot(plan.sizes.astype(np.float64), plan.hi - plan.lo)  # (n_quasi,) leaves under published values
-    leaves = np.array([attribute.taxonomy.n_leaves for attribute in problem.quasi], dtype=np.float64)
-    return lost_share(widths, leaves, problem.cells.n_records, plan.n_withheld)
+def quasi_widths(plan: Plan) -> FloatArray:
+    """Return (n_quasi,) the sum over published records of the leaves under their values."""
+    return np.asarray(np.dot(plan.sizes.astype(np.float64), plan.hi - plan.lo))
 
 
 def lost_share(widths: FloatArray, leaves: FloatArray, n_records: int, n_withheld: int) -> FloatArray:

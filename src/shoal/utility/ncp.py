@@ -9,10 +9,10 @@ from shoal.plan import Plan
 from shoal.problem import Problem
 from shoal.taxonomies.tree import Taxonomy
 from shoal.utility import kernels
-from shoal.utility.base import Measure
+from shoal.utility.base import PooledMeasure, Total
 
 
-class NormalizedCertaintyPenalty(Measure):
+class NormalizedCertaintyPenalty(PooledMeasure):
     """The mean over records and quasi attributes of the published width relative to the domain.
 
     Xu et al., "Utility-based anonymization using local recoding" (KDD 2006): a number's width is its range
@@ -24,15 +24,19 @@ class NormalizedCertaintyPenalty(Measure):
     title = "normalized certainty penalty: mean width of the published values; 0 is unchanged, 1 is all lost"
     better = "lower"
 
-    def of(self, problem: Problem, plan: Plan) -> float:
-        """Average the widths of classes, weighted by their records."""
+    def sums(self, problem: Problem, plan: Plan) -> FloatArray:
+        """Sum the widths of classes, weighted by their records."""
         kept = plan.sizes.astype(np.float64)
         spanned = sum(
             float(np.dot(relative_widths(attribute.taxonomy, plan.lo[:, j], plan.hi[:, j]), kept))
             for j, attribute in enumerate(problem.quasi)
         )
-        n_records = problem.cells.n_records
-        return (spanned / len(problem.quasi) + n_records - float(kept.sum())) / n_records
+        return np.array([spanned])
+
+    def of_sums(self, total: Total, sums: FloatArray) -> float:
+        """Average over records and attributes."""
+        n_kept = float(total.n_records - total.n_withheld)
+        return (float(sums[0]) / len(total.quasi) + total.n_records - n_kept) / total.n_records
 
 
 def relative_widths(taxonomy: Taxonomy, lo: CodeArray, hi: CodeArray) -> FloatArray:

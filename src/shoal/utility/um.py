@@ -7,10 +7,10 @@ import numpy as np
 from shoal.arrays import FloatArray
 from shoal.plan import KEPT, Plan, Targets
 from shoal.problem import Problem
-from shoal.utility.base import Measure
+from shoal.utility.base import PooledMeasure, Total
 
 
-class Um(Measure):
+class Um(PooledMeasure):
     """The mean over records and attributes of 1 / (leaves that the published value covers).
 
     Tian and Zhang, Definition 5. Quasi and sensitive attributes count alike; leaves are those of the taxonomy.
@@ -21,7 +21,7 @@ class Um(Measure):
     title = "share of the original information that is kept; 1 is everything"
     better = "higher"
 
-    def of(self, problem: Problem, plan: Plan) -> float:
+    def sums(self, problem: Problem, plan: Plan) -> FloatArray:
         """Sum the information of classes, weighted by their records."""
         kept = plan.sizes
         quasi = (1.0 / (plan.hi - plan.lo)).sum(axis=1)  # (n_classes,)
@@ -30,7 +30,11 @@ class Um(Measure):
             information += float(kept.sum()) * len(problem.sensitive)
         else:
             information += float(np.dot(plan.targets.records, 1.0 / sensitive_widths(plan.targets)).sum())
-        return information / (problem.cells.n_records * (len(problem.quasi) + len(problem.sensitive)))
+        return np.array([information])
+
+    def of_sums(self, total: Total, sums: FloatArray) -> float:
+        """Divide by what there was."""
+        return float(sums[0]) / (total.n_records * (len(total.quasi) + len(total.sensitive)))
 
 
 def sensitive_widths(targets: Targets) -> FloatArray:

@@ -48,7 +48,8 @@ def verify_classes(
     contents = None if source is None else contents_for(manifest, rows.schema, source)
     subjects = {subject: None for promise in manifest.promises for subject in promise.subjects}
     try:
-        counted = count_rows(rows, manifest, list(subjects), contents, progress)
+        schema = None if source is None else source.schema
+        counted = count_rows(rows, manifest, list(subjects), contents, progress, schema)
     except FAULTS as fault:
         reading.result()
         return [unreadable(fault)], None

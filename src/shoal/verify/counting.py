@@ -12,7 +12,7 @@ from shoal.arrays import CodeArray, IntArray, KeyArray
 from shoal.progress import Progress
 from shoal.verify.ahead import prepared
 from shoal.verify.attributes import Attribute
-from shoal.verify.contents import TEXT, Contents, common_type
+from shoal.verify.contents import TEXT, Contents
 from shoal.verify.kernels import kernel, paired
 from shoal.verify.manifest import Manifest
 from shoal.verify.numbering import LabelReader, ValueReader, gathered_codes
@@ -167,10 +167,11 @@ def count_rows(
     subjects: Sequence[tuple[str, ...]],
     contents: Contents | None,
     progress: Progress,
+    source: pa.Schema | None = None,
 ) -> Counted:
-    """Read the release once; *contents* is given when rows will be compared with a source."""
+    """Read the release once; *contents* and the schema of the *source* are given when rows will be compared with it."""
     reader = _Reader(rows, manifest, contents)
-    values = {a.name: _value_reader(a, rows.schema, manifest, contents) for a in manifest.of_role("sensitive")}
+    values = {a.name: _value_reader(a, rows.schema, manifest, source) for a in manifest.of_role("sensitive")}
     joints = {subject: [Interner() for _ in subject[1:]] for subject in subjects}
     tallies = {subject: Tally() for subject in subjects}
     sizes: IntArray = np.zeros(0, dtype=np.int64)
@@ -215,16 +216,14 @@ def count_rows(
 
 
 def _value_reader(
-    attribute: Attribute, published: pa.Schema, manifest: Manifest, contents: Contents | None
+    attribute: Attribute, published: pa.Schema, manifest: Manifest, source: pa.Schema | None
 ) -> ValueReader:
-    """Return what numbers the values of a sensitive attribute, equal ones as *contents* has them; labels are texts."""
+    """Return what numbers the values of a sensitive attribute, equal ones as in both tables; labels are texts."""
     if attribute.boxed:
         return ValueReader(TEXT, ())
     own = published.field(attribute.name).type
-    kind = common_type(own, own)
-    if contents is not None and attribute.name in contents.columns:
-        kind = contents.kind_of(attribute.name)
-    return ValueReader(kind, manifest.missing_tokens)
+    other = own if source is None else source.field(attribute.name).type
+    return ValueReader(manifest.kind_of(attribute.name, own, other), manifest.missing_tokens)
 
 
 def _needed(rows: PublishedRows, manifest: Manifest, contents: Contents | None) -> list[str]:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
+
+import pyarrow as pa
 
 from shoal.verify.account import Account, read_account, read_claims
 from shoal.verify.attributes import Attribute, read_attribute
+from shoal.verify.contents import TEXT, common_type
 from shoal.verify.fields import (
     ManifestError,
     check_keys,
@@ -127,6 +131,12 @@ class Manifest:
         """Whether what a row publishes of an attribute follows from its source row, so that rows are matched by it."""
         declared = self.techniques.get(attribute.name)
         return not self.averaged(attribute) and (declared is None or declared.determined)
+
+    def kind_of(self, name: str, *types: pa.DataType) -> pa.DataType:
+        """Return the type in which columns of an attribute are compared; numbers of techniques always as numbers."""
+        kind = reduce(common_type, types, types[0])
+        declared = self.techniques.get(name)
+        return pa.float64() if kind == TEXT and declared is not None and declared.numeric else kind
 
     @property
     def complete(self) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ class QuasiValues:
     """Numbers the distinct combinations of values as they are written, for so whoever reads them tells rows apart.
 
     A number in two spellings makes two classes, a text for missing values is not the same as none at all, and -0.0 is
-    not 0.0: promises are then kept by each of them. Combinations are told apart by 64-bit hashes under a key of the run.
+    not 0.0: promises are then kept by each of them. Combinations are told apart by 64-bit hashes under a random key.
 
     >>> classes = QuasiValues(["age"], pa.schema([("age", pa.string())]))
     >>> classes.ids(classes.hashes(pa.record_batch({"age": ["7", "7.0", None, "7"]}))).tolist()

@@ -21,7 +21,7 @@ from shoal.errors import InputError
 from shoal.progress import Progress
 from shoal.verify.ahead import prepared
 from shoal.verify.boxes import SEVERAL, BoxTree
-from shoal.verify.contents import Contents, common_type
+from shoal.verify.contents import Contents
 from shoal.verify.counts import SourceRows, source_counts
 from shoal.verify.covers import Covers
 from shoal.verify.kernels import kernel, looked_up, paired
@@ -44,7 +44,7 @@ def contents_for(manifest: Manifest, published: pa.Schema, source: Source) -> Co
     if absent:
         raise InputError(f"{source.name} lacks {len(absent)} columns of the release: {', '.join(absent)}")
     exact = [a.name for a in manifest.attributes if not a.boxed and manifest.traced(a)]
-    kinds = [common_type(published.field(name).type, source.schema.field(name).type) for name in exact]
+    kinds = [manifest.kind_of(name, published.field(name).type, source.schema.field(name).type) for name in exact]
     return Contents(exact, kinds, manifest.missing_tokens)
 
 

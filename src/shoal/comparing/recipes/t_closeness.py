@@ -11,7 +11,7 @@ USUAL_T = 0.2
 class CloseClasses(Recipe):
     """Classes of k records whose sensitive values are spread nearly as in the whole table.
 
-    The opinion rates t-closeness together with l-diversity.
+    The opinion speaks of t-closeness together with l-diversity, whose verdict it has here.
     """
 
     name = "t-closeness"

@@ -34,12 +34,9 @@ class MondrianTree:
         refuse_hopeless(problem, 0)
         self._items = Items(problem, relaxed, rng)
         self._withheld: list[tuple[int, int]] = []
-        self._open = Boxes(
-            np.zeros(1, dtype=np.int64),
-            np.array([len(self._items.cells)], dtype=np.int64),
-            np.zeros((1, len(problem.quasi)), dtype=np.int32),
-            np.array([[attribute.taxonomy.n_leaves for attribute in problem.quasi]], dtype=np.int32),
-        )
+        lo, hi = problem.bounds
+        everything = np.array([len(self._items.cells)], dtype=np.int64)
+        self._open = Boxes(np.zeros(1, dtype=np.int64), everything, lo[np.newaxis], hi[np.newaxis])
         self._closed: list[Boxes] = []
 
     def __enter__(self) -> MondrianTree:
@@ -129,11 +126,11 @@ class MondrianTree:
         """Refuse a table that became one single class because a model compares classes with the whole.
 
         Such a model always holds for the whole itself, so this is how a requirement that is too strong for any
-        cut shows; say what the weakest cut would need.
+        cut shows; say what the weakest cut would need. A region is not the whole, and may stay one class.
         """
         boxes = Boxes.joined(self._closed)
         relative = [i for i, r in enumerate(self._problem.requirements) if r.model.relative_to_whole]
-        if len(boxes) > 1 or not relative:
+        if len(boxes) > 1 or not relative or self._problem.box is not None:
             return
         within = self._items.extents(boxes)
         cuts = self._propose(boxes, within, wanted=self._items.n_attributes)

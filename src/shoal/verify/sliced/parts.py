@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from shoal.arrays import CodeArray, KeyArray
-from shoal.verify.contents import Contents, common_type
+from shoal.verify.contents import Contents
 from shoal.verify.hashing import fold_values
 from shoal.verify.manifest import Manifest
 from shoal.verify.numbering import LabelReader
@@ -22,7 +21,9 @@ if TYPE_CHECKING:
     from shoal.sources import Source
 
 
-def compared_kinds(layout: Layout, published: pa.Schema, source: Source | None) -> dict[str, pa.DataType]:
+def compared_kinds(
+    layout: Layout, manifest: Manifest, published: pa.Schema, source: Source | None
+) -> dict[str, pa.DataType]:
     """Return the type in which each attribute is compared, in all its columns and in the source."""
     found: dict[str, list[pa.DataType]] = {}
     for part in layout.parts:
@@ -30,7 +31,7 @@ def compared_kinds(layout: Layout, published: pa.Schema, source: Source | None) 
             found.setdefault(name, []).append(published.field(column).type)
     for name, kinds in found.items():
         kinds.append(kinds[0] if source is None else source.schema.field(name).type)
-    return {name: reduce(common_type, kinds) for name, kinds in found.items()}
+    return {name: manifest.kind_of(name, *kinds) for name, kinds in found.items()}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

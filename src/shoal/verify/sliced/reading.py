@@ -212,7 +212,7 @@ def read_sliced(
         if absent:
             raise InputError(f"{source.name} lacks {len(absent)} columns of the release: {', '.join(absent)}")
     compared: Literal["no", "by witness", "by bounds"] = "by bounds" if with_contents else "by witness"
-    kinds = compared_kinds(layout, rows.schema, source)
+    kinds = compared_kinds(layout, manifest, rows.schema, source)
     reading = _Reading(layout, manifest, subjects, kinds, "no" if source is None else compared)
     with progress.step("reading the release", manifest.rows) as step:
         for batch in prepared(rows.batches(manifest.columns), reading.prepare):

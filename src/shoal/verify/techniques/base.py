@@ -21,6 +21,7 @@ class Declared(ABC):
     name: ClassVar[str]
     tokens: ClassVar[bool] = False  # whether texts that mean nothing stand for values
     moved: ClassVar[bool] = False  # whether rows have each other's values
+    numeric: ClassVar[bool] = False  # whether what is published are numbers, however they are spelled
     roles: ClassVar[tuple[str, ...]] = ("quasi", "sensitive", "insensitive")
 
     column: str

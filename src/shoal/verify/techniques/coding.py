@@ -27,6 +27,7 @@ class Coding(Declared):
     """Numbers between two edges."""
 
     name: ClassVar[str] = "coding"
+    numeric: ClassVar[bool] = True
 
     grid: Grid
     top: int | None  # grid steps

@@ -24,6 +24,7 @@ class Noise(Declared):
     """Numbers moved by random steps of a grid."""
 
     name: ClassVar[str] = "noise"
+    numeric: ClassVar[bool] = True
 
     grid: Grid
     gaussian: bool
@@ -97,7 +98,7 @@ class Noise(Declared):
         if n == 0:
             return 0.0
         needed = math.log(2 / FALSE_ALARM)
-        transform, most = (_log_normal, 1.0) if self.gaussian else (_log_laplace, 1 / self.width)
+        transform, most = (_log_normal, 50.0) if self.gaussian else (_log_laplace, 1 / self.width)
         likely = math.sqrt(2 * needed / n) / self.width  # the best t for normal sums
         chosen = np.minimum(likely * np.logspace(-3, 3, 601), most * (1 - 1e-6))
         return min(_bound(transform, n, self.width, float(t), needed) for t in chosen)
@@ -119,7 +120,7 @@ def _log_laplace(t: float, scale: float) -> float:
 
 
 def _log_normal(t: float, deviation: float) -> float:
-    """Return a bound of log E exp(tX) of a normal number rounded to a whole one, deviation >= 1, t <= 1.
+    """Return a bound of log E exp(tX) of a normal number rounded to a whole one, deviation >= 1.
 
     X = Y + r with r a function of Y of period 1. Its Fourier series gives E exp(tX) as exp(t^2 s^2 / 2) times the sum
     over m of c(m) exp(-2 pi^2 m^2 s^2) up to phases, c(0) = sinh(t/2) / (t/2) and |c(m)| <= sinh(t/2) / (pi |m|).

@@ -34,6 +34,7 @@ class Rounding(Declared):
     """Multiples of a base, from the first to the last in the declared domain."""
 
     name: ClassVar[str] = "rounding"
+    numeric: ClassVar[bool] = True
 
     grid: Grid
     unit: int  # the base in grid steps

@@ -1,0 +1,180 @@
+"""What one pass over a source found: all of its cells or, where these are too many, a sample of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from shoal import kernels
+from shoal.arrays import AnyIntArray, BoolArray, IntArray, KeyArray
+from shoal.cells import KeyLayout, Run, RunStack
+from shoal.engines.dictionaries import GrowingDictionary
+from shoal.engines.passes import Factored
+
+
+class SeenValues(Protocol):
+    """The values of columns, and which of them records have."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns."""
+
+    @property
+    def dictionaries(self) -> tuple[GrowingDictionary, ...]:
+        """The values of each column, some of which no record may have."""
+
+    def used(self, column: int) -> BoolArray:
+        """Return (n_codes,) which codes of a column occur."""
+
+    def in_use(self, column: int) -> tuple[pa.Array, BoolArray]:
+        """Return the values of a column that occur, in the order of their codes, and which codes these are."""
+
+    def records(self, column: int) -> IntArray:
+        """Return (n_codes,) the records of each code of a column."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CountedCells:
+    """What one pass over a source found: dictionaries, and the cells in terms of their codes.
+
+    Cells ascend by their last column first, so that those which share the last columns are neighbours.
+    """
+
+    columns: tuple[str, ...]
+    dictionaries: tuple[GrowingDictionary, ...]
+    layout: KeyLayout
+    run: Run
+    n_rows: int
+
+    def codes(self, column: int) -> AnyIntArray:
+        """Return (n_cells,) the dictionary codes of one column; 0 is missing."""
+        return self.run.column(self.layout, column)
+
+    def used(self, column: int) -> BoolArray:
+        """Return (n_codes,) which codes of a column occur."""
+        return kernels.used_codes(*self.packed(column), self.dictionaries[column].size)
+
+    def in_use(self, column: int) -> tuple[pa.Array, BoolArray]:
+        """Return the values of a column that occur, in the order of their codes, and which codes these are."""
+        used = self.used(column)
+        return self.dictionaries[column].values.filter(pa.array(used[1:])), used
+
+    def records(self, column: int) -> IntArray:
+        """Return (n_codes,) the records of each code of a column."""
+        codes = self.codes(column).astype(np.int32)
+        return kernels.summed(codes, self.run.counts, self.dictionaries[column].size)
+
+    def translated(self, column: int, table: AnyIntArray) -> AnyIntArray:
+        """Return (n_cells,) the entry of *table* for each cell's code in one column."""
+        out = np.empty(len(self.run.counts), dtype=table.dtype)
+        kernels.translated(*self.packed(column), table, out)
+        return out
+
+    def packed(self, column: int) -> tuple[KeyArray, int, int]:
+        """Return the word of the keys that holds a column, and how far and by what mask its codes are found there."""
+        return self.run.keys[self.layout.word[column]], self.layout.shift[column], (1 << self.layout.bits[column]) - 1
+
+    def class_sizes(self, columns: Sequence[str]) -> IntArray:
+        """Return the records of each distinct combination of *columns*, which must be the last ones counted."""
+        if set(columns) != set(self.columns[-len(columns) :]):
+            raise ValueError("only the last columns counted are in order")
+        first = len(self.columns) - len(columns)
+        new = np.zeros(len(self.run.counts), dtype=np.bool_)
+        new[0] = True
+        for word in range(self.layout.word[first], self.layout.n_words):
+            shift = self.layout.shift[first] if word == self.layout.word[first] else 0
+            high = self.run.keys[word] >> np.uint64(shift)
+            new[1:] |= high[1:] != high[:-1]
+        return np.add.reduceat(self.run.counts, np.flatnonzero(new))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SampledCells:
+    """What one pass found of a source with too many cells: all values with their records, and a sample of the cells."""
+
+    sample: CountedCells
+    share: float  # of the records that are in the sample, each with this probability
+    tallies: tuple[IntArray, ...]  # (n_codes,) of each column: the records of all that were read
+    n_rows: int
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return self.sample.columns
+
+    @property
+    def dictionaries(self) -> tuple[GrowingDictionary, ...]:
+        """The values of each column."""
+        return self.sample.dictionaries
+
+    @property
+    def layout(self) -> KeyLayout:
+        """Where each column stands in a key."""
+        return self.sample.layout
+
+    def used(self, column: int) -> BoolArray:
+        """Return (n_codes,) which codes of a column occur."""
+        return self.tallies[column] > 0
+
+    def in_use(self, column: int) -> tuple[pa.Array, BoolArray]:
+        """Return the values of a column that occur, in the order of their codes, and which codes these are."""
+        used = self.used(column)
+        return self.dictionaries[column].values.filter(pa.array(used[1:])), used
+
+    def records(self, column: int) -> IntArray:
+        """Return (n_codes,) the records of each code of a column."""
+        return self.tallies[column]
+
+
+class Thinning:
+    """Keeps the cells below a number: beyond it, only a random share of the records is counted on."""
+
+    def __init__(self, most_cells: int, sample_cells: int, rng: np.random.Generator) -> None:
+        """Begin to sample above *most_cells*, and sample at most *sample_cells*."""
+        self._most, self._sample, self._rng = most_cells, sample_cells, rng
+        self.share = 1.0
+        self.tallies: list[IntArray] = []
+
+    @property
+    def sampling(self) -> bool:
+        """Whether some records are not counted any more."""
+        return self.share < 1
+
+    def overflows(self, n_held: int) -> bool:
+        """Whether so many cells are too many."""
+        return n_held > (self._sample if self.sampling else self._most)
+
+    def thin(self, stack: RunStack, layout: KeyLayout, sizes: Sequence[int]) -> None:
+        """Halve the sample until it is small enough; what was read so far, all of it counted, is tallied first."""
+        total = stack.total()
+        if not self.sampling:
+            if len(total.counts) <= self._most:
+                return
+            self.tallies = [
+                kernels.summed(total.column(layout, column).astype(np.int32), total.counts, size)
+                for column, size in enumerate(sizes)
+            ]
+        while stack.n_held > self._sample:
+            stack.thin(self._rng)
+            self.share /= 2
+
+    def tally(self, column: int, codes: KeyArray, rows: IntArray) -> None:
+        """Add the rows of each value of a column, given the values' codes."""
+        self.tallies[column] = _longer(self.tallies[column], int(codes.max()) + 1)
+        self.tallies[column][codes.astype(np.int64)] += rows
+
+    def all_tallies(self, sizes: Sequence[int]) -> tuple[IntArray, ...]:
+        """Return (n_codes,) of each column the records of each code; the last ones may be in no record."""
+        return tuple(_longer(tally, size) for tally, size in zip(self.tallies, sizes, strict=True))
+
+    def drawn(self, factors: Factored) -> IntArray:
+        """Return the rows of a batch that are in the sample."""
+        return np.flatnonzero(self._rng.random(len(factors[0][0])) < self.share)
+
+
+def _longer(tally: IntArray, size: int) -> IntArray:
+    return np.pad(tally, (0, max(size - len(tally), 0)))

@@ -1,0 +1,70 @@
+"""What the passes of the local engine share: factored batches, packed keys, work that runs ahead."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from shoal import kernels
+from shoal.arrays import CodeArray, IntArray, KeyArray
+from shoal.cells import KeyLayout, Run
+from shoal.engines.dictionaries import GrowingDictionary, factored
+
+T = TypeVar("T")
+R = TypeVar("R")
+Factored = list[tuple[CodeArray, pa.Array]]
+
+
+def factor(batch: pa.RecordBatch) -> Factored:
+    """Return the indices and the values of every column."""
+    return [factored(column) for column in batch.columns]
+
+
+def looked_up(dictionaries: Sequence[GrowingDictionary], factors: Factored, names: Sequence[str]) -> list[KeyArray]:
+    """Return the codes of each column's values; a value that was not there before is an error."""
+    return [
+        dictionary.lookup(values, name)
+        for dictionary, (_, values), name in zip(dictionaries, factors, names, strict=True)
+    ]
+
+
+def packed(factors: Factored, tables: Sequence[KeyArray], layout: KeyLayout) -> KeyArray:
+    """Return (n_words, n_rows) the keys of rows."""
+    keys = np.zeros((layout.n_words, len(factors[0][0])), dtype=np.uint64)
+    for column, ((indices, _), table) in enumerate(zip(factors, tables, strict=True)):
+        kernels.add_codes(keys[layout.word[column]], indices, table << np.uint64(layout.shift[column]))
+    return keys
+
+
+def sorted_run(factors: Factored, tables: Sequence[KeyArray], layout: KeyLayout) -> Run:
+    """Return the cells of one batch."""
+    return Run.of_rows(packed(factors, tables, layout))
+
+
+def some_rows(factors: Factored, rows: IntArray) -> Factored:
+    """Return the same of some rows."""
+    return [(indices[rows], values) for indices, values in factors]
+
+
+def tallied(factors: Factored) -> list[IntArray]:
+    """Return for each column (n_values + 1,) the rows of each value, and last those without one."""
+    return [
+        np.roll(np.bincount(indices + np.int32(1), minlength=len(values) + 1), -1).astype(np.int64)
+        for indices, values in factors
+    ]
+
+
+def ahead(pool: ThreadPoolExecutor, items: Iterable[T], work: Callable[[T], R], depth: int) -> Iterator[R]:
+    """Yield ``work(item)`` in order while up to *depth* later ones are under way."""
+    waiting: deque[Future[R]] = deque()
+    for item in items:
+        waiting.append(pool.submit(work, item))
+        if len(waiting) > depth:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()

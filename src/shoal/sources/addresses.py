@@ -1,0 +1,162 @@
+"""Tables and queries of databases, named by an address that never shows.
+
+``postgresql://user@host:5432/clinic#public.stays``, ``sqlite:///stays.db#stays``, ``duckdb:////data/stays.duckdb#stays``:
+what stands after ``#`` is a table, or a query if it begins with SELECT or WITH.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import urlsplit
+
+from shoal.errors import UsageError, did_you_mean
+
+Kind = Literal["postgresql", "sqlite", "duckdb"]
+
+TITLES: dict[Kind, str] = {"postgresql": "PostgreSQL", "sqlite": "SQLite", "duckdb": "DuckDB"}
+_SCHEMES: dict[str, Kind] = {
+    "postgresql": "postgresql",
+    "postgres": "postgresql",
+    "sqlite": "sqlite",
+    "duckdb": "duckdb",
+}
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+_AS_A_PATH = re.compile(r"(?:^|[/\\])(?:postgres(?:ql)?|sqlite|duckdb):[/\\]")
+_QUERY = re.compile(r"\s*(?:SELECT|WITH)\s", re.IGNORECASE)
+_NAME = re.compile(r'(?:"(?:[^"]|"")+"|[^".]+)(?:\.(?:"(?:[^"]|"")+"|[^".]+))*')
+_PART = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class DatabaseTable:
+    """A table, a view or the rows of a query in a database; its text never tells the address.
+
+    >>> DatabaseTable("postgresql://ann:secret@db.example/clinic", table="public.stays")
+    DatabaseTable(PostgreSQL table 'public.stays')
+    """
+
+    address: str
+    table: str | None = None
+    query: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is no address of a database, or names no rows."""
+        scheme = _ADDRESS.match(self.address)
+        if scheme is None:
+            raise UsageError("a database's address begins with postgresql://, sqlite:/// or duckdb:///")
+        if scheme[1].lower() not in _SCHEMES:
+            nearest = did_you_mean(scheme[1].lower(), _SCHEMES)
+            raise UsageError(
+                f"shoal reads databases at postgresql://, sqlite:/// and duckdb:///, not at {scheme[1]}://{nearest}"
+            )
+        if "#" in self.address:
+            raise UsageError("an address has no `#` besides that before the table; write %23 for it")
+        if (self.table is None) == (self.query is None):
+            raise UsageError("give either a table or a query of the database")
+        if self.table is not None and not _NAME.fullmatch(self.table):
+            raise UsageError(
+                'the table after `#` is no name; write it as table, schema.table or "a name with a . in it"'
+            )
+        if self.kind != "postgresql" and not self.location:
+            raise UsageError(f"the address names no file; write {self.kind}:///path/to/file#table")
+
+    @classmethod
+    def of(cls, text: str) -> DatabaseTable:
+        """Read an address with its table or its query after the first ``#``."""
+        address, _, asked = text.partition("#")
+        if not asked.strip():
+            DatabaseTable(address, table="any")  # first of all, is it an address
+            raise UsageError("the address names no table; add `#table`, `#schema.table` or `#SELECT ...` to it")
+        return cls(address, query=asked) if _QUERY.match(asked) else cls(address, table=asked)
+
+    @property
+    def kind(self) -> Kind:
+        """Which database it is."""
+        return _SCHEMES[self.address.partition("://")[0].lower()]
+
+    @property
+    def title(self) -> str:
+        """The database's name for people."""
+        return TITLES[self.kind]
+
+    @property
+    def name(self) -> str:
+        """Which rows they are, for messages: the kind of database and the table alone."""
+        return f"the {self.title} query" if self.table is None else f"{self.title} table {self.table!r}"
+
+    @property
+    def location(self) -> str:
+        """The path of the file, as it stands in the address."""
+        after = self.address.partition("://")[2]
+        return after.removeprefix("/")
+
+    @property
+    def server(self) -> str:
+        """Host and port of the server, which may show when it does not answer."""
+        try:
+            split = urlsplit(self.address)
+            return f"{split.hostname or 'localhost'}:{split.port or 5432}"
+        except ValueError:
+            return "an unreadable host and port"
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Schema and table, or the table alone, without quotes."""
+        found = _PART.findall(self.table or "")
+        return tuple(quoted.replace('""', '"') if quoted else bare for quoted, bare in found)
+
+    @property
+    def relation(self) -> str:
+        """What stands after FROM."""
+        if self.query is not None:
+            return f"(\n{self.query.rstrip().rstrip(';')}\n) AS asked"
+        return quoted(*self.parts)
+
+    def __repr__(self) -> str:
+        """Tell what is read, not from where."""
+        return f"DatabaseTable({self.name})"
+
+    def __str__(self) -> str:
+        """Tell what is read, not from where."""
+        return self.name
+
+
+def is_address(data: object) -> bool:
+    """Whether a text is an address rather than a path.
+
+    >>> is_address("sqlite:///stays.db#stays"), is_address("stays.csv")
+    (True, False)
+    """
+    return isinstance(data, str) and _ADDRESS.match(data) is not None
+
+
+def refuse_address_as_path(path: str) -> None:
+    """Raise if an address was made a path, which damages it; the message does not repeat it."""
+    if _AS_A_PATH.search(path):
+        raise UsageError(
+            "an address of a database stands here in place of a path; where only files can be named, write the table "
+            "to a file first"
+        )
+
+
+def shown(data: str) -> str:
+    """Return a path as it is, and of an address what may show.
+
+    >>> shown("postgresql://ann:secret@db.example/clinic#stays")
+    'postgresql://...#stays'
+    """
+    if not is_address(data):
+        return data
+    address, _, asked = data.partition("#")
+    return f"{address.partition('://')[0]}://...#{asked}"
+
+
+def quoted(*names: str) -> str:
+    """Return names as SQL takes them, whatever is in them.
+
+    >>> quoted("public", 'odd "name"')
+    '"public"."odd ""name\"""'
+    """
+    return ".".join('"' + name.replace('"', '""') + '"' for name in names)

@@ -1,0 +1,172 @@
+"""What a connection to a database can do: one transaction that reads a table, or makes one."""
+
+from __future__ import annotations
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from shoal.errors import InputError, UsageError, did_you_mean
+from shoal.sources.addresses import DatabaseTable, Kind
+
+READ_ROWS = 1 << 16
+_LAST_DAY = 2_147_000_000  # beyond it lie only the codes of infinity
+_LAST_TIME = 2**63 - 2
+_FIRST_MICROSECOND = -9_222_000_000_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column as the database has it; ``kind`` is None if it cannot be read."""
+
+    name: str
+    expression: str
+    kind: pa.DataType | None
+    stated: str
+
+
+class Connection(ABC):
+    """A connection with one open transaction; closing it without a commit leaves the database as it was."""
+
+    kind: ClassVar[Kind]
+
+    def __init__(self, asked: DatabaseTable) -> None:
+        """Remember what is asked for; subclasses connect."""
+        self.asked = asked
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    @abstractmethod
+    def tables(self) -> list[str]:
+        """Return the names of tables and views, with their schema unless it is the usual one."""
+
+    @abstractmethod
+    def exists(self) -> bool:
+        """Whether the table that is asked for is there."""
+
+    @abstractmethod
+    def columns(self) -> list[Column]:
+        """Look what columns the rows have."""
+
+    @abstractmethod
+    def read(self, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
+        """Read these columns in batches, in whatever types the driver gives."""
+
+    @abstractmethod
+    def stored(self, kind: pa.DataType) -> tuple[str, pa.DataType] | None:
+        """Return the type of a column that keeps such values exactly, and the Arrow type they are sent in."""
+
+    @abstractmethod
+    def create(self, columns: str) -> None:
+        """Make the table with these columns, in SQL."""
+
+    @abstractmethod
+    def insert(self, rows: pa.RecordBatchReader) -> None:
+        """Add rows to the table, in their order."""
+
+    @abstractmethod
+    def commit(self) -> None:
+        """End the transaction so that all of it holds."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Drop what was not committed, and the connection; never raises."""
+
+    @abstractmethod
+    def reason(self, error: Exception) -> str:
+        """Say in words that carry no value of a row what the database complains about."""
+
+    @property
+    @abstractmethod
+    def failures(self) -> tuple[type[Exception], ...]:
+        """What the driver raises."""
+
+    def find(self) -> None:
+        """Raise if the table is not there."""
+        if self.asked.table is None or self.exists():
+            return
+        known = self.tables()
+        bare = self.asked.parts[-1]
+        folded = {name.lower(): name for name in known}
+        if self.asked.table.lower() in folded:
+            near = f"; did you mean {folded[self.asked.table.lower()]!r}?"
+        else:
+            near = did_you_mean(self.asked.table, known) or did_you_mean(bare, known)
+        raise InputError(f"there is no table {self.asked.table!r} in the {self.asked.title} database{near}")
+
+    def refusal(self, error: Exception) -> InputError:
+        """Return the error for rows that cannot be read."""
+        return InputError(f"cannot read {self.asked.name}: {self.reason(error)}")
+
+    def cannot_write(self, error: Exception) -> UsageError:
+        """Return the error for a table that cannot be written."""
+        return UsageError(f"cannot write {self.asked.name}: {self.reason(error)}; nothing was published")
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except (*self.failures, pa.ArrowException, OSError) as error:
+            raise self.cannot_write(error) from None
+
+
+def arrow_batches(connection: Connection, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a driver, with its failures as messages."""
+    while True:
+        try:
+            batch = reader.read_next_batch()
+        except StopIteration:
+            return
+        except (*connection.failures, pa.ArrowException, OSError) as error:
+            raise connection.refusal(error) from None
+        yield batch
+
+
+def checked(column: pa.Array, wanted: Column, where: str) -> pa.Array:
+    """Return a column in its type, if the values are what the type promises."""
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        raise InputError(f"column {wanted.name!r} of {where} holds bytes that are no UTF-8 text; mend them") from None
+    kind: Any = wanted.kind
+    if isinstance(column.type, pa.BaseExtensionType):
+        column = column.storage
+    if pt.is_decimal(kind) and not pt.is_decimal(column.type):
+        column = pc.if_else(pc.equal(pc.utf8_lower(column), "nan"), pa.scalar(None, column.type), column)
+    try:
+        column = column.cast(kind)
+    except pa.ArrowInvalid:
+        raise InputError(
+            f"column {wanted.name!r} of {where} holds numbers that {kind} cannot keep, or infinite ones; round or "
+            "cast it in a query"
+        ) from None
+    if _is_infinite(column):
+        raise InputError(
+            f"column {wanted.name!r} of {where} holds infinite dates; make them null in a query: "
+            f"#SELECT CASE WHEN isfinite(...) THEN ... END"
+        )
+    return column
+
+
+def _is_infinite(column: pa.Array) -> bool:
+    """Whether a date or a time is one of the codes that databases keep for infinity."""
+    if pt.is_date32(column.type):
+        days = pc.min_max(column.cast(pa.int32()))
+        low, high = days["min"].as_py(), days["max"].as_py()
+        return low is not None and (low < -_LAST_DAY or high > _LAST_DAY)
+    if pt.is_timestamp(column.type):
+        ticks = pc.min_max(column.cast(pa.int64()))
+        low, high = ticks["min"].as_py(), ticks["max"].as_py()
+        first = _FIRST_MICROSECOND if column.type.unit == "us" else -_LAST_TIME
+        return low is not None and (low <= first or high >= _LAST_TIME)
+    return False

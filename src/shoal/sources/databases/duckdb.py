@@ -1,0 +1,162 @@
+"""DuckDB through its own Arrow streams."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from shoal.errors import InputError
+from shoal.sources.addresses import DatabaseTable, Kind, quoted
+from shoal.sources.databases.base import READ_ROWS, Column, Connection, arrow_batches
+from shoal.sources.optional import optional
+
+_INCOMING = "shoal_incoming"
+_KINDS = {
+    "TINYINT": pa.int8(),
+    "UTINYINT": pa.uint8(),
+    "SMALLINT": pa.int16(),
+    "USMALLINT": pa.uint16(),
+    "INTEGER": pa.int32(),
+    "UINTEGER": pa.uint32(),
+    "BIGINT": pa.int64(),
+    "UBIGINT": pa.uint64(),
+    "FLOAT": pa.float32(),
+    "DOUBLE": pa.float64(),
+    "BOOLEAN": pa.bool_(),
+    "VARCHAR": pa.string(),
+    "DATE": pa.date32(),
+    "TIME": pa.time64("us"),
+    "TIMESTAMP": pa.timestamp("us"),
+    "TIMESTAMP_S": pa.timestamp("s"),
+    "TIMESTAMP_MS": pa.timestamp("ms"),
+    "TIMESTAMP_NS": pa.timestamp("ns"),
+    "TIMESTAMP WITH TIME ZONE": pa.timestamp("us", "UTC"),
+}
+_CAST = {"UUID": "VARCHAR", "HUGEINT": "DECIMAL(38, 0)", "UHUGEINT": "DECIMAL(38, 0)", '"NULL"': "VARCHAR"}
+# Nothing is fetched from a network, whatever a query or a file asks for.
+_SETTINGS = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+
+
+class DuckDB(Connection):
+    """One transaction on a file."""
+
+    kind: ClassVar[Kind] = "duckdb"
+
+    def __init__(self, asked: DatabaseTable, *, write: bool) -> None:
+        """Open the file and begin."""
+        super().__init__(asked)
+        self._driver = optional("duckdb", "DuckDB", "databases")
+        path = Path(asked.location)
+        if not write and not path.is_file():
+            raise InputError(f"there is no file {path}")
+        try:
+            self._connection: Any = self._driver.connect(str(path), read_only=not write, config=_SETTINGS)
+            self._connection.execute("SET TimeZone = 'UTC'")
+            self._connection.execute("BEGIN")
+        except self.failures as error:
+            raise InputError(f"cannot open {path.name}: {self.reason(error)}") from None
+
+    @property
+    def failures(self) -> tuple[type[Exception], ...]:
+        """What the driver raises."""
+        return (self._driver.Error,)
+
+    def tables(self) -> list[str]:
+        """Return all tables and views."""
+        return [
+            name if schema == "main" else f"{schema}.{name}"
+            for schema, name in self._answer("SELECT table_schema, table_name FROM information_schema.tables")
+        ]
+
+    def exists(self) -> bool:
+        """Whether it is there; case does not count."""
+        name = ".".join(self.asked.parts).lower().removeprefix("main.")
+        return name in map(str.lower, self.tables())
+
+    def columns(self) -> list[Column]:
+        """Look at the types."""
+        return [self._column(*row[:2]) for row in self._answer(f"DESCRIBE SELECT * FROM {self.asked.relation}")]  # noqa: S608
+
+    def read(self, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
+        """Read as an Arrow stream."""
+        listed = ", ".join(column.expression for column in columns)
+        try:
+            reader = self._connection.sql(f"SELECT {listed} FROM {self.asked.relation}").to_arrow_reader(READ_ROWS)  # noqa: S608
+        except (*self.failures, pa.ArrowException, OSError) as error:
+            raise self.refusal(error) from None
+        yield from arrow_batches(self, reader)
+
+    def stored(self, kind: pa.DataType) -> tuple[str, pa.DataType] | None:
+        """Return the type of the same name."""
+        if pt.is_decimal(kind):
+            return (f"DECIMAL({kind.precision}, {kind.scale})", kind) if kind.precision <= 38 else None
+        if pt.is_timestamp(kind) and kind.tz is not None:
+            return "TIMESTAMP WITH TIME ZONE", pa.timestamp("us", "UTC")
+        if pt.is_time(kind):
+            return "TIME", pa.time64("us")
+        if pt.is_date(kind):
+            return "DATE", pa.date32()
+        return next(((name, kind) for name, other in _KINDS.items() if other == kind), None)
+
+    def create(self, columns: str) -> None:
+        """Make the table."""
+        with self._writing():
+            self._connection.execute(f"CREATE TABLE {quoted(*self.asked.parts)} ({columns})")
+
+    def insert(self, rows: pa.RecordBatchReader) -> None:
+        """Let DuckDB read the rows; it keeps their order."""
+        with self._writing():
+            self._connection.register(_INCOMING, rows)
+            self._connection.execute(f"INSERT INTO {quoted(*self.asked.parts)} SELECT * FROM {_INCOMING}")  # noqa: S608
+            self._connection.unregister(_INCOMING)
+
+    def commit(self) -> None:
+        """Commit."""
+        self._connection.execute("COMMIT")
+
+    def close(self) -> None:
+        """Roll back and close."""
+        with contextlib.suppress(*self.failures):
+            self._connection.close()
+
+    def reason(self, error: Exception) -> str:
+        """Say what happened; DuckDB's own words only where they speak of the query, not of rows."""
+        told = str(error)
+        for sign, words in (
+            ("not a valid DuckDB database", "it is not a DuckDB database"),
+            ("Could not set lock", "another program has it open"),
+            ("different configuration", "this program has it open already; close that connection first"),
+            ("No space left", "no space is left on the disk"),
+            ("sqlite_scanner", "it is a SQLite database; write sqlite:/// before its path"),
+        ):
+            if sign in told:
+                return words
+        if isinstance(error, self._driver.ProgrammingError):
+            named = re.search(r"(?:Catalog|Binder|Parser) Error: (.*)", told)
+            if named:
+                return named[1]
+        return "a value does not fit its type" if isinstance(error, self._driver.DataError) else "DuckDB refuses it"
+
+    def _answer(self, query: str) -> list[tuple[Any, ...]]:
+        try:
+            return list(self._connection.execute(query).fetchall())
+        except self.failures as error:
+            raise self.refusal(error) from None
+
+    def _column(self, name: str, stated: str) -> Column:
+        place = quoted(name)
+        if stated in _CAST:
+            kind = pa.string() if _CAST[stated] == "VARCHAR" else pa.decimal128(38, 0)
+            return Column(name, f"CAST({place} AS {_CAST[stated]}) AS {place}", kind, stated)
+        if stated.startswith("ENUM("):
+            return Column(name, f"CAST({place} AS VARCHAR) AS {place}", pa.string(), "ENUM")
+        digits = re.fullmatch(r"DECIMAL\((\d+),\s*(\d+)\)", stated)
+        if digits:
+            return Column(name, place, pa.decimal128(int(digits[1]), int(digits[2])), stated)
+        return Column(name, place, _KINDS.get(stated), stated)

@@ -1,0 +1,163 @@
+"""PostgreSQL through ADBC: rows come and go in its binary COPY format."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from shoal.errors import InputError
+from shoal.sources.addresses import DatabaseTable, Kind, quoted
+from shoal.sources.databases.adbc import AdbcConnection
+from shoal.sources.databases.base import Column
+from shoal.sources.optional import optional
+
+_AS_THEY_COME = {
+    "int2": pa.int16(),
+    "int4": pa.int32(),
+    "int8": pa.int64(),
+    "float4": pa.float32(),
+    "float8": pa.float64(),
+    "bool": pa.bool_(),
+    "date": pa.date32(),
+    "time": pa.time64("us"),
+    "timestamp": pa.timestamp("us"),
+    "timestamptz": pa.timestamp("us", "UTC"),
+    **dict.fromkeys(("text", "varchar", "bpchar", "name", "char"), pa.string()),
+}
+_DIGITS = 76  # of the largest decimal that Arrow has
+_SECONDS = 30  # to wait for a server that does not answer
+_TABLES = """
+SELECT CASE nspname WHEN 'public' THEN relname ELSE nspname || '.' || relname END AS name
+FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+WHERE relkind IN ('r', 'v', 'm', 'p', 'f') AND nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast')
+"""
+_REFUSALS = {
+    "password authentication failed": "it refuses the user or the password; PGPASSWORD and ~/.pgpass are read too",
+    "no password supplied": "it wants a password; set PGPASSWORD or write ~/.pgpass",
+    "no pg_hba.conf entry": "it does not let this user in from here",
+    "does not exist": "it has no such database or user",
+    "Connection refused": "nothing answers there",
+    "could not translate host name": "there is no such host",
+    "timeout expired": "it does not answer in time",
+}
+_STATES = {
+    "57P01": "the server ended the connection",
+    "53100": "the server's disk is full",
+    "42501": "the user has not the right to do so",
+    "25006": "a query that is read from must not write",
+    "57014": "the server cancelled the query",
+    "22021": "a text holds a NUL character, which PostgreSQL cannot keep",
+}
+
+
+class PostgreSQL(AdbcConnection):
+    """One transaction: reading sees the database as it was at one moment."""
+
+    kind: ClassVar[Kind] = "postgresql"
+
+    def __init__(self, asked: DatabaseTable, *, write: bool) -> None:
+        """Connect."""
+        super().__init__(asked)
+        self._driver = optional("adbc_driver_postgresql.dbapi", "PostgreSQL", "databases")
+        separator = "&" if "?" in asked.address else "?"
+        patience = "" if "connect_timeout=" in asked.address else f"{separator}connect_timeout={_SECONDS}"
+        try:
+            self._connection = self._driver.connect(asked.address + patience)
+        except self.failures as error:
+            told = str(error)
+            reason = next((words for sign, words in _REFUSALS.items() if sign in told), "it refuses the connection")
+            raise InputError(f"cannot connect to the PostgreSQL server at {asked.server}: {reason}") from None
+        self._cursor = self._connection.cursor()
+        if not write:
+            self._cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+
+    def tables(self) -> list[str]:
+        """Return all tables and views but those of the system."""
+        return [name for (name,) in self._answer(_TABLES)]
+
+    def exists(self) -> bool:
+        """Whether the search path leads to the table."""
+        ((found,),) = self._answer(f"SELECT to_regclass({_literal(quoted(*self.asked.parts))})::text")
+        return found is not None
+
+    def columns(self) -> list[Column]:
+        """Look at the types, and at the digits of numbers that declare none."""
+        try:
+            schema = self._cursor.adbc_execute_schema(f"SELECT * FROM {self.asked.relation}")  # noqa: S608
+            return [self._column(field) for field in schema]
+        except self.failures as error:
+            raise self.refusal(error) from None
+
+    def read(self, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
+        """Read by COPY, batch by batch."""
+        listed = ", ".join(column.expression for column in columns)
+        return self._read(f"SELECT {listed} FROM {self.asked.relation}")  # noqa: S608
+
+    def stored(self, kind: pa.DataType) -> tuple[str, pa.DataType] | None:
+        """Return the narrowest type that keeps every value."""
+        if pt.is_decimal(kind):
+            return f"numeric({kind.precision}, {kind.scale})", kind
+        if pt.is_timestamp(kind):
+            return ("timestamp", pa.timestamp("us")) if kind.tz is None else ("timestamptz", pa.timestamp("us", "UTC"))
+        if pt.is_time(kind):
+            return "time", pa.time64("us")
+        if pt.is_date(kind):
+            return "date", pa.date32()
+        return _STORED.get(kind)
+
+    def reason(self, error: Exception) -> str:
+        """Say what happened; the server's own words only where they speak of the query, not of rows."""
+        state = getattr(error, "sqlstate", None) or ""
+        if state in _STATES:
+            return _STATES[state]
+        if state.startswith(("42", "3F")):
+            told = re.search(r"ERROR:\s+(.*)", str(error))
+            return told[1] if told else "the query is not understood"
+        return f"the server refuses it (state {state})" if state else "the connection broke"
+
+    def _column(self, field: pa.Field) -> Column:
+        name, given = field.name, (field.metadata or {}).get(b"POSTGRESQL:type", b"").decode()
+        place = quoted(name)
+        if given in _AS_THEY_COME:
+            return Column(name, place, _AS_THEY_COME[given], given)
+        if given == "numeric":
+            return Column(name, place, self._decimal(place, int(field.metadata.get(b"POSTGRESQL:typmod", -1))), given)
+        number = re.fullmatch(r"unnamed<oid:(\d+)>", given)  # a type that was made after the driver looked
+        which = f"oid = {number[1]}" if number else f"typname = {_literal(given)}"
+        types = self._answer(f"SELECT typname::text, typtype::text FROM pg_type WHERE {which}")  # noqa: S608
+        if given in ("uuid", "citext") or (types and all(sort == "e" for _, sort in types)):
+            return Column(name, f"{place}::text AS {place}", pa.string(), given)
+        return Column(name, place, None, types[0][0] if types else given)
+
+    def _decimal(self, place: str, modifier: int) -> pa.DataType | None:
+        """Return the decimal that a numeric column declares, or that its numbers need."""
+        digits, scale = ((modifier - 4) >> 16) & 0xFFFF, (modifier - 4) & 0x7FF
+        if modifier < 4 or scale > digits:
+            ((digits, scale),) = self._answer(
+                f"SELECT coalesce(max(length(trunc(abs({place}))::text)), 1), coalesce(max(scale({place})), 0) "  # noqa: S608
+                f"FROM {self.asked.relation} WHERE {place}::text NOT IN ('NaN', 'Infinity', '-Infinity')"
+            )
+            digits += scale
+        if digits > _DIGITS:
+            return None
+        return pa.decimal128(digits, scale) if digits <= 38 else pa.decimal256(digits, scale)
+
+
+_STORED = {
+    **dict.fromkeys((pa.int8(), pa.uint8(), pa.int16()), ("smallint", pa.int16())),
+    **dict.fromkeys((pa.uint16(), pa.int32()), ("integer", pa.int32())),
+    **dict.fromkeys((pa.uint32(), pa.int64()), ("bigint", pa.int64())),
+    pa.uint64(): ("numeric(20, 0)", pa.decimal128(20, 0)),
+    pa.float32(): ("real", pa.float32()),
+    pa.float64(): ("double precision", pa.float64()),
+    pa.bool_(): ("boolean", pa.bool_()),
+    pa.string(): ("text", pa.string()),
+}
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

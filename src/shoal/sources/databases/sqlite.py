@@ -1,0 +1,118 @@
+"""SQLite through ADBC."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from shoal.errors import InputError
+from shoal.sources.addresses import DatabaseTable, Kind, quoted
+from shoal.sources.databases.adbc import AdbcConnection
+from shoal.sources.databases.base import READ_ROWS, Column
+from shoal.sources.optional import optional
+
+_EXACT = 2**53  # whole numbers up to here are floats exactly
+# What a column holds by typeof(), of which SQL's own order is blob < integer < real < text.
+_KINDS = {
+    (None, None): pa.string(),
+    ("integer", "integer"): pa.int64(),
+    ("real", "real"): pa.float64(),
+    ("integer", "real"): pa.float64(),
+    ("text", "text"): pa.string(),
+}
+_FIRST = {pa.int64(): "0", pa.float64(): "0.0", pa.string(): "''"}
+
+
+class SQLite(AdbcConnection):
+    """One transaction on a file; what is stored is read, whatever type the table declares."""
+
+    kind: ClassVar[Kind] = "sqlite"
+
+    def __init__(self, asked: DatabaseTable, *, write: bool) -> None:
+        """Open the file."""
+        super().__init__(asked)
+        self._driver = optional("adbc_driver_sqlite.dbapi", "SQLite", "databases")
+        path = Path(asked.location)
+        if not path.is_file():
+            raise InputError(f"there is no file {path}")
+        try:
+            self._connection = self._driver.connect(f"{path.absolute().as_uri()}?mode={'rw' if write else 'ro'}")
+            self._cursor = self._connection.cursor()
+            self._cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": READ_ROWS})
+            self._cursor.execute("SELECT count(*) FROM sqlite_master")
+            self._cursor.fetchall()
+        except self.failures as error:
+            raise InputError(f"cannot open {path.name}: {self.reason(error)}") from None
+
+    def tables(self) -> list[str]:
+        """Return all tables and views."""
+        return [name for (name,) in self._answer("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")]
+
+    def exists(self) -> bool:
+        """Whether it is there; case does not count."""
+        if self.asked.parts[:-1] not in ((), ("main",)):
+            raise InputError("a SQLite database has no schemas: name the table alone")
+        return self.asked.parts[-1].lower() in map(str.lower, self.tables())
+
+    def columns(self) -> list[Column]:
+        """Look at what is stored: SQLite does not hold values to the declared types."""
+        try:
+            self._cursor.execute(f"SELECT * FROM {self.asked.relation} LIMIT 0")  # noqa: S608
+            names = [entry[0] for entry in self._cursor.description]
+        except self.failures as error:
+            raise self.refusal(error) from None
+        found: list[Column] = []
+        for name in names:
+            kinds = f"nullif(typeof({quoted(name)}), 'null')"
+            whole = f"max(CASE typeof({quoted(name)}) WHEN 'integer' THEN abs({quoted(name)}) END)"
+            found.append(Column(name, f"min({kinds}), max({kinds}), {whole}", None, ""))
+        looked = ", ".join(column.expression for column in found)
+        (row,) = self._answer(f"SELECT {looked} FROM {self.asked.relation}")  # noqa: S608
+        return [self._column(name, *row[3 * i : 3 * i + 3]) for i, name in enumerate(names)]
+
+    def read(self, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
+        """Read by batches; a first row, which is dropped again, tells the driver the types."""
+        first = ", ".join(f"{_FIRST[column.kind]} AS {quoted(column.name)}" for column in columns)
+        listed = ", ".join(column.expression for column in columns)
+        dropped = 1
+        for batch in self._read(f"SELECT {first} UNION ALL SELECT {listed} FROM {self.asked.relation}"):  # noqa: S608
+            yield batch.slice(dropped)
+            dropped = 0
+
+    def stored(self, kind: pa.DataType) -> tuple[str, pa.DataType] | None:
+        """Return a type of SQLite's three; what it does not have is kept as text."""
+        if pt.is_integer(kind) or pt.is_boolean(kind):
+            return "INTEGER", pa.int64()
+        if pt.is_floating(kind):
+            return "REAL", pa.float64()
+        return "TEXT", pa.string()
+
+    def reason(self, error: Exception) -> str:
+        """Say what happened; SQLite's own words only where they speak of the query, not of rows."""
+        told = str(error)
+        for sign, words in (
+            ("not a database", "it is not a SQLite database"),
+            ("malformed", "the file is damaged"),
+            ("locked", "another program holds it locked"),
+            ("full", "no space is left on the disk"),
+            ("readonly", "it must not be written to"),
+        ):
+            if sign in told:
+                return words
+        named = re.search(r"(no such (?:table|column|function): .*|near \".*\": syntax error)", told)
+        return named[1] if named else "SQLite refuses it"
+
+    def _column(self, name: str, low: str | None, high: str | None, largest: int | None) -> Column:
+        kind = _KINDS.get((low, high))
+        stated = high or "nothing" if low == high else f"both {low} and {high}"
+        place = quoted(name)
+        if (low, high) == ("integer", "real"):
+            if largest is None or largest > _EXACT:
+                return Column(name, place, None, "both fractions and integers too large for fractions")
+            place = f"CAST({place} AS REAL)"
+        return Column(name, place, kind, stated)

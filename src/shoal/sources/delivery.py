@@ -1,0 +1,175 @@
+"""Releases as new tables of databases: a table appears whole, with its commit, or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from shoal.errors import InputError, ShoalError, UsageError
+from shoal.sources.addresses import DatabaseTable, quoted
+from shoal.sources.columns import check_names, normal_column, normal_schema
+from shoal.sources.databases import connect
+from shoal.sources.databases.base import Connection
+
+_SEND_ROWS = 1 << 16
+
+
+class Delivery:
+    """A transaction that makes one new table: a context that undoes everything unless it was committed.
+
+    Without a destination it does nothing.
+    """
+
+    def __init__(self, to: DatabaseTable | None) -> None:
+        """Remember where to; the database is opened with the context."""
+        if to is not None and to.table is None:
+            raise UsageError("a release is written to a table, not to a query: name a new table after `#`")
+        self._to = to
+        self._connection: Connection | None = None
+        self._made: Path | None = None  # a database file that was not there before
+
+    def __enter__(self) -> Delivery:
+        if self._to is None:
+            return self
+        try:
+            self._make_file(self._to)
+            self._connection = connect(self._to, write=True)
+            if self._connection.exists():
+                raise UsageError(f"{self._to.name} exists already; shoal never overwrites: choose another name")
+        except BaseException as error:
+            self.__exit__()
+            if isinstance(error, InputError):  # of a destination, which is no data
+                raise UsageError(str(error)) from None
+            raise
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        if self._made is not None:
+            for path in (self._made, *(self._made.with_name(self._made.name + end) for end in _BESIDE)):
+                path.unlink(missing_ok=True)
+            self._made = None
+
+    def send(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
+        """Make the table and send all rows in their order; nobody else sees them yet."""
+        if self._connection is None:
+            return
+        connection = self._connection
+        check_names(schema.names, connection.asked.name)
+        columns, kinds = [], []
+        for field in normal_schema(schema):
+            stored = connection.stored(field.type)
+            if stored is None:
+                raise UsageError(
+                    f"column {field.name!r} holds {field.type}, which {connection.asked.title} cannot keep"
+                )
+            columns.append(f"{quoted(field.name)} {stored[0]}")
+            kinds.append(pa.field(field.name, stored[1]))
+        connection.create(", ".join(columns))
+        target = pa.schema(kinds)
+        stopped: list[BaseException] = []
+        rows = pa.RecordBatchReader.from_batches(target, _noting(self._sent(batches, target), stopped))
+        try:
+            connection.insert(rows)
+        except ShoalError:
+            if stopped:  # the driver makes another error of it
+                raise stopped[0] from None
+            raise
+
+    def send_file(self, path: Path) -> None:
+        """Send the rows of a Parquet file: those that the verifier has read."""
+        if self._connection is None:
+            return
+        with pq.ParquetFile(path, pre_buffer=False) as file:
+            self.send(file.iter_batches(batch_size=_SEND_ROWS), file.schema_arrow)
+
+    def commit(self) -> None:
+        """Let the table appear. If the connection breaks at that moment, look whether it did."""
+        if self._connection is None or self._to is None:
+            return
+        try:
+            self._connection.commit()
+        except self._connection.failures as error:
+            told = self._connection.cannot_write(error)
+            self._connection.close()
+            if not self._appeared(told):
+                raise told from None
+        self._made = None
+
+    def _appeared(self, told: UsageError) -> bool:
+        assert self._to is not None  # noqa: S101  for the type checker: there was a connection
+        try:
+            with connect(self._to) as again:
+                return again.exists()
+        except ShoalError:
+            raise UsageError(
+                f"{told}. The connection broke at the very end: see whether the table is there, and drop it"
+            ) from None
+
+    def _make_file(self, to: DatabaseTable) -> None:
+        """Make a file for a database that is not there, so that it can be removed again."""
+        path = Path(to.location)
+        if to.kind == "postgresql" or path.exists():
+            return
+        try:
+            if to.kind == "sqlite":
+                os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
+            elif not path.parent.is_dir():
+                raise FileNotFoundError(2, "No such file or directory")
+        except OSError as error:
+            raise UsageError(f"cannot write {path.name}: {error.strerror}; nothing was published") from None
+        self._made = path
+
+    def _sent(self, batches: Iterable[pa.RecordBatch], target: pa.Schema) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            arrays = []
+            for field, given in zip(target, batch.columns, strict=True):
+                try:
+                    arrays.append(normal_column(given, coded=False, missing=()).cast(field.type))
+                except pa.ArrowInvalid:
+                    raise UsageError(
+                        f"column {field.name!r} holds values that the database's {field.type} cannot keep exactly"
+                    ) from None
+            yield pa.RecordBatch.from_arrays(arrays, schema=target)
+
+
+_BESIDE = ("-journal", "-wal", "-shm", ".wal")
+
+
+def _noting(rows: Iterator[pa.RecordBatch], stopped: list[BaseException]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows, and keep what interrupts them: on its way through a driver it would turn into something else."""
+    try:
+        yield from rows
+    except GeneratorExit:
+        raise
+    except BaseException as error:
+        stopped.append(error)
+        raise
+
+
+def destination_table(to: str | DatabaseTable, folder: Path | None, format: str | None) -> DatabaseTable:  # noqa: A002
+    """Return where a release shall also go; raise now if the table could not be made later: it is made, and undone."""
+    asked = DatabaseTable.of(to) if isinstance(to, str) else to
+    if folder is None:
+        raise UsageError("a release goes to a database together with its folder: give the folder too")
+    if format == "csv":
+        raise UsageError(
+            "a release that goes to a database is kept as Parquet, with its types; leave out the format csv"
+        )
+    with Delivery(asked) as delivery:
+        delivery.send(iter(()), pa.schema([pa.field("tried", pa.int64())]))
+    return asked
+
+
+def write_table(to: str | DatabaseTable, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
+    """Write rows to a new table of a database, in their order and in one transaction."""
+    asked = DatabaseTable.of(to) if isinstance(to, str) else to
+    with Delivery(asked) as delivery:
+        delivery.send(batches, schema)
+        delivery.commit()

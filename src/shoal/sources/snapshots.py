@@ -1,0 +1,191 @@
+"""Rows that can be had only once, kept in an anonymous temporary file, so that every pass sees the same.
+
+The file has no name from the moment it is made: it vanishes with the process, however that ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import threading
+import weakref
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from shoal.errors import InputError, UsageError
+from shoal.sources.arrow import RowsDigest
+from shoal.sources.base import Source
+
+BATCH_ROWS = 1 << 16
+
+
+class Snapshot:
+    """The rows as they were read once, in batches of the same size however they came."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        """Make an empty one for rows of this schema."""
+        self.schema = schema
+        self.n_rows = 0
+        self.sha256 = ""
+        self.lock = threading.Lock()
+        with _told():
+            self.file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  closed with the last user of the rows
+        self._close = weakref.finalize(self, _closed, self.file)
+
+    @classmethod
+    def of(cls, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Snapshot:
+        """Keep the rows of all batches, which are read now and only now."""
+        kept = cls(schema)
+        try:
+            kept._take(batches)
+        except BaseException:
+            kept.close()
+            raise
+        return kept
+
+    def close(self) -> None:
+        """Give the space back; the rows cannot be read any more."""
+        self._close()
+
+    def batches(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        """Read these columns, in the order of the schema, from the first row on; many readers may do so at once."""
+        wanted = [place for place, name in enumerate(self.schema.names) if name in columns]
+        options = pa.ipc.IpcReadOptions(included_fields=wanted, use_threads=False)
+        with pa.ipc.open_file(pa.PythonFile(_Window(self), mode="r"), options=options) as reader:
+            for place in range(reader.num_record_batches):
+                yield reader.get_batch(place)
+
+    def _take(self, batches: Iterable[pa.RecordBatch]) -> None:
+        digest = RowsDigest(self.schema)
+        options = pa.ipc.IpcWriteOptions(compression="lz4")
+        with _told():
+            writer = pa.ipc.new_file(self.file, self.schema, options=options)
+        try:
+            for batch in _even(batches, self.schema):
+                digest.add(batch)
+                self.n_rows += batch.num_rows
+                with _told():
+                    writer.write_batch(batch)
+            with _told():
+                writer.close()
+                self.file.flush()
+        finally:
+            with contextlib.suppress(OSError, pa.ArrowException):  # the end of a broken file goes nowhere
+                writer.close()
+        self.sha256 = digest.finish()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SnapshotSource(Source):
+    """Rows of a snapshot; numbers that turned out whole are handed on as integers."""
+
+    snapshot: Snapshot
+    sha256: str
+    refused: Mapping[str, str]  # columns that cannot be read, with what they hold and what to do
+
+    def batches(
+        self, columns: Sequence[str] | None = None, *, dictionary: Collection[str] = ()
+    ) -> Iterator[pa.RecordBatch]:
+        """Read the rows as every source does, or say which column cannot be read."""
+        for name in self.schema.names if columns is None else columns:
+            if name in self.refused:
+                raise InputError(f"column {name!r} of {self.name} {self.refused[name]}")
+        return Source.batches(self, columns, dictionary=dictionary)
+
+    def _read(self, columns: list[str], coded: frozenset[str]) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
+        schema = pa.schema([self.schema.field(name) for name in columns])
+        for batch in self.snapshot.batches(columns):
+            arrays = [batch.column(field.name).cast(field.type) for field in schema]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def digest(self) -> str:
+        """Return the SHA-256 of the file, or of the rows as they were read from a database."""
+        return self.sha256
+
+
+class _Window:
+    """One reader's place in a snapshot's file."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot  # also keeps the file from being closed
+        self._place = 0
+        self.closed = False
+
+    def read(self, size: int) -> bytes:
+        with self._snapshot.lock:
+            self._snapshot.file.seek(self._place)
+            data = self._snapshot.file.read(size)
+        self._place += len(data)
+        return data
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        if whence == 2:
+            with self._snapshot.lock:
+                offset += self._snapshot.file.seek(0, 2)
+        elif whence == 1:
+            offset += self._place
+        self._place = offset
+        return offset
+
+    def tell(self) -> int:
+        return self._place
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def _even(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the same rows in batches of one size, but for the last."""
+    waiting: list[pa.RecordBatch] = []
+    n_waiting = 0
+    for batch in batches:
+        waiting.append(batch)
+        n_waiting += batch.num_rows
+        if n_waiting >= BATCH_ROWS:
+            rows = pa.Table.from_batches(waiting, schema)
+            whole = n_waiting - n_waiting % BATCH_ROWS
+            for start in range(0, whole, BATCH_ROWS):
+                yield from _one(rows.slice(start, BATCH_ROWS))
+            waiting = rows.slice(whole).to_batches()
+            n_waiting -= whole
+    if n_waiting:
+        yield from _one(pa.Table.from_batches(waiting, schema))
+
+
+def _one(rows: pa.Table) -> Iterator[pa.RecordBatch]:
+    yield from rows.combine_chunks().to_batches()
+
+
+def whole_numbers(kinds: pa.Schema, whole: Mapping[str, bool]) -> pa.Schema:
+    """Return the schema with integers for columns of floats that turned out whole.
+
+    >>> whole_numbers(pa.schema([("age", pa.float64())]), {"age": True}).field("age").type
+    DataType(int64)
+    """
+    return pa.schema(
+        [
+            pa.field(field.name, pa.int64() if pt.is_floating(field.type) and whole.get(field.name) else field.type)
+            for field in kinds
+        ]
+    )
+
+
+def _closed(file: IO[bytes]) -> None:
+    with contextlib.suppress(OSError):  # what did not fit on the disk does not fit now; the file goes anyway
+        file.close()
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """Turn a failure of the temporary file into a message."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or "input or output error"
+        raise UsageError(
+            f"cannot keep rows in a temporary file: {reason}; the variable TMPDIR names a folder with more room"
+        ) from None

@@ -1,0 +1,211 @@
+"""Files of Stata and SPSS: labels become texts, user-missing values missing, dates dates; whole numbers stay whole."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from shoal.arrays import FloatArray
+from shoal.errors import InputError
+from shoal.sources.columns import check_names
+from shoal.sources.digests import source_digest
+from shoal.sources.optional import optional
+from shoal.sources.options import SourceOptions
+from shoal.sources.snapshots import Snapshot, SnapshotSource, whole_numbers
+
+_CHUNK_ROWS = 1 << 16
+_EXACT = 2.0**53
+_SPSS_EPOCH, _STATA_EPOCH = 141_428, 3_653  # days from 14 October 1582, and from 1960, to 1970
+_DAY = 86_400.0
+_SPSS_DATES = ("DATE", "ADATE", "EDATE", "SDATE", "JDATE", "QYR", "MOYR", "WKYR")
+_SPSS_TIMES = ("DATETIME", "YMDHMS")
+_SPSS_CLOCKS = ("TIME", "MTIME")
+_NEAR = 0.01  # of a millisecond: SPSS counts fractions of seconds since 1582 in floats
+
+
+@dataclass(slots=True)
+class _Variable:
+    """One column: how its numbers turn into values, and what was seen so far."""
+
+    name: str
+    where: str
+    kind: pa.DataType
+    unit: float = 1.0  # of the file, in days for dates and in milliseconds for times
+    epoch: float = 0.0
+    labels: Mapping[Any, str] | None = None
+    whole: bool = True
+    codes: dict[str, Any] = field(default_factory=dict)  # of every text that was made of a code
+
+    def values(self, given: list[Any]) -> pa.Array:
+        """Return some rows in the column's type."""
+        if self.labels is not None:
+            return self._labelled(pa.array(given))
+        if pt.is_string(self.kind):
+            return pa.array(given, pa.string())
+        array = pa.array(given, pa.float64())
+        numbers: FloatArray = array.to_numpy(zero_copy_only=False)  # NaN where missing
+        if pt.is_floating(self.kind):
+            present = numbers[~np.isnan(numbers)]
+            self.whole &= bool(np.all(present == np.floor(present)) and np.all(np.abs(present) <= _EXACT))
+            return array.cast(self.kind)
+        return self._moments(numbers)
+
+    def _moments(self, numbers: FloatArray) -> pa.Array:
+        ticks = numbers * self.unit - self.epoch
+        missing = np.isnan(ticks)
+        rounded = np.where(missing, 0.0, np.rint(ticks))
+        if np.any(np.abs(rounded - np.where(missing, 0.0, ticks)) > _NEAR):
+            raise InputError(
+                f"column {self.name!r} of {self.where} holds finer times than its format shows; change its format"
+            )
+        if pt.is_time(self.kind) and np.any((rounded < 0) | (rounded >= 1000 * _DAY)):
+            raise InputError(
+                f"column {self.name!r} of {self.where} holds durations, not times of a day; make them numbers"
+            )
+        whole = pa.array(rounded.astype(np.int64), mask=missing)
+        stored = pa.int64() if pt.is_timestamp(self.kind) else pa.int32()
+        return whole.cast(stored).cast(self.kind)
+
+    def _labelled(self, given: pa.Array) -> pa.Array:
+        assert self.labels is not None  # noqa: S101  for the type checker
+        if pt.is_null(given.type):
+            return given.cast(pa.string())
+        found = pc.unique(given).drop_null()
+        texts = [self._text(code) for code in found.to_pylist()]
+        return pa.array(texts, pa.string()).take(pc.index_in(given, value_set=found))
+
+    def _text(self, code: Any) -> str:
+        """Return the label of a value, or the value itself; two values must not become one."""
+        assert self.labels is not None  # noqa: S101  for the type checker
+        text = self.labels.get(code)
+        if text is None:
+            text = str(int(code)) if isinstance(code, float) and code.is_integer() else str(code)
+        if self.codes.setdefault(text, code) != code:
+            raise InputError(
+                f"two values of column {self.name!r} of {self.where} have the same label; read the codes by "
+                "`source: {labels: codes}`"
+            )
+        return text
+
+
+def open_statistical(path: Path, options: SourceOptions) -> SnapshotSource:
+    """Read a .dta, .sav or .zsav file once, in chunks, and keep it as typed columns."""
+    library = optional("pyreadstat", f"a {path.suffix} file", "files")
+    stata = path.suffix.lower() == ".dta"
+    read = partial(library.read_dta if stata else library.read_sav, str(path), output_format="dict")
+    failures = (library.ReadstatError, library.PyreadstatError)
+    _check_end(path)
+    try:
+        _, about = read(metadataonly=True, disable_datetime_conversion=True)
+    except (*failures, UnicodeDecodeError):
+        raise _damaged(path) from None
+    check_names(about.column_names, path.name)
+    variables = [_variable(name, about, path.name, options, stata=stata) for name in about.column_names]
+    schema = pa.schema([pa.field(variable.name, variable.kind) for variable in variables])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        start = 0
+        while about.number_rows is None or start < about.number_rows:
+            try:
+                rows, _ = read(row_offset=start, row_limit=_CHUNK_ROWS, disable_datetime_conversion=True)
+            except (*failures, UnicodeDecodeError):
+                raise _damaged(path) from None
+            n_rows = len(rows[schema.names[0]])
+            if n_rows == 0:
+                break
+            start += n_rows
+            yield pa.RecordBatch.from_arrays([each.values(rows[each.name]) for each in variables], schema=schema)
+
+    snapshot = Snapshot.of(batches(), schema)
+    if about.number_rows is not None and snapshot.n_rows != about.number_rows:
+        raise _damaged(path)
+    if snapshot.n_rows == 0:
+        raise InputError(f"{path.name} has no rows")
+    return SnapshotSource(
+        name=path.name,
+        schema=whole_numbers(schema, {variable.name: variable.whole for variable in variables}),
+        n_rows=snapshot.n_rows,
+        missing=tuple(options.missing),
+        snapshot=snapshot,
+        sha256=source_digest(path),
+        refused={},
+    )
+
+
+def _variable(name: str, about: Any, where: str, options: SourceOptions, *, stata: bool) -> _Variable:
+    stated = about.readstat_variable_types[name]
+    text = stated.startswith("string")
+    known = _known_labels(name, about)
+    if known and options.labels == "texts":
+        return _Variable(name, where, pa.string(), labels=known)
+    if text:
+        return _Variable(name, where, pa.string())
+    form = about.original_variable_types[name] or ""
+    moment = (_stata_moment if stata else _spss_moment)(form)
+    if moment is None:
+        return _Variable(name, where, pa.float32() if stated == "float" else pa.float64())
+    return _Variable(name, where, *moment)
+
+
+def _known_labels(name: str, about: Any) -> dict[Any, str]:
+    """Return the labels of values that are not declared missing; a column that labels only those has plain numbers."""
+    labels = {
+        float(code) if isinstance(code, int) else code: text
+        for code, text in about.variable_value_labels.get(name, {}).items()
+    }
+    for reach in about.missing_ranges.get(name, ()):
+        low, high = (reach["lo"], reach["hi"]) if isinstance(reach, dict) else (reach, reach)
+        labels = {
+            code: text
+            for code, text in labels.items()
+            if not (isinstance(code, type(low)) and isinstance(code, type(high)) and low <= code <= high)
+        }
+    return labels
+
+
+def _spss_moment(form: str) -> tuple[pa.DataType, float, float] | None:
+    """Return type, unit and epoch of a format of dates or times, which SPSS keeps as seconds since 1582."""
+    word = re.sub(r"[\d.]+$", "", form.upper())
+    if word in _SPSS_DATES:
+        return pa.date32(), 1 / _DAY, float(_SPSS_EPOCH)
+    if word in _SPSS_TIMES:
+        return pa.timestamp("ms"), 1000.0, _SPSS_EPOCH * _DAY * 1000
+    if word in _SPSS_CLOCKS:
+        return pa.time32("ms"), 1000.0, 0.0
+    return None
+
+
+def _stata_moment(form: str) -> tuple[pa.DataType, float, float] | None:
+    """Return the same for Stata, which keeps days or milliseconds since 1960; weeks and quarters stay numbers."""
+    if re.match(r"%-?(?:td|d)", form):
+        return pa.date32(), 1.0, float(_STATA_EPOCH)
+    if re.match(r"%-?t[cC]", form):
+        return pa.timestamp("ms"), 1.0, _STATA_EPOCH * _DAY * 1000
+    return None
+
+
+def _check_end(path: Path) -> None:
+    """Raise if a Stata file of the newer kind lacks its end: the rows may be whole, the labels behind them not."""
+    with path.open("rb") as file:
+        begins = file.read(11)
+        file.seek(0, 2)
+        size = file.tell()
+        file.seek(max(size - 12, 0))
+        if size == 0:
+            raise InputError(f"{path.name} is empty")
+        if begins == b"<stata_dta>" and file.read() != b"</stata_dta>":
+            raise _damaged(path)
+
+
+def _damaged(path: Path) -> InputError:
+    kind = "Stata" if path.suffix.lower() == ".dta" else "SPSS"
+    return InputError(f"{path.name} is not a readable {kind} file: it breaks off, is damaged or is something else")

@@ -1,0 +1,150 @@
+"""Sheets of Excel files: every cell keeps its kind, and a column holds one kind only."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from shoal.errors import InputError, did_you_mean
+from shoal.sources.columns import check_names
+from shoal.sources.digests import source_digest
+from shoal.sources.optional import optional
+from shoal.sources.options import SourceOptions
+from shoal.sources.snapshots import Snapshot, SnapshotSource
+
+Cells: TypeAlias = np.ndarray[Any, np.dtype[np.object_]]
+
+_CHUNK_ROWS = 1 << 15
+_ENCRYPTED = bytes.fromhex("D0CF11E0A1B11AE1")  # an Office file of the old kind, in which encrypted ones are wrapped
+_EXACT = 2.0**53
+_WORDS: dict[type, str] = {
+    float: "numbers",
+    int: "numbers",
+    str: "texts",
+    bool: "truth values",
+    datetime.date: "dates",
+    datetime.datetime: "times",
+    datetime.time: "times of day",
+    datetime.timedelta: "durations",
+}
+_KINDS: dict[frozenset[str], pa.DataType] = {
+    frozenset(): pa.string(),
+    frozenset({"numbers"}): pa.float64(),
+    frozenset({"texts"}): pa.string(),
+    frozenset({"truth values"}): pa.bool_(),
+    frozenset({"dates"}): pa.date32(),
+    frozenset({"times"}): pa.timestamp("us"),
+    frozenset({"dates", "times"}): pa.timestamp("us"),
+    frozenset({"times of day"}): pa.time64("us"),
+}
+
+
+def open_workbook(path: Path, options: SourceOptions) -> SnapshotSource:
+    """Read one sheet, whose first row holds the names; empty rows are nothing, empty cells are missing."""
+    rows = _sheet(path, options).iter_rows()
+    first = next((row for row in rows if any(cell != "" for cell in row)), None)
+    if first is None:
+        raise InputError(f"{path.name} is empty")
+    names = options.names or (_names(first) if options.header else [f"c{i}" for i in range(1, len(first) + 1)])
+    if len(names) != len(first):
+        raise InputError(f"{path.name} has {len(first)} columns, `names` has {len(names)}: give one name for each")
+    chunks = list(_chunks(rows if options.header else _with_first(first, rows)))
+    if not chunks:
+        raise InputError(f"{path.name} has a header but no rows")
+    columns = [_column(name, [chunk[i] for chunk in chunks], path.name) for i, name in enumerate(names)]
+    kept = [i for i, name in enumerate(names) if name or columns[i].null_count < len(columns[i])]
+    check_names([names[i] for i in kept], path.name)
+    table = pa.table([columns[i] for i in kept], names=[names[i] for i in kept])
+    return SnapshotSource(
+        name=path.name,
+        schema=table.schema,
+        n_rows=table.num_rows,
+        missing=tuple(options.missing),
+        snapshot=Snapshot.of(table.to_batches(), table.schema),
+        sha256=source_digest(path),
+        refused={},
+    )
+
+
+def _sheet(path: Path, options: SourceOptions) -> Any:
+    calamine = optional("python_calamine", "an Excel file", "files")
+    with path.open("rb") as file:
+        start = file.read(len(_ENCRYPTED))
+    if start == _ENCRYPTED:
+        raise InputError(f"{path.name} is protected by a password, or is an old .xls file; save it as .xlsx without")
+    try:
+        book = calamine.CalamineWorkbook.from_path(str(path))
+        sheets = {name: book.get_sheet_by_name(name) for name in _wanted(book.sheet_names, options.sheet, path.name)}
+    except (calamine.CalamineError, calamine.WorksheetNotFound):
+        raise InputError(f"{path.name} is not a readable Excel file: it breaks off or is something else") from None
+    filled = {name: sheet for name, sheet in sheets.items() if sheet.height}
+    if not filled:
+        raise InputError(f"{path.name} is empty")
+    if len(filled) > 1:
+        listed = ", ".join(repr(name) for name in filled)
+        raise InputError(f"{path.name} has several sheets: {listed}; choose one by `source: {{sheet: name}}`")
+    ((name, sheet),) = filled.items()
+    if sheet.merged_cell_ranges:
+        raise InputError(f"sheet {name!r} of {path.name} has merged cells; unmerge them and fill each")
+    return sheet
+
+
+def _wanted(names: Sequence[str], chosen: str | None, where: str) -> list[str]:
+    if chosen is None:
+        return list(names)
+    if chosen not in names:
+        raise InputError(f"{where} has no sheet {chosen!r}{did_you_mean(chosen, names)}")
+    return [chosen]
+
+
+def _with_first(first: list[Any], rows: Iterator[list[Any]]) -> Iterator[list[Any]]:
+    yield first
+    yield from rows
+
+
+def _names(cells: Sequence[Any]) -> list[str]:
+    """Return the names in a header; years and the like are numbers there."""
+    return [str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell) for cell in cells]
+
+
+def _chunks(rows: Iterator[list[Any]]) -> Iterator[list[Cells]]:
+    """Yield each column of some rows at a time, None for empty cells; rows of empty cells alone are left out."""
+    while chunk := list(islice(rows, _CHUNK_ROWS)):
+        columns: list[Cells] = []
+        some = np.zeros(len(chunk), dtype=np.bool_)
+        for cells in zip(*chunk, strict=True):
+            values = np.empty(len(chunk), dtype=object)
+            values[:] = cells
+            filled = values != ""
+            values[~filled] = None
+            some |= filled
+            columns.append(values)
+        if some.any():
+            yield [values[some] for values in columns]
+
+
+def _kinds(cells: Cells) -> set[str]:
+    return {_WORDS.get(kind, kind.__name__) for kind in set(map(type, cells)) - {type(None)}}
+
+
+def _column(name: str, chunks: Sequence[Cells], where: str) -> pa.ChunkedArray:
+    kinds = frozenset[str]().union(*map(_kinds, chunks))
+    kind = _KINDS.get(kinds)
+    if kind is None:
+        listed = " and ".join(sorted(kinds))
+        raise InputError(f"column {name!r} of {where} holds {listed}; make all its cells texts, or numbers, or dates")
+    try:
+        column = pa.chunked_array([pa.array(cells, kind, from_pandas=False) for cells in chunks], kind)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        raise InputError(f"column {name!r} of {where} holds values beyond what {kind} can keep") from None
+    if kind != pa.float64():
+        return column
+    exact = pc.and_(pc.equal(pc.floor(column), column), pc.less_equal(pc.abs(column), _EXACT))
+    return column.cast(pa.int64()) if pc.all(exact).as_py() else column

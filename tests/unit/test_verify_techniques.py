@@ -1,0 +1,286 @@
+"""What the verifier demands of manifests of treated, sampled, plain, averaged and synthetic releases."""
+
+from __future__ import annotations
+
+import copy
+import json
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+import shoal
+from shoal.cli import app
+from shoal.errors import InputError
+from shoal.sources import open_source
+from shoal.verify import verify_folder, verify_table
+from shoal.verify.account import Account, Use, check_account
+from shoal.verify.counts import likely_sample
+from shoal.verify.techniques.pseudonym import Pseudonym
+from shoal.verify.techniques.values import ColumnValues
+
+N = 60
+
+
+@cache
+def people() -> pa.Table:
+    rng = np.random.default_rng(3)
+    return pa.table(
+        {
+            "name": [f"n{i}" for i in range(N)],
+            "age": rng.integers(20, 60, N),
+            "sex": rng.choice(["f", "m"], N),
+            "illness": rng.choice(["flu", "cold"], N),
+        }
+    )
+
+
+ATTRIBUTES: dict[str, Any] = {
+    "name": {"role": "identifier", "technique": {"token": {}}},
+    "age": {
+        "role": "quasi",
+        "taxonomy": {"intervals": {"min": 0, "max": 100, "widths": [10, 50]}},
+        "technique": {"noise": {"laplace": {"scale": 2}, "edges": "clamp"}},
+    },
+    "sex": {"role": "quasi", "taxonomy": {"flat": {"values": ["f", "m"]}}},
+    "illness": {"role": "sensitive", "taxonomy": {"flat": {"values": ["flu", "cold"]}}},
+}
+
+
+@cache
+def plain() -> shoal.Release:
+    return shoal.anonymize(people(), {"attributes": ATTRIBUTES, "method": "plain", "privacy": []}, seed=1)
+
+
+@cache
+def classes() -> shoal.Release:
+    privacy = [{"k-anonymity": {"k": 2}}]
+    return shoal.anonymize(people(), {"attributes": ATTRIBUTES, "method": "mondrian", "privacy": privacy}, seed=1)
+
+
+@cache
+def synthetic(delta: float = 0.0) -> shoal.Release:
+    pytest.importorskip("opendp")
+    attributes = {name: {k: v for k, v in one.items() if k != "technique"} for name, one in ATTRIBUTES.items()}
+    method = {"synthetic": {"epsilon": 20, "delta": delta, "rows": 200, "tree": [["age", "sex"]]}}
+    return shoal.anonymize(people(), {"attributes": attributes, "method": method, "privacy": []})
+
+
+def refusal(release: shoal.Release, changes: dict[str, Any], without: str | None = None) -> str:
+    """Return what is said of a manifest with some entries, given by their paths, changed or taken away."""
+    manifest = json.loads(json.dumps(dict(release.manifest)))
+    for path, value in changes.items():
+        *above, last = path.split("/")
+        entry = manifest
+        for key in above:
+            entry = entry[int(key)] if isinstance(entry, list) else entry.setdefault(key, {})
+        if value is ...:
+            del entry[last]
+        else:
+            entry[last] = value
+    if without is not None:
+        del manifest[without]
+    answer = verify_table(release.data, manifest)
+    assert not answer.verified
+    (failure,) = [check for check in answer.checks if not check.ok]
+    assert failure.name in ("manifest", "account")
+    return failure.detail
+
+
+NOISE = "techniques/age"
+CODING = {"technique": "coding", "decimals": 0}
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"techniques/nobody": {"technique": "token", "length": 26}}, "no attribute"),
+    ({f"{NOISE}/technique": "magic"}, "none that this verifier knows"),
+    ({f"{NOISE}/technique": ...}, "is not text"),
+    ({f"{NOISE}/secret": 1}, "1 keys"),
+    ({f"{NOISE}/differential_privacy": True}, "not false"),
+    ({f"{NOISE}/decimals": 10}, "from 0 to 9"),
+    ({f"{NOISE}/decimals": True}, "from 0 to 9"),
+    ({f"{NOISE}/laplace": {"scale": 0.5}}, "less than a step"),
+    ({f"{NOISE}/laplace": {"scale": 1e300}}, "less than a step"),
+    ({f"{NOISE}/laplace": {"scale": 3, "mean": 4}}, "1 keys"),
+    ({f"{NOISE}/gaussian": {"sd": 3}}, "not one of laplace and gaussian"),
+    ({f"{NOISE}/edges": "bounce"}, "what happens there"),
+    ({f"{NOISE}/edges": ...}, "what happens there"),
+    ({f"{NOISE}/min": 100}, "not below max"),
+    ({f"{NOISE}/min": 0.5}, "not a number of 0 decimals"),
+    ({f"{NOISE}/min": "0"}, "not a number"),
+    ({NOISE: {"technique": "rounding", "base": 0, "random": False}}, "not above 0"),
+    ({NOISE: {"technique": "rounding", "base": 1e-11, "random": False}}, "more than 9 decimals"),
+    ({NOISE: {"technique": "rounding", "base": 5, "random": 1}}, "neither true nor false"),
+    ({NOISE: {"technique": "rounding", "base": 5, "random": False, "min": 1, "max": 4}}, "no multiple"),
+    ({NOISE: {"technique": "coding", "decimals": 0, "edges_from_data": False}}, "no edges"),
+    ({NOISE: {"technique": "coding", "decimals": 0, "top": 1, "bottom": 1, "edges_from_data": False}}, "not below"),
+    ({NOISE: {"technique": "coding", "decimals": 0, "top": 1, "edges_from_data": True}}, "do not fit"),
+    (
+        {NOISE: {"technique": "coding", "decimals": 0, "top": 1, "edges_from_data": True, "shares": {"top": 1}}},
+        "between",
+    ),
+    ({NOISE: {"technique": "swapping", "share": 0, "within": []}}, "above 0"),
+    ({NOISE: {"technique": "permutation", "within": ["age"]}}, "the column itself"),
+    ({NOISE: {"technique": "token", "length": 15}}, "from 16 to 51"),
+    ({"techniques/illness": {"technique": "token", "length": 26}}, "no sensitive attribute"),
+    ({"techniques/name/of": "person"}, "not 'identifier'"),
+    ({"techniques/sex": {"technique": "token", "length": 26, "of": "identifier"}}, "not an insensitive category"),
+    ({f"{NOISE}/of": "identifier"}, "1 keys"),
+    ({"techniques/name": {"technique": "pseudonym", "reversible": True, "domain": "d", "length": 26}}, "has a length"),
+    ({"techniques/name": {"technique": "hash", "salt": "little"}}, "neither random nor none"),
+    ({"techniques/name": {"technique": "hash", "salt": "none", "accept": "dictionary-attacks"}}, "1 keys"),
+    ({"sample": {"share": 1}}, "between 0 and 1"),
+    ({"sample": {"share": 0}}, "between 0 and 1"),
+    ({"sample": {"share": 0.5, "seed": 3}}, "1 keys"),
+    ({"sample": None}, "not an object"),
+    ({"claims": [{"model": "differential-privacy", "parameters": {"epsilon": 1, "delta": 0}}]}, "not what the account"),
+    ({"claims": [{"model": "trust", "parameters": {}}]}, "knows as a claim"),
+    ({"synthetic": {}}, "the other way round"),
+    ({"levels": {"age": 1, "sex": 0}}, "no classes of labels"),
+    ({"attributes/sex/labels": {"f": {"values": ["f"]}}}, "does not publish"),
+]
+
+
+@pytest.mark.parametrize(("changes", "said"), WRONG, ids=[str(place) for place in range(len(WRONG))])
+def test_manifests_are_read_strictly(changes: dict[str, Any], said: str) -> None:
+    assert said in refusal(plain(), changes)
+
+
+def test_who_may_promise_nothing() -> None:
+    assert plain().verification.verified
+    assert not plain().verification.guarantees
+    assert "promises nothing" in refusal(classes(), {"guarantees": []})
+    assert "has no labels" in refusal(classes(), {"attributes/sex/labels": ...})
+    assert "promises nothing" in refusal(plain(), {"method": "microaggregation"})
+
+
+def test_averages_are_declared() -> None:
+    promise = [{"model": "k-anonymity", "parameters": {"k": 1}, "achieved": 1}]
+    for parameters, said in (
+        ({}, "lacks numbers, decimals"),
+        ({"numbers": "mode", "decimals": 0}, "neither mean nor median"),
+        ({"numbers": "mean", "decimals": 0.5}, "from 0 to 9"),
+    ):
+        changes = {"method": "microaggregation", "guarantees": promise, "method_parameters": parameters}
+        assert said in refusal(plain(), changes)
+
+
+ACCOUNT: list[tuple[dict[str, Any], str]] = [
+    ({"synthetic/ledger/0/loss": 1e-3}, "cost more than the ledger says"),
+    ({"synthetic/ledger/0/scale": 1e-3}, "cost more than the ledger says"),
+    ({"synthetic/ledger/0/loss": 30}, "more than is stated as spent"),
+    ({"synthetic/ledger/0/loss": -1}, "below 0"),
+    ({"synthetic/ledger/0/purpose": "counts of names"}, "does not name each"),
+    ({"synthetic/ledger/1/purpose": "counts of age"}, "does not name each"),
+    ({"synthetic/tree": []}, "does not name each"),
+    ({"synthetic/tree": [["age", "sex"], ["sex", "age"]]}, "circle"),
+    ({"synthetic/tree": [["age", "wage"]]}, "not two attributes"),
+    ({"synthetic/neighbours": "tables with one more record"}, "neighbours"),
+    ({"synthetic/epsilon": 1, "claims/0/parameters/epsilon": 1}, "adds up to more than"),
+    ({"synthetic/epsilon": 0}, "not above 0"),
+    ({"synthetic/delta": 1}, "not below 1"),
+    ({"synthetic/spent/left": 1}, "1 keys"),
+    ({"claims/0/parameters/epsilon": 1}, "not what the account"),
+    ({"claims": []}, "just the one"),
+    ({"utility": {"um": 0.5}}, "how near"),
+    ({"withheld": 1}, "left out"),
+    ({"missing/dropped": 1}, "left out"),
+    ({"missing/dropped": 1, "missing/policy": "drop"}, "left out"),
+    ({"techniques": {}}, "tables of people"),
+    ({"sample": {"share": 0.5}}, "tables of people"),
+    ({"guarantees": [{"model": "k-anonymity", "parameters": {"k": 1}, "achieved": 1}]}, "what classes do"),
+    ({"attributes/sex/labels": ...}, "has no labels"),
+]
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize(("changes", "said"), ACCOUNT, ids=[str(place) for place in range(len(ACCOUNT))])
+def test_accounts_must_add_up(changes: dict[str, Any], said: str, delta: float) -> None:
+    assert said in refusal(synthetic(delta), changes)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_synthetic_tables_are_claimed_not_promised(delta: float) -> None:
+    answer = synthetic(delta).verification
+    assert answer.verified
+    assert answer.guarantees == ()
+    (claim,) = answer.as_dict()["claims"]
+    assert claim["model"] == "differential-privacy"
+    assert claim["parameters"] == {"epsilon": 20.0, "delta": delta}
+    assert claim["checkable"] is False
+    assert "cannot be checked" in claim["detail"]
+    # Its rows are compared with nobody, not even with a source that has nothing in common with it.
+    elsewhere = open_source(pa.table({"colour": ["red"]}))
+    assert verify_table(synthetic(delta).data, synthetic(delta).manifest, source=elsewhere).verified
+
+
+def test_concentrated_losses_are_turned_into_epsilon_by_the_verifier() -> None:
+    less = ("synthetic/epsilon", "synthetic/spent/epsilon", "claims/0/parameters/epsilon")
+    assert "add up to more than epsilon and delta allow" in refusal(synthetic(1e-6), dict.fromkeys(less, 15.0))
+    assert "stated as spent" in refusal(synthetic(1e-6), {"synthetic/spent/rho": 0.01})
+
+
+def test_a_choice_costs_twice_what_counts_do() -> None:
+    counts = [Use(f"counts of {name}", 10.0, 0.1) for name in ("a", "b")]
+    for loss, fine in ((0.2, True), (0.19, False)):
+        ledger = (*counts, Use("pair 1 of the tree", 10.0, loss))
+        account = Account(1.0, 0.0, {"epsilon": 1.0, "delta": 0.0}, (), ledger)
+        assert check_account(account, ("a", "b")).ok is fine
+
+
+def test_a_synthetic_label_must_be_declared() -> None:
+    columns = synthetic().data.to_pydict()
+    columns["sex"][0] = "n17"
+    answer = verify_table(pa.table(columns), synthetic().manifest)
+    assert [check.name for check in answer.checks if not check.ok] == ["labels"]
+
+
+def test_dropped_uses_of_the_budget_are_missed() -> None:
+    manifest = copy.deepcopy(dict(synthetic().manifest))
+    manifest["synthetic"]["ledger"] = manifest["synthetic"]["ledger"][:-1]
+    answer = verify_table(synthetic().data, manifest)
+    assert [check.name for check in answer.checks if not check.ok] == ["account"]
+
+
+def test_sources_that_do_not_fit_are_named() -> None:
+    lacking = open_source(people().drop_columns(["age"]))
+    with pytest.raises(InputError, match="lacks 1 columns of the release: age"):
+        verify_table(plain().data, plain().manifest, source=lacking)
+    attributes = ATTRIBUTES | {"age": {"role": "insensitive", "technique": {"rounding": {"base": 5}}}}
+    rounded = shoal.anonymize(people(), {"attributes": attributes, "method": "plain", "privacy": []})
+    words = people().set_column(1, "age", pa.array(["old"] * N))
+    with pytest.raises(InputError, match="'age' of the source has values that are no numbers"):
+        verify_table(rounded.data, rounded.manifest, source=open_source(words))
+
+
+@pytest.mark.parametrize("length", [1, 15, 16, 17, 31, 32, 47, 63, 64, 79, 80, 95, 96, 200])
+def test_reversible_tokens_of_values_of_any_length_have_the_form(length: int, tmp_path) -> None:
+    pytest.importorskip("cryptography")
+    from shoal.techniques.reversing import sealed_tokens
+
+    tokens = sealed_tokens(bytes(range(32)), "name")(["a" * length])
+    declared = Pseudonym("name", True, None)
+    one = np.ones(1, dtype=np.int64)
+    assert declared.misshapen(ColumnValues(tokens, one, 0)) is None
+    cut = pa.array([tokens[0].as_py()[:-1]])
+    assert declared.misshapen(ColumnValues(cut, one, 0)) is not None
+
+
+def test_a_sample_of_everything_or_nothing() -> None:
+    assert likely_sample(0, 0, 0.5)
+    assert likely_sample(0, 30, 0.5)  # one chance in 10**9
+    assert not likely_sample(0, 50, 0.5)
+    assert not likely_sample(50, 50, 0.5)
+    assert not likely_sample(-1, 50, 0.5)
+
+
+def test_what_the_command_says(tmp_path) -> None:
+    runner = CliRunner()
+    shoal.anonymize(people(), {"attributes": ATTRIBUTES, "method": "plain", "privacy": []}, out=tmp_path / "plain")
+    said = runner.invoke(app, ["verify", str(tmp_path / "plain")])
+    assert said.exit_code == 0
+    assert "promises nothing about people" in " ".join(said.stdout.split())
+    assert verify_folder(tmp_path / "plain", source=open_source(people())).verified
+    told = runner.invoke(app, ["verify", str(tmp_path / "plain"), "--json"])
+    assert json.loads(told.stdout)["claims"] == []
