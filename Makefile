@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 PIP := -m pip --quiet --disable-pip-version-check
 DEMO := demo-out
 
-.PHONY: help demo test check bench clean
+.PHONY: help demo test check bench comparison clean
 
 help: ## this list
-	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "make %-6s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(VENV)/ready: pyproject.toml Makefile
 	$(PYTHON) -m venv $(VENV)
@@ -46,6 +46,9 @@ check: $(VENV)/dev-ready ## ruff and mypy only
 
 bench: $(VENV)/dev-ready .venv-peers/ready ## measure; results as JSON in bench/results, the table in docs/benchmarks.md
 	$(BIN)/python -m bench
+
+comparison: $(VENV)/dev-ready ## all techniques side by side on Adult and the demo data: the pages in docs, made anew
+	SHOAL_DATA=$${SHOAL_DATA:-../shared/data} $(BIN)/python -m shoal.comparing.pages docs
 
 clean: ## remove environments and caches
 	rm -rf .venv .venv-pycanon .venv-peers $(DEMO) .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -59,10 +59,10 @@ def anonymize(
     """Publish a table so that every class of the result keeps the policy's promises, and prove it.
 
     *data* is a path, an address of a database's table, a pandas or polars data frame, a pyarrow table or a DuckDB
-    relation; without *out* the same kind comes back in ``release.data`` (a pyarrow table for a path or an address). With
-    *out*, the folders ``out/public`` and ``out/internal`` are written, and with *to*, the address of a new table, also
-    that. Nothing comes back and nothing is written unless the verifier agrees. With the
-    *utility* "full" the release is also asked questions: counts, associations, predictions. With a *ledger*, a path or
+    relation; without *out* the same kind comes back in ``release.data`` (a pyarrow table for a path or address). With
+    *out*, the folders ``out/public`` and ``out/internal`` are written, and with *to*, the address of a new table, that
+    too. Nothing comes back and nothing is written unless the verifier agrees. With the *utility* "full" the release is
+    also asked questions: counts, associations, predictions. With a *ledger*, a path or
     :class:`shoal.ledger.LedgerOptions`, the release is linked with those that are in there, refused if they leave too
     little together, and else entered.
     """

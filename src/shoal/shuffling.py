@@ -19,16 +19,19 @@ import pyarrow as pa
 from shoal.errors import UsageError
 
 ROWS_PER_HEAP = 1 << 20
+MOST_HEAPS = 400  # files that are open at a time, of the 1,024 that a process may usually have
 
 
 class Shuffler:
     """Takes batches in any order and gives all their rows back in random order."""
 
-    def __init__(self, n_rows: int, rng: np.random.Generator, folder: Path | None) -> None:
+    def __init__(
+        self, n_rows: int, rng: np.random.Generator, folder: Path | None, rows_per_heap: int | None = None
+    ) -> None:
         """Expect about *n_rows* rows; *folder* is where heaps wait (None: the system's temporary folder)."""
         self._rng = rng
         self._folder = folder
-        self._n_heaps = max(-(-n_rows // ROWS_PER_HEAP), 1)
+        self._n_heaps = min(max(-(-n_rows // (rows_per_heap or ROWS_PER_HEAP)), 1), MOST_HEAPS)
         self._in_memory: list[pa.RecordBatch] = []
         self._files: list[IO[bytes]] = []
         self._writers: list[pa.RecordBatchStreamWriter] = []
@@ -38,7 +41,7 @@ class Shuffler:
         if self._n_heaps == 1:
             self._in_memory.append(batch)
             return
-        with _told():
+        with kept_in_files():
             if not self._writers:
                 for _ in range(self._n_heaps):
                     file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115  closed in __exit__
@@ -57,11 +60,11 @@ class Shuffler:
             rows, self._in_memory = pa.Table.from_batches(self._in_memory), []
             yield self._shuffled(rows)
             return
-        with _told():
+        with kept_in_files():
             for writer in self._writers:
                 writer.close()
         for file in self._files:
-            with _told():
+            with kept_in_files():
                 file.flush()
                 file.seek(0)
                 with pa.ipc.open_stream(file) as reader:
@@ -83,7 +86,7 @@ class Shuffler:
 
 
 @contextlib.contextmanager
-def _told() -> Iterator[None]:
+def kept_in_files() -> Iterator[None]:
     """Turn a failure of the temporary files into a message."""
     try:
         yield

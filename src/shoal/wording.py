@@ -24,6 +24,15 @@ def counted_text(count: int, one: str, several: str = "") -> str:
     return f"{count:,} {one if count == 1 else several or f'{one}s'}"
 
 
+def size_text(n_bytes: int) -> str:
+    """Write a number of bytes.
+
+    >>> size_text(2 << 30), size_text(314572800)
+    ('2 GiB', '300 MiB')
+    """
+    return f"{n_bytes / (1 << 30):.3g} GiB" if n_bytes >= 1 << 30 else f"{n_bytes / (1 << 20):.0f} MiB"
+
+
 def listed(names: Sequence[str]) -> str:
     """Write names as people do.
 

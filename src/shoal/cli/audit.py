@@ -9,6 +9,7 @@ import typer
 
 from shoal.cli.audit_risk import show_households, show_persons, show_special, show_uniqueness
 from shoal.cli.console import JsonOption, answer, out, reporting
+from shoal.cli.publishing import DataArgument
 from shoal.cli.tables import MOST_SETS, table
 
 if TYPE_CHECKING:

@@ -51,6 +51,7 @@ def compare(
         from shoal.comparing import compare as compared
         from shoal.comparing.writing import Wanted
         from shoal.errors import UsageError
+        from shoal.sources.addresses import named
 
         if control is not None and hold_out is not None:
             raise UsageError("--control and --hold-out are two ways to have a control group; choose one")
@@ -68,7 +69,7 @@ def compare(
                 seed=seed,
                 progress=progress,
             )
-        wanted.write(found, title=f"Comparison on {open_name(data)}")
+        wanted.write(found, title=f"Comparison on {named(data)}")
         if json_output:
             answer(found.as_dict())
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -60,7 +60,6 @@ def cut_regions(sample: Problem, share: float, most_rows: int, by_nodes: bool) -
 class _Cutting:
     def __init__(self, sample: Problem, share: float, most_rows: int, by_nodes: bool) -> None:
         self._problem, self._share, self._most = sample, share, most_rows
-        self._inner: list[BoolArray] = [_edges(attribute.taxonomy.parent, attribute) for attribute in sample.quasi]
         self._by_nodes = by_nodes
         self._wholes = [r.as_one_class(self._scaled(sample.cells.counts)) for r in sample.requirements]
 
@@ -102,7 +101,7 @@ class _Cutting:
         if not self._by_nodes:
             return True
         taxonomy = self._problem.quasi[attribute].taxonomy
-        (node,) = taxonomy.lowest_nodes(np.array([lo]), np.array([hi])).tolist()
+        node = taxonomy.covering(lo, hi)
         return bool(taxonomy.lo[node] == lo and taxonomy.hi[node] == hi)
 
     def _chosen(self, node: Node, cells: IntArray) -> tuple[int, int] | None:
@@ -126,22 +125,17 @@ class _Cutting:
         codes = self._problem.quasi_codes[j][cells].astype(np.int64)
         records: FloatArray = np.bincount(codes - lo, self._problem.cells.counts[cells], minlength=hi - lo)
         before = np.cumsum(records)[:-1]
+        total = float(records.sum())
         possible = np.flatnonzero(self._cuttable(j, lo, hi))
-        if not node.closed or self._by_nodes:
-            pass
-        else:
-            possible = possible[(before[possible] > 0) & (before[possible] < before[-1] + records[-1])]
+        if node.closed:
+            possible = possible[(before[possible] > 0) & (before[possible] < total)]
         if not len(possible):
             return []
-        total = float(records.sum())
         best = int(possible[np.argmin(np.abs(2 * before[possible] - total))])
         share = min(float(before[best]), total - float(before[best])) / max(total, 1)
-        there = np.flatnonzero(records)
-        ends = np.array([lo, lo + 1]) if not len(there) else np.array([lo + there[0], lo + there[-1] + 1])
+        there = lo + np.flatnonzero(records).astype(np.int32)
         attribute = self._problem.quasi[j]
-        width = attribute.weight * float(
-            relative_widths(attribute.taxonomy, ends[:1].astype(np.int32), ends[1:].astype(np.int32))[0]
-        )
+        width = attribute.weight * float(relative_widths(attribute.taxonomy, there[:1], there[-1:] + 1).sum())
         return [(share < _EVEN, width, j, lo + best)]
 
     def _cuttable(self, j: int, lo: int, hi: int) -> BoolArray:
@@ -149,8 +143,7 @@ class _Cutting:
         if not self._by_nodes:
             return np.ones(hi - lo - 1, dtype=np.bool_)
         taxonomy = self._problem.quasi[j].taxonomy
-        (node,) = taxonomy.lowest_nodes(np.array([lo]), np.array([hi])).tolist()
-        starts = taxonomy.lo[np.flatnonzero(taxonomy.parent == node)]
+        starts = taxonomy.lo[list(taxonomy.children(taxonomy.covering(lo, hi)))]
         cuts = np.zeros(hi - lo - 1, dtype=np.bool_)
         cuts[starts[(starts > lo) & (starts < hi)] - lo - 1] = True
         return cuts

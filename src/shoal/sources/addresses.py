@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -139,6 +140,15 @@ def refuse_address_as_path(path: str) -> None:
             "an address of a database stands here in place of a path; where only files can be named, write the table "
             "to a file first"
         )
+
+
+def named(data: str) -> str:
+    """Return the name of a file, or what of an address may stand in a title.
+
+    >>> named("data/stays.csv"), named("sqlite:///stays.db#stays")
+    ('stays.csv', "SQLite table 'stays'")
+    """
+    return DatabaseTable.of(data).name if is_address(data) else Path(data).name
 
 
 def shown(data: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,7 +22,8 @@ _SEND_ROWS = 1 << 16
 class Delivery:
     """A transaction that makes one new table: a context that undoes everything unless it was committed.
 
-    Without a destination it does nothing.
+    An error after the commit, but before the context is left, removes the table again. Without a destination nothing
+    happens.
     """
 
     def __init__(self, to: DatabaseTable | None) -> None:
@@ -30,6 +32,7 @@ class Delivery:
             raise UsageError("a release is written to a table, not to a query: name a new table after `#`")
         self._to = to
         self._connection: Connection | None = None
+        self._committed = False
         self._made: Path | None = None  # a database file that was not there before
 
     def __enter__(self) -> Delivery:
@@ -47,10 +50,15 @@ class Delivery:
             raise
         return self
 
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(self, kind: object = None, *_: object) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+        if self._committed and kind is None:
+            return
+        if self._committed and self._to is not None:  # what should have followed the commit failed
+            with suppress(ShoalError), connect(self._to, write=True) as connection:
+                connection.drop()
         if self._made is not None:
             for path in (self._made, *(self._made.with_name(self._made.name + end) for end in _BESIDE)):
                 path.unlink(missing_ok=True)
@@ -100,7 +108,7 @@ class Delivery:
             self._connection.close()
             if not self._appeared(told):
                 raise told from None
-        self._made = None
+        self._committed = True
 
     def _appeared(self, told: UsageError) -> bool:
         assert self._to is not None  # noqa: S101  for the type checker: there was a connection

@@ -29,6 +29,12 @@ class AdbcConnection(Connection):
         with self._writing():
             self._cursor.execute(f"CREATE TABLE {quoted(*self.asked.parts)} ({columns})")
 
+    def drop(self) -> None:
+        """Remove the table."""
+        with self._writing():
+            self._cursor.execute(f"DROP TABLE {quoted(*self.asked.parts)}")
+            self._connection.commit()
+
     def insert(self, rows: pa.RecordBatchReader) -> None:
         """Hand the rows to the driver."""
         *schema, table = self.asked.parts

@@ -71,6 +71,10 @@ class Connection(ABC):
         """Make the table with these columns, in SQL."""
 
     @abstractmethod
+    def drop(self) -> None:
+        """Remove the table, and commit."""
+
+    @abstractmethod
     def insert(self, rows: pa.RecordBatchReader) -> None:
         """Add rows to the table, in their order."""
 

@@ -109,6 +109,12 @@ class DuckDB(Connection):
         with self._writing():
             self._connection.execute(f"CREATE TABLE {quoted(*self.asked.parts)} ({columns})")
 
+    def drop(self) -> None:
+        """Remove the table."""
+        with self._writing():
+            self._connection.execute(f"DROP TABLE {quoted(*self.asked.parts)}")
+            self._connection.execute("COMMIT")
+
     def insert(self, rows: pa.RecordBatchReader) -> None:
         """Let DuckDB read the rows; it keeps their order."""
         with self._writing():

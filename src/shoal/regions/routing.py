@@ -1,0 +1,163 @@
+"""One pass that sends every row to the file of its region, and counts exactly what the models look at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+
+import numpy as np
+import pyarrow as pa
+
+from shoal import kernels as shared
+from shoal.arrays import CodeArray, IntArray, KeyArray
+from shoal.binding import Combinations, WholeTable, mixed
+from shoal.encoding import Tree
+from shoal.engines.local import KeyedBatch, LocalEngine, SampledCells
+from shoal.errors import UsageError
+from shoal.models.base import ValueModel
+from shoal.policy import Policy
+from shoal.progress import Progress
+from shoal.regions.files import RegionFiles, waiting_rows
+from shoal.regions.kernels import route, tally
+from shoal.regions.tree import RegionTree
+from shoal.sources import Source
+
+_MOST_COMBINATIONS = 1 << 16
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RegionCounts:
+    """The records of each leaf of the region tree, and those of each value that some model looks at."""
+
+    sizes: IntArray  # (n_leaves,)
+    values: Mapping[tuple[str, ...], IntArray]  # (n_leaves, n_values) by the attributes' names
+    n_leaves: Mapping[str, int]  # of the sensitive attributes' taxonomies
+    n_dropped: int  # rows without some value, where those are left out
+
+    @property
+    def whole(self) -> WholeTable:
+        """All regions together."""
+        total = {names: counts.sum(axis=0) for names, counts in self.values.items()}
+        joint = {
+            names: _combinations(counts, tuple(self.n_leaves[name] for name in names))
+            for names, counts in total.items()
+            if len(names) > 1
+        }
+        values = {names[0]: counts for names, counts in total.items() if len(names) == 1}
+        return WholeTable(int(self.sizes.sum()), values, joint)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Routed:
+    """The rows of one batch by their regions."""
+
+    rows: pa.RecordBatch
+    first: IntArray  # (n_leaves + 1,)
+    region: CodeArray  # (n_rows,) in the order of the source
+    values: Mapping[tuple[str, ...], CodeArray]  # (n_rows,)
+
+
+class Router:
+    """Finds the regions of rows by their keys."""
+
+    def __init__(self, looked: SampledCells, trees: Sequence[Tree], policy: Policy, tree: RegionTree) -> None:
+        layout = looked.layout
+        self._by_name = {one.attribute.name: one for one in trees}
+        places = [looked.columns.index(one.attribute.name) for one in trees]
+        self._place = dict(zip(self._by_name, places, strict=True))
+        self._where = np.array([(layout.word[place], layout.shift[place]) for place in places], dtype=np.int64)
+        self._masks = np.array([(1 << layout.bits[place]) - 1 for place in places], dtype=np.uint64)
+        self._first = np.cumsum([0, *(len(one.leaf) for one in trees)]).astype(np.int64)
+        self._leaf = np.concatenate([one.leaf for one in trees]).astype(np.int32)
+        self._tree = tree.tables()
+        self._complete = policy.missing == "drop"
+        self._looked_at = looked_at(policy)
+        self.n_leaves = {name: one.attribute.taxonomy.n_leaves for name, one in self._by_name.items()}
+        for names in self._looked_at:
+            _refuse_many(names, self._n_values(names))
+
+    def run(
+        self,
+        engine: LocalEngine,
+        source: Source,
+        looked: SampledCells,
+        carried: Sequence[str],
+        files: RegionFiles,
+        progress: Progress,
+    ) -> RegionCounts:
+        """Read the source, and write all rows to the files of their regions."""
+        n_leaves = int(self._tree[-1].max()) + 1
+        sizes = np.zeros(n_leaves, dtype=np.int64)
+        counts = {names: np.zeros((n_leaves, self._n_values(names)), dtype=np.int64) for names in self._looked_at}
+        n_dropped = 0
+
+        def work(batch: KeyedBatch) -> _Routed:
+            return self._routed(batch, n_leaves)
+
+        for routed in engine.keyed(source, looked, carried, progress, work):
+            files.write(routed.rows, routed.first)
+            sizes += np.diff(routed.first)
+            n_dropped += len(routed.region) - int(routed.first[-1])
+            for names, values in routed.values.items():
+                tally(routed.region, values, counts[names])
+        files.finish()
+        return RegionCounts(sizes, counts, self.n_leaves, n_dropped)
+
+    def _routed(self, batch: KeyedBatch, n_leaves: int) -> _Routed:
+        region = route(
+            batch.keys, self._where, self._masks, self._first, self._leaf, *self._tree, self._complete
+        )  # fmt: skip
+        first, order = shared.grouped(region, n_leaves)
+        values = {names: self._values(batch.keys, names) for names in self._looked_at}
+        return _Routed(waiting_rows(batch.keys, batch.batch, order), first, region, values)
+
+    def _values(self, keys: KeyArray, names: tuple[str, ...]) -> CodeArray:
+        """Return (n_rows,) the number of the combination of these attributes' leaves."""
+        leaves = []
+        for name in names:
+            number = list(self._by_name).index(name)
+            out = np.empty(keys.shape[1], dtype=np.int32)
+            word, shift = self._where[number].tolist()
+            table = self._by_name[name].leaf.astype(np.int32)
+            shared.translated(keys[word], shift, int(self._masks[number]), table, out)
+            leaves.append(out)
+        if len(names) == 1:
+            return leaves[0]
+        return mixed(leaves, [self.n_leaves[name] for name in names]).astype(np.int32)
+
+    def _n_values(self, names: tuple[str, ...]) -> int:
+        return prod(self.n_leaves[name] for name in names)
+
+
+def looked_at(policy: Policy) -> tuple[tuple[str, ...], ...]:
+    """Return the sensitive attributes, and the combinations of them, that some model looks at."""
+    found: dict[tuple[str, ...], None] = {}
+    for model in policy.privacy:
+        if isinstance(model, ValueModel):
+            if len(model.attributes) > 1:
+                found[model.attributes] = None
+            else:
+                found |= {(name,): None for name in model.attributes or policy.names("sensitive")}
+    return tuple(found)
+
+
+def _refuse_many(names: tuple[str, ...], n_values: int) -> None:
+    if len(names) > 1 and n_values > _MOST_COMBINATIONS:
+        raise UsageError(
+            f"{', '.join(map(repr, names))} together have up to {n_values:,} combinations of values, and a table larger "
+            f"than memory is counted for at most {_MOST_COMBINATIONS:,}; give it more memory with --memory"
+        )
+
+
+def _combinations(counts: IntArray, n_leaves: tuple[int, ...]) -> Combinations:
+    occurring = np.flatnonzero(counts)
+    place = np.full(len(counts), -1, dtype=np.int32)
+    place[occurring] = np.arange(len(occurring), dtype=np.int32)
+    return Combinations(place, counts[occurring], n_leaves)
+
+
+def batches_of(total: int, size: int) -> list[tuple[int, int]]:
+    """Return the ranges that divide so many items into batches of *size*."""
+    return list(pairwise([*range(0, total, size), total]))
