@@ -148,8 +148,8 @@ def test_interrupted_after_publishing(place: Path, monkeypatch: pytest.MonkeyPat
     """What is in place is marked as published, though the run ends with an error."""
     put_in_place = Staging.publish
 
-    def interrupted(self: Staging) -> None:
-        put_in_place(self)
+    def interrupted(self: Staging, *rest: object) -> None:
+        put_in_place(self, *rest)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Staging, "publish", interrupted)

@@ -400,17 +400,17 @@ def test_a_release_that_is_struck_or_settled_while_it_is_put_in_place(
 ) -> None:
     put_in_place = Staging.publish
 
-    def meanwhile(self: Staging) -> None:
+    def meanwhile(self: Staging, *rest: Any) -> None:
         strike(place / "ledger.db", 1, "impatience")
-        put_in_place(self)
+        put_in_place(self, *rest)
 
     monkeypatch.setattr(Staging, "publish", meanwhile)
     (warning,) = publish(place, "rows", "x").evidence["warnings"]
     assert "release 1 is struck" in warning
     assert "`shoal ledger add` if it was struck" in warning
 
-    def sooner(self: Staging) -> None:
-        put_in_place(self)
+    def sooner(self: Staging, *rest: Any) -> None:
+        put_in_place(self, *rest)
         assert check(place / "ledger.db", None, None, Silent())[0].settled == (2,)
 
     monkeypatch.setattr(Staging, "publish", sooner)

@@ -122,9 +122,9 @@ def test_anything_in_the_way_is_refused(tmp_path: Path, kind: str) -> None:
 def test_a_folder_that_appears_meanwhile_is_not_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     publish = Staging.publish
 
-    def late(self: Staging) -> None:
+    def late(self: Staging, *rest: Any) -> None:
         (tmp_path / "out").mkdir()
-        publish(self)
+        publish(self, *rest)
 
     monkeypatch.setattr(Staging, "publish", late)
     with pytest.raises(UsageError, match="exists already"):

@@ -19,6 +19,7 @@ from shoal.sources import open_source
 from shoal.verify import verify_folder, verify_table
 from shoal.verify.account import Account, Use, check_account
 from shoal.verify.counts import likely_sample
+from shoal.verify.result import Check, Verification
 from shoal.verify.techniques.pseudonym import Pseudonym
 from shoal.verify.techniques.values import ColumnValues
 
@@ -150,6 +151,10 @@ def test_manifests_are_read_strictly(changes: dict[str, Any], said: str) -> None
 def test_who_may_promise_nothing() -> None:
     assert plain().verification.verified
     assert not plain().verification.guarantees
+    fine = (Check("rows", True, "60 rows"),)
+    assert not Verification(fine, ()).verified
+    assert Verification(fine, (), may_promise_nothing=True).verified
+    assert not Verification((), (), may_promise_nothing=True).verified
     assert "promises nothing" in refusal(classes(), {"guarantees": []})
     assert "has no labels" in refusal(classes(), {"attributes/sex/labels": ...})
     assert "promises nothing" in refusal(plain(), {"method": "microaggregation"})

@@ -29,6 +29,9 @@ class Method(BaseModel, ABC):
     publishes: ClassVar[Publishes] = "classes"
     models: ClassVar[Literal["required", "optional", "none"]] = "required"  # privacy models of the policy
     averages: ClassVar[bool] = False  # whether it needs the numbers themselves, not only their leaves
+    # Boxes of quasi values, or boxes of taxonomy nodes, that it can plan one by one: what it publishes of one is not
+    # published of another. None: it decides for all records at once.
+    takes_regions: ClassVar[Literal["boxes", "nodes"] | None] = None
 
     @property
     def as_two_tables(self) -> bool:

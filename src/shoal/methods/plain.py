@@ -29,6 +29,7 @@ class Plain(Method):
     title = "publish the rows as the techniques leave them"
     publishes = "values"
     models = "optional"
+    takes_regions = "boxes"
 
     def refuses(self, problem: Problem) -> str | None:
         """It looks at no population."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,6 +14,16 @@ Codes = NDArray[np.int32]
 Keys = NDArray[np.uint64]
 
 
+class RouteTable(NamedTuple):
+    """The nodes of a tree of cuts, the root first."""
+
+    attribute: Codes  # -1: not cut
+    cut: Codes
+    below: Codes
+    above: Codes
+    region: Codes
+
+
 @compiled
 def route(
     keys: Keys,
@@ -19,11 +31,7 @@ def route(
     masks: Keys,
     first: Ints,
     leaf: Codes,
-    attribute: Codes,
-    cut: Codes,
-    below: Codes,
-    above: Codes,
-    region: Codes,
+    tree: RouteTable,
     complete: bool,
 ) -> Codes:
     """Return the region of each row, or -1 for a row that lacks a value where all must be *complete*.
@@ -45,11 +53,12 @@ def route(
             out[row] = -1
             continue
         node = 0
-        while attribute[node] >= 0:
-            column = attribute[node]
+        while tree.attribute[node] >= 0:
+            column = tree.attribute[node]
             code = (keys[columns[column, 0], row] >> np.uint64(columns[column, 1])) & masks[column]
-            node = below[node] if leaf[first[column] + np.int64(code)] <= cut[node] else above[node]
-        out[row] = region[node]
+            under = leaf[first[column] + np.int64(code)] <= tree.cut[node]
+            node = tree.below[node] if under else tree.above[node]
+        out[row] = tree.region[node]
     return out
 
 

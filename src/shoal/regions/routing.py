@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from math import prod
 
 import numpy as np
@@ -66,12 +65,12 @@ class Router:
         layout = looked.layout
         self._by_name = {one.attribute.name: one for one in trees}
         places = [looked.columns.index(one.attribute.name) for one in trees]
-        self._place = dict(zip(self._by_name, places, strict=True))
+        self._number = {name: number for number, name in enumerate(self._by_name)}
         self._where = np.array([(layout.word[place], layout.shift[place]) for place in places], dtype=np.int64)
         self._masks = np.array([(1 << layout.bits[place]) - 1 for place in places], dtype=np.uint64)
         self._first = np.cumsum([0, *(len(one.leaf) for one in trees)]).astype(np.int64)
         self._leaf = np.concatenate([one.leaf for one in trees]).astype(np.int32)
-        self._tree = tree.tables()
+        self._tree = tree.table()
         self._complete = policy.missing == "drop"
         self._looked_at = looked_at(policy)
         self.n_leaves = {name: one.attribute.taxonomy.n_leaves for name, one in self._by_name.items()}
@@ -88,7 +87,7 @@ class Router:
         progress: Progress,
     ) -> RegionCounts:
         """Read the source, and write all rows to the files of their regions."""
-        n_leaves = int(self._tree[-1].max()) + 1
+        n_leaves = int(self._tree.region.max()) + 1
         sizes = np.zeros(n_leaves, dtype=np.int64)
         counts = {names: np.zeros((n_leaves, self._n_values(names)), dtype=np.int64) for names in self._looked_at}
         n_dropped = 0
@@ -106,9 +105,7 @@ class Router:
         return RegionCounts(sizes, counts, self.n_leaves, n_dropped)
 
     def _routed(self, batch: KeyedBatch, n_leaves: int) -> _Routed:
-        region = route(
-            batch.keys, self._where, self._masks, self._first, self._leaf, *self._tree, self._complete
-        )  # fmt: skip
+        region = route(batch.keys, self._where, self._masks, self._first, self._leaf, self._tree, self._complete)
         first, order = shared.grouped(region, n_leaves)
         values = {names: self._values(batch.keys, names) for names in self._looked_at}
         return _Routed(waiting_rows(batch.keys, batch.batch, order), first, region, values)
@@ -117,7 +114,7 @@ class Router:
         """Return (n_rows,) the number of the combination of these attributes' leaves."""
         leaves = []
         for name in names:
-            number = list(self._by_name).index(name)
+            number = self._number[name]
             out = np.empty(keys.shape[1], dtype=np.int32)
             word, shift = self._where[number].tolist()
             table = self._by_name[name].leaf.astype(np.int32)
@@ -146,8 +143,8 @@ def looked_at(policy: Policy) -> tuple[tuple[str, ...], ...]:
 def _refuse_many(names: tuple[str, ...], n_values: int) -> None:
     if len(names) > 1 and n_values > _MOST_COMBINATIONS:
         raise UsageError(
-            f"{', '.join(map(repr, names))} together have up to {n_values:,} combinations of values, and a table larger "
-            f"than memory is counted for at most {_MOST_COMBINATIONS:,}; give it more memory with --memory"
+            f"{', '.join(map(repr, names))} together have up to {n_values:,} combinations of values, more than the "
+            f"{_MOST_COMBINATIONS:,} that a table larger than memory is counted for; allow more memory with --memory"
         )
 
 
@@ -156,8 +153,3 @@ def _combinations(counts: IntArray, n_leaves: tuple[int, ...]) -> Combinations:
     place = np.full(len(counts), -1, dtype=np.int32)
     place[occurring] = np.arange(len(occurring), dtype=np.int32)
     return Combinations(place, counts[occurring], n_leaves)
-
-
-def batches_of(total: int, size: int) -> list[tuple[int, int]]:
-    """Return the ranges that divide so many items into batches of *size*."""
-    return list(pairwise([*range(0, total, size), total]))

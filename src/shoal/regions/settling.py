@@ -31,7 +31,7 @@ def settled(tree: RegionTree, counts: RegionCounts, problem: Problem) -> list[Se
     found = _Settling(tree, counts, problem).under(0)
     root = tree.nodes[0]
     whole = Settled(tuple(range(len(tree.leaves))), root.lo, root.hi, int(counts.sizes.sum()))
-    return found if found else [whole]
+    return found or [whole]
 
 
 class _Settling:

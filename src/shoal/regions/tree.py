@@ -11,6 +11,7 @@ from shoal.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from shoal.models.base import ClassHistograms
 from shoal.problem import Problem
 from shoal.regions.budget import MOST_FILES
+from shoal.regions.kernels import RouteTable
 from shoal.utility.ncp import relative_widths
 
 _EVEN = 0.2  # a cut that leaves less than this share on one side is taken only if there is none that is more even
@@ -40,12 +41,13 @@ class RegionTree:
         """The nodes that are not cut."""
         return [number for number, node in enumerate(self.nodes) if node.attribute < 0]
 
-    def tables(self) -> tuple[CodeArray, ...]:
-        """Return what routing needs of each node: attribute, cut, below, above, number among the leaves."""
+    def table(self) -> RouteTable:
+        """Return what routing needs of each node; regions are numbered as the leaves are."""
         number = np.full(len(self.nodes), -1, dtype=np.int32)
         number[self.leaves] = np.arange(len(self.leaves), dtype=np.int32)
         columns = [(node.attribute, node.cut, node.below, node.above) for node in self.nodes]
-        return (*np.array(columns, dtype=np.int32).T.copy(), number)
+        attribute, cut, below, above = np.array(columns, dtype=np.int32).T.copy()
+        return RouteTable(attribute, cut, below, above, number)
 
 
 def cut_regions(sample: Problem, share: float, most_rows: int, by_nodes: bool) -> RegionTree:
@@ -123,7 +125,8 @@ class _Cutting:
         """Return the most even cut of one attribute: whether it is uneven, how wide the attribute is, and the cut."""
         lo, hi = int(node.lo[j]), int(node.hi[j])
         codes = self._problem.quasi_codes[j][cells].astype(np.int64)
-        records: FloatArray = np.bincount(codes - lo, self._problem.cells.counts[cells], minlength=hi - lo)
+        counts = self._problem.cells.counts[cells]
+        records: FloatArray = np.bincount(codes - lo, counts, hi - lo).astype(np.float64)
         before = np.cumsum(records)[:-1]
         total = float(records.sum())
         possible = np.flatnonzero(self._cuttable(j, lo, hi))

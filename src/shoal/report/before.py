@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from shoal.arrays import AnyIntArray
 from shoal.engines.local import CountedCells, LocalEngine
 from shoal.progress import Progress
-from shoal.publishing import PlannedPublication
+from shoal.publishing import PlannedPublication, Publication
+from shoal.publishing.regional import RegionalPublication
+from shoal.report.carriers import risk_carriers
+from shoal.risk.sizes import class_risks
 from shoal.sources import Source
 from shoal.sources.base import layers
 from shoal.techniques.sampling import SampledSource
@@ -17,25 +21,27 @@ from shoal.transactions.unfolding import UnfoldedSource
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Given:
-    """The given source, and its cells over the quasi attributes, which are the last columns counted."""
+    """The given source, and how its records could be found."""
 
     source: Source
-    counted: CountedCells
-    quasi: tuple[str, ...]
+    n_rows: int
+    risks: dict[str, Any]
+    carriers: dict[str, Any] | None  # which attributes single records out; None: it would take long to say
 
     @classmethod
-    def of(cls, publication: PlannedPublication, progress: Progress) -> Given:
+    def of(cls, publication: Publication, progress: Progress) -> Given:
         """Take what the run has counted; only if quasi values were changed, or records drawn, count them once more."""
         *_, source = layers(publication.source)
-        quasi = publication.policy.names("quasi")
-        if not _changed(publication.source, quasi):
-            return cls(source, publication.counted, quasi)
-        columns = _folded(publication.source, quasi)
-        return cls(source, LocalEngine().count(source, columns, progress), columns)
-
-    def codes(self) -> dict[str, AnyIntArray]:
-        """Return (n_cells,) the codes of each quasi attribute."""
-        return quasi_codes(self.counted, self.quasi)
+        if isinstance(publication, RegionalPublication):
+            return cls(source, publication.n_source_rows, publication.risks_before(), None)
+        if not isinstance(publication, PlannedPublication):
+            raise TypeError("what was before is known of a table that was counted")
+        quasi, counted = publication.policy.names("quasi"), publication.counted
+        if changed_before(publication.source, quasi):
+            quasi = _folded(publication.source, quasi)
+            counted = LocalEngine().count(source, quasi, progress)
+        risks = class_risks(counted.class_sizes(quasi))
+        return cls(source, counted.n_rows, risks, risk_carriers(quasi_codes(counted, quasi), counted.run.counts))
 
 
 def quasi_codes(counted: CountedCells, quasi: tuple[str, ...]) -> dict[str, AnyIntArray]:
@@ -43,7 +49,8 @@ def quasi_codes(counted: CountedCells, quasi: tuple[str, ...]) -> dict[str, AnyI
     return {name: counted.codes(counted.columns.index(name)) for name in quasi}
 
 
-def _changed(source: Source, quasi: tuple[str, ...]) -> bool:
+def changed_before(source: Source, quasi: tuple[str, ...]) -> bool:
+    """Whether records were drawn or quasi values changed, so that the given table is another than what was counted."""
     return any(
         isinstance(layer, SampledSource)
         or (isinstance(layer, TreatedSource) and not layer.treatments.keys().isdisjoint(quasi))

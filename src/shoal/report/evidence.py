@@ -11,10 +11,9 @@ import numpy as np
 
 import shoal
 from shoal.progress import Silent
-from shoal.publishing import Publication
+from shoal.publishing import PlannedPublication, Publication
 from shoal.report.before import Given, quasi_codes
 from shoal.report.carriers import risk_carriers
-from shoal.risk.sizes import class_risks
 from shoal.sources.base import layers
 from shoal.techniques.sampling import SampledSource
 from shoal.techniques.treating import TreatedSource
@@ -39,18 +38,18 @@ def build_evidence(
     return {
         "shoal_version": shoal.__version__,
         "python": platform.python_version(),
-        "source": {"name": given.source.name, "rows": given.counted.n_rows, "sha256": given.source.digest()},
+        "source": {"name": given.source.name, "rows": given.n_rows, "sha256": given.source.digest()},
         "policy": _policy(publication.policy.document),
         "seed": seed,
         "randomness": "operating system" if seed is None else "the given seed: repeatable, so keep it secret",
         **_changes(publication, given),
-        "risk_before": class_risks(given.counted.class_sizes(given.quasi)),
+        "risk_before": given.risks,
         "risk_after": publication.risks(),
         "risk_carriers": _carriers(publication, given),
         "generalized_sensitive": publication.generalized_sensitive(),
         "utility": utility,
-        "withheld": publication.plan.n_withheld,
-        "search": dict(publication.plan.search),
+        "withheld": publication.n_withheld,
+        "search": dict(publication.search),
         "warnings": list(publication.warnings),
         **publication.own_evidence,
         "verification": verification.as_dict(),
@@ -65,14 +64,14 @@ def _changes(publication: Publication, given: Given) -> dict[str, Any]:
         if isinstance(layer, TreatedSource):
             entries["techniques"] = {name: one.findings() for name, one in layer.treatments.items()}
         elif isinstance(layer, SampledSource):
-            entries["sample"] = {"source_rows": given.counted.n_rows, "sampled_rows": publication.counted.n_rows}
+            entries["sample"] = {"source_rows": given.n_rows, "sampled_rows": publication.n_source_rows}
     return entries
 
 
 def _carriers(publication: Publication, given: Given) -> dict[str, Any]:
     """Return which attributes single records out before and, where values are published as they are, after."""
-    found = {"before": risk_carriers(given.codes(), given.counted.run.counts)}
-    if publication.policy.method.publishes == "values":
+    found = {"before": given.carriers}
+    if publication.policy.method.publishes == "values" and isinstance(publication, PlannedPublication):
         counted = publication.counted
         found["after"] = risk_carriers(quasi_codes(counted, publication.policy.names("quasi")), counted.run.counts)
     return found

@@ -152,12 +152,12 @@ def named(data: str) -> str:
 
 
 def shown(data: str) -> str:
-    """Return a path as it is, and of an address what may show.
+    """Return a path as it is, and of an address what may show: of a server nothing but the table.
 
     >>> shown("postgresql://ann:secret@db.example/clinic#stays")
     'postgresql://...#stays'
     """
-    if not is_address(data):
+    if not is_address(data) or DatabaseTable.of(data).kind != "postgresql":
         return data
     address, _, asked = data.partition("#")
     return f"{address.partition('://')[0]}://...#{asked}"

@@ -24,6 +24,7 @@ class Hilbert(Method):
 
     name: ClassVar[str] = "hilbert"
     title: ClassVar[str] = "orders people along a curve through their quasi values and groups neighbours"
+    takes_regions = "nodes"
 
     labels: Literal["nodes", "ranges"] = Field(
         default="nodes",

@@ -16,8 +16,8 @@ class AdbcConnection(Connection):
     """A connection whose transaction begins with its first statement."""
 
     _driver: Any
-    _connection: Any
-    _cursor: Any
+    _connection: Any = None
+    _cursor: Any = None
 
     @property
     def failures(self) -> tuple[type[Exception], ...]:
@@ -48,8 +48,9 @@ class AdbcConnection(Connection):
     def close(self) -> None:
         """Roll back and close."""
         for part in (self._cursor, self._connection):
-            with contextlib.suppress(*self.failures):
-                part.close()
+            if part is not None:
+                with contextlib.suppress(*self.failures):
+                    part.close()
 
     def _read(self, query: str) -> Iterator[pa.RecordBatch]:
         try:

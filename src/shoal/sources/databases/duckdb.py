@@ -17,6 +17,7 @@ from shoal.sources.databases.base import READ_ROWS, Column, Connection, arrow_ba
 from shoal.sources.optional import optional
 
 _INCOMING = "shoal_incoming"
+_SQLITE = b"SQLite format 3\0"
 _KINDS = {
     "TINYINT": pa.int8(),
     "UTINYINT": pa.uint8(),
@@ -52,14 +53,16 @@ class DuckDB(Connection):
         """Open the file and begin."""
         super().__init__(asked)
         self._driver = optional("duckdb", "DuckDB", "databases")
+        self._connection: Any = None
         path = Path(asked.location)
-        if not write and not path.is_file():
-            raise InputError(f"there is no file {path}")
+        if path.exists() or not write:
+            _check_file(path)
         try:
-            self._connection: Any = self._driver.connect(str(path), read_only=not write, config=_SETTINGS)
+            self._connection = self._driver.connect(str(path), read_only=not write, config=_SETTINGS)
             self._connection.execute("SET TimeZone = 'UTC'")
             self._connection.execute("BEGIN")
         except self.failures as error:
+            self.close()
             raise InputError(f"cannot open {path.name}: {self.reason(error)}") from None
 
     @property
@@ -128,18 +131,17 @@ class DuckDB(Connection):
 
     def close(self) -> None:
         """Roll back and close."""
-        with contextlib.suppress(*self.failures):
-            self._connection.close()
+        if self._connection is not None:
+            with contextlib.suppress(*self.failures):
+                self._connection.close()
 
     def reason(self, error: Exception) -> str:
         """Say what happened; DuckDB's own words only where they speak of the query, not of rows."""
         told = str(error)
         for sign, words in (
-            ("not a valid DuckDB database", "it is not a DuckDB database"),
             ("Could not set lock", "another program has it open"),
             ("different configuration", "this program has it open already; close that connection first"),
             ("No space left", "no space is left on the disk"),
-            ("sqlite_scanner", "it is a SQLite database; write sqlite:/// before its path"),
         ):
             if sign in told:
                 return words
@@ -166,3 +168,15 @@ class DuckDB(Connection):
         if digits:
             return Column(name, place, pa.decimal128(int(digits[1]), int(digits[2])), stated)
         return Column(name, place, _KINDS.get(stated), stated)
+
+
+def _check_file(path: Path) -> None:
+    """Raise if the file is no database: DuckDB would open tables of other kinds, and fetch what it needs for them."""
+    if not path.is_file():
+        raise InputError(f"there is no file {path}")
+    with path.open("rb") as file:
+        start = file.read(16)
+    if start == _SQLITE:
+        raise InputError(f"cannot open {path.name}: it is a SQLite database; write sqlite:/// before its path")
+    if start[8:12] != b"DUCK":
+        raise InputError(f"cannot open {path.name}: it is not a DuckDB database")

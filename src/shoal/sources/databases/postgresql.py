@@ -112,6 +112,7 @@ class PostgreSQL(AdbcConnection):
     def reason(self, error: Exception) -> str:
         """Say what happened; the server's own words only where they speak of the query, not of rows."""
         state = getattr(error, "sqlstate", None) or ""
+        print("XX", repr(error))
         if state in _STATES:
             return _STATES[state]
         if state.startswith(("42", "3F")):

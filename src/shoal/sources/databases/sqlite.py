@@ -47,6 +47,7 @@ class SQLite(AdbcConnection):
             self._cursor.execute("SELECT count(*) FROM sqlite_master")
             self._cursor.fetchall()
         except self.failures as error:
+            self.close()
             raise InputError(f"cannot open {path.name}: {self.reason(error)}") from None
 
     def tables(self) -> list[str]:
