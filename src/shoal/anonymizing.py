@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -13,17 +14,20 @@ import pyarrow as pa
 
 from shoal.chance import Chance
 from shoal.encoding import Encoding, check_columns, encode
-from shoal.engines.local import CountedCells, LocalEngine
-from shoal.errors import InputError, PolicyError, UnreachableError, VerificationError
+from shoal.engines.local import CountedCells, LocalEngine, SampledCells
+from shoal.engines.looking import Thinning
+from shoal.errors import InputError, PolicyError, UnreachableError, UsageError, VerificationError
 from shoal.ledger.options import Ledgered, LedgerOptions, ledger_options
 from shoal.ledger.settling import Entered
 from shoal.manifest import build_manifest
 from shoal.methods.base import AnyPlan
 from shoal.policy import Policy
 from shoal.progress import Progress, Silent
-from shoal.publishing import Publication, publication_of
+from shoal.publishing import Publication, PublishedRows, publication_of
 from shoal.publishing.tables import two_tables
 from shoal.publishing.writing import plain_table, write_buckets, write_rows
+from shoal.regions.budget import Budget
+from shoal.regions.refusing import refuse_larger
 from shoal.release import Release, Staging, refuse_existing, write_bytes, write_json, write_text
 from shoal.report.evidence import build_evidence
 from shoal.report.page import internal_report
@@ -33,6 +37,8 @@ from shoal.sources import DatabaseTable, Source, like, open_source
 from shoal.sources.addresses import is_address
 from shoal.sources.delivery import Delivery, destination_table
 from shoal.sources.digests import file_digest
+from shoal.sources.frames import is_spark_frame
+from shoal.sources.options import SourceOptions
 from shoal.techniques.changing import changed
 from shoal.transactions.unfolding import unfolded
 from shoal.utility.base import Utility
@@ -40,6 +46,7 @@ from shoal.verify import Verification, verify_folder, verify_table
 
 Format = Literal["csv", "parquet"]
 Detail = Literal["quick", "full"]
+EngineName = Literal["local", "spark"]
 Admit: TypeAlias = Callable[[CountedCells], None]  # raises if what was counted must not be published
 Publish: TypeAlias = Callable[[Policy, Source, CountedCells, Encoding, AnyPlan], Publication]
 
@@ -55,6 +62,10 @@ def anonymize(
     progress: Progress | None = None,
     ledger: Ledgered = None,
     to: str | DatabaseTable | None = None,
+    memory: int | str | None = None,
+    threads: int | None = None,
+    engine: EngineName | None = None,
+    master: str | None = None,
 ) -> Release:
     """Publish a table so that every class of the result keeps the policy's promises, and prove it.
 
@@ -64,10 +75,15 @@ def anonymize(
     too. Nothing comes back and nothing is written unless the verifier agrees. With the *utility* "full" the release is
     also asked questions: counts, associations, predictions. With a *ledger*, a path or
     :class:`shoal.ledger.LedgerOptions`, the release is linked with those that are in there, refused if they leave too
-    little together, and else entered.
+    little together, and else entered. *memory*, like "2GiB" or in bytes, is what the process may use: a table that
+    needs more is planned region by region, if its method permits that. What is published does not depend on *threads*.
+    A Spark DataFrame, or Parquet files with the *engine* "spark" on a *master*, is counted and rewritten on Spark.
     """
     entering = ledger_options(ledger)
-    run = Run.start(data, policy, out, format, seed, utility, progress or Silent(), ledger=entering, to=to)
+    budget = Budget.of(memory, threads)
+    shown = progress or Silent()
+    runs = _runs(data, engine, master)
+    run = runs.start(data, policy, out, format, seed, utility, shown, ledger=entering, to=to, budget=budget)
     return run.finish(data)
 
 
@@ -89,8 +105,9 @@ class Run:
     publish: Publish = publication_of
     ledger: LedgerOptions | None = None
     to: DatabaseTable | None = None
-    engine: LocalEngine = field(default_factory=LocalEngine)
+    budget: Budget = field(default_factory=Budget.of)
     seconds: dict[str, float] = field(default_factory=dict)
+    held: ExitStack = field(default_factory=ExitStack)  # temporary files that wait until the run ends
 
     @classmethod
     def start(
@@ -107,6 +124,7 @@ class Run:
         publish: Publish = publication_of,
         ledger: LedgerOptions | None = None,
         to: str | DatabaseTable | None = None,
+        budget: Budget | None = None,
     ) -> Run:
         """Open everything that is needed, and refuse what cannot begin."""
         loaded = Policy.load(policy)
@@ -120,7 +138,7 @@ class Run:
 
             _refuse_changed(loaded)
             check_ledger(ledger, destination)
-        source = open_source(data, loaded.source)
+        source = cls._opened(data, loaded.source)
         check_columns(loaded, source)
         chance = Chance.of(seed, source.digest() if seed is not None else "")
         policy_of_attributes, source_of_attributes = unfolded(*changed(loaded, source, chance))
@@ -139,22 +157,42 @@ class Run:
             publish=publish,
             ledger=ledger,
             to=table,
+            budget=budget or Budget.of(),
         )
+
+    @classmethod
+    def _opened(cls, data: object, options: SourceOptions) -> Source:
+        return open_source(data, options)
+
+    @property
+    def engine(self) -> LocalEngine:
+        """The engine, with as many threads as memory allows."""
+        return LocalEngine(self.budget.threads)
 
     def finish(self, data: object) -> Release:
         """Count, plan, write, verify, and only then put the release in place."""
-        publication = self._publication()
-        digests = {path: people.digest() for path, people in self.populations.items()}
-        manifest = build_manifest(publication, digests)
-        if self.destination is None:
-            return self._in_memory(publication, manifest, data)
-        return self._on_disk(publication, manifest, self.destination)
+        try:
+            with self.held:
+                publication = self._publication()
+                digests = {path: people.digest() for path, people in self.populations.items()}
+                manifest = build_manifest(publication, digests)
+                if self.destination is None:
+                    return self._in_memory(publication, manifest, data)
+                return self._on_disk(publication, manifest, self.destination)
+        except MemoryError:
+            raise UsageError(
+                f"memory ran out where {self.budget.told} were to be enough; nothing was published. Say with --memory "
+                "how much there really is"
+            ) from None
 
     def _publication(self) -> Publication:
         quasi, sensitive = self.policy.names("quasi"), self.policy.names("sensitive")
         with self._timed("count"):
-            counted = self.engine.count(self.source, (*sensitive, *quasi), self.progress)
+            thinning = Thinning(self.budget.cells, self.budget.sample, self._sampler, self._refuse_larger)
+            counted = self.engine.look(self.source, (*sensitive, *quasi), self.progress, thinning)
             people = {path: self.engine.count(other, quasi, self.progress) for path, other in self.populations.items()}
+        if isinstance(counted, SampledCells):
+            return self._by_regions(counted)
         with self._timed("plan"):
             if self.admit is not None:
                 self.admit(counted)
@@ -165,9 +203,29 @@ class Run:
             plan = self.policy.method.plan(encoding.problem, self.chance.generator, self.progress)
         return self.publish(self.policy, self.source, counted, encoding, plan)
 
+    def _by_regions(self, looked: SampledCells) -> Publication:
+        """Plan a table larger than memory region by region."""
+        from shoal.regions.planning import Larger
+
+        beside = None if self.destination is None or not self.destination.parent.is_dir() else self.destination.parent
+        larger = Larger(self.policy, self.source, looked, self.engine, self.budget, self.chance, beside, self.progress)
+        with self._timed("plan"):
+            return larger.publication(self.held)
+
+    def _sampler(self) -> np.random.Generator:
+        """Return the generator of a sample: one of its own, so that runs without a sample stay as they are."""
+        return np.random.default_rng(self.chance.keys(4))
+
+    def _refuse_larger(self, n_cells: int) -> None:
+        agreed = self.admit is not None or self.publish is not publication_of
+        refuse_larger(self.policy, self.source, self.budget, n_cells, agreed=agreed)
+
+    def _rows(self, publication: Publication, folder: Path | None) -> PublishedRows:
+        return publication.rows(self.engine, self.chance, folder, self.progress)
+
     def _in_memory(self, publication: Publication, manifest: dict[str, Any], data: object) -> Release:
         with self._timed("apply"):
-            rows = publication.rows(self.engine, self.chance, None, self.progress)
+            rows = self._rows(publication, None)
             table = plain_table(rows.batches)
         with self._timed("verify"):
             verification = verify_table(
@@ -178,7 +236,7 @@ class Run:
                 buckets=None if rows.buckets is None else rows.buckets.astype(np.int64),
                 progress=self.progress,
             )
-        _refuse_unverified(verification)
+        refuse_unverified(verification)
         evidence = self._evidence(publication, manifest, verification)
         return Release(manifest, evidence, verification, data=like(data, table))
 
@@ -197,7 +255,7 @@ class Run:
                     populations=self.populations,
                     progress=self.progress,
                 )
-            _refuse_unverified(verification)
+            refuse_unverified(verification)
             with self._entered(staging, destination) as entry, Delivery(self.to) as delivery:
                 delivery.send_file(staging.unverified / str(manifest["data"]["file"]))
                 evidence = self._evidence(publication, manifest, verification) | entry.evidence
@@ -223,7 +281,7 @@ class Run:
         """Write the rows, and return the manifest's entries on their files."""
         for name, content in publication.files.items():
             write_bytes(staging.unverified / name, content)
-        rows = publication.rows(self.engine, self.chance, staging.folder, self.progress)
+        rows = self._rows(publication, staging.folder)
         entries: dict[str, Any] = {"data": {"file": f"data.{self.format}", "format": self.format}}
         if self.policy.method.as_two_tables:
             batches = list(rows.batches)
@@ -268,6 +326,22 @@ class _Clock:
         self._seconds[self._step] = round(time.perf_counter() - self._began, 3)
 
 
+def _runs(data: object, engine: EngineName | None, master: str | None) -> type[Run]:
+    """Return the kind of run that the engine asks for: Spark for its own DataFrames, or for files if it is named."""
+    if engine is None and is_spark_frame(data):
+        engine = "spark"
+    if engine != "spark":
+        if is_spark_frame(data) or master is not None:
+            raise UsageError("a Spark DataFrame and a master are for the Spark engine; give engine='spark' or neither")
+        return Run
+    from shoal.spark.running import SparkRun
+    from shoal.spark.session import spark_session
+
+    if not is_spark_frame(data):
+        spark_session(master)
+    return SparkRun
+
+
 def open_populations(policy: Policy) -> dict[str, Source]:
     """Open every population table that a model of the policy names, by the name the policy gives it."""
     paths = {str(path) for model in policy.privacy if (path := getattr(model, "population", None)) is not None}
@@ -305,6 +379,7 @@ def _refuse_changed(policy: Policy) -> None:
         )
 
 
-def _refuse_unverified(verification: Verification) -> None:
+def refuse_unverified(verification: Verification) -> None:
+    """Raise if the verifier does not agree."""
     if not verification.verified:
         raise VerificationError("the release was not published: " + "; ".join(verification.failures))

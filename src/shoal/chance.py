@@ -42,6 +42,13 @@ class Chance:
         secret = hashlib.sha256(f"{seed} {source}".encode()).digest()
         return cls(np.random.default_rng(int.from_bytes(secret)), secret)
 
+    def apart(self, purpose: str) -> Chance:
+        """Return the chance of one purpose, of which draws for other purposes tell nothing, with a seed either."""
+        if self.secret is None:
+            return self
+        secret = hashlib.sha256(self.secret + purpose.encode()).digest()
+        return Chance(np.random.default_rng(int.from_bytes(secret)), secret)
+
     @property
     def seeded(self) -> bool:
         """Whether the run can be repeated."""

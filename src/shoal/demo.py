@@ -98,7 +98,8 @@ def _danger(found: Audit) -> str:
     worst = found.minimal_sets[0] if found.minimal_sets else None
     already = ""
     if worst is not None:
-        already = f" Already {' and '.join(worst.attributes)} make {worst.unique_share:.0%} of them unique."
+        make = "makes" if len(worst.attributes) == 1 else "make"
+        already = f" Already {' and '.join(worst.attributes)} {make} {worst.unique_share:.0%} of them unique."
     certain = found.sensitive[0].certain_records
     return f"{found.headline}{already} For {certain:,} people the quasi values give the diagnosis away for certain."
 

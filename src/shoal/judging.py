@@ -35,8 +35,13 @@ class Judge:
             return cls(requirement, None, requirement.whole(counts))
         induced = requirement.induced(counts)
         by_node = kernels.summed(nodes, records, induced.taxonomy.n_nodes)
+        size = int(records.sum())
+        if requirement.table is not None and requirement.table.counts is not None:  # a region's: its table keeps values
+            by_node = np.zeros_like(by_node)
+            by_node[: requirement.n_values] = requirement.table.counts
+            size = requirement.table.size
         whole = Whole(
-            size=int(records.sum()) * induced.factor,
+            size=size * induced.factor,
             counts=induced.counts(by_node[np.newaxis, :])[0],
             taxonomy=induced.taxonomy,
             unit=induced.factor,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from shoal import kernels
-from shoal.arrays import AnyIntArray, CodeArray, IntArray
+from shoal.arrays import CodeArray
 from shoal.encoding import Encoding
 from shoal.engines.looking import CountedCells, SeenValues
 from shoal.plan import KEPT, Plan
-from shoal.problem import Attribute
+from shoal.problem import Attribute, Problem
 from shoal.taxonomies.parse import texts
 from shoal.taxonomies.tree import Cover, free_label
 
@@ -38,12 +39,25 @@ class SensitiveColumn:
         targets, problem = plan.targets, encoding.problem
         if targets is None or (targets.lo[:, place] == KEPT).all():
             return None
-        attribute = problem.sensitive[place]
-        lo, hi = targets.lo[:, place], targets.hi[:, place]
         leaves = problem.cells.codes[len(problem.quasi) + place]
-        text_of = spelled(attribute, counted)
         occurring = kernels.occurring(leaves[problem.cells.counts > 0]).tolist()
-        kept = _kept(plan, lo, leaves, problem.cells.counts)
+        kept = kept_leaves(plan, place, problem)
+        return cls.of_ranges(
+            problem.sensitive[place], counted, occurring, kept, targets.lo[:, place], targets.hi[:, place]
+        )
+
+    @classmethod
+    def of_ranges(
+        cls,
+        attribute: Attribute,
+        seen: SeenValues,
+        occurring: Sequence[int],
+        kept: Sequence[int],
+        lo: CodeArray,
+        hi: CodeArray,
+    ) -> SensitiveColumn:
+        """Write down all texts, given the leaves that occur, those that some record keeps, and the range of targets."""
+        text_of = spelled(attribute, seen)
         covers: dict[str, Cover] = {text_of[leaf]: {"values": [text_of[leaf]]} for leaf in kept if leaf in text_of}
         taken = set(text_of.values())
         label_of_range: dict[tuple[int, int], str] = {}
@@ -59,7 +73,7 @@ class SensitiveColumn:
                 covers[label]["missing"] = True
         ordered = sorted(covers)
         rank = {label: number for number, label in enumerate(ordered)}
-        values = counted.dictionaries[counted.columns.index(attribute.name)].values
+        values = seen.dictionaries[seen.columns.index(attribute.name)].values
         return cls(
             name=attribute.name,
             labels=pa.array(ordered, pa.string()),
@@ -89,10 +103,12 @@ def spelled(attribute: Attribute, seen: SeenValues) -> dict[int, str]:
     return dict(zip(attribute.taxonomy.encode(values).tolist(), texts(values).to_pylist(), strict=True))
 
 
-def _kept(plan: Plan, lo: CodeArray, leaves: AnyIntArray, counts: IntArray) -> list[int]:
-    """Return the leaves that some published record keeps."""
-    cell, class_of, records, target = plan.pieces(counts)
-    shown = (class_of >= 0) & (records > 0)
-    own = shown & (np.append(lo, 0)[target] == KEPT)
+def kept_leaves(plan: Plan, place: int, problem: Problem) -> list[int]:
+    """Return the leaves of a sensitive attribute that some published record keeps."""
+    leaves = problem.cells.codes[len(problem.quasi) + place]
+    cell, class_of, records, target = plan.pieces(problem.cells.counts)
+    own = (class_of >= 0) & (records > 0)
+    if plan.targets is not None:
+        own &= np.append(plan.targets.lo[:, place], 0)[target] == KEPT
     found: list[int] = kernels.occurring(leaves[cell[own]]).tolist()
     return found

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 
+from shoal.attacks.treatments import TOKENS
 from shoal.chance import Chance
 from shoal.registry import discover
 from shoal.sources import Source, SourceOptions, open_source
@@ -190,3 +191,7 @@ def test_samples_can_be_treated() -> None:
     some = sampled(Sampling(share=0.3), cut(1000), chance)
     source = treated({"age": TECHNIQUES["permutation"]()}, some, chance)
     assert sorted(read(source)["age"].to_pylist(), key=str) == sorted(read(some)["age"].to_pylist(), key=str)
+
+
+def test_attacks_know_which_techniques_leave_tokens() -> None:
+    assert set(TOKENS) == {name for name, kind in TECHNIQUES.items() if kind.makes_tokens}

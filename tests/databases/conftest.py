@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,6 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
+
+from shoal.cli import app
 
 ROOT = Path(__file__).parents[2]
 if str(ROOT) not in sys.path:  # the servers that the benchmarks start are those that are tested
@@ -20,7 +21,6 @@ if str(ROOT) not in sys.path:  # the servers that the benchmarks start are those
 from bench import servers  # noqa: E402
 
 KINDS = ("postgresql", "sqlite", "duckdb")
-COMMAND = Path(sys.executable).with_name("shoal")
 SECRET = "Zaphod-4711"
 N_PATIENTS = 120
 POLICY = """\
@@ -88,13 +88,18 @@ def cluster() -> Iterator[Any]:
         made.remove()
 
 
+@pytest.fixture(scope="session")
+def clinic(cluster) -> str:
+    """The address of a database on the server."""
+    return cluster.url(cluster.new_database()).replace("+psycopg", "")
+
+
 @pytest.fixture
-def postgresql(cluster) -> Database:
-    """A new database on the server."""
+def postgresql(clinic) -> Database:
+    """The database on the server, empty."""
     import psycopg
 
-    name = cluster.new_database()
-    address = cluster.url(name).replace("+psycopg", "")
+    address = clinic
 
     def execute(statement, many=None):
         with psycopg.connect(address, autocommit=True) as connection, connection.cursor() as cursor:
@@ -104,6 +109,8 @@ def postgresql(cluster) -> Database:
                 cursor.execute(statement)
             return cursor.fetchall() if cursor.description else []
 
+    execute("DROP SCHEMA public CASCADE")
+    execute("CREATE SCHEMA public")
     return Database("postgresql", address, execute)
 
 
@@ -157,20 +164,22 @@ def policy(tmp_path) -> Path:
     return path
 
 
-@pytest.fixture(scope="session")
-def shoal() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run the installed command as a person would."""
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended, and what it said."""
 
-    def run(*arguments: object, cwd: Path, **more: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [COMMAND, *map(str, arguments)],
-            cwd=cwd,
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            timeout=120,
-            check=False,
-            env={**os.environ, "PYTHONUTF8": "1", **more},
-        )
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def shoal(tmp_path, monkeypatch) -> Callable[..., Ended]:
+    """Run a command in this process, which is faster, and lets a test put faults into it."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: object) -> Ended:
+        done = CliRunner().invoke(app, [str(argument) for argument in arguments])
+        return Ended(done.exit_code, done.stdout, done.stderr)
 
     return run

@@ -11,6 +11,7 @@ import pytest
 
 from shoal.errors import InputError, UsageError
 from shoal.sources import DatabaseTable, SourceOptions, open_source
+from shoal.sources.databases.postgresql import PostgreSQL
 
 DAY, NOON = datetime.date(2020, 2, 29), datetime.time(12, 0, 0, 5)
 MOMENT = datetime.datetime(2020, 2, 29, 23, 59, 59, 999_999)
@@ -281,10 +282,35 @@ def test_queries_must_not_write(database):
     assert database.execute("SELECT count(*) FROM patients") == [(120,)]
 
 
+def test_a_function_that_writes_is_refused(postgresql):
+    postgresql.execute("CREATE TABLE log (a integer)")
+    postgresql.execute(
+        "CREATE FUNCTION noted() RETURNS integer LANGUAGE sql AS 'INSERT INTO log VALUES (1) RETURNING a'"
+    )
+    assert refusal(postgresql.table("SELECT noted() AS a")).startswith("cannot read the PostgreSQL query: ")
+    assert postgresql.execute("SELECT count(*) FROM log") == [(0,)]
+
+
+def test_looking_and_reading_see_the_same_moment(postgresql, monkeypatch):
+    """A number with more digits, entered between the look at the digits and the reading, is not seen."""
+    postgresql.execute("CREATE TABLE t (n numeric)")
+    postgresql.execute("INSERT INTO t VALUES (1.5)")
+    reading = PostgreSQL.read
+
+    def later(self, columns):
+        postgresql.execute("INSERT INTO t VALUES (123456.789)")
+        return reading(self, columns)
+
+    monkeypatch.setattr(PostgreSQL, "read", later)
+    assert read(postgresql.table("t"))["n"].to_pylist() == [Decimal("1.5")]
+    assert postgresql.execute("SELECT count(*) FROM t") == [(2,)]
+
+
 def test_a_message_of_the_server_that_quotes_values_is_not_passed_on(postgresql):
     postgresql.patients()
     said = refusal(postgresql.table("SELECT patient::integer FROM patients"))
-    assert "Zaphod" not in said
+    assert said == "cannot read the PostgreSQL query: the server stopped at a row; does a cast fail?"
+    said = refusal(postgresql.table("SELECT 'Zaphod'::integer AS a"))
     assert said == "cannot read the PostgreSQL query: the server refuses it (state 22P02)"
 
 

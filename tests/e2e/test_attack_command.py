@@ -92,6 +92,12 @@ def test_without_a_control_group_it_says_what_that_means(folder: Path) -> None:
     assert json.loads(text)["attacks"][0]["control"] is None
 
 
+def test_a_seed_below_0_is_bad_usage(folder: Path) -> None:
+    code, text = run(folder, "out", "--seed", "-1")
+    assert code == 2
+    assert "--seed" in text
+
+
 def test_a_person_reads_a_table_and_reasons(folder: Path) -> None:
     code, text = run(folder, "apart", "--control", str(folder / "control.csv"), "--seed", "1")
     assert code == 0

@@ -126,7 +126,7 @@ def test_parquet_without_rows(refused, tmp_path):
 
 
 def test_unknown_ending(refused):
-    assert refused("PK", name="people.xlsx").startswith("cannot tell what people.xlsx is by its ending")
+    assert refused("PK", name="people.docx").startswith("cannot tell what people.docx is by its ending")
 
 
 def test_ragged_row(refused):

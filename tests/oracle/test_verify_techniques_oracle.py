@@ -70,13 +70,13 @@ def test_coding_by_shares_is_found_again() -> None:
             {"x": CodingTechnique(shares={"top": share})}, open_source(pa.table({"x": numbers})), Chance.of(1)
         )
         declared = Coding.read("x", source.describe()["x"], "techniques.x")
-        assert declared.edge_fault(values_of(numbers)) is None
+        assert declared.unlike(values_of(numbers), values_of(numbers)) is None
         # The largest number that at least the share of all records reaches.
         least = math.ceil(Fraction(str(share)) * 300)
         assert declared.top == max(n for n in set(numbers) if sum(m >= n for m in numbers) >= least)
         for other in (declared.top - 1, declared.top + 1):
             moved = Coding("x", declared.grid, other, None, declared.shares)
-            assert moved.edge_fault(values_of(numbers)) is not None
+            assert moved.unlike(values_of(numbers), values_of(numbers)) is not None
 
 
 def test_random_rounding_refuses_just_what_no_arrangement_permits() -> None:
@@ -137,6 +137,29 @@ def test_noise_passes_its_reach_hardly_ever(width: float, n: int, gaussian: bool
     assert tail(chances, n, reach) < FALSE_ALARM
     # It is no idle bound either: a little nearer, and chance would pass it more often than once in 10**15.
     assert tail(chances, n, 0.8 * reach) > 1e-15
+
+
+@pytest.mark.parametrize("gaussian", [False, True])
+@pytest.mark.parametrize("n", [1, 50])
+def test_a_number_is_as_far_as_noise_leads_once_in_a_trillion_times(n: int, gaussian: bool) -> None:
+    width = 6.0
+    noise = Noise("age", Grid(0), gaussian, width, -(10**6), 10**6)  # with a domain, so that sums are not compared
+    everyone = values_of([0] * n)
+
+    def accepted(distance: int) -> bool:
+        both = (values_of([sign * distance] + [0] * (n - 1)) for sign in (-1, 1))
+        found = {noise.unlike(published, everyone) is None for published in both}
+        return found.pop() if len(found) == 1 else pytest.fail("both sides are alike")
+
+    def chance(distance: int) -> float:
+        """Return that one of n draws, each drawn again until it stays inside with a chance of 1/20, is as far."""
+        p = math.exp(-1 / width)
+        beyond = math.erfc((distance - 0.5) / width / math.sqrt(2)) if gaussian else 2 * p**distance / (1 + p)
+        return 20 * n * beyond
+
+    farthest = max(distance for distance in range(1, 500) if accepted(distance))
+    assert all(accepted(distance) for distance in range(1, farthest))
+    assert 1e-16 < chance(farthest + 1) < 1e-12
 
 
 def test_samples_are_told_by_the_exact_binomial_tail() -> None:

@@ -17,8 +17,8 @@ from shoal.techniques.noise import Noise
 from shoal.techniques.permutation import Permutation
 from shoal.techniques.rounding import Rounding
 from shoal.techniques.row_random import RowRandom, exponential
-from shoal.techniques.swapping import Swapping
 from shoal.techniques.sampling import Sampling, sampled
+from shoal.techniques.swapping import Swapping
 from shoal.techniques.treating import treated
 
 RARE = 1e-6

@@ -210,10 +210,12 @@ def test_without_control_the_comparison_says_what_that_means() -> None:
 
 
 def test_too_few_people_are_refused_by_the_attacks_and_nothing_else() -> None:
-    (row,) = compare(people(60), POLICY, techniques=["k-anonymity"], seed=1, targets=20).rows
+    found = compare(people(60), POLICY, techniques=["k-anonymity"], seed=1, targets=20)
+    (row,) = found.rows
     assert row.reason is None
     assert all(isinstance(row.risks[risk], Refusal) for risk in RISKS)
     assert "fewer than 20 records" in row.as_dict()["risks"]["inference"]["refused"]
+    assert sum("fewer than 20 records" in line for line in reading(found)) == len(RISKS)
     assert row.kept("counts") is not None
 
 
@@ -227,9 +229,20 @@ def test_too_few_people_are_refused_by_the_attacks_and_nothing_else() -> None:
         ((POLICY,), {"hold_out": 1.0}, "from 0 to below 1"),
         ((POLICY,), {"hold_out": -0.1}, "from 0 to below 1"),
         ((POLICY,), {"hold_out": 0.0001}, "leaves one side empty"),
+        ((POLICY,), {"hold_out": 0.1, "control": people(seed=2)}, "choose one"),
         ((POLICY,), {"predict": "illnes"}, "did you mean 'illness'"),
     ],
-    ids=["no policy", "two policies", "unknown", "none", "all aside", "negative", "nobody aside", "predict"],
+    ids=[
+        "no policy",
+        "two policies",
+        "unknown",
+        "none",
+        "all aside",
+        "negative",
+        "nobody aside",
+        "two ways",
+        "predict",
+    ],
 )
 def test_what_cannot_be_compared_is_refused(arguments: tuple[Any, ...], options: dict[str, Any], told: str) -> None:
     with pytest.raises(UsageError, match=told):

@@ -17,6 +17,7 @@ HEAVY = ("numpy", "numba", "pyarrow", "pydantic", "pandas", "polars", "duckdb", 
 OPTIONAL = (
     *("pandas", "polars", "duckdb", "pyspark", "sklearn", "scipy", "plotly", "matplotlib", "cryptography", "opendp"),
     *("fastapi", "sqlalchemy", "alembic", "uvicorn", "prometheus_client", "psycopg"),
+    *("adbc_driver_manager", "adbc_driver_postgresql", "adbc_driver_sqlite", "pyreadstat", "python_calamine"),
 )
 SERVICE = "shoal.agency.service"  # a program of its own, which stands on what the extra `agency` brings
 
@@ -155,3 +156,16 @@ def test_help_loads_nothing_heavy() -> None:
 def test_importing_the_package_loads_nothing_else() -> None:
     before = loaded_by("pass")
     assert not {name for name in loaded_by("import shoal") - before if name.split(".")[0] in HEAVY}
+
+
+def test_a_run_loads_only_what_its_policy_names() -> None:
+    """Techniques, averages, linking and comparing take time to load, and some need packages that may not be there."""
+    loaded = loaded_by(
+        "import pyarrow, shoal",
+        "policy = {'attributes': {'age': {'role': 'quasi'}}, 'privacy': [{'k-anonymity': {'k': 2}}]}",
+        "shoal.anonymize(pyarrow.table({'age': [1, 1, 2, 2]}), policy)",
+    )
+    techniques = {f"shoal.techniques.{name}" for name in ("coding", "hash", "noise", "permutation", "pseudonym")}
+    packages = {f"shoal.{name}" for name in ("attacks", "comparing", "linkage", "microaggregation")}
+    assert "shoal.anonymizing" in loaded
+    assert not loaded & (techniques | packages | {"cryptography", "matplotlib", "opendp", "sklearn"})

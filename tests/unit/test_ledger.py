@@ -359,7 +359,7 @@ def test_a_release_that_never_was_is_struck_and_stays_in_the_record(
 
 
 def test_a_run_that_fails_after_entering_strikes_its_entry(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.release.Staging.publish", lambda _: (_ for _ in ()).throw(UsageError("no room")))
+    monkeypatch.setattr("shoal.release.Staging.publish", lambda *_: (_ for _ in ()).throw(UsageError("no room")))
     with pytest.raises(UsageError, match="no room"):
         publish(place, "rows", "x")
     (entry,) = entries(place)

@@ -86,6 +86,13 @@ def test_only_some_methods_may_promise_nothing() -> None:
     assert len(Policy.load(document(method="plain")).privacy) == 1
 
 
+@pytest.mark.parametrize("epsilon", [0, -1, float("inf"), float("nan")], ids=str)
+def test_a_method_that_makes_no_sense_is_all_that_is_reported(epsilon: float) -> None:
+    message = refused(document(privacy=[], method={"synthetic": {"epsilon": epsilon}}))
+    assert "method.synthetic.epsilon" in message
+    assert "privacy" not in message
+
+
 def test_a_differentially_private_table_takes_neither_models_nor_changes() -> None:
     method = {"synthetic": {"epsilon": 1}}
     assert Policy.load(document(privacy=[], method=method)).method.name == "synthetic"

@@ -156,6 +156,16 @@ def test_messages_name_the_taxonomy_and_the_line() -> None:
         from_parents(["r", "s", "a"], [-1, -1, 0], name="colours", lines=[3, 7, 8])
 
 
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [([1.5, 2.25], True), ([1.5, 7.0], False), (["1.5", "red"], False), (["0.5"], True), ([], False)],
+)
+def test_decimals_outside_the_taxonomy_are_told_how_to_get_in(values: list[object], told: bool) -> None:
+    outside = np.full(len(values), -1, dtype=np.int32)
+    found = uncovered(outside, pa.array(values, None if values else pa.string()), np.ones(len(values), dtype=np.int64))
+    assert ("written with some, such as min: 0.0" in found.message("x")) == told
+
+
 def test_uncovered_counts_values_and_records_and_shows_five() -> None:
     values = pa.array(["ok", None, *(f"v{i}" for i in range(7)), "x" * 60])
     codes = np.array([0, -1] + [-1] * 8, dtype=np.int32)

@@ -49,6 +49,16 @@ def test_new_keys_are_32_bytes_for_their_owner_only(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o600
 
 
+def test_a_key_that_leaves_the_house_with_a_release_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "out" / "public").mkdir(parents=True)
+    inside = tmp_path / "out" / "public" / "key"
+    new_key(inside)
+    (tmp_path / "link").symlink_to(inside)
+    for path in (inside, tmp_path / "link"):
+        with pytest.raises(InputError, match="in a folder named 'public', which is for everybody; move it"):
+            read_key(path)
+
+
 def test_keys_are_never_written_over(tmp_path: Path) -> None:
     new_key(tmp_path / "a")
     before = (tmp_path / "a").read_bytes()

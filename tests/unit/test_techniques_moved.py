@@ -7,18 +7,19 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+import shoal
 from shoal.chance import Chance
 from shoal.errors import InputError, PolicyError
 from shoal.sources import SourceOptions, open_source
 from shoal.sources.arrow import open_arrow
 from shoal.techniques.domains import NumberDomain
 from shoal.techniques.permutation import Permutation
-from shoal.techniques.swapping import Swapping
 from shoal.techniques.sampling import Sampling, sampled
+from shoal.techniques.swapping import Swapping
 from shoal.techniques.treating import TreatedSource, treated
 
 rows = st.lists(
@@ -32,6 +33,7 @@ def test_groups_keep_their_values(
     table: list[tuple[str | None, int | None, int]], within: tuple[str, ...], share: float | None, seed: int
 ) -> None:
     g, h, x = (list(column) for column in zip(*table, strict=True))
+    assume(not within or len(set(zip(*([g, h][: len(within)]), strict=True))) < len(table))
     people = pa.table({"g": pa.array(g, pa.string()), "h": pa.array(h, pa.int64()), "x": x})
     technique = Permutation(within=within) if share is None else Swapping(share=share, within=within)
     source = treated({"x": technique}, open_arrow(people, SourceOptions(), "people", 7), Chance.of(seed))
@@ -57,6 +59,16 @@ def test_what_stayed_is_counted_for_the_data_holder() -> None:
     assert source.describe() == {"x": {"technique": "permutation", "within": ["g"]}}
 
 
+def test_many_records_alone_in_their_group_are_warned_of() -> None:
+    people = pa.table({"g": [*range(6), *[7] * 94], "h": ["a"] * 100, "x": list(range(100))})
+    policy = {"attributes": {"g": {"role": "quasi"}, "h": {"role": "quasi"}}, "privacy": [], "method": "plain"}
+    for within, warned in (("g", True), ("h", False)):
+        swapped = {"role": "sensitive", "technique": {"swapping": {"share": 0.5, "within": [within]}}}
+        release = shoal.anonymize(people, policy | {"attributes": policy["attributes"] | {"x": swapped}})
+        said = "column 'x': 6 of 100 records are alone in their group and keep their value"
+        assert any(warning.startswith(said) for warning in release.evidence["warnings"]) == warned
+
+
 def test_groups_are_made_by_the_columns_as_they_were_given() -> None:
     people = pa.table({"g": ["a", "a", "b", "b"] * 50, "x": [1, 2, 3, 4] * 50})
     both = {"g": Permutation(), "x": Permutation(within=("g",))}
@@ -65,6 +77,13 @@ def test_groups_are_made_by_the_columns_as_they_were_given() -> None:
     small = after["x"].to_numpy() <= 2
     assert np.array_equal(small, people["x"].to_numpy() <= 2)
     assert not after["g"].equals(people["g"])
+
+
+@pytest.mark.parametrize("technique", [Permutation(within=("g", "h")), Swapping(share=1, within=("g", "h"))])
+def test_groups_of_one_record_each_are_refused(technique: Permutation | Swapping) -> None:
+    people = pa.table({"g": ["a", "a", "b"], "h": [1, 2, 1], "x": [1, 2, 3]})
+    with pytest.raises(PolicyError, match=r"column 'x': every record is alone in its group.* than 'g', 'h'"):
+        treated({"x": technique}, open_source(people, SourceOptions()), Chance.of(None))
 
 
 def test_within_itself_is_refused() -> None:
@@ -90,5 +109,5 @@ def test_a_source_that_grew_is_refused() -> None:
 
 def test_a_sample_without_records_is_refused() -> None:
     source = open_source(pa.table({"x": [1]}), SourceOptions())
-    with pytest.raises(InputError, match=r"the sample of .* has no rows"):
+    with pytest.raises(InputError, match=r"no record of .* was drawn for the sample; take a larger share"):
         list(sampled(Sampling(share=1e-9), source, Chance.of(None)).batches())

@@ -47,6 +47,8 @@ def done(technique: Technique, values: object, domain: NumberDomain | None = Non
         ({"laplace": {"scale": 0.5}}, "less than one step"),
         ({"laplace": {"scale": 1e9}, "decimals": 9}, "too wide"),
         ({"laplace": {"scale": 100}, "min": 0, "max": 9, "edges": "redraw"}, "hardly ever stay"),
+        ({"gaussian": {"sd": 37}, "min": 0, "max": 9, "edges": "clamp"}, "leave nothing of the values"),
+        ({"gaussian": {"sd": 37}, "min": 0, "max": 9, "edges": "reflect"}, "leave nothing of the values"),
         ({"laplace": {"scale": 1}, "decimals": 10}, "less than or equal"),
     ],
 )
@@ -93,7 +95,7 @@ def test_numbers_outside_the_domain_are_refused_and_not_told() -> None:
 @pytest.mark.parametrize("technique", [Noise(laplace={"scale": 3}), Rounding(base=5), Coding(top=5)])
 @pytest.mark.parametrize("values", [["1", "two", None], [1.0, float("inf"), None]])
 def test_what_is_no_number_is_refused(technique: Technique, values: list[object]) -> None:
-    with pytest.raises(InputError, match="column 'x' has 1 values that are no numbers"):
+    with pytest.raises(InputError, match="column 'x' has 1 value that can be read as no number"):
         done(technique, values)
 
 
@@ -233,6 +235,33 @@ def test_edges_from_the_data_are_said_to_be() -> None:
 def test_edges_that_make_no_sense_are_refused(parameters: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         Coding(**parameters)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ({"top": 200}, "column 'x': top 200 is above 120, where the taxonomy ends"),
+        ({"bottom": 200}, "column 'x': bottom 200 is above 120, where the taxonomy ends"),
+        ({"top": -1}, "column 'x': top -1 is below 0, where the taxonomy begins"),
+        ({"top": 1e17}, "column 'x': top 1e\\+17 is too large for 0 decimals"),
+    ],
+)
+def test_edges_outside_the_declared_domain_are_named_as_they_were_given(
+    parameters: dict[str, object], said: str
+) -> None:
+    domain = NumberDomain() if "large" in said else NumberDomain(0, 120)
+    with pytest.raises(PolicyError, match=said):
+        done(Coding(**parameters), [1, 2, 3], domain)
+
+
+@pytest.mark.parametrize("edge", ["top", "bottom"])
+def test_an_edge_from_the_data_is_not_the_number_of_one_or_two_people(edge: str) -> None:
+    numbers = list(range(100))
+    with pytest.raises(PolicyError, match=f"column 'x': {edge}: fewer than 3 records would be at the edge"):
+        done(Coding(shares={edge: 0.02}), numbers)
+    coded = done(Coding(shares={edge: 0.03}), numbers)
+    assert coded.count(97 if edge == "top" else 2) == 3
+    assert done(Coding(shares={edge: 0.01}), [5, 5, 5]) == [5, 5, 5]  # one number, which all three have
 
 
 def test_shares_that_meet_are_refused() -> None:

@@ -171,6 +171,7 @@ def test_averages_are_declared() -> None:
         assert said in refusal(plain(), changes)
 
 
+EPSILON = ("synthetic/epsilon", "claims/0/parameters/epsilon", "method_parameters/epsilon")
 ACCOUNT: list[tuple[dict[str, Any], str]] = [
     ({"synthetic/ledger/0/loss": 1e-3}, "cost more than the ledger says"),
     ({"synthetic/ledger/0/scale": 1e-3}, "cost more than the ledger says"),
@@ -178,11 +179,15 @@ ACCOUNT: list[tuple[dict[str, Any], str]] = [
     ({"synthetic/ledger/0/loss": -1}, "below 0"),
     ({"synthetic/ledger/0/purpose": "counts of names"}, "does not name each"),
     ({"synthetic/ledger/1/purpose": "counts of age"}, "does not name each"),
-    ({"synthetic/tree": []}, "does not name each"),
+    ({"synthetic/tree": [], "method_parameters/tree": []}, "does not name each"),
     ({"synthetic/tree": [["age", "sex"], ["sex", "age"]]}, "circle"),
     ({"synthetic/tree": [["age", "wage"]]}, "not two attributes"),
     ({"synthetic/neighbours": "tables with one more record"}, "neighbours"),
-    ({"synthetic/epsilon": 1, "claims/0/parameters/epsilon": 1}, "adds up to more than"),
+    (dict.fromkeys(EPSILON, 1), "adds up to more than"),
+    (dict.fromkeys(EPSILON[:2], 1), "another epsilon or delta than method_parameters"),
+    ({"method_parameters/epsilon": 1}, "another epsilon or delta than method_parameters"),
+    ({"method_parameters/delta": 0.01}, "another epsilon or delta than method_parameters"),
+    ({"method_parameters/tree": []}, "not the one of method_parameters"),
     ({"synthetic/epsilon": 0}, "not above 0"),
     ({"synthetic/delta": 1}, "not below 1"),
     ({"synthetic/spent/left": 1}, "1 keys"),
@@ -221,7 +226,7 @@ def test_synthetic_tables_are_claimed_not_promised(delta: float) -> None:
 
 
 def test_concentrated_losses_are_turned_into_epsilon_by_the_verifier() -> None:
-    less = ("synthetic/epsilon", "synthetic/spent/epsilon", "claims/0/parameters/epsilon")
+    less = (*EPSILON, "synthetic/spent/epsilon")
     assert "add up to more than epsilon and delta allow" in refusal(synthetic(1e-6), dict.fromkeys(less, 15.0))
     assert "stated as spent" in refusal(synthetic(1e-6), {"synthetic/spent/rho": 0.01})
 
@@ -232,6 +237,18 @@ def test_a_choice_costs_twice_what_counts_do() -> None:
         ledger = (*counts, Use("pair 1 of the tree", 10.0, loss))
         account = Account(1.0, 0.0, {"epsilon": 1.0, "delta": 0.0}, (), ledger)
         assert check_account(account, ("a", "b")).ok is fine
+
+
+def test_every_choice_is_in_the_ledger_and_so_is_the_one_that_ends_them() -> None:
+    counts = [Use(f"counts of {name}", 10.0, 0.1) for name in ("a", "b", "c", "a and b")]
+    choices = [Use(f"pair {turn} of the tree", 10.0, 0.2) for turn in (1, 2, 3)]
+    spent = {"epsilon": 2.0, "delta": 0.0}
+    for n_choices in range(4):
+        ledger = (*counts, *choices[:n_choices])
+        chosen = Account(2.0, 0.0, spent, (("a", "b"),), ledger)
+        given = Account(2.0, 0.0, spent, (("a", "b"),), ledger, by_hand=True)
+        assert check_account(chosen, ("a", "b", "c")).ok is (n_choices == 2)
+        assert check_account(given, ("a", "b", "c")).ok is (n_choices == 0)
 
 
 def test_a_synthetic_label_must_be_declared() -> None:

@@ -203,3 +203,16 @@ class Attack(ABC):
     @abstractmethod
     def run(self, view: ReleaseView, targets: People, control: People | None, rng: np.random.Generator) -> Trials:
         """Attack people drawn from *targets*, all people of the source, and from a control group that is not in it."""
+
+
+class AttackBesideOthers(Attack):
+    """An attack that also looks at other releases about the same people, if there are some."""
+
+    def __init__(self, n_targets: int = N_TARGETS, others: tuple[ReleaseView, ...] = ()) -> None:
+        super().__init__(n_targets)
+        self.others = others
+
+    @classmethod
+    def equipped(cls, n_targets: int, beside: Beside) -> Self:
+        """Return the attack with the other releases."""
+        return cls(n_targets, beside.others)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 
 from shoal.arrays import AnyIntArray, FloatArray
-from shoal.attacks.base import FEWEST, N_TARGETS, NO_CONTROL, Beside, Trials
+from shoal.attacks.base import FEWEST, NO_CONTROL, AttackBesideOthers, Trials
 from shoal.attacks.guessing import NO_ANSWER, Answers, Asked, SensitiveAttack, likeliest, mode
 from shoal.attacks.people import People
 from shoal.attacks.secrets import Secret
@@ -18,7 +17,7 @@ from shoal.attacks.view import ReleaseView
 from shoal.errors import UsageError
 
 
-class CompositionAttack(SensitiveAttack):
+class CompositionAttack(AttackBesideOthers, SensitiveAttack):
     """Guesses the likeliest of the values that all releases together leave for somebody who is in all of them.
 
     Ganta, Kasiviswanathan and Smith, "Composition attacks and auxiliary information in data privacy" (KDD 2008): what
@@ -29,15 +28,6 @@ class CompositionAttack(SensitiveAttack):
 
     name = "composition"
     title = "what other releases about the same people add"
-
-    def __init__(self, n_targets: int = N_TARGETS, others: tuple[ReleaseView, ...] = ()) -> None:
-        super().__init__(n_targets)
-        self.others = others
-
-    @classmethod
-    def equipped(cls, n_targets: int, beside: Beside) -> Self:
-        """Return the attack with the other releases."""
-        return cls(n_targets, beside.others)
 
     def refuses(self, view: ReleaseView) -> str | None:
         """Return why not: there must be other releases, with the same sensitive attributes."""

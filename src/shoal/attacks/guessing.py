@@ -99,7 +99,8 @@ class SensitiveAttack(Attack):
         """Return a note on what was guessed, or None."""
         if secret.edges is None:
             return None
-        why = "was changed as a number" if secret.changed else "is a number with many values"
+        kind = "date" if secret.kind == "date" else "number"
+        why = f"was changed as a {kind}" if secret.changed else f"is a {kind} with many values"
         return f"{secret.name!r} {why}: what is guessed is one of {len(secret.edges) + 1} ranges"
 
 

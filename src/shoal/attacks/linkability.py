@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Self
-
 import numpy as np
 
 from shoal.arrays import BoolArray
-from shoal.attacks.base import N_TARGETS, Attack, Beside, Tally, Trials
+from shoal.attacks.base import AttackBesideOthers, Tally, Trials
 from shoal.attacks.people import UNKNOWN, People
 from shoal.attacks.tokens import in_both, of_one_person
 from shoal.attacks.view import ReleaseView
@@ -16,7 +14,7 @@ CANDIDATES = 10
 SPLITS = 8
 
 
-class LinkabilityAttack(Attack):
+class LinkabilityAttack(AttackBesideOthers):
     """Picks, of ten second halves of what is known about people, the one that belongs to a given first half.
 
     Somebody has a table with one half of the quasi attributes, somebody else one with the other half; both want to
@@ -27,15 +25,6 @@ class LinkabilityAttack(Attack):
 
     name = "linkability"
     title = "whether two records are about one person"
-
-    def __init__(self, n_targets: int = N_TARGETS, others: tuple[ReleaseView, ...] = ()) -> None:
-        super().__init__(n_targets)
-        self.others = others
-
-    @classmethod
-    def equipped(cls, n_targets: int, beside: Beside) -> Self:
-        """Return the attack with other releases, of which it says how many records have the same tokens."""
-        return cls(n_targets, beside.others)
 
     def refuses(self, view: ReleaseView) -> str | None:
         """Return why not: there must be two attributes to know one of each."""

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
 from shoal.arrays import CodeArray, FloatArray, IntArray
+from shoal.attacks.parts import spans_of
 from shoal.attacks.treatments import Treatments
-from shoal.linkage.columns import coded
+from shoal.linkage.columns import coded, labelled
 from shoal.linkage.histograms import Histograms, gathered
 from shoal.linkage.linkable import Candidates
 from shoal.pairs import Pairs
-from shoal.taxonomies.parse import decimal_numbers
+from shoal.taxonomies.parse import days, decimal_numbers
 
 MOST_VALUES = 50  # numbers with more distinct values are guessed by ranges
 N_RANGES = 20
@@ -28,7 +29,8 @@ class Secret:
     """The published entries of one sensitive attribute, by the box and the bucket in which they stand.
 
     A generalized entry is spread evenly over the values below its label: Tian and Zhang's induced frequency. Numbers
-    with many values are put into ranges of about equally many published records.
+    with many values are put into ranges of about equally many published records; where labels are ranges of numbers
+    or days themselves, as a synthetic table's are, what is guessed is a label.
     """
 
     name: str
@@ -42,6 +44,8 @@ class Secret:
     changed: bool = False  # whether its numbers were changed
     moved: float = 0.0  # share of the values that stand in another row than their own
     within: tuple[str, ...] = ()  # columns whose groups kept their values when these were moved
+    kind: str = "category"
+    format: str | None = None  # of days
 
     @classmethod
     def of(
@@ -60,15 +64,21 @@ class Secret:
         Numbers are put into the ranges of another release's, if there are any.
         """
         codes, texts = coded(column)
-        ranges = like is not None and like.edges is not None and "labels" not in entry
+        spans = _label_spans(name, texts, entry)
+        ranges = like is not None and like.edges is not None and (spans is not None or "labels" not in entry)
         changed = treatments.renumbered(name)
-        edges = like.edges if like is not None and ranges else _edges(codes[place], texts, entry, changed=changed)
-        if edges is not None and not ranges:
-            edges = _apart(edges, BLURS * treatments.blur(name))
+        if like is not None and ranges:
+            edges = like.edges
+        elif spans is not None:
+            edges = _label_edges(codes[place], spans)
+        else:
+            edges = _edges(codes[place], texts, entry, changed=changed)
+            edges = None if edges is None else _apart(edges, BLURS * treatments.blur(name))
         if edges is None:
             candidates = Candidates.of(texts, entry.get("labels"), "the release")
         else:
-            candidates = _in_ranges(texts, edges)
+            spans = _own_spans(texts, entry["kind"], entry.get("format")) if spans is None else spans
+            candidates = _in_ranges(spans, edges)
         n_pairs, n_texts = len(pairs.second), len(texts)
         row = np.ones(len(place), dtype=np.int64)
         counted = Histograms.of(pairs.pair_of, codes[place], row, n_pairs, n_texts)
@@ -90,13 +100,16 @@ class Secret:
             changed=changed,
             moved=treatments.moved(name),
             within=treatments.within(name),
+            kind=entry["kind"],
+            format=entry.get("format"),
         )
 
     def codes(self, column: pa.ChunkedArray) -> CodeArray:
         """Return (n,) which of the values each one of a column of people is, -1 for those that are not published."""
         codes, texts = coded(column)
         if self.edges is not None:
-            return _ranges(texts, self.edges)[codes]
+            own = _own_spans(texts, self.kind, self.format)[:, 0]
+            return _places(own, self.edges, "right")[codes].astype(np.int32)
         number = {value: place for place, value in enumerate(self.values)}
         return np.array([number.get(text, -1) for text in texts], dtype=np.int32)[codes]
 
@@ -132,12 +145,46 @@ def _apart(edges: FloatArray, least: float) -> FloatArray:
     return np.array(kept)
 
 
-def _ranges(texts: Sequence[str | None], edges: FloatArray) -> CodeArray:
-    numbers, valid = decimal_numbers(pa.array(texts, pa.string()))
-    return np.where(valid, np.searchsorted(edges, numbers, side="right"), len(edges) + 1).astype(np.int32)
+def _label_spans(name: str, texts: list[str | None], entry: Mapping[str, Any]) -> FloatArray | None:
+    """Return (n_texts, 2) the numbers or days from and below which labels lie, or None if they list their values."""
+    labels: Mapping[str, Any] = entry.get("labels", {})
+    if not any("from" in cover for cover in labels.values()):
+        return None
+    return spans_of(labelled(name, entry, texts, "the release"))
 
 
-def _in_ranges(texts: Sequence[str | None], edges: FloatArray) -> Candidates:
+def _label_edges(codes: CodeArray, spans: FloatArray) -> FloatArray:
+    """Return where labels begin and end; of very many, where some of them begin, with about equally many rows between.
+
+    Labels do not overlap, so that none of them is cut.
+    """
+    begins = spans[:, 0][np.isfinite(spans[:, 0])]
+    if len(spans) <= MOST_VALUES or not len(begins):
+        return np.unique(spans[np.isfinite(spans)])
+    rows = spans[codes, 0]
+    return np.unique(np.quantile(rows[np.isfinite(rows)], np.arange(1, N_RANGES) / N_RANGES, method="lower"))
+
+
+def _own_spans(texts: Sequence[str | None], kind: str, form: str | None) -> FloatArray:
+    """Return (n_texts, 2) values that stand for themselves, as numbers or days; NaN for what is none."""
+    values = pa.array(texts, pa.string())
+    numbers, valid = days(values, form) if kind == "date" else decimal_numbers(values)
+    own = np.where(valid, numbers, np.nan)
+    return np.stack([own, own], axis=1)
+
+
+def _places(numbers: FloatArray, edges: FloatArray, side: Literal["left", "right"]) -> IntArray:
+    """Return between which edges numbers lie; what is none has a place of its own behind all others."""
+    found = np.searchsorted(edges, numbers, side=side)
+    return np.where(np.isnan(numbers), len(edges) + 1, found).astype(np.int64)
+
+
+def _in_ranges(spans: FloatArray, edges: FloatArray) -> Candidates:
+    """Return which ranges between edges each text reaches into, given the numbers that it stands for."""
     ends = ["", *(f"{edge:g}" for edge in edges), ""]
     names = [f"[{low}, {high})" for low, high in pairwise(ends)]
-    return Candidates(np.arange(len(texts) + 1), _ranges(texts, edges).astype(np.int64), (*names, None))
+    first = _places(spans[:, 0], edges, "right")
+    last = np.maximum(_places(spans[:, 1], edges, "left"), first)
+    start = np.concatenate([[0], np.cumsum(last + 1 - first)])
+    text = np.repeat(np.arange(len(spans)), last + 1 - first)
+    return Candidates(start, first[text] + np.arange(len(text)) - start[text], (*names, None))

@@ -45,10 +45,10 @@ app.add_typer(papers.app, name="papers")
 
 
 class _NoPandas(MetaPathFinder):
-    """Keeps pandas out of commands: pyarrow imports it wherever it is installed, and files need none of it."""
+    """Keeps pandas out of commands: pyarrow imports it wherever it is installed, and only Spark needs it there."""
 
     def find_spec(self, name: str, *_: object) -> None:
-        if name == "pandas":
+        if name == "pandas" and "pyspark" not in sys.modules:
             raise ModuleNotFoundError(f"{name} is not used by commands", name=name)
 
 

@@ -33,6 +33,13 @@ class Utility(StrEnum):
     full = "full"
 
 
+class Engine(StrEnum):
+    """Where rows are counted and rewritten."""
+
+    local = "local"
+    spark = "spark"
+
+
 def anonymize(
     data: DataArgument,
     policy: Annotated[
@@ -52,6 +59,18 @@ def anonymize(
     recipient: RecipientOption = None,
     floor: FloorOption = None,
     warn: WarnOption = False,
+    memory: Annotated[
+        str | None,
+        typer.Option(help="What the process may use, like 2GiB; without it, three quarters of what the machine has."),
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(help="Threads that count and rewrite; one for each core without it.", min=1)
+    ] = None,
+    engine: Annotated[Engine, typer.Option(help="Where rows are counted and rewritten.")] = Engine.local,
+    master: Annotated[
+        str | None,
+        typer.Option(help="With --engine spark: Spark's master, like spark://host:7077; this machine without it."),
+    ] = None,
     json_output: JsonOption = False,
 ) -> None:
     """Publish a table by a policy: plan, apply, verify, and only then put it in place."""
@@ -71,6 +90,10 @@ def anonymize(
                 progress=progress,
                 ledger=entering,
                 to=to,
+                memory=memory,
+                threads=threads,
+                engine=engine.value,
+                master=master,
             )
         if json_output:
             answer_release(release, folder, {"utility": release.utility})

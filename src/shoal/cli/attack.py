@@ -40,7 +40,7 @@ def attack(
         Path | None,
         typer.Option("--policy", "-p", help="Policy that says how to read the tables, and which values are alike."),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Repeat a run; the same seed gives the same figures.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Repeat a run; the same seed gives the same figures.", min=0)] = None,
     json_output: JsonOption = False,
 ) -> None:
     """Measure what attacks find, on your own data. The findings are for the data holder alone."""

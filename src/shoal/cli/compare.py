@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 
     from shoal.comparing import Comparison, Row
 
-HOLD_OUT = 0.2
 WIDE = 110  # columns of a terminal from which every figure has one of its own
-_HEADS = {"singling-out": "singling out", "linkability": "linkability", "inference": "inference"}
 
 
 def compare(
@@ -31,7 +29,7 @@ def compare(
     control: Annotated[str | None, typer.Option(help="A table of like people who are not in the data.")] = None,
     hold_out: Annotated[
         float | None,
-        typer.Option(help=f"Share of the data to put aside as control group, {HOLD_OUT} by default; 0: none.", min=0),
+        typer.Option(help="Share of the data to put aside as control group, 0.2 by default; 0: none.", min=0),
     ] = None,
     targets: Annotated[int, typer.Option(help="People, or predicates, that each attack is tried on.")] = 2000,
     predict: Annotated[
@@ -50,11 +48,8 @@ def compare(
         from shoal.cli.bars import bars
         from shoal.comparing import compare as compared
         from shoal.comparing.writing import Wanted
-        from shoal.errors import UsageError
         from shoal.sources.addresses import named
 
-        if control is not None and hold_out is not None:
-            raise UsageError("--control and --hold-out are two ways to have a control group; choose one")
         wanted = Wanted(csv, picture, markdown)
         wanted.check()
         with bars() as progress:
@@ -63,7 +58,7 @@ def compare(
                 *policies,
                 techniques=techniques,
                 control=control,
-                hold_out=HOLD_OUT if hold_out is None else hold_out,
+                hold_out=hold_out,
                 targets=targets,
                 predict=predict,
                 seed=seed,
@@ -95,12 +90,12 @@ def _table(rows: list[Row], *, wide: bool) -> Table:
     from rich.markup import escape
     from rich.table import Table
 
-    from shoal.comparing.result import MEASURES, RISKS
+    from shoal.comparing.result import HEADS, MEASURES, RISKS
 
     table = Table(box=None, padding=(0, 2 if wide else 1, 1, 0))
     table.add_column("technique", ratio=1, overflow="fold")
-    for risk in RISKS:
-        table.add_column(_HEADS[risk], no_wrap=True)
+    for head in HEADS.values():
+        table.add_column(head, no_wrap=True)
     for head in (*MEASURES, "records", "s") if wide else ("kept",):
         table.add_column(head, justify="right", no_wrap=True)
     for row in rows:

@@ -21,8 +21,7 @@ def new(
 ) -> None:
     """Make a key that nobody can guess. Keep it away from releases: whoever has it finds out whose token is whose."""
     with reporting(json_output):
-        from shoal.techniques.keys import KEY_BYTES, new_key
-        from shoal.techniques.opening import refuse_public
+        from shoal.techniques.keys import KEY_BYTES, new_key, refuse_public
 
         refuse_public(file)
         new_key(file)

@@ -100,14 +100,15 @@ def show(verification: Verification, *, with_source: bool) -> None:
     from rich.markup import escape
 
     from shoal.cli.tables import table_of
+    from shoal.wording import parameters_text
 
     console = out()
     table = table_of("", "checked", "found")
     for promise in verification.guarantees:
         table.add_row(_mark(promise.ok), promise.model, escape(promise.detail))
     for claim in verification.claims:
-        said = ", ".join(f"{name} {value}" for name, value in claim.parameters.items())
-        table.add_row("[yellow]claim[/]", claim.model, escape(f"{said}: {claim.detail}"))
+        said = f"{parameters_text(claim.parameters)}: {claim.detail}"
+        table.add_row("[yellow]claim[/]", claim.model, escape(said))
     if not verification.guarantees and not verification.claims and verification.may_promise_nothing:
         table.add_row("[yellow]none[/]", "promises", "this release promises nothing about people")
     for check in verification.checks:

@@ -40,7 +40,7 @@ def compare(
     *policies: AnyPolicy,
     techniques: str | Sequence[str] | None = None,
     control: object | None = None,
-    hold_out: float = HOLD_OUT,
+    hold_out: float | None = None,
     targets: int = N_TARGETS,
     predict: str | None = None,
     seed: int | None = None,
@@ -49,16 +49,19 @@ def compare(
     """Make a release by every policy, or by every technique on one, and tell what each leaves, promises and keeps.
 
     The same people are aside in all of them: those of a *control* table or, without one, a random share *hold_out* of
-    the data, who are in no release. *techniques* are "all" or names. Every release is verified as ever, none is
-    written, and what is found is for the data holder alone.
+    the data, 0.2 if it is not given, who are in no release. *techniques* are "all" or names. Every release is verified
+    as ever, none is written, and what is found is for the data holder alone.
     """
     if not policies:
         raise UsageError("a comparison needs a policy at least")
     chosen = _chosen(techniques)
     if chosen and len(policies) > 1:
         raise UsageError("techniques are compared on the attributes of one policy; give one, or no techniques")
-    if not 0 <= hold_out < 1:
-        raise UsageError(f"the share of records to hold out must be from 0 to below 1, not {hold_out}")
+    if control is not None and hold_out is not None:
+        raise UsageError("a control table and a share to hold out are two ways to have a control group; choose one")
+    share = None if control is not None else HOLD_OUT if hold_out is None else hold_out
+    if share is not None and not 0 <= share < 1:
+        raise UsageError(f"the share of records to hold out must be from 0 to below 1, not {share}")
     if targets < FEWEST:
         raise UsageError(f"{targets} targets tell nothing; ask for at least {FEWEST}")
     loaded = [Policy.load(policy) for policy in policies]
@@ -68,7 +71,6 @@ def compare(
     for policy in loaded:
         check_columns(policy, open_source(table, policy.source))
     people, strangers = table, None if control is None else _read(control, options)
-    share = None if control is not None else hold_out
     if share:
         people, strangers = _parted(table, share, rng)
     questions = secrets.randbits(64) if seed is None else seed

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shoal.comparing.result import MEASURES, RISKS, Comparison, Row, share_text
+from shoal.comparing.result import HEADS, MEASURES, RISKS, Comparison, Row, share_text
 from shoal.comparing.wording import reading
-
-_REMAINS = {"singling-out": "singling out", "linkability": "linkability", "inference": "inference"}
 
 
 def page(found: Comparison, title: str, picture: str | None = None, before: Sequence[str] = ()) -> str:
@@ -21,7 +19,7 @@ def page(found: Comparison, title: str, picture: str | None = None, before: Sequ
     made = [row for row in found.rows if row.reason is None]
     lines += ["## What is left to attacks", ""]
     lines += _table(
-        ["technique", "parameters", *(f"{_REMAINS[risk]}" for risk in RISKS), "promise"],
+        ["technique", "parameters", *HEADS.values(), "promise"],
         [[row.name, row.parameters, *(_risk(row, risk) for risk in RISKS), row.promise] for row in made],
     )
     lines += ["In brackets: whether the risk remains, by the opinion.", ""]

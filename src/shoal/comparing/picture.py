@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from shoal.comparing.result import MEASURES, RISKS, Comparison, Row
-from shoal.papers.figures import FAINT, INK, LOOKS, require_plots, settings
+from shoal.comparing.result import HEADS, MEASURES, RISKS, Comparison, Row
+from shoal.papers.figures import FAINT, INK, LOOKS, require_plots, save, settings
 
 PICTURES = (".svg", ".png")
 _NOTE = "grey: does the risk remain, by the opinion?  lines: 95 % intervals  kept: 1 is as good as the source"
 _LOWEST = -0.1  # of the axis of risks; intervals that go on below are cut
-_TITLES = {"singling-out": "singling out", "linkability": "linkability", "inference": "inference"}
 
 
 def draw_comparison(found: Comparison, title: str, path: Path) -> None:
@@ -41,14 +40,13 @@ def draw_comparison(found: Comparison, title: str, path: Path) -> None:
             title=_NOTE,
         )
         figure.get_layout_engine().set(w_pad=0.08, h_pad=0.08)
-        kind = path.suffix.lower().removeprefix(".")
-        figure.savefig(path, format=kind, metadata={"Date": None} if kind == "svg" else {"Software": None})
+        save(figure, path)
 
 
 def _risks(axes: Any, rows: list[Row], risk: str) -> None:
     """Draw one risk: a dot with its interval, filled where all of it is above 0."""
     look = LOOKS[2]
-    axes.set_title(f"risk: {_TITLES[risk]}", fontsize=11)
+    axes.set_title(f"risk: {HEADS[risk]}", fontsize=11)
     for height, row in enumerate(rows):
         said = row.opinion(risk) or "not rated"
         axes.text(1.09, height, said, va="center", ha="left", fontsize=8, color="#767676", clip_on=False)

@@ -54,6 +54,9 @@ def _below(compared: Compared, cover: Cover) -> IntArray:
     >>> age = Compared.of("age", AttributePolicy("quasi"), [pa.chunked_array([[20, 30, 40, 50]])])
     >>> _below(age, {"from": 25, "below": 50}).tolist(), _below(age, {"any": True}).tolist()
     ([1, 2], [0, 1, 2, 3])
+    >>> town = Compared.of("town", AttributePolicy("quasi"), [pa.chunked_array([["Bonn", "Ulm"]])])
+    >>> _below(town, {"values": ["Ulm"]}).tolist(), _below(town, {"values": ["Hof"]}).tolist()
+    ([1], [-1])
     """
     if "any" in cover:
         return np.arange(compared.taxonomy.n_leaves)

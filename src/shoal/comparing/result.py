@@ -12,6 +12,7 @@ from shoal.techniques.verdicts import Verdict
 from shoal.wording import parameters_text
 
 RISKS = ("singling-out", "linkability", "inference")
+HEADS = {risk: risk.replace("-", " ") for risk in RISKS}  # of tables and pictures
 MEASURES = ("counts", "association", "learning")
 
 

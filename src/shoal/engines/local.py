@@ -8,19 +8,18 @@ the same cells in the same order.
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
 import pyarrow as pa
 
 from shoal.arrays import IntArray, KeyArray
-from shoal.cells import KeyLayout, Run, RunStack
+from shoal.cells import KeyLayout
 from shoal.engines.dictionaries import GrowingDictionary
 from shoal.engines.looking import CountedCells, SampledCells, Thinning
-from shoal.engines.passes import Factored, ahead, factor, looked_up, packed, some_rows, sorted_run, tallied
+from shoal.engines.passes import Factored, Sorting, ahead, factor, looked_up, packed, some_rows, tallied
 from shoal.errors import InputError
 from shoal.progress import Progress
 from shoal.sources import Source
@@ -64,6 +63,7 @@ class LocalEngine:
         counted, n_rows = self._counted(source, columns, progress, thinning)
         if not thinning.sampling:
             return counted
+        pa.default_memory_pool().release_unused()  # what batches took is needed elsewhere now
         sizes = [dictionary.size for dictionary in counted.dictionaries]
         return SampledCells(counted, thinning.share, thinning.all_tallies(sizes), n_rows)
 
@@ -71,9 +71,9 @@ class LocalEngine:
         self, source: Source, columns: Sequence[str], progress: Progress, thinning: Thinning | None
     ) -> tuple[CountedCells, int]:
         dictionaries = tuple(GrowingDictionary() for _ in columns)
-        stack, layout, n_rows = RunStack(), KeyLayout.of_bits([1] * len(columns)), 0
+        layout, n_rows = KeyLayout.of_bits([1] * len(columns)), 0
         with ThreadPoolExecutor(self.threads) as pool, progress.step("counting", source.n_rows) as step:
-            sorting: deque[Future[Run]] = deque()
+            sorting = Sorting(pool)
             batches = source.batches(columns, dictionary=columns)
             for factors in ahead(pool, batches, factor, self.threads + 1):
                 tables = [
@@ -81,10 +81,9 @@ class LocalEngine:
                 ]
                 sizes = [dictionary.size for dictionary in dictionaries]
                 if not layout.holds(sizes):
-                    _drain(sorting, stack, keep=0)
                     wider = KeyLayout.roomy(sizes)
                     if n_rows:
-                        stack.relay(layout, wider)
+                        sorting.finished().relay(layout, wider)
                     layout = wider
                 n_rows += len(factors[0][0])
                 step.advance(len(factors[0][0]))
@@ -92,15 +91,14 @@ class LocalEngine:
                 if thinning is not None and thinning.sampling:
                     _tally(thinning, factors, tables)
                     wanted = some_rows(factors, thinning.drawn(factors))
-                sorting.append(pool.submit(sorted_run, wanted, tables, layout))
-                _drain(sorting, stack, keep=self.threads)
-                if thinning is not None and thinning.overflows(stack.n_held):
-                    _drain(sorting, stack, keep=0)
-                    thinning.thin(stack, layout, sizes)
-            _drain(sorting, stack, keep=0)
-        if not n_rows:
-            raise InputError(f"{source.name} has no rows")
-        return CountedCells(tuple(columns), dictionaries, layout, stack.total(), n_rows), n_rows
+                sorting.add(wanted, tables, layout, keep=self.threads)
+                # What is still being sorted may be too much: wait for it, so that threads do not decide when to thin.
+                if thinning is not None and thinning.overflows(sorting.n_bound):
+                    thinning.thin(sorting.finished(), layout, sizes)
+            if not n_rows:
+                raise InputError(f"{source.name} has no rows")
+            run = sorting.finished().total()
+        return CountedCells(tuple(columns), dictionaries, layout, run, n_rows), n_rows
 
     def locate(
         self, source: Source, counted: CountedCells, carried: Sequence[str], progress: Progress
@@ -137,6 +135,7 @@ class LocalEngine:
                 yield done
                 n_rows += n_done
                 step.advance(n_done)
+        pa.default_memory_pool().release_unused()
         if n_rows != looked.n_rows:
             raise InputError(f"{source.name} changed while it was being read; nothing was published")
 
@@ -155,8 +154,3 @@ def _keys(batch: pa.RecordBatch, counted: CountedCells) -> KeyArray:
 def _tally(thinning: Thinning, factors: Factored, tables: Sequence[KeyArray]) -> None:
     for column, (codes, rows) in enumerate(zip(tables, tallied(factors), strict=True)):
         thinning.tally(column, codes, rows)
-
-
-def _drain(waiting: deque[Future[Run]], stack: RunStack, keep: int) -> None:
-    while len(waiting) > keep:
-        stack.push(waiting.popleft().result())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -133,9 +133,17 @@ class SampledCells:
 class Thinning:
     """Keeps the cells below a number: beyond it, only a random share of the records is counted on."""
 
-    def __init__(self, most_cells: int, sample_cells: int, rng: np.random.Generator) -> None:
-        """Begin to sample above *most_cells*, and sample at most *sample_cells*."""
-        self._most, self._sample, self._rng = most_cells, sample_cells, rng
+    def __init__(
+        self,
+        most_cells: int,
+        sample_cells: int,
+        sampler: Callable[[], np.random.Generator],
+        refuse: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """Begin to sample above *most_cells*, unless *refuse* raises then, and sample at most *sample_cells*."""
+        self._most, self._sample = most_cells, min(sample_cells, most_cells)
+        self._sampler, self._refuse = sampler, refuse
+        self._rng: np.random.Generator | None = None
         self.share = 1.0
         self.tallies: list[IntArray] = []
 
@@ -154,12 +162,13 @@ class Thinning:
         if not self.sampling:
             if len(total.counts) <= self._most:
                 return
+            self._refuse(len(total.counts))
             self.tallies = [
                 kernels.summed(total.column(layout, column).astype(np.int32), total.counts, size)
                 for column, size in enumerate(sizes)
             ]
         while stack.n_held > self._sample:
-            stack.thin(self._rng)
+            stack.thin(self._chance())
             self.share /= 2
 
     def tally(self, column: int, codes: KeyArray, rows: IntArray) -> None:
@@ -171,9 +180,14 @@ class Thinning:
         """Return (n_codes,) of each column the records of each code; the last ones may be in no record."""
         return tuple(_longer(tally, size) for tally, size in zip(self.tallies, sizes, strict=True))
 
+    def _chance(self) -> np.random.Generator:
+        if self._rng is None:
+            self._rng = self._sampler()
+        return self._rng
+
     def drawn(self, factors: Factored) -> IntArray:
         """Return the rows of a batch that are in the sample."""
-        return np.flatnonzero(self._rng.random(len(factors[0][0])) < self.share)
+        return np.flatnonzero(self._chance().random(len(factors[0][0])) < self.share)
 
 
 def _longer(tally: IntArray, size: int) -> IntArray:

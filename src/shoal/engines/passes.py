@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from shoal import kernels
 from shoal.arrays import CodeArray, IntArray, KeyArray
-from shoal.cells import KeyLayout, Run
+from shoal.cells import KeyLayout, Run, RunStack
 from shoal.engines.dictionaries import GrowingDictionary, factored
 
 T = TypeVar("T")
@@ -41,8 +41,36 @@ def packed(factors: Factored, tables: Sequence[KeyArray], layout: KeyLayout) -> 
     return keys
 
 
-def sorted_run(factors: Factored, tables: Sequence[KeyArray], layout: KeyLayout) -> Run:
-    """Return the cells of one batch."""
+class Sorting:
+    """Batches that become cells in other threads, and the cells of those before them."""
+
+    def __init__(self, pool: ThreadPoolExecutor) -> None:
+        self._pool = pool
+        self._waiting: deque[tuple[Future[Run], int]] = deque()
+        self._stack = RunStack()
+
+    @property
+    def n_bound(self) -> int:
+        """A number that the cells of all batches do not exceed."""
+        return self._stack.n_held + sum(n_rows for _, n_rows in self._waiting)
+
+    def add(self, factors: Factored, tables: Sequence[KeyArray], layout: KeyLayout, keep: int) -> None:
+        """Take a batch; at most *keep* are under way when this returns."""
+        run = self._pool.submit(_sorted_run, factors, tables, layout)
+        self._waiting.append((run, len(factors[0][0])))
+        self._drain(keep)
+
+    def finished(self) -> RunStack:
+        """Wait for all batches, and return their cells."""
+        self._drain(0)
+        return self._stack
+
+    def _drain(self, keep: int) -> None:
+        while len(self._waiting) > keep:
+            self._stack.push(self._waiting.popleft()[0].result())
+
+
+def _sorted_run(factors: Factored, tables: Sequence[KeyArray], layout: KeyLayout) -> Run:
     return Run.of_rows(packed(factors, tables, layout))
 
 

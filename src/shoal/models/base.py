@@ -57,6 +57,11 @@ class Whole:
         row = np.asarray(counts, dtype=np.int64)
         return cls(size=int(row.sum()), counts=row, population=population, taxonomy=taxonomy)
 
+    @property
+    def shares(self) -> FloatArray | None:
+        """Return (n_values,) the share of each value; None if values were not counted."""
+        return None if self.counts is None else self.counts / self.size
+
     def as_class(self) -> ClassHistograms:
         """Return the whole table as the only class."""
         return ClassHistograms(

@@ -110,8 +110,13 @@ def draw(title: str, panels: Sequence[Panel], note: str, paths: Sequence[Path], 
             columnspacing=2.5,
         )
         for path in paths:
-            kind = path.suffix.removeprefix(".")
-            figure.savefig(path, format=kind, metadata={"Date": None} if kind == "svg" else {"Software": None})
+            save(figure, path)
+
+
+def save(figure: Any, path: Path) -> None:
+    """Write a picture in the format of its name; it tells nothing of the day or the program."""
+    kind = path.suffix.lower().removeprefix(".")
+    figure.savefig(path, format=kind, metadata={"Date": None} if kind == "svg" else {"Software": None})
 
 
 def _fill(axes: Any, panel: Panel) -> None:

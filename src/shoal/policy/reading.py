@@ -184,6 +184,8 @@ class PolicyReader:
                 why = "promises nothing about classes" if method.models == "none" else "may promise nothing"
                 self._note(place, f"{method.name} {why}; say so with privacy: []")
                 return []
+        if method is None and given == []:
+            return []  # what is wrong with the method has been noted; whether it needs models is not known
         if not isinstance(given, list | tuple) or not given:
             self._note(place, "must list at least one model, e.g. [{k-anonymity: {k: 5}}]")
             return []

@@ -20,7 +20,6 @@ from shoal.labels import PublishedColumn
 from shoal.plan import WITHHELD, Dealer, Plan
 from shoal.policy import Policy
 from shoal.progress import Progress
-from shoal.publishing.centres import CentreColumn
 from shoal.publishing.columns import CellColumn, ClassColumn, coded, without_dictionary
 from shoal.publishing.publication import PlannedPublication, PublishedRows
 from shoal.publishing.values import ValueColumn
@@ -141,7 +140,9 @@ def _column(place: int, policy: Policy, counted: CountedCells, encoding: Encodin
         case "values":
             return ValueColumn.of(attribute, counted, encoding, plan)
         case "centres":
-            return CentreColumn.of(place, encoding, plan, policy.method)
+            from shoal.publishing.centres import centre_column  # only here: it loads microaggregation
+
+            return centre_column(place, encoding, plan, policy.method)
         case _:
             return PublishedColumn.of(attribute, plan.lo[:, place], plan.hi[:, place])
 

@@ -20,7 +20,7 @@ from shoal.engines.looking import SeenValues
 from shoal.errors import InputError
 from shoal.guarantees import Guarantee, achieved
 from shoal.labels import PublishedColumn
-from shoal.plan import Plan
+from shoal.plan import KEPT, Plan
 from shoal.policy import Policy
 from shoal.problem import Attribute, Problem
 from shoal.progress import Progress
@@ -28,12 +28,13 @@ from shoal.publishing.columns import ClassColumn, coded
 from shoal.publishing.publication import Publication, PublishedRows
 from shoal.publishing.values import ValueColumn
 from shoal.risk.sizes import class_risks
+from shoal.sensitive_labels import SensitiveColumn, kept_leaves
 from shoal.shuffling import Shuffler
 from shoal.utility.base import Pool, Total, Utility
 
 _NOT_ASKED = (
-    "the table is larger than the memory allowed: it was planned region by region, and measures of utility that look at "
-    "all of it at once were left out"
+    "the table is larger than the memory allowed, so it was planned region by region, and measures of utility that "
+    "look at all of it at once were left out"
 )
 
 
@@ -55,14 +56,16 @@ class RangeNumbers:
         order = np.argsort(known)
         self._known, self._number = known[order], number[order].astype(np.int32)
         numbers: CodeArray = self._number[np.searchsorted(self._known, ranges)]
-        return numbers[which.reshape(-1)]
+        return np.asarray(numbers[which.reshape(-1)], dtype=np.int32)
+
+    def ranges(self) -> tuple[CodeArray, CodeArray]:
+        """Return (n_ranges,) lo and hi in the order of their numbers."""
+        ranges = self._known[np.argsort(self._number)]
+        return (ranges // self._width).astype(np.int32), (ranges % self._width).astype(np.int32)
 
     def column(self) -> PublishedColumn:
         """Return the labels of all ranges; classes are their numbers."""
-        ranges = self._known[np.argsort(self._number)]
-        return PublishedColumn.of(
-            self._attribute, (ranges // self._width).astype(np.int32), (ranges % self._width).astype(np.int32)
-        )
+        return PublishedColumn.of(self._attribute, *self.ranges())
 
 
 class SizeTally:
@@ -82,6 +85,51 @@ class SizeTally:
         return class_risks(sizes, np.array([self._classes[size] for size in sizes.tolist()], dtype=np.int64))
 
 
+class SensitiveNumbers:
+    """What records publish of one sensitive attribute: the index of a value or, after all those, that of a range."""
+
+    def __init__(self, place: int, attribute: Attribute, looked: SampledCells) -> None:
+        self._place, self._attribute, self._looked = place, attribute, looked
+        self._column = looked.columns.index(attribute.name)
+        self._n_values = len(looked.dictionaries[self._column].values)
+        self._ranges = RangeNumbers(attribute)
+        self._occurring = np.zeros(attribute.taxonomy.n_leaves, dtype=np.bool_)
+        self._kept = np.zeros(attribute.taxonomy.n_leaves, dtype=np.bool_)
+
+    def add(self, problem: Problem, plan: Plan) -> CodeArray | None:
+        """Take a region; return (n_targets,) the number of each target's range, KEPT where there is none.
+
+        None says that every record of the region keeps its value.
+        """
+        leaves = problem.cells.codes[len(problem.quasi) + self._place]
+        self._occurring[kernels.occurring(leaves)] = True
+        self._kept[kept_leaves(plan, self._place, problem)] = True
+        if plan.targets is None:
+            return None
+        lo, hi = plan.targets.lo[:, self._place], plan.targets.hi[:, self._place]
+        numbers = np.full(len(lo), KEPT, dtype=np.int32)
+        ranged = np.flatnonzero(lo != KEPT)
+        numbers[ranged] = self._n_values + self._ranges.numbers(lo[ranged], hi[ranged])
+        return numbers
+
+    def column(self) -> SensitiveColumn | None:
+        """Return the texts of all regions; None if every record keeps its value."""
+        lo, hi = self._ranges.ranges()
+        if not len(lo):
+            return None
+        occurring, kept = np.flatnonzero(self._occurring).tolist(), np.flatnonzero(self._kept).tolist()
+        ends = np.append(lo, np.int32(KEPT)), np.append(hi, np.int32(0))  # the last target keeps its value
+        return SensitiveColumn.of_ranges(self._attribute, self._looked, occurring, kept, *ends)
+
+    def values(self, numbers: CodeArray, column: SensitiveColumn | None) -> pa.Array:
+        """Return what rows publish, given the numbers that they waited under."""
+        if column is None:
+            return coded(numbers, self._looked.dictionaries[self._column].values)
+        ranged = numbers >= self._n_values
+        targets = np.where(ranged, numbers - self._n_values, -1)
+        return column.values(targets, np.where(ranged, -1, numbers))
+
+
 @dataclass(slots=True, eq=False)
 class Pooled:
     """What regions add up to: as if they had been planned at once with these classes."""
@@ -96,6 +144,7 @@ class Pooled:
     sizes: SizeTally = field(default_factory=SizeTally)
     sizes_before: SizeTally = field(default_factory=SizeTally)
     warnings: dict[str, None] = field(default_factory=dict)
+    generalized: Counter[str] = field(default_factory=Counter)  # records, by sensitive attributes
     published: list[BoolArray] = field(default_factory=list)  # (n_leaves,) of each attribute, quasi ones first
 
     def __post_init__(self) -> None:
@@ -112,6 +161,7 @@ class Pooled:
         self.utility.add(problem, plan)
         self.sizes.add(plan.sizes[plan.sizes > 0])
         self.warnings |= dict.fromkeys(plan.warnings)
+        self.generalized.update(plan.generalized_sensitive(problem))
         cell, class_of, _, _ = plan.pieces(problem.cells.counts)
         shown = cell[class_of >= 0]
         for leaves, codes in zip(self.published, problem.cells.codes, strict=True):
@@ -129,6 +179,8 @@ class RegionalPublication(Publication):
     looked: SampledCells
     pooled: Pooled
     columns: tuple[ClassColumn, ...]
+    sensitive_numbers: tuple[SensitiveNumbers, ...]
+    sensitive_columns: tuple[SensitiveColumn | None, ...]  # None: published as it is
     shuffler: Shuffler
     n_left_out: int  # records without some value
     n_regions: int
@@ -193,6 +245,14 @@ class RegionalPublication(Publication):
         """Return the attribute's labels, if it has some, or how its values are read."""
         return self.columns[place].describe()
 
+    def sensitive_column(self, place: int) -> SensitiveColumn | None:
+        """Return the texts of a generalized sensitive attribute; None if it is published as it is."""
+        return self.sensitive_columns[place]
+
+    def generalized_sensitive(self) -> dict[str, int]:
+        """Return how many records publish a generalized value, for each sensitive attribute that has such records."""
+        return dict(self.pooled.generalized)
+
     def published_leaves(self, place: int) -> IntArray:
         """Return the leaves of an attribute that some published record has."""
         return np.flatnonzero(self.pooled.published[place])
@@ -233,9 +293,8 @@ class RegionalPublication(Publication):
         arrays: dict[str, pa.Array] = {}
         for column in self.columns:
             arrays[column.attribute.name] = column.values(next(waiting).combine_chunks().to_numpy())
-        for attribute in self.sensitive:
-            values = self.looked.dictionaries[self.looked.columns.index(attribute.name)].values
-            arrays[attribute.name] = coded(next(waiting).combine_chunks().to_numpy(), values)
+        for attribute, numbers, own in zip(self.sensitive, self.sensitive_numbers, self.sensitive_columns, strict=True):
+            arrays[attribute.name] = numbers.values(next(waiting).combine_chunks().to_numpy(), own)
         for name in self.policy.names("insensitive"):
             arrays[name] = next(waiting).combine_chunks()
         (names,) = self.parts

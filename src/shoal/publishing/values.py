@@ -1,4 +1,4 @@
-"""Quasi columns that publish the values of their source."""
+"""Quasi columns that publish values, not labels."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from shoal.publishing.columns import CellColumn, coded
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ValueColumn:
-    """One quasi attribute as it is: all records of a class have the same value."""
+    """One quasi attribute without labels: all records of a class publish the same value."""
 
     attribute: Attribute
-    index: CodeArray  # (n_classes,) place among the values, -1 for missing
+    index: CodeArray  # (n_classes,) place among the entries, -1 for missing
     entries: pa.Array
 
     @classmethod
     def of(cls, attribute: Attribute, counted: CountedCells, encoding: Encoding, plan: Plan) -> ValueColumn:
-        """Look up what each class has, in any of its cells."""
+        """Publish the values of the source, which all records of a class have in common."""
         values = CellColumn.of(counted, attribute.name)
         cells = np.arange(len(plan.assignment.class_of)) if encoding.kept is None else encoding.kept
-        index = np.full(plan.n_classes, -1, dtype=np.int32)
-        index[plan.assignment.class_of] = values.index[cells]
+        index = np.empty(plan.n_classes, dtype=np.int32)
+        index[plan.assignment.class_of] = values.index[cells]  # no record is withheld, so each class has some
         return cls(attribute, index, values.values)
 
     def values(self, classes: CodeArray) -> pa.Array:

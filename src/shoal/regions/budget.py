@@ -10,13 +10,13 @@ from pathlib import Path
 from shoal.errors import UsageError
 from shoal.wording import size_text
 
-LEAST = 300 << 20
+LEAST = 512 << 20
 SHARE = 0.75  # of what the machine has, if nobody says how much
 MOST_FILES = 400  # temporary files that wait at a time, of the 1,024 that a process may usually open
 
 # Bytes, measured on hospital stays (six quasi attributes, one sensitive, nearly every record a cell of its own).
-_BASE = 220 << 20  # the interpreter, its libraries and compiled kernels
-_THREAD = 60 << 20  # the batches of a million rows that a thread reads, codes and sorts
+_BASE = 320 << 20  # the interpreter, its libraries and compiled kernels
+_THREAD = 100 << 20  # the batches of a million rows that a thread reads, codes and sorts
 _CELL = 150  # all steps in memory, the verifier's included
 _REGION_CELL = 200  # counting, planning and rewriting a region, while the rows before it wait on the disk
 _HEAP_ROW = 400  # a heap is read, put in order, labelled and written, while the one before is being compressed
@@ -42,7 +42,7 @@ class Budget:
         if threads is not None and threads < 1:
             raise UsageError(f"threads is {threads}; give at least 1")
         cores = min(os.cpu_count() or 1, 8)
-        workers = threads or max(min(cores, (limit - _BASE) // (4 * _THREAD)), 1)
+        workers = threads or max(min(cores, (limit - _BASE) // (2 * _THREAD)), 1)
         free = max(limit - _BASE - workers * _THREAD, LEAST // 8)
         region_rows = free // (2 * _REGION_CELL)
         return cls(

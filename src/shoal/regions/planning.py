@@ -17,11 +17,12 @@ from shoal.encoding import Encoding, Region, Tree, encode_cells, grown
 from shoal.engines.local import CountedCells, LocalEngine, SampledCells
 from shoal.errors import InputError, UnreachableError, UsageError
 from shoal.methods.hopeless import refuse_hopeless
-from shoal.plan import WITHHELD, Dealer, Plan
+from shoal.plan import KEPT, WITHHELD, Dealer, Plan
 from shoal.policy import Policy
+from shoal.problem import Problem
 from shoal.progress import Progress, Silent
 from shoal.publishing.columns import ClassColumn
-from shoal.publishing.regional import Pooled, RangeNumbers, RegionalPublication, value_column
+from shoal.publishing.regional import Pooled, RangeNumbers, RegionalPublication, SensitiveNumbers, value_column
 from shoal.regions.budget import Budget, needed_memory
 from shoal.regions.files import RegionFiles
 from shoal.regions.routing import RegionCounts, Router
@@ -51,8 +52,8 @@ class Larger:
         refusal = self.policy.method.refuses(sample)
         if refusal is not None:
             raise UnreachableError(f"method {self.policy.method.name}: {refusal}")
-        by_nodes = self.policy.method.takes_regions == "nodes"
-        tree = cut_regions(sample, self.looked.share, self.budget.region_rows, by_nodes)
+        by_nodes, mending = self.policy.method.takes_regions == "nodes", self.policy.method.mends_values
+        tree = cut_regions(sample, self.looked.share, self.budget.region_rows, by_nodes=by_nodes, mending=mending)
         del sample
         with RegionFiles(len(tree.leaves), self.looked.layout.n_words, self.folder) as files:
             counts = Router(self.looked, trees, self.policy, tree).run(
@@ -74,6 +75,8 @@ class Larger:
             self.looked,
             planning.pooled,
             planning.columns(),
+            planning.sensitive,
+            tuple(numbers.column() for numbers in planning.sensitive),
             shuffler,
             counts.n_dropped,
             len(regions),
@@ -92,8 +95,10 @@ class Larger:
             ]
         whole = Region(root.lo, root.hi, self.looked, counts.whole)
         problem = encode_cells(self.looked.sample, self.policy, trees, region=whole).problem
-        refuse_hopeless(problem, 0)
-        found = settled(tree, counts, problem)
+        mending = self.policy.method.mends_values
+        if not mending:
+            refuse_hopeless(problem, 0)
+        found = settled(tree, counts, problem, mending=mending)
         if len(found) == 1 and found[0].n_records > self.budget.cells:
             raise UsageError(
                 f"no cut of the table leaves two parts that both meet the models, so all of its {found[0].n_records:,} "
@@ -118,6 +123,10 @@ class _Planning:
         policy = larger.policy
         self._quasi, self._sensitive = policy.names("quasi"), policy.names("sensitive")
         self._ranges = [RangeNumbers(tree.attribute) for tree in trees[: len(self._quasi)]]
+        self.sensitive = tuple(
+            SensitiveNumbers(place, tree.attribute, larger.looked)
+            for place, tree in enumerate(trees[len(self._quasi) :])
+        )
         self.pooled = Pooled(policy, trees, len(self._quasi))
 
     def columns(self) -> tuple[ClassColumn, ...]:
@@ -138,7 +147,8 @@ class _Planning:
         plan = self._planned(encoding)
         self.pooled.add(encoding.problem, plan)
         self.pooled.sizes_before.add(counted.class_sizes(self._quasi))
-        rows = _Rows(counted, plan, self._numbers(counted, plan), self._indices(counted))
+        ranged = [numbers.add(encoding.problem, plan) for numbers in self.sensitive]
+        rows = _Rows(counted, plan, self._numbers(counted, plan), self._indices(counted), ranged)
         if self._larger.policy.names("insensitive"):
             self._deal(region, rows)
         else:
@@ -172,7 +182,20 @@ class _Planning:
             ) from None
         if not isinstance(plan, Plan):
             raise TypeError(f"method {method.name} says that it takes regions, but it makes no classes")
+        self._refuse_moved(encoding.problem, plan)
         return plan
+
+    def _refuse_moved(self, problem: Problem, plan: Plan) -> None:
+        """Raise if a region changes the table that a model compares all regions with."""
+        generalized = plan.generalized_sensitive(problem)
+        for requirement in problem.requirements:
+            names = [name for name in requirement.model.attributes if name in generalized]
+            if requirement.model.relative_to_whole and names:
+                raise UsageError(
+                    f"{requirement.model.subject} compares classes with the table as it is published, and regions "
+                    f"generalize values of {names[0]!r} each by itself; use mondrian, or allow "
+                    f"{self._larger.needed(self._larger.looked.n_rows)} of memory with --memory"
+                )
 
     def _numbers(self, counted: CountedCells, plan: Plan) -> list[CodeArray]:
         """Return for each quasi attribute (n_classes,) the number of what a class publishes of it."""
@@ -194,12 +217,12 @@ class _Planning:
         dealer = Dealer(rows.plan.assignment, self._larger.chance.generator)
         for keys, carried in self._files.read(region.leaves, self._larger.budget.heap_rows):
             cells = rows.counted.run.find(keys)
-            classes = dealer.deal(cells)
-            if (classes == WITHHELD).any():
-                kept = np.flatnonzero(classes != WITHHELD)
-                cells, classes, carried = cells[kept], classes[kept], carried.take(pa.array(kept))
+            targets = dealer.deal(cells)
+            if (targets == WITHHELD).any():
+                kept = np.flatnonzero(targets != WITHHELD)
+                cells, targets, carried = cells[kept], targets[kept], carried.take(pa.array(kept))
             if len(cells):
-                self._shuffler.add(rows.batch(cells, classes, carried.combine_chunks().to_batches()))
+                self._shuffler.add(rows.batch(cells, targets, carried.combine_chunks().to_batches()))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -210,21 +233,27 @@ class _Rows:
     plan: Plan
     numbers: Sequence[CodeArray]  # of each quasi attribute: (n_classes,)
     indices: Sequence[CodeArray]  # of each sensitive attribute: (n_cells,)
+    ranged: Sequence[CodeArray | None]  # of each sensitive attribute: (n_targets,) or KEPT
 
     def interchangeable(self, counts: IntArray, most_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield all published rows, of which those of one cell in one class are all the same."""
-        cell, class_of, records, _ = self.plan.pieces(counts)
+        cell, class_of, records, target = self.plan.pieces(counts)
         shown = np.flatnonzero(class_of >= 0)
-        cell, class_of, ends = cell[shown], class_of[shown], np.cumsum(records[shown])
+        cell, target, ends = cell[shown], target[shown], np.cumsum(records[shown])
         for start in range(0, int(ends[-1]) if len(ends) else 0, most_rows):
             stop = min(start + most_rows, int(ends[-1]))
             pieces = slice(np.searchsorted(ends, start, side="right"), np.searchsorted(ends, stop) + 1)
-            times: IntArray = np.diff(np.clip(ends[pieces], start, stop), prepend=start)
-            yield self.batch(np.repeat(cell[pieces], times), np.repeat(class_of[pieces], times), [])
+            within = np.clip(ends[pieces], start, stop)
+            times = within - np.append(start, within[:-1])
+            yield self.batch(np.repeat(cell[pieces], times), np.repeat(target[pieces], times), [])
 
-    def batch(self, cells: IntArray, classes: CodeArray, carried: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    def batch(self, cells: IntArray, targets: CodeArray, carried: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
         """Return rows as they wait to be shuffled."""
-        arrays = [*(number[classes] for number in self.numbers), *(index[cells] for index in self.indices)]
+        classes = targets if self.plan.targets is None else self.plan.targets.class_of[targets]
+        arrays = [number[classes] for number in self.numbers]
+        for index, ranged in zip(self.indices, self.ranged, strict=True):
+            own = index[cells]
+            arrays.append(own if ranged is None else np.where(ranged[targets] == KEPT, own, ranged[targets]))
         columns = [pa.array(array) for array in arrays]
         names = [f"published {number}" for number in range(len(columns))]
         for batch in carried:

@@ -8,7 +8,7 @@ import numpy as np
 
 from shoal.arrays import CodeArray, IntArray
 from shoal.models.base import ClassHistograms
-from shoal.problem import Problem
+from shoal.problem import Problem, Requirement
 from shoal.regions.routing import RegionCounts
 from shoal.regions.tree import RegionTree
 
@@ -23,20 +23,21 @@ class Settled:
     n_records: int
 
 
-def settled(tree: RegionTree, counts: RegionCounts, problem: Problem) -> list[Settled]:
+def settled(tree: RegionTree, counts: RegionCounts, problem: Problem, *, mending: bool = False) -> list[Settled]:
     """Return the smallest regions that meet every requirement as one class, joined with their siblings if need be.
 
     *problem* has the requirements with the whole table's counts. If not even the root meets them, it is the only one.
+    With *mending*, what they would be met by with all sensitive values generalized is enough.
     """
-    found = _Settling(tree, counts, problem).under(0)
+    found = _Settling(tree, counts, problem, mending).under(0)
     root = tree.nodes[0]
     whole = Settled(tuple(range(len(tree.leaves))), root.lo, root.hi, int(counts.sizes.sum()))
     return found or [whole]
 
 
 class _Settling:
-    def __init__(self, tree: RegionTree, counts: RegionCounts, problem: Problem) -> None:
-        self._tree, self._counts, self._problem = tree, counts, problem
+    def __init__(self, tree: RegionTree, counts: RegionCounts, problem: Problem, mending: bool) -> None:
+        self._tree, self._counts, self._problem, self._mending = tree, counts, problem, mending
         self._number = {node: number for number, node in enumerate(tree.leaves)}
 
     def under(self, place: int) -> list[Settled] | None:
@@ -68,9 +69,23 @@ class _Settling:
             if requirement.values is not None:
                 values = self._values(requirement.model.attributes, leaves)[np.newaxis]
             whole = requirement.whole(self._problem.cells.counts)
-            if not requirement.model.holds(ClassHistograms(size, values), whole)[0]:
+            if requirement.model.holds(ClassHistograms(size, values), whole)[0]:
+                continue
+            if not (self._mending and self._holds_mended(requirement, size)):
                 return False
         return True
+
+    def _holds_mended(self, requirement: Requirement, size: IntArray) -> bool:
+        """Whether so many records meet a requirement if all publish the root for their sensitive value.
+
+        That would change the table which some models compare classes with.
+        """
+        if requirement.place is None or requirement.model.relative_to_whole:
+            return False
+        weights = requirement.induced(self._problem.cells.counts).weights
+        unit = int(weights.sum())
+        mended = ClassHistograms(size * unit, (size * weights)[np.newaxis], unit=unit)
+        return bool(requirement.model.holds(mended, requirement.whole(self._problem.cells.counts))[0])
 
     def _values(self, names: tuple[str, ...], leaves: list[int]) -> IntArray:
         counts: IntArray = self._counts.values[names][leaves].sum(axis=0)

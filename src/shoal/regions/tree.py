@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -50,13 +50,15 @@ class RegionTree:
         return RouteTable(attribute, cut, below, above, number)
 
 
-def cut_regions(sample: Problem, share: float, most_rows: int, by_nodes: bool) -> RegionTree:
+def cut_regions(sample: Problem, share: float, most_rows: int, *, by_nodes: bool, mending: bool = False) -> RegionTree:
     """Halve a random *sample* of a table until each box is expected to hold at most so many rows.
 
     A cut at which both sides meet all requirements, as far as the sample tells, comes before others, and then one of
-    the attribute that is widest there, as Mondrian would. *by_nodes*, boxes are nodes of all taxonomies.
+    the attribute that is widest there, as Mondrian would. *by_nodes*, boxes are nodes of all taxonomies. With
+    *mending*, requirements do not count that are met once sensitive values are generalized.
     """
-    return _Cutting(sample, share, most_rows, by_nodes).grown()
+    asked = [r for r in sample.requirements if r.model.relative_to_whole or r.place is None or not mending]
+    return _Cutting(replace(sample, requirements=tuple(asked)), share, most_rows, by_nodes).grown()
 
 
 class _Cutting:

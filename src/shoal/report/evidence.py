@@ -15,6 +15,7 @@ from shoal.publishing import PlannedPublication, Publication
 from shoal.report.before import Given, quasi_codes
 from shoal.report.carriers import risk_carriers
 from shoal.sources.base import layers
+from shoal.techniques.changing import warnings_of
 from shoal.techniques.sampling import SampledSource
 from shoal.techniques.treating import TreatedSource
 from shoal.utility.base import Utility
@@ -50,7 +51,7 @@ def build_evidence(
         "utility": utility,
         "withheld": publication.n_withheld,
         "search": dict(publication.search),
-        "warnings": list(publication.warnings),
+        "warnings": [*warnings_of(publication.source), *publication.warnings],
         **publication.own_evidence,
         "verification": verification.as_dict(),
         "seconds": dict(seconds),
@@ -62,7 +63,7 @@ def _changes(publication: Publication, given: Given) -> dict[str, Any]:
     entries: dict[str, Any] = {}
     for layer in layers(publication.source):
         if isinstance(layer, TreatedSource):
-            entries["techniques"] = {name: one.findings() for name, one in layer.treatments.items()}
+            entries["techniques"] = layer.findings()
         elif isinstance(layer, SampledSource):
             entries["sample"] = {"source_rows": given.n_rows, "sampled_rows": publication.n_source_rows}
     return entries

@@ -53,6 +53,11 @@ def like(data: object, table: pa.Table) -> object:
     return rows
 
 
+def is_spark_frame(data: object) -> bool:
+    """Whether *data* is a Spark DataFrame, which is read where its partitions are."""
+    return _is(data, "pyspark.sql", "DataFrame")
+
+
 def _is(data: object, library: str, kind: str) -> bool:
     """Whether *data* is of a library's class; a library that is not loaded cannot have made it."""
     known = getattr(sys.modules.get(library), kind, None)

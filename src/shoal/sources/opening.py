@@ -12,7 +12,7 @@ from shoal.sources.addresses import DatabaseTable, is_address, refuse_address_as
 from shoal.sources.arrow import open_arrow
 from shoal.sources.base import Source
 from shoal.sources.delimited import open_delimited
-from shoal.sources.frames import as_table
+from shoal.sources.frames import as_table, is_spark_frame
 from shoal.sources.options import SourceOptions
 from shoal.sources.parquet import open_parquet
 
@@ -21,8 +21,8 @@ _PARQUET = frozenset({".parquet", ".pq"})
 _STATISTICAL = frozenset({".dta", ".sav", ".zsav"})
 _KINDS = (
     "a path to a .csv, .tsv or .txt file (also .gz), to a .parquet file or a folder of them, to a .xlsx, .dta, .sav or "
-    ".zsav file, an address of a table in a database, a pandas or polars DataFrame, a pyarrow Table or a DuckDB "
-    "relation"
+    ".zsav file, an address of a table in a database, a pandas, polars or Spark DataFrame, a pyarrow Table or a "
+    "DuckDB relation"
 )
 
 
@@ -46,6 +46,10 @@ def open_source(data: object, options: SourceOptions | None = None) -> Source:
         return _open_path(Path(data), chosen)
     if isinstance(data, pa.RecordBatchReader):
         raise UsageError("a RecordBatchReader can be read only once; give its read_all() instead")
+    if is_spark_frame(data):
+        from shoal.spark.source import open_spark
+
+        return open_spark(data, chosen)
     found = as_table(data)
     if found is None:
         raise UsageError(f"cannot read an object of type {type(data).__name__}; give {_KINDS}")

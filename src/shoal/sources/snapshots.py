@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import IO
 
 import pyarrow as pa
-import pyarrow.types as pt
 
 from shoal.errors import InputError, UsageError
 from shoal.sources.arrow import RowsDigest
@@ -149,29 +148,17 @@ def _even(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.R
             rows = pa.Table.from_batches(waiting, schema)
             whole = n_waiting - n_waiting % BATCH_ROWS
             for start in range(0, whole, BATCH_ROWS):
-                yield from _one(rows.slice(start, BATCH_ROWS))
+                yield _one(rows.slice(start, BATCH_ROWS))
             waiting = rows.slice(whole).to_batches()
             n_waiting -= whole
     if n_waiting:
-        yield from _one(pa.Table.from_batches(waiting, schema))
+        yield _one(pa.Table.from_batches(waiting, schema))
 
 
-def _one(rows: pa.Table) -> Iterator[pa.RecordBatch]:
-    yield from rows.combine_chunks().to_batches()
-
-
-def whole_numbers(kinds: pa.Schema, whole: Mapping[str, bool]) -> pa.Schema:
-    """Return the schema with integers for columns of floats that turned out whole.
-
-    >>> whole_numbers(pa.schema([("age", pa.float64())]), {"age": True}).field("age").type
-    DataType(int64)
-    """
-    return pa.schema(
-        [
-            pa.field(field.name, pa.int64() if pt.is_floating(field.type) and whole.get(field.name) else field.type)
-            for field in kinds
-        ]
-    )
+def _one(rows: pa.Table) -> pa.RecordBatch:
+    """Copy rows, even if they are whole already: what lies beside a slice in memory would go into the digest."""
+    arrays = [pa.concat_arrays([*column.chunks, pa.nulls(0, column.type)]) for column in rows.columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=rows.schema)
 
 
 def _closed(file: IO[bytes]) -> None:

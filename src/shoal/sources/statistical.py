@@ -20,7 +20,7 @@ from shoal.sources.columns import check_names
 from shoal.sources.digests import source_digest
 from shoal.sources.optional import optional
 from shoal.sources.options import SourceOptions
-from shoal.sources.snapshots import Snapshot, SnapshotSource, whole_numbers
+from shoal.sources.snapshots import Snapshot, SnapshotSource
 
 _CHUNK_ROWS = 1 << 16
 _EXACT = 2.0**53
@@ -30,6 +30,7 @@ _SPSS_DATES = ("DATE", "ADATE", "EDATE", "SDATE", "JDATE", "QYR", "MOYR", "WKYR"
 _SPSS_TIMES = ("DATETIME", "YMDHMS")
 _SPSS_CLOCKS = ("TIME", "MTIME")
 _NEAR = 0.01  # of a millisecond: SPSS counts fractions of seconds since 1582 in floats
+_SAME = 1e-9  # of a day
 
 
 @dataclass(slots=True)
@@ -63,7 +64,8 @@ class _Variable:
         ticks = numbers * self.unit - self.epoch
         missing = np.isnan(ticks)
         rounded = np.where(missing, 0.0, np.rint(ticks))
-        if np.any(np.abs(rounded - np.where(missing, 0.0, ticks)) > _NEAR):
+        near = _SAME if pt.is_date(self.kind) else _NEAR
+        if np.any(np.abs(rounded - np.where(missing, 0.0, ticks)) > near):
             raise InputError(
                 f"column {self.name!r} of {self.where} holds finer times than its format shows; change its format"
             )
@@ -105,7 +107,7 @@ def open_statistical(path: Path, options: SourceOptions) -> SnapshotSource:
     failures = (library.ReadstatError, library.PyreadstatError)
     _check_end(path)
     try:
-        _, about = read(metadataonly=True, disable_datetime_conversion=True)
+        _, about = read(metadataonly=True, user_missing=True)  # with which of them are declared missing
     except (*failures, UnicodeDecodeError):
         raise _damaged(path) from None
     check_names(about.column_names, path.name)
@@ -132,7 +134,7 @@ def open_statistical(path: Path, options: SourceOptions) -> SnapshotSource:
         raise InputError(f"{path.name} has no rows")
     return SnapshotSource(
         name=path.name,
-        schema=whole_numbers(schema, {variable.name: variable.whole for variable in variables}),
+        schema=_whole_numbers(schema, {variable.name: variable.whole for variable in variables}),
         n_rows=snapshot.n_rows,
         missing=tuple(options.missing),
         snapshot=snapshot,
@@ -185,12 +187,22 @@ def _spss_moment(form: str) -> tuple[pa.DataType, float, float] | None:
 
 
 def _stata_moment(form: str) -> tuple[pa.DataType, float, float] | None:
-    """Return the same for Stata, which keeps days or milliseconds since 1960; weeks and quarters stay numbers."""
+    """Return the same for Stata: days or milliseconds since 1960. Weeks, quarters and %tC stay numbers."""
     if re.match(r"%-?(?:td|d)", form):
         return pa.date32(), 1.0, float(_STATA_EPOCH)
-    if re.match(r"%-?t[cC]", form):
+    if re.match(r"%-?tc", form):
         return pa.timestamp("ms"), 1.0, _STATA_EPOCH * _DAY * 1000
     return None
+
+
+def _whole_numbers(kinds: pa.Schema, whole: Mapping[str, bool]) -> pa.Schema:
+    """Return the schema with integers for columns of floats that turned out whole."""
+    return pa.schema(
+        [
+            pa.field(field.name, pa.int64() if pt.is_floating(field.type) and whole.get(field.name) else field.type)
+            for field in kinds
+        ]
+    )
 
 
 def _check_end(path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as pt
 
 from shoal.errors import InputError, did_you_mean
 from shoal.sources.columns import check_names
@@ -141,10 +142,16 @@ def _column(name: str, chunks: Sequence[Cells], where: str) -> pa.ChunkedArray:
         listed = " and ".join(sorted(kinds))
         raise InputError(f"column {name!r} of {where} holds {listed}; make all its cells texts, or numbers, or dates")
     try:
-        column = pa.chunked_array([pa.array(cells, kind, from_pandas=False) for cells in chunks], kind)
+        column = pa.chunked_array([_array(cells, kind) for cells in chunks], kind)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         raise InputError(f"column {name!r} of {where} holds values beyond what {kind} can keep") from None
     if kind != pa.float64():
         return column
     exact = pc.and_(pc.equal(pc.floor(column), column), pc.less_equal(pc.abs(column), _EXACT))
     return column.cast(pa.int64()) if pc.all(exact).as_py() else column
+
+
+def _array(cells: Cells, kind: pa.DataType) -> pa.Array:
+    if pt.is_timestamp(kind):  # dates among them are midnights
+        return pa.array(cells.astype("datetime64[us]"), kind)
+    return pa.array(cells, kind, from_pandas=False)

@@ -60,9 +60,8 @@ def chosen_tree(
     pairs: list[Pair] = []
     turns = len(domains) - 1
     for turn in range(turns):
+        # Even if there are none, that there are no more is chosen: how often is then told by the tree alone.
         open_pairs = [pair for pair in scores if component[pair[0]] != component[pair[1]]]
-        if not open_pairs:
-            break
         choice = mechanisms.largest(
             [*(scores[pair] for pair in open_pairs), 0], share / turns, f"pair {turn + 1} of the tree"
         )

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shoal.arrays import AnyIntArray, CodeArray
-from shoal.taxonomies.parse import texts
+from shoal.taxonomies.parse import decimal_numbers, texts
 
 MOST_EXAMPLES = 5
 _LONGEST = 40
@@ -22,16 +22,17 @@ class Uncovered:
     n_values: int
     n_records: int
     examples: tuple[str, ...]  # at most five, the most frequent first
+    decimal: bool = False  # whether all of them are numbers with decimals
 
     def message(self, column: str) -> str:
         """Say what is not covered and what to do."""
         values = "1 value" if self.n_values == 1 else f"{self.n_values:,} values"
         records = "1 record" if self.n_records == 1 else f"{self.n_records:,} records"
         shown = ", ".join(map(repr, self.examples)) + (", ..." if self.n_values > len(self.examples) else "")
-        return (
-            f"column {column!r}: {values} in {records} outside the taxonomy: {shown}; "
-            "add to the taxonomy or correct the data"
-        )
+        advice = "add to the taxonomy or correct the data"
+        if self.decimal:
+            advice += ". Intervals have decimals if one of their numbers is written with some, such as min: 0.0"
+        return f"column {column!r}: {values} in {records} outside the taxonomy: {shown}; {advice}"
 
 
 def uncovered(codes: CodeArray, values: pa.Array, counts: AnyIntArray) -> Uncovered:
@@ -49,4 +50,9 @@ def uncovered(codes: CodeArray, values: pa.Array, counts: AnyIntArray) -> Uncove
     front = pc.sort_indices(found, sort_keys=[("often", "descending"), ("text", "ascending")])[:MOST_EXAMPLES]
     shown = found["text"].take(front).to_pylist()
     examples = tuple(text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..." for text in shown)
-    return Uncovered(n_values=len(outside), n_records=int(often.sum()), examples=examples)
+    return Uncovered(len(outside), int(often.sum()), examples, decimal=_have_decimals(found["text"].combine_chunks()))
+
+
+def _have_decimals(found: pa.Array) -> bool:
+    numbers, valid = decimal_numbers(found)
+    return bool(len(found)) and bool(valid.all()) and bool((numbers != np.floor(numbers)).all())

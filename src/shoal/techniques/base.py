@@ -29,18 +29,23 @@ class Treatment(ABC):
 
     column: str
     kind: pa.DataType  # of the treated column
+    said: Mapping[str, Any]  # the parameters, without keys, salts and paths
 
     @abstractmethod
     def apply(self, column: pa.Array, first_row: int) -> pa.Array:
         """Return the treated rows, given those from number *first_row* on, text dictionary-coded or not."""
 
-    @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """Return the parameters that everybody may know; never a key, a salt or a path."""
+        """Return what everybody may know of it."""
+        return dict(self.said)
 
     def findings(self) -> dict[str, int]:
         """Return counts that only the data holder may know, for the evidence."""
         return {}
+
+    def warnings(self) -> tuple[str, ...]:
+        """Return what the data holder should know before publishing: where it did less than was asked for."""
+        return ()
 
 
 class Technique(BaseModel, ABC):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -20,8 +21,11 @@ def changed(policy: Policy, source: Source, chance: Chance) -> tuple[Policy, Sou
     """Return policy and source after sampling and techniques, which every later step takes for the given ones.
 
     An identifier whose values became tokens is insensitive from here on. If classes of records are promised anything,
-    no identifier may have the same token twice: the records of a class could else be one person's.
+    no identifier may have the same token twice: the records of a class could else be one person's. With a seed,
+    another policy draws anew: noise of two widths would else be taken off by comparing both releases, and tokens of
+    two releases would be the same.
     """
+    chance = chance.apart(wording(policy))
     if policy.sample is not None:
         source = sampled(policy.sample, source, chance)
     if not policy.techniques:
@@ -37,8 +41,20 @@ def changed(policy: Policy, source: Source, chance: Chance) -> tuple[Policy, Sou
     return replace(policy, attributes=attributes), treated(policy.techniques, source, chance, domains, tokens)
 
 
+def wording(policy: Policy) -> str:
+    """Return a text that differs for policies that say different things; paths of keys are as they were written."""
+    techniques = [technique.model_dump_json(exclude={"key"}) for technique in policy.techniques.values()]
+    return json.dumps([policy.document, repr(policy.method), repr(policy.sample), techniques], default=str)
+
+
 def _identifiers(policy: Policy) -> tuple[str, ...]:
     return tuple(name for name in policy.techniques if policy.attributes[name].role == "identifier")
+
+
+def warnings_of(source: Source) -> list[str]:
+    """Return what the data holder should know of a source's changes before they are published."""
+    treatments = (layer.treatments.values() for layer in layers(source) if isinstance(layer, TreatedSource))
+    return [warning for each in treatments for treatment in each for warning in treatment.warnings()]
 
 
 def changes(source: Source) -> Mapping[str, Any]:
@@ -48,5 +64,5 @@ def changes(source: Source) -> Mapping[str, Any]:
         if isinstance(layer, TreatedSource):
             entries["techniques"] = layer.describe()
         elif isinstance(layer, SampledSource):
-            entries["sample"] = {"share": layer.share}
+            entries["sample"] = layer.describe()
     return entries

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -17,6 +17,8 @@ from shoal.sources import Source
 from shoal.techniques.base import Technique, Treatment
 from shoal.techniques.domains import Number, NumberDomain
 from shoal.techniques.numbers import MOST_DECIMALS, Grid, NumberTreatment, column_numbers, within
+
+_FEWEST_AT_EDGE = 3  # an edge from the data is published, and must not be the number of one or two people
 
 
 class Shares(BaseModel):
@@ -30,8 +32,8 @@ class Shares(BaseModel):
 class Coding(Technique):
     """No number is above the top or below the bottom: those that were stand at the edge.
 
-    With shares the edges are numbers of the data, each shared by at least that many records; that tells something of
-    the data, and the description says so.
+    With shares the edges are numbers of the data, each reached by at least that many records and by three of them;
+    that tells something of the data, and the description says so.
     """
 
     name = "coding"
@@ -58,7 +60,7 @@ class Coding(Technique):
 
     def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> Treatment:  # noqa: ARG002
         """Find the edges; those of shares take a pass over the column."""
-        within(domain, self.bottom, self.top, column)
+        within(domain, column, bottom=self.bottom, top=self.top)
         grid = Grid(self.decimals)
         where = f"column {column!r}"
         top = None if self.top is None else grid.step_of(self.top, f"{where}: top")
@@ -66,13 +68,13 @@ class Coding(Technique):
         if self.shares is not None:
             steps, records = _counted(source, column, grid)
             if self.shares.top is not None:
-                top = _edge(steps[::-1], records[::-1], self.shares.top)
+                top = _edge(steps[::-1], records[::-1], self.shares.top, f"{where}: top")
             if self.shares.bottom is not None:
-                bottom = _edge(steps, records, self.shares.bottom)
+                bottom = _edge(steps, records, self.shares.bottom, f"{where}: bottom")
             if top is not None and bottom is not None and bottom >= top:
                 raise PolicyError(f"{where}: top and bottom coding meet; take smaller shares")
         said = self.public(**_written(grid, top=top, bottom=bottom), edges_from_data=self.shares is not None)
-        return CodingTreatment(column, grid.kind, grid, top, bottom, said)
+        return CodingTreatment(column, grid.kind, said, grid, top, bottom)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,17 +83,12 @@ class CodingTreatment(NumberTreatment):
 
     top: int | None  # grid steps
     bottom: int | None
-    said: dict[str, Any]
 
     def steps(self, numbers: FloatArray, valid: BoolArray, first_row: int) -> IntArray:  # noqa: ARG002
         """Cut at the edges."""
         steps = self.grid.steps(numbers, self.column)
         steps = steps if self.top is None else np.minimum(steps, self.top)
         return steps if self.bottom is None else np.maximum(steps, self.bottom)
-
-    def describe(self) -> dict[str, Any]:
-        """Return the edges, and whether they come from the data."""
-        return self.said
 
 
 def _counted(source: Source, column: str, grid: Grid) -> tuple[IntArray, IntArray]:
@@ -107,10 +104,20 @@ def _counted(source: Source, column: str, grid: Grid) -> tuple[IntArray, IntArra
     return steps, records
 
 
-def _edge(steps: IntArray, records: IntArray, share: float) -> int:
-    """Return the first step from the outside at which at least the share of all records has been passed."""
+def _edge(steps: IntArray, records: IntArray, share: float, what: str) -> int:
+    """Return the first step from the outside at which at least the share of all records has been passed.
+
+    An edge that hardly anybody reaches would be the extreme number of the data, and is refused.
+    """
     least = math.ceil(Fraction(repr(share)) * int(records.sum()))
-    return int(steps[np.searchsorted(np.cumsum(records), least)])
+    passed = np.cumsum(records)
+    place = int(np.searchsorted(passed, least))
+    if passed[place] < _FEWEST_AT_EDGE:
+        raise PolicyError(
+            f"{what}: fewer than {_FEWEST_AT_EDGE} records would be at the edge, which would give a number of theirs "
+            "away; take a larger share, or declare the edge"
+        )
+    return int(steps[place])
 
 
 def _written(grid: Grid, **edges: int | None) -> dict[str, Number]:

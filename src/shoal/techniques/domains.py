@@ -20,7 +20,13 @@ class NumberDomain:
     @property
     def bounded(self) -> bool:
         """Whether there is an end."""
-        return self.low is not None or self.high is not None
+        return bool(self.ends)
+
+    @property
+    def ends(self) -> dict[str, Number]:
+        """The ends by the names that policies and manifests give them, ``min`` and ``max``."""
+        named = {"min": self.low, "max": self.high}
+        return {end: number for end, number in named.items() if number is not None}
 
 
 def declared_domain(taxonomy: TaxonomyBuilder | None) -> NumberDomain:

@@ -52,7 +52,7 @@ class Hash(Technique):
         def rewrite(values: list[str]) -> pa.Array:
             return pa.array([_continued(salted, value) for value in values], pa.string())
 
-        return TokenTreatment(column, pa.string(), rewrite, {"technique": self.name, "salt": self.salt})
+        return TokenTreatment(column, pa.string(), {"technique": self.name, "salt": self.salt}, rewrite)
 
 
 def _continued(started: hashlib._Hash, value: str) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from shoal.errors import InputError, UsageError
 
 KEY_BYTES = 32
+PUBLIC = "public"  # the folder of a release that may leave the house
 _MOST_BYTES = 4096
 _FEWEST_DISTINCT = 16  # 32 random bytes have fewer with a chance of about 1e-11
 
@@ -32,8 +33,23 @@ def new_key(path: Path) -> None:
         os.fsync(out.fileno())
 
 
+def refuse_public(path: Path) -> None:
+    """Raise if a file would stand in a folder that may leave the house."""
+    if _is_public(path):
+        raise UsageError(f"{path} would be in a folder named {PUBLIC!r}, which is for everybody; choose another place")
+
+
+def _is_public(path: Path) -> bool:
+    return PUBLIC in path.absolute().resolve().parent.parts
+
+
 def read_key(path: Path) -> bytes:
     """Return the bytes of a key file; one that others may read or that could be guessed is refused."""
+    if _is_public(path):
+        raise InputError(
+            f"the key {path} is in a folder named {PUBLIC!r}, which is for everybody; move it, or make a new one if "
+            "others have seen it"
+        )
     try:
         with path.open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode

@@ -11,10 +11,12 @@ import pyarrow as pa
 
 from shoal.arrays import CodeArray, IntArray
 from shoal.engines.dictionaries import GrowingDictionary, factored
-from shoal.errors import InputError
+from shoal.errors import InputError, PolicyError
 from shoal.plan import same_rows
 from shoal.sources import Source
 from shoal.techniques.base import Treatment
+
+_MANY_ALONE = 0.05  # of the rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,7 +30,10 @@ class CodedRows:
 
 
 def coded_rows(source: Source, column: str, within: Sequence[str]) -> CodedRows:
-    """Read a column and those it is grouped by in one pass; missing is a value like others here."""
+    """Read a column and those it is grouped by in one pass; missing is a value like others here.
+
+    Groups of one record each are refused: no value could be moved, and the release would say that they were.
+    """
     names = [column, *within]
     dictionaries = [GrowingDictionary() for _ in names]
     parts: list[list[CodeArray]] = [[] for _ in names]
@@ -41,6 +46,11 @@ def coded_rows(source: Source, column: str, within: Sequence[str]) -> CodedRows:
     if others:
         first, groups = same_rows(others)
         n_groups = len(first)
+        if n_groups == len(codes):
+            raise PolicyError(
+                f"column {column!r}: every record is alone in its group, so that no value can be moved; let records "
+                f"agree in fewer columns than {', '.join(map(repr, within))}"
+            )
     return CodedRows(dictionaries[0].values, codes, groups, n_groups)
 
 
@@ -50,7 +60,6 @@ class MovedTreatment(Treatment):
 
     values: pa.Array = field(repr=False)
     codes: CodeArray = field(repr=False)  # (n_rows,) after the move
-    said: dict[str, Any]
     found: dict[str, int]
 
     @classmethod
@@ -64,7 +73,7 @@ class MovedTreatment(Treatment):
             "rows_alone_in_group": int((np.bincount(rows.groups, minlength=rows.n_groups) == 1).sum()),
             "rows_with_their_own_value": int((moved == rows.codes).sum()),
         }
-        return cls(column, kind, rows.values, moved, said, found)
+        return cls(column, kind, said, rows.values, moved, found)
 
     def apply(self, column: pa.Array, first_row: int) -> pa.Array:
         """Return the rows' new values; the old ones are not looked at."""
@@ -73,10 +82,17 @@ class MovedTreatment(Treatment):
             raise InputError(f"column {self.column!r} changed while it was being read; nothing was published")
         return self.values.take(pa.array(codes - 1, mask=codes == 0))
 
-    def describe(self) -> dict[str, Any]:
-        """Return the parameters."""
-        return self.said
-
     def findings(self) -> dict[str, int]:
         """Return how many rows kept their value, by chance or for want of others in their group."""
         return self.found
+
+    def warnings(self) -> tuple[str, ...]:
+        """Say that many rows have nobody to exchange their value with."""
+        alone = self.found["rows_alone_in_group"]
+        if alone <= _MANY_ALONE * len(self.codes):
+            return ()
+        told = (
+            f"column {self.column!r}: {alone:,} of {len(self.codes):,} records are alone in their group and keep their "
+            f"value, so that {self.said['technique']} hides less than it says; let records agree in fewer columns"
+        )
+        return (told,)

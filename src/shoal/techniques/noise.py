@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -17,10 +17,11 @@ from shoal.techniques.domains import NumberDomain
 from shoal.techniques.numbers import MOST_DECIMALS, Grid, NumberTreatment, within
 from shoal.techniques.row_random import BLOCK_ROWS, RowRandom, rounded_normal, two_sided_geometric
 from shoal.techniques.verdicts import NOISE_ADDITION
+from shoal.wording import counted_text
 
 Edges = Literal["clamp", "reflect", "redraw"]
 _WIDEST = 2.0**40  # grid steps of noise; floats have digits left beyond that
-_MOST_DOMAINS = 4  # noise so many times as wide as the domain would be redrawn for ever
+_MOST_DOMAINS = 4  # noise so many times as wide as the domain would be redrawn for ever, or tell of its edges only
 
 
 class Laplace(BaseModel):
@@ -82,7 +83,7 @@ class Noise(Technique):
                 "stay as they are; take more noise or more decimals"
             )
         if steps > _WIDEST:
-            raise ValueError(f"noise of width {self.width:g} is too wide for {self.decimals} decimals; take fewer")
+            raise ValueError(f"noise of width {self.width:g} is too wide for {self.decimals} decimals; take less")
         if self.min is not None and self.max is not None and self.min >= self.max:
             raise ValueError(f"max {self.max} must be above min {self.min}")
         self._check_edges(NumberDomain(self.min, self.max))
@@ -93,16 +94,17 @@ class Noise(Technique):
             raise ValueError(
                 "noise has no ends but the domain has: say what happens at its edges, edges: clamp, reflect or redraw"
             )
-        if self.edges == "redraw" and domain.low is not None and domain.high is not None:
+        if domain.low is not None and domain.high is not None:
             span = domain.high - domain.low
             if self.width > _MOST_DOMAINS * span:
                 raise ValueError(
-                    f"noise of width {self.width:g} would hardly ever stay in a domain of width {span:g}; take less"
+                    f"noise of width {self.width:g} would hardly ever stay in a domain of width {span:g}, and leave "
+                    "nothing of the values; take less"
                 )
 
     def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> Treatment:  # noqa: ARG002
         """Draw the run's secret and find the ends of the domain."""
-        domain = within(domain, self.min, self.max, column)
+        domain = within(domain, column, min=self.min, max=self.max)
         try:
             self._check_edges(domain)
         except ValueError as error:
@@ -112,12 +114,11 @@ class Noise(Technique):
         grid = Grid(self.decimals)
         low = None if domain.low is None else grid.step_of(domain.low, f"column {column!r}: min")
         high = None if domain.high is None else grid.step_of(domain.high, f"column {column!r}: max")
-        ends = {"min": domain.low, "max": domain.high}
-        said = self.public(**{end: number for end, number in ends.items() if number is not None})
+        said = self.public(**domain.ends, differential_privacy=False)
         steps = self.width * 10.0**self.decimals
         gaussian = self.gaussian is not None
         return NoiseTreatment(
-            column, grid.kind, grid, RowRandom.of(chance), steps, gaussian, low, high, self.edges, said
+            column, grid.kind, said, grid, RowRandom.of(chance), steps, gaussian, low, high, self.edges
         )
 
 
@@ -131,14 +132,16 @@ class NoiseTreatment(NumberTreatment):
     low: int | None  # grid steps
     high: int | None
     edges: Edges | None
-    said: dict[str, Any]
 
     def steps(self, numbers: FloatArray, valid: BoolArray, first_row: int) -> IntArray:
         """Add noise to the nearest grid step, which must be in the domain, and stay in it."""
         true = self.grid.steps(numbers, self.column)
         outside = int((valid & self._outside(true)).sum())
         if outside:
-            raise InputError(f"column {self.column!r} has {outside} numbers outside its declared domain")
+            raise InputError(
+                f"column {self.column!r} has {counted_text(outside, 'number')} outside its declared domain; correct "
+                "them or declare a wider one"
+            )
         noisy: IntArray = true + self.random.drawn(first_row, len(true), self._noise)
         if self.edges == "redraw":
             return self._redrawn(true, noisy, valid, first_row)
@@ -177,7 +180,3 @@ class NoiseTreatment(NumberTreatment):
         if self.low is not None:
             return self.low + np.abs(noisy - self.low)
         return noisy if self.high is None else self.high - np.abs(self.high - noisy)
-
-    def describe(self) -> dict[str, Any]:
-        """Return the distribution, the grid and the domain."""
-        return {**self.said, "differential_privacy": False}

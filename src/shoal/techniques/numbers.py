@@ -16,6 +16,7 @@ from shoal.errors import InputError, PolicyError
 from shoal.taxonomies.parse import decimal_numbers
 from shoal.techniques.base import Treatment
 from shoal.techniques.domains import Number, NumberDomain
+from shoal.wording import counted_text
 
 MOST_DECIMALS = 9
 _FARTHEST = 2.0**52  # grid steps from 0, beyond which floats skip some
@@ -59,8 +60,10 @@ class Grid:
     def step_of(self, number: Number, what: str) -> int:
         """Return the step of a declared number, which must be on the grid."""
         step = exact(number) * 10**self.decimals
-        if step.denominator != 1 or abs(step) > _FARTHEST:
+        if step.denominator != 1:
             raise PolicyError(f"{what} {number} is not a number of {self.decimals} decimals")
+        if abs(step) > _FARTHEST:
+            raise PolicyError(f"{what} {number} is too large for {self.decimals} decimals")
         return int(step)
 
     def numbers(self, steps: IntArray, valid: BoolArray) -> pa.Array:
@@ -97,14 +100,22 @@ def column_numbers(column: pa.Array, name: str) -> tuple[FloatArray, BoolArray]:
         numbers = np.append(of_entry, 0.0)[indices]
         valid = indices >= 0
     if strange:
-        raise InputError(f"column {name!r} has {strange} values that are no numbers, which this technique needs")
+        raise InputError(
+            f"column {name!r} has {counted_text(strange, 'value')} that can be read as no number, which this technique "
+            "needs; swapping and permutation take values of any kind"
+        )
     return numbers, valid
 
 
-def within(domain: NumberDomain, low: Number | None, high: Number | None, column: str) -> NumberDomain:
-    """Return the ends of a technique, else those of the attribute's taxonomy, which the former must not leave."""
-    if domain.low is not None and (low is not None and low < domain.low):
-        raise PolicyError(f"column {column!r}: min {low} is below {domain.low}, where the taxonomy begins")
-    if domain.high is not None and (high is not None and high > domain.high):
-        raise PolicyError(f"column {column!r}: max {high} is above {domain.high}, where the taxonomy ends")
+def within(domain: NumberDomain, column: str, **ends: Number | None) -> NumberDomain:
+    """Return the ends of a technique, else those of the attribute's taxonomy, which the former must not leave.
+
+    *ends* are the lower and the upper one, by the names of the technique's parameters.
+    """
+    for name, number in ends.items():
+        if number is not None and domain.low is not None and number < domain.low:
+            raise PolicyError(f"column {column!r}: {name} {number} is below {domain.low}, where the taxonomy begins")
+        if number is not None and domain.high is not None and number > domain.high:
+            raise PolicyError(f"column {column!r}: {name} {number} is above {domain.high}, where the taxonomy ends")
+    low, high = ends.values()
     return NumberDomain(domain.low if low is None else low, domain.high if high is None else high)

@@ -12,16 +12,8 @@ from shoal.errors import InputError, UsageError, did_you_mean
 from shoal.sources import open_source
 from shoal.sources.columns import is_text
 from shoal.sources.writers import Format, open_writer
-from shoal.techniques.keys import read_key
+from shoal.techniques.keys import read_key, refuse_public
 from shoal.techniques.reversing import opened_tokens
-
-PUBLIC = "public"
-
-
-def refuse_public(path: Path) -> None:
-    """Raise if a file would stand in a folder that may leave the house."""
-    if PUBLIC in path.absolute().resolve().parent.parts:
-        raise UsageError(f"{path} would be in a folder named {PUBLIC!r}, which is for everybody; choose another place")
 
 
 def write_opened(path: Path, column: str, key: Path, out: Path, domain: str | None = None) -> dict[str, Any]:

@@ -61,6 +61,6 @@ class Pseudonym(Technique):
         key, where = read_key(Path(self.key)), self.domain or column
         said = {"technique": self.name, "reversible": self.reversible, "domain": where}
         if self.reversible:
-            return TokenTreatment(column, pa.string(), sealed_tokens(key, where), said)
+            return TokenTreatment(column, pa.string(), said, sealed_tokens(key, where))
         length = self.length or USUAL
-        return TokenTreatment(column, pa.string(), keyed_tokens(key, where, length), said | {"length": length})
+        return TokenTreatment(column, pa.string(), said | {"length": length}, keyed_tokens(key, where, length))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -49,9 +49,8 @@ class Rounding(Technique):
             raise PolicyError(f"column {column!r}: no multiple of {self.base} is in its declared domain")
         unit = grid.step_of(self.base, "base")
         random = RowRandom.of(chance) if self.random else None
-        ends = {"min": domain.low, "max": domain.high}
-        said = self.public(**{end: number for end, number in ends.items() if number is not None})
-        return RoundingTreatment(column, grid.kind, grid, unit, random, low, high, said)
+        said = self.public(**domain.ends)
+        return RoundingTreatment(column, grid.kind, said, grid, unit, random, low, high)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,7 +61,6 @@ class RoundingTreatment(NumberTreatment):
     random: RowRandom | None
     low: int | None  # multiples
     high: int | None
-    said: dict[str, Any]
 
     def steps(self, numbers: FloatArray, valid: BoolArray, first_row: int) -> IntArray:  # noqa: ARG002
         """Return the multiples; where the next one is outside the declared domain, the last one inside."""
@@ -81,7 +79,3 @@ class RoundingTreatment(NumberTreatment):
             raise TypeError("this rounding is not random")
         drawn: FloatArray = self.random.drawn(first_row, n_rows, lambda words: uniform(words[:, 0]))
         return drawn - 2.0**-53  # in [0, 1): what is a multiple stays, and the rest goes up as often as it should
-
-    def describe(self) -> dict[str, Any]:
-        """Return the base, whether chance decides, and the declared domain, whose ends are not passed."""
-        return self.said

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
 from shoal.chance import Chance
+from shoal.errors import InputError
 from shoal.sources import Source
 from shoal.sources.base import DerivedSource
 from shoal.techniques.row_random import RowRandom, chosen
@@ -22,12 +22,19 @@ class SampledSource(DerivedSource):
     random: RowRandom
     share: float
 
+    def describe(self) -> dict[str, float]:
+        """Return what everybody may know: the manifest's ``sample``."""
+        return {"share": self.share}
+
     def _read(self, columns: list[str], coded: frozenset[str]) -> Iterator[pa.RecordBatch]:
-        first_row = 0
+        first_row = n_kept = 0
         for batch in self.given.batches(columns, dictionary=coded):
             kept = self.random.drawn(first_row, batch.num_rows, lambda words: chosen(words, self.share))
             first_row += batch.num_rows
+            n_kept += int(kept.sum())
             yield batch.filter(pa.array(kept))
+        if not n_kept:
+            raise InputError(f"no record of {self.given.name} was drawn for the sample; take a larger share")
 
 
 class Sampling(BaseModel):
@@ -39,10 +46,6 @@ class Sampling(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     share: float = Field(gt=0, lt=1, description="probability of each record to be in the release")
-
-    def describe(self) -> dict[str, Any]:
-        """Return what everybody may know: the manifest's ``sample``."""
-        return {"share": self.share}
 
 
 def sampled(sampling: Sampling, source: Source, chance: Chance) -> SampledSource:

@@ -31,4 +31,4 @@ class Token(Technique):
     def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> Treatment:  # noqa: ARG002
         """Draw the run's key."""
         rewrite = keyed_tokens(chance.keys(4).tobytes(), column, self.length)
-        return TokenTreatment(column, pa.string(), rewrite, self.public())
+        return TokenTreatment(column, pa.string(), self.public(), rewrite)

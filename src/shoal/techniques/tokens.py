@@ -5,7 +5,6 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +22,6 @@ class TokenTreatment(Treatment):
     """Rewrites each distinct value of a batch by a function of its text."""
 
     rewrite: Callable[[list[str]], pa.Array]  # (n_values,) texts to tokens
-    said: dict[str, Any]
 
     def apply(self, column: pa.Array, first_row: int) -> pa.Array:  # noqa: ARG002
         """Return dictionary-coded tokens."""
@@ -31,10 +29,6 @@ class TokenTreatment(Treatment):
         tokens = self.rewrite(texts(values).to_pylist())
         codes = pa.array(indices, mask=indices < 0)
         return pa.DictionaryArray.from_arrays(codes, tokens)
-
-    def describe(self) -> dict[str, Any]:
-        """Return the parameters."""
-        return self.said
 
 
 def keyed_tokens(key: bytes, domain: str, length: int) -> Callable[[list[str]], pa.Array]:

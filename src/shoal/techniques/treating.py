@@ -31,9 +31,8 @@ class TreatedSource(DerivedSource):
         }
 
     def findings(self) -> dict[str, dict[str, int]]:
-        """Return counts for the evidence, of the treatments that have some."""
-        found = {name: treatment.findings() for name, treatment in self.treatments.items()}
-        return {name: counts for name, counts in found.items() if counts}
+        """Return each treatment's counts for the evidence, which some have none of."""
+        return {name: treatment.findings() for name, treatment in self.treatments.items()}
 
     def _read(self, columns: list[str], coded: frozenset[str]) -> Iterator[pa.RecordBatch]:
         treated = [name for name in columns if name in self.treatments]
@@ -56,8 +55,7 @@ def treated(
     """Return the source with each of these columns treated; without techniques, as it is.
 
     *domains* are numbers that columns may hold, by what the policy declares; *identifiers* are columns whose tokens
-    stand for persons. Techniques look at the columns as they
-    were given, so their order does not matter.
+    stand for persons. Techniques look at the columns as they were given, so their order does not matter.
     """
     if not techniques:
         return source

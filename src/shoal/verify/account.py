@@ -40,6 +40,7 @@ class Account:
     spent: Mapping[str, float]
     tree: tuple[tuple[str, str], ...]
     ledger: tuple[Use, ...]
+    by_hand: bool = False  # whether the tree was given, so that no choice was made
 
     @property
     def claim(self) -> Claim:
@@ -48,13 +49,15 @@ class Account:
         return Claim(MODEL, {"epsilon": self.epsilon, "delta": self.delta}, detail)
 
 
-def read_account(raw: object, columns: Sequence[str]) -> Account:
-    """Return the account, or raise a ManifestError."""
+def read_account(raw: object, columns: Sequence[str], parameters: Mapping[str, Any]) -> Account:
+    """Return the account, which must be the one that the *parameters* of the method asked for, or raise."""
     entry = mapping(raw, "synthetic")
     check_keys(entry, "synthetic", ("epsilon", "delta", "neighbours", "spent", "tree", "ledger"), ())
     if entry["neighbours"] != _NEIGHBOURS:
         raise ManifestError("synthetic.neighbours are not those that this verifier knows")
     epsilon, delta = _privacy(entry, "synthetic")
+    if (parameters.get("epsilon"), parameters.get("delta")) != (epsilon, delta):
+        raise ManifestError("synthetic has another epsilon or delta than method_parameters")
     spent = mapping(entry["spent"], "synthetic.spent")
     check_keys(spent, "synthetic.spent", ("epsilon", "delta", *(("rho",) if delta else ())), ())
     tree = tuple(_pair(item, columns) for item in sequence(entry["tree"], "synthetic.tree"))
@@ -67,7 +70,12 @@ def read_account(raw: object, columns: Sequence[str]) -> Account:
         scale, loss = (_positive(use[key], f"{where}.{key}") for key in ("scale", "loss"))
         ledger.append(Use(text_of(use["purpose"], f"{where}.purpose"), scale, loss))
     stated = {key: _not_negative(value, f"synthetic.spent.{key}") for key, value in spent.items()}
-    return Account(epsilon, delta, stated, tree, tuple(ledger))
+    by_hand = "tree" in parameters
+    if by_hand:
+        asked = [set(_pair(item, columns)) for item in sequence(parameters["tree"], "method_parameters.tree")]
+        if len(asked) != len(tree) or any(set(pair) not in asked for pair in tree):
+            raise ManifestError("synthetic.tree is not the one of method_parameters")
+    return Account(epsilon, delta, stated, tree, tuple(ledger), by_hand)
 
 
 def read_claims(raw: object, account: Account | None) -> tuple[Claim, ...]:
@@ -134,9 +142,10 @@ def check_account(account: Account, columns: Sequence[str]) -> Check:
     counts = {f"counts of {name}" for name in columns}
     counts |= {f"counts of {first} and {second}" for first, second in account.tree}
     purposes = [use.purpose for use in account.ledger]
-    choices = sum(purpose not in counts for purpose in purposes)
+    # Each pair was chosen and, unless that was all there can be, so was that there are no more.
+    choices = 0 if account.by_hand else min(len(account.tree) + 1, len(columns) - 1)
     turns = {f"pair {turn + 1} of the tree" for turn in range(choices)}
-    if len(purposes) != len(set(purposes)) or set(purposes) != counts | turns or choices >= max(len(columns), 1):
+    if len(purposes) != len(set(purposes)) or set(purposes) != counts | turns:
         return Check("account", False, "the ledger does not name each table of counts and each choice once")
     cheap = sum(Fraction(use.loss) < _least(use, account.delta, choice=use.purpose in turns) for use in account.ledger)
     if cheap:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from shoal.arrays import FloatArray, IntArray
@@ -19,7 +20,7 @@ from shoal.verify.result import Check
 from shoal.verify.techniques.base import kept_missing
 from shoal.verify.techniques.gaps import gap_fault
 from shoal.verify.techniques.numbers import Grid, extreme_sums, summed
-from shoal.verify.techniques.values import ColumnValues, as_numbers, gathered
+from shoal.verify.techniques.values import ColumnValues, as_texts, gathered
 
 if TYPE_CHECKING:
     from shoal.sources import Source
@@ -34,10 +35,10 @@ def check_averages(rows: PublishedRows, manifest: Manifest, source: Source | Non
         return []
     quasi = manifest.of_role("quasi")
     named = {attribute.name: attribute.name for attribute in quasi}
-    published = gathered(rows.batches(list(named)), named, manifest.missing_tokens)
+    published = gathered(rows.batches(list(named)), named)
     original: dict[str, ColumnValues] = {}
     if source is not None:
-        known = {a.name: a.name for a in quasi if a.name not in manifest.techniques or _determined(manifest, a)}
+        known = {a.name: a.name for a in quasi if _follows(manifest, a)}
         if known:
             read = source.batches(list(known), dictionary=list(known))
             original = gathered(read, known, manifest.missing_tokens)
@@ -45,8 +46,10 @@ def check_averages(rows: PublishedRows, manifest: Manifest, source: Source | Non
     return [_check(a, manifest.averaging, gaps[a.name], published[a.name], original.get(a.name)) for a in quasi]
 
 
-def _determined(manifest: Manifest, attribute: Attribute) -> bool:
-    return manifest.techniques[attribute.name].determined
+def _follows(manifest: Manifest, attribute: Attribute) -> bool:
+    """Whether the values that were averaged follow from the source, in whatever rows they were."""
+    declared = manifest.techniques.get(attribute.name)
+    return declared is None or declared.determined or declared.moved
 
 
 def _check(
@@ -60,7 +63,7 @@ def _check(
         fault = gap or _number_fault(attribute, averaging, published, original)
         good = "averages are on their grid" if original is None else "averages are where the source's numbers are"
     else:
-        fault = gap or (None if original is None else _mode_fault(published, original))
+        fault = gap or (None if original is None else _mode_fault(attribute, published, original))
         good = "one value stands for all of a group" if original is None else "every value occurs in the source"
     detail = f"{attribute.name}: {good}" if fault is None else f"{attribute.name} {fault}"
     return Check("averages", fault is None, detail)
@@ -86,7 +89,10 @@ def _number_fault(
     bounds = grid.steps(theirs[0][[0, -1]])
     if steps[0] < bounds[0] or steps[-1] > bounds[1]:
         return "has averages outside what the source's numbers span"
-    return _sum_fault(steps, mine[1], theirs, grid, published.present) if averaging.numbers == "mean" else None
+    if averaging.numbers == "mean":
+        return _sum_fault(steps, mine[1], theirs, grid, published.present)
+    known = bool(np.isin(steps, grid.steps(theirs[0])).all())
+    return None if known else "has medians that are no numbers of the source"
 
 
 def _sum_fault(
@@ -108,17 +114,23 @@ def _sum_fault(
 
 def _numbers(attribute: Attribute, values: ColumnValues) -> tuple[FloatArray, IntArray] | None:
     if attribute.kind == "number":
-        found = as_numbers(values.values)
-    else:
-        found = NumberLine(attribute, ()).numbers(values.values)
-    if not bool(np.isfinite(found).all()):
-        return None
-    numbers, place = np.unique(found + 0.0, return_inverse=True)
-    return numbers, np.bincount(place, values.counts, len(numbers)).astype(np.int64)
+        return values.numbers()
+    return values.ascending(NumberLine(attribute, ()).numbers(values.values))
 
 
-def _mode_fault(published: ColumnValues, original: ColumnValues) -> str | None:
+def _mode_fault(attribute: Attribute, published: ColumnValues, original: ColumnValues) -> str | None:
     if published.missing and not original.missing:
         return "has missing values, and the source has none"
-    known = pc.is_in(published.texts(), value_set=original.texts())
+    known = pc.is_in(published.texts(), value_set=_categories(attribute, original.values))
     return None if bool(pc.all(known, min_count=0).as_py()) else "has values that no source row has"
+
+
+def _categories(attribute: Attribute, values: pa.Array) -> pa.Array:
+    """Return what values of the source are as categories: codes are filled up with zeros, and 0 has no sign."""
+    texts = as_texts(values)
+    if pa.types.is_floating(values.type):
+        texts = pc.if_else(pc.equal(texts, "-0"), "0", texts)
+    if attribute.length and (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
+        filled = pc.utf8_lpad(texts, width=attribute.length, padding="0")
+        texts = pc.if_else(pc.utf8_is_digit(texts), filled, texts)
+    return texts

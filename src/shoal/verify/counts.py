@@ -6,9 +6,7 @@ import math
 from dataclasses import dataclass
 
 from shoal.verify.manifest import Manifest
-from shoal.verify.result import Check
-
-_FALSE_ALARM = 1e-12
+from shoal.verify.result import FALSE_ALARM, Check
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,4 +81,4 @@ def likely_sample(drawn: int, rows: int, share: float) -> bool:
     exponent = sum(
         part * math.log(part / (rows * chance)) for part, chance in ((drawn, share), (rows - drawn, 1 - share)) if part
     )
-    return exponent <= math.log(2 / _FALSE_ALARM)
+    return exponent <= math.log(2 / FALSE_ALARM)

@@ -18,6 +18,7 @@ from shoal.verify.attributes import Attribute
 from shoal.verify.manifest import Manifest
 from shoal.verify.reading import FAULTS, PublishedRows, coded
 from shoal.verify.result import Check
+from shoal.verify.rewritten import RewrittenRows
 
 if TYPE_CHECKING:
     from shoal.sources import Source
@@ -75,21 +76,10 @@ class Folded:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class UnfoldedRows:
-    """A source whose baskets are unfolded; it reads like the source itself."""
+class UnfoldedRows(RewrittenRows):
+    """A source whose baskets are unfolded."""
 
-    source: Source
     folded: tuple[Folded, ...]
-
-    @property
-    def name(self) -> str:
-        """The name of the source."""
-        return self.source.name
-
-    @property
-    def n_rows(self) -> int | None:
-        """The number of rows, if known."""
-        return self.source.n_rows
 
     @property
     def schema(self) -> pa.Schema:
@@ -98,15 +88,7 @@ class UnfoldedRows:
         kept = [field for field in self.source.schema if field.name not in baskets]
         return pa.schema([*kept, *(pa.field(name, pa.string()) for one in self.folded for name in one.names)])
 
-    def digest(self) -> str:
-        """Return the digest of the source."""
-        return self.source.digest()
-
-    def batches(
-        self, columns: Sequence[str] | None = None, *, dictionary: Collection[str] = ()
-    ) -> Iterator[pa.RecordBatch]:
-        """Read the rows, columns in the order asked; text columns named in *dictionary* come coded."""
-        wanted = list(self.schema.names if columns is None else columns)
+    def _read(self, wanted: list[str], dictionary: Collection[str]) -> Iterator[pa.RecordBatch]:
         asked = [one for one in self.folded if not set(one.names).isdisjoint(wanted)]
         derived = {name for one in asked for name in one.names}
         plain = [name for name in wanted if name not in derived]

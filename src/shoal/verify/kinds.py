@@ -8,10 +8,10 @@ from typing import Any
 
 from shoal.verify.attributes import Attribute, Labels
 from shoal.verify.fields import ManifestError, check_keys, mapping, number, sequence
+from shoal.verify.techniques.numbers import decimals_of
 
 SLICED_KEYS = ("buckets", "tables")  # of sliced releases only
 AVERAGED, PLAIN, SYNTHETIC = "microaggregation", "plain", "synthetic"
-_MOST_DECIMALS = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,7 @@ def read_averaging(method: str, parameters: Mapping[str, Any]) -> Averaging | No
     if method != AVERAGED:
         return None
     check_keys(parameters, "method_parameters", ("numbers", "decimals"), tuple(parameters))
-    decimals = parameters["decimals"]
-    if isinstance(decimals, bool) or not isinstance(decimals, int) or not 0 <= decimals <= _MOST_DECIMALS:
-        raise ManifestError(f"method_parameters.decimals is not a whole number from 0 to {_MOST_DECIMALS}")
+    decimals = decimals_of(parameters["decimals"], "method_parameters.decimals")
     if parameters["numbers"] not in ("mean", "median"):
         raise ManifestError("method_parameters.numbers is neither mean nor median")
     return Averaging(parameters["numbers"], decimals)

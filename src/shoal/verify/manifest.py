@@ -192,7 +192,7 @@ def read_manifest(raw: object, *, with_file: bool) -> Manifest:
     _utility(top.get("utility", {}))
     sensitive = tuple(attribute.name for attribute in attributes if attribute.role == "sensitive")
     data = read_data(top.get("data")) if with_file else None
-    account = read_account(top["synthetic"], tuple(columns)) if "synthetic" in top else None
+    account = read_account(top["synthetic"], tuple(columns), parameters) if "synthetic" in top else None
     manifest = Manifest(
         attributes=attributes,
         promises=_promises(top["guarantees"], sensitive, agreed=agreed is not None),

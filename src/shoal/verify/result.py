@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+FALSE_ALARM = 1e-12  # the chance with which a check of something random may fail an honest release
+
 
 @dataclass(frozen=True, slots=True)
 class Check:

@@ -95,7 +95,7 @@ def verify_folder(
 
 
 def verify_table(
-    table: pa.Table,
+    table: pa.Table | PublishedRows,
     manifest: Mapping[str, Any],
     *,
     source: Source | None = None,
@@ -103,7 +103,7 @@ def verify_table(
     buckets: IntArray | None = None,
     progress: Progress | None = None,
 ) -> Verification:
-    """Check a release that lives in memory: all checks but those of files.
+    """Check a release that lives in memory, or is kept elsewhere as rows: all checks but those of files.
 
     *buckets* tells, for every source row of a sliced release, its bucket as published, 0 for rows in none.
     """
@@ -112,7 +112,8 @@ def verify_table(
     except ManifestError as fault:
         return _refused(str(fault))
     checks = [Check("manifest", True, "the manifest is well formed")]
-    return _verify(MemoryRows(table), read, checks, source, populations, buckets, progress or Silent())
+    rows = table if isinstance(table, PublishedRows) else MemoryRows(table)
+    return _verify(rows, read, checks, source, populations, buckets, progress or Silent())
 
 
 def _open(path: Path, data: DataFile, manifest: Manifest) -> PublishedRows:

@@ -42,7 +42,7 @@ class Learning(Measure):
     def score(self, rows: CodeArray) -> Score:
         """Learn from the release, and predict."""
         if self._predicted is None:
-            return Score(None, reason="no attribute is sensitive, or there is no other to predict it from")
+            return Score(None, reason="no attribute is sensitive in all policies, or there is no other to learn from")
         accuracy = self._accuracy(rows, self._predicted)
         figures = {"accuracy": accuracy, "source": self._source, "commonest": self._commonest}
         most = self._source - self._commonest

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from shoal.policy import Policy
-from shoal.policy import Role as Role
+from shoal.policy import Policy, Role
 from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
 from shoal.techniques.verdicts import Verdict
 from shoal.wording import parameters_text
@@ -18,6 +17,7 @@ USUAL_K = 5
 USUAL_L = (3, 2)  # the first that leaves room above the commonest value's share
 ROOM = 0.9
 DIVERSITIES = ("simple-l-diversity", "entropy-l-diversity", "recursive-cl-diversity", "distinct-l-diversity")
+NO_NUMBERS = "no quasi attribute is a number with a declared domain; declare intervals with min and max"
 NOTHING_SENSITIVE = "no attribute is sensitive, so there is nothing to keep diverse"
 _OWN = ("privacy", "method", "sample")  # what a recipe says itself
 
@@ -55,6 +55,10 @@ class Base:
             attributes[name]["technique"] = dict(technique)
         kept = {key: value for key, value in given.items() if key not in _OWN}
         return {**kept, "attributes": attributes, "privacy": list(privacy), "method": dict(method), **more}
+
+    def treated(self, told: str, techniques: Mapping[str, Mapping[str, Any]]) -> list[Setting]:
+        """Return the one setting that publishes rows as these techniques leave them, and promises nothing."""
+        return [Setting(told, self.document({"plain": {}}, techniques=techniques))]
 
     def names(self, *roles: Role) -> list[str]:
         """Return the attributes of these roles that hold one value a record."""

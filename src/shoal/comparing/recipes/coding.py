@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shoal.comparing.recipes.base import Base, Recipe, Setting
+from shoal.comparing.recipes.base import NO_NUMBERS, Base, Recipe, Setting
 
 SHARE = 0.05  # of the records, at each end
 
@@ -17,7 +17,7 @@ class CodedEnds(Recipe):
     def settings(self, base: Base) -> list[Setting] | str:
         """Cut all numbers of declared domains."""
         if not base.numbers:
-            return "no quasi attribute is a number with a declared domain; declare intervals with min and max"
+            return NO_NUMBERS
         techniques = {name: {"coding": {"shares": {"top": SHARE, "bottom": SHARE}}} for name in base.numbers}
         told = f"{', '.join(base.numbers)} at the outer {SHARE:.0%} of the records"
-        return [Setting(told, base.document({"plain": {}}, techniques=techniques))]
+        return base.treated(told, techniques)

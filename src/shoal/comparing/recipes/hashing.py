@@ -20,4 +20,4 @@ class Hashing(Recipe):
         if not names:
             return "no attribute is an identifier, so there is nothing to hash"
         techniques = {name: {"hash": {"salt": "random"}} for name in names}
-        return [Setting(f"{', '.join(names)} with a random salt", base.document({"plain": {}}, techniques=techniques))]
+        return base.treated(f"{', '.join(names)} with a random salt", techniques)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shoal.comparing.recipes.base import Base, Recipe, Setting
+from shoal.comparing.recipes.base import NO_NUMBERS, Base, Recipe, Setting
 from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
 from shoal.techniques.numbers import MOST_DECIMALS, decimals_of
 from shoal.techniques.verdicts import NOISE_ADDITION
@@ -21,14 +21,14 @@ class NoiseAddition(Recipe):
     def settings(self, base: Base) -> list[Setting] | str:
         """Move all numbers of declared domains."""
         if not base.numbers:
-            return "no quasi attribute is a number with a declared domain; declare intervals with min and max"
+            return NO_NUMBERS
         techniques, told = {}, []
         for name, domain in base.numbers.items():
             scale, decimals = noise_of(domain)
             techniques[name] = {"noise": {"laplace": {"scale": scale}, "edges": "redraw", "decimals": decimals}}
             told.append(f"{name} {scale:g}")
         parameters = f"Laplace scale {SHARE:.0%} of the domain: {', '.join(told)}"
-        return [Setting(parameters, base.document({"plain": {}}, techniques=techniques))]
+        return base.treated(parameters, techniques)
 
 
 def noise_of(domain: IntervalsTaxonomy) -> tuple[float, int]:

@@ -21,4 +21,4 @@ class PermutedValues(Recipe):
             return "no attribute is sensitive, so there is nothing to deal out anew"
         techniques: dict[str, dict[str, object]] = {name: {"permutation": {}} for name in names}
         told = f"{', '.join(names)} over the whole table"
-        return [Setting(told, base.document({"plain": {}}, techniques=techniques))]
+        return base.treated(told, techniques)

@@ -20,4 +20,4 @@ class Pseudonymisation(Recipe):
         if not names:
             return "no attribute is an identifier, so there is nothing to put pseudonyms for"
         techniques = {name: {"pseudonym": {"key": str(base.key.absolute())}} for name in names}
-        return [Setting(f"{', '.join(names)} under a key", base.document({"plain": {}}, techniques=techniques))]
+        return base.treated(f"{', '.join(names)} under a key", techniques)

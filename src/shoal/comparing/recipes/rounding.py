@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shoal.comparing.recipes.base import Base, Recipe, Setting
+from shoal.comparing.recipes.base import NO_NUMBERS, Base, Recipe, Setting
 from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
 
 SHARE = 0.1  # of the declared domain
@@ -18,11 +18,11 @@ class RoundedNumbers(Recipe):
     def settings(self, base: Base) -> list[Setting] | str:
         """Round all numbers of declared domains."""
         if not base.numbers:
-            return "no quasi attribute is a number with a declared domain; declare intervals with min and max"
+            return NO_NUMBERS
         bases = {name: base_of(domain) for name, domain in base.numbers.items()}
         techniques = {name: {"rounding": {"base": each}} for name, each in bases.items()}
         told = ", ".join(f"{name} to multiples of {each:g}" for name, each in bases.items())
-        return [Setting(told, base.document({"plain": {}}, techniques=techniques))]
+        return base.treated(told, techniques)
 
 
 def base_of(domain: IntervalsTaxonomy) -> int | float:

@@ -23,4 +23,4 @@ class SwappedValues(Recipe):
             return "no quasi attribute holds single values that could be exchanged"
         techniques = {name: {"swapping": {"share": SHARE}} for name in names}
         told = f"{SHARE:.0%} of the records, each quasi attribute on its own"
-        return [Setting(told, base.document({"plain": {}}, techniques=techniques))]
+        return base.treated(told, techniques)

@@ -105,7 +105,9 @@ class _Diversity:
     def _parted(self, whole: Groups) -> Groups:
         """Return two parts of the curve if two will do; refuse one class that holds only because it is the table."""
         asked = self._problem.requirements
-        if self._problem.box is not None or not any(r.model.relative_to_whole for r in asked) or (whole.low == whole.high).all():
+        if not any(r.model.relative_to_whole for r in asked) or (whole.low == whole.high).all():
+            return whole
+        if self._problem.box is not None:  # a region is not the table
             return whole
         offers: dict[int, float] = {}  # by the number of the policy's model, where only that one fails
         for share in _SHARES:

@@ -169,8 +169,9 @@ def _as_plan(sweep: Sweep, classes: Classes, parts: Parts) -> Plan:
     nodes, item = classes.nodes[used], classes.item[used]
     parts.owner = owner.reshape(-1).astype(np.int64)
     trees = [attribute.taxonomy for attribute in problem.quasi]
-    lo = np.stack([tree.lo[nodes[:, j]] for j, tree in enumerate(trees)], axis=1)
-    hi = np.stack([tree.hi[nodes[:, j]] for j, tree in enumerate(trees)], axis=1)
+    least, most = problem.bounds  # a region is made of nodes, so that one beyond it covers all of it
+    lo = np.maximum(np.stack([tree.lo[nodes[:, j]] for j, tree in enumerate(trees)], axis=1), least)
+    hi = np.minimum(np.stack([tree.hi[nodes[:, j]] for j, tree in enumerate(trees)], axis=1), most)
     population = {}
     for bound in sweep.models.others:
         if bound.requirement.population is not None:
@@ -191,7 +192,7 @@ def _explain_if_whole(sweep: Sweep, plan: Plan) -> None:
     ]
     cells = np.flatnonzero(sweep.problem.cells.counts)
     all_equal = all((codes[cells] == codes[cells[0]]).all() for codes in sweep.problem.quasi_codes)
-    if plan.n_classes > 1 or not relative or all_equal:
+    if plan.n_classes > 1 or not relative or all_equal or sweep.problem.box is not None:
         return
     bound, judge = relative[0]
     reached, alone = math.inf, True

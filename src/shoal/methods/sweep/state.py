@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from shoal import kernels
 from shoal.arrays import BoolArray, CodeArray, FloatArray, IntArray, KeyArray
 from shoal.induced import Induced
+from shoal.judging import Judge
 from shoal.methods.sweep.grouping import MIX, group_by_label
 from shoal.methods.sweep.order import nodes_at_levels
 from shoal.methods.sweep.rules import Rule, Rules, TreeTables, build_rules
@@ -202,8 +202,8 @@ class Models:
             reference = None
             if model.relative_to_whole:
                 frozen[place] = True
-                by_node = kernels.summed(parts.nodes[:, place], parts.records, induced.taxonomy.n_nodes)
-                reference = induced.counts(by_node[np.newaxis, :])[0] / (parts.records.sum() * induced.factor)
+                judge = Judge.of(requirement, problem.cells.counts, parts.nodes[:, place], parts.records)
+                reference = judge.whole.shares
             if curve is None:
                 others.append(Bound(requirement, induced, len(rules)))
             rules.append(Rule(place, induced, curve or Curve(), reference))

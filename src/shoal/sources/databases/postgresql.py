@@ -112,13 +112,14 @@ class PostgreSQL(AdbcConnection):
     def reason(self, error: Exception) -> str:
         """Say what happened; the server's own words only where they speak of the query, not of rows."""
         state = getattr(error, "sqlstate", None) or ""
-        print("XX", repr(error))
         if state in _STATES:
             return _STATES[state]
         if state.startswith(("42", "3F")):
             told = re.search(r"ERROR:\s+(.*)", str(error))
             return told[1] if told else "the query is not understood"
-        return f"the server refuses it (state {state})" if state else "the connection broke"
+        if state:
+            return f"the server refuses it (state {state})"
+        return "the server stopped at a row; does a cast fail?" if "ERROR:" in str(error) else "the connection broke"
 
     def _column(self, field: pa.Field) -> Column:
         name, given = field.name, (field.metadata or {}).get(b"POSTGRESQL:type", b"").decode()

@@ -17,7 +17,9 @@ from shoal.sources.databases.base import READ_ROWS, Column
 from shoal.sources.optional import optional
 
 _EXACT = 2**53  # whole numbers up to here are floats exactly
-# What a column holds by typeof(), of which SQL's own order is blob < integer < real < text.
+_SORTS = ("blob", "integer", "real", "text")
+_SORT = "CASE typeof({0}) WHEN 'integer' THEN 1 WHEN 'text' THEN 3 WHEN 'real' THEN 2 WHEN 'blob' THEN 0 END"
+# By the first and the last sort of value that a column holds.
 _KINDS = {
     (None, None): pa.string(),
     ("integer", "integer"): pa.int64(),
@@ -67,14 +69,10 @@ class SQLite(AdbcConnection):
             names = [entry[0] for entry in self._cursor.description]
         except self.failures as error:
             raise self.refusal(error) from None
-        found: list[Column] = []
-        for name in names:
-            kinds = f"nullif(typeof({quoted(name)}), 'null')"
-            whole = f"max(CASE typeof({quoted(name)}) WHEN 'integer' THEN abs({quoted(name)}) END)"
-            found.append(Column(name, f"min({kinds}), max({kinds}), {whole}", None, ""))
-        looked = ", ".join(column.expression for column in found)
+        looked = ", ".join(f"min({_SORT.format(place)}), max({_SORT.format(place)})" for place in map(quoted, names))
         (row,) = self._answer(f"SELECT {looked} FROM {self.asked.relation}")  # noqa: S608
-        return [self._column(name, *row[3 * i : 3 * i + 3]) for i, name in enumerate(names)]
+        sorts = [None if sort is None else _SORTS[sort] for sort in row]
+        return [self._column(name, *sorts[2 * i : 2 * i + 2]) for i, name in enumerate(names)]
 
     def read(self, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
         """Read by batches; a first row, which is dropped again, tells the driver the types."""
@@ -108,12 +106,14 @@ class SQLite(AdbcConnection):
         named = re.search(r"(no such (?:table|column|function): .*|near \".*\": syntax error)", told)
         return named[1] if named else "SQLite refuses it"
 
-    def _column(self, name: str, low: str | None, high: str | None, largest: int | None) -> Column:
+    def _column(self, name: str, low: str | None, high: str | None) -> Column:
         kind = _KINDS.get((low, high))
         stated = high or "nothing" if low == high else f"both {low} and {high}"
         place = quoted(name)
         if (low, high) == ("integer", "real"):
-            if largest is None or largest > _EXACT:
+            whole = f"{place}) FROM {self.asked.relation} WHERE typeof({place}) = 'integer'"
+            ((least,),), ((most,),) = (self._answer(f"SELECT {end}({whole}") for end in ("min", "max"))
+            if least is None or max(-least, most) > _EXACT:
                 return Column(name, place, None, "both fractions and integers too large for fractions")
             place = f"CAST({place} AS REAL)"
         return Column(name, place, kind, stated)

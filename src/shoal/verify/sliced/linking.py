@@ -18,10 +18,8 @@ import numpy as np
 
 from shoal.arrays import CodeArray, IntArray, KeyArray
 from shoal.verify.hashing import fold_values
-from shoal.verify.result import Check
+from shoal.verify.result import FALSE_ALARM, Check
 from shoal.verify.sums import BoxSums
-
-_FALSE_ALARM = 1e-12
 
 
 class NeighbourSums:
@@ -60,6 +58,6 @@ def check_permuted(standing: NeighbourSums, turned: NeighbourSums, original: Nei
         linked, by_chance = ~as_is.differs(true), ~moved.differs(true)
         more, fewer = int((linked & ~by_chance).sum()), int((by_chance & ~linked).sum())
         ahead = more - fewer
-        if ahead > 0 and ahead**2 > -2 * math.log(_FALSE_ALARM) * (more + fewer):
+        if ahead > 0 and ahead**2 > -2 * math.log(FALSE_ALARM) * (more + fewer):
             return Check("permuted", False, f"in {int(linked.sum())} buckets rows still link the values of two parts")
     return Check("permuted", True, "no two parts are linked in more buckets than chance explains")

@@ -19,7 +19,6 @@ class Declared(ABC):
     """One column's technique as the manifest declares it: what its values must look like, and what they follow from."""
 
     name: ClassVar[str]
-    tokens: ClassVar[bool] = False  # whether texts that mean nothing stand for values
     moved: ClassVar[bool] = False  # whether rows have each other's values
     numeric: ClassVar[bool] = False  # whether what is published are numbers, however they are spelled
     roles: ClassVar[tuple[str, ...]] = ("quasi", "sensitive", "insensitive")
@@ -30,6 +29,11 @@ class Declared(ABC):
     def determined(self) -> bool:
         """Whether a published value follows from the source's, so that rows can be compared by it."""
         return False
+
+    @property
+    def compared(self) -> bool:
+        """Whether ``unlike`` looks for something in the source's values."""
+        return not self.determined and not self.moved
 
     @property
     def kind(self) -> pa.DataType:

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from shoal.arrays import IntArray
+from shoal.verify.attributes import Attribute
 from shoal.verify.contents import Contents, common_type
 from shoal.verify.covers import Covers
 from shoal.verify.manifest import Manifest
@@ -19,7 +20,6 @@ from shoal.verify.result import Check
 from shoal.verify.spans import Spans
 from shoal.verify.tally import Tally
 from shoal.verify.techniques.base import Declared
-from shoal.verify.techniques.coding import Coding
 from shoal.verify.techniques.gaps import gap_fault
 from shoal.verify.techniques.moved import Moved
 from shoal.verify.techniques.tokens import Tokens
@@ -42,7 +42,7 @@ def check_techniques(
     by_name = {attribute.name: attribute for attribute in manifest.attributes}
     plain = [name for name in manifest.techniques if not (by_name[name].boxed or manifest.averaged(by_name[name]))]
     read = {name: columns[name] for name in plain}
-    published = gathered(rows.batches(list(read.values())), read, manifest.missing_tokens) if read else {}
+    published = gathered(rows.batches(list(read.values())), read) if read else {}
     needed = [name for name in plain if _needs_source(manifest.techniques[name], manifest)]
     original = {}
     if source is not None and needed:
@@ -55,7 +55,10 @@ def check_techniques(
             if fault is None and isinstance(declared, Moved) and expected is not None:
                 fault = _strange_values(declared, manifest, rows, expected)
             checks.append(_check(declared, fault))
-        elif by_name[name].boxed:
+        elif isinstance(declared, Tokens):
+            shown = _tokens_shown(by_name[name], rows, covers)
+            checks.append(_check(declared, _token_fault(declared, manifest, shown, source)))
+        elif isinstance(declared, Moved) and by_name[name].boxed and source is not None:
             checks += _labelled(declared, manifest, rows, covers[name], source)
     return checks
 
@@ -70,9 +73,8 @@ def file_columns(manifest: Manifest) -> dict[str, str]:
 
 
 def _needs_source(declared: Declared, manifest: Manifest) -> bool:
-    if isinstance(declared, Coding):
-        return bool(declared.shares) and manifest.sample is None
-    return not declared.determined and not declared.moved
+    """Whether a column is compared with the source; edges of a sample were looked up in rows that nobody knows."""
+    return declared.compared and (manifest.sample is None or not declared.determined)
 
 
 def _fault(
@@ -82,9 +84,7 @@ def _fault(
     persons = isinstance(declared, Tokens) and declared.of_identifier
     if fault is None and persons and manifest.promises and bool((published.counts > 1).any()):
         fault = "has the same token in several rows: the rows of a class may be one person's"
-    if fault is not None or original is None:
-        return fault
-    return declared.edge_fault(original) if isinstance(declared, Coding) else declared.unlike(published, original)
+    return fault if fault is not None or original is None else declared.unlike(published, original)
 
 
 def _check(declared: Declared, fault: str | None) -> Check:
@@ -116,16 +116,28 @@ def _strange_values(declared: Moved, manifest: Manifest, rows: PublishedRows, so
     return f"has {strange} values more often than the source{groups}"
 
 
+def _tokens_shown(attribute: Attribute, rows: PublishedRows, covers: Mapping[str, Covers]) -> ColumnValues:
+    """Return the tokens that labels list or that stand for groups, whatever rows have them."""
+    name = attribute.name
+    if not attribute.boxed:
+        return gathered(rows.batches([name]), {name: name})[name]
+    listed = sorted({value for one in covers[name].declared() for value in one.get("values", ())})
+    return ColumnValues(pa.array(listed, pa.string()), np.ones(len(listed), dtype=np.int64), 0)
+
+
+def _token_fault(declared: Tokens, manifest: Manifest, shown: ColumnValues, source: Source | None) -> str | None:
+    fault = declared.misshapen(shown)
+    if fault is not None or source is None or declared.determined:
+        return fault
+    name = declared.column
+    original = gathered(source.batches([name], dictionary=[name]), {name: name}, manifest.missing_tokens)
+    return declared.telling(shown, original[name])
+
+
 def _labelled(
-    declared: Declared, manifest: Manifest, rows: PublishedRows, cover: Covers, source: Source | None
+    declared: Moved, manifest: Manifest, rows: PublishedRows, cover: Covers, source: Source
 ) -> Iterator[Check]:
-    """Check a changed column that is published as labels."""
-    if isinstance(declared, Tokens):
-        listed = sorted({value for one in cover.declared() for value in one.get("values", ())})
-        values = ColumnValues(pa.array(listed, pa.string()), np.ones(len(listed), dtype=np.int64), 0)
-        yield _check(declared, declared.misshapen(values))
-    if not isinstance(declared, Moved) or source is None:
-        return
+    """Check a column that is published as labels, and whose values changed rows."""
     demand = _label_counts(rows, file_columns(manifest)[declared.column], cover)
     supply = _code_counts(source, cover, manifest.missing_tokens)
     yield from occurring([cover], [supply > 0])

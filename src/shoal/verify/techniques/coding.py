@@ -12,24 +12,20 @@ import numpy as np
 import pyarrow as pa
 
 from shoal.arrays import FloatArray, IntArray
-from shoal.errors import InputError
 from shoal.verify.fields import ManifestError, check_keys, mapping
-from shoal.verify.techniques.base import Declared
+from shoal.verify.techniques.gridded import Gridded
 from shoal.verify.techniques.numbers import Grid, decimals_of, exact, finite
 from shoal.verify.techniques.values import ColumnValues, as_numbers
 
 _EDGES = ("top", "bottom")
-_FARTHEST = 2.0**52
 
 
 @dataclass(frozen=True, slots=True)
-class Coding(Declared):
+class Coding(Gridded):
     """Numbers between two edges."""
 
     name: ClassVar[str] = "coding"
-    numeric: ClassVar[bool] = True
 
-    grid: Grid
     top: int | None  # grid steps
     bottom: int | None
     shares: Mapping[str, Fraction]  # of records at edges that come from the data
@@ -61,36 +57,27 @@ class Coding(Declared):
         return True
 
     @property
-    def kind(self) -> pa.DataType:
-        """The type of the grid."""
-        return self.grid.kind
+    def compared(self) -> bool:
+        """Edges from the data are where its records say."""
+        return bool(self.shares)
 
     def recomputed(self, values: pa.Array) -> pa.Array:
         """Return the numbers on the grid, cut at the edges."""
         return self.grid.array(self._cut(self._steps(as_numbers(values))))
 
     def _steps(self, numbers: FloatArray) -> FloatArray:
-        steps = self.grid.steps(numbers)
-        if not bool((np.abs(steps) <= _FARTHEST).all()):
-            raise InputError(f"column {self.column!r} of the source has values that are no numbers, or too large ones")
-        return steps
+        return np.rint(self.scaled(numbers)) + 0.0
 
     def _cut(self, steps: FloatArray) -> FloatArray:
         steps = steps if self.top is None else np.minimum(steps, self.top)
         return steps if self.bottom is None else np.maximum(steps, self.bottom)
 
-    def misshapen(self, published: ColumnValues) -> str | None:
-        """Numbers are on the grid and not beyond an edge."""
-        found = published.numbers()
-        if found is None:
-            return "has values that are no numbers"
-        if not bool(self.grid.holds(found[0]).all()):
-            return "has numbers of more decimals than declared"
-        steps = self.grid.steps(found[0])
+    def misplaced(self, steps: FloatArray) -> str | None:
+        """No number is beyond an edge."""
         return "has numbers beyond the declared edges" if bool((self._cut(steps) != steps).any()) else None
 
-    def edge_fault(self, original: ColumnValues) -> str | None:
-        """Return what is wrong with edges that come from the data, if all of it was looked at to find them."""
+    def unlike(self, published: ColumnValues, original: ColumnValues) -> str | None:  # noqa: ARG002
+        """Edges that come from the data are where the shares of its records say."""
         found = original.numbers()
         if found is None:
             return "has values that are no numbers in the source"

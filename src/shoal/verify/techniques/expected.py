@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 from shoal.errors import InputError
 from shoal.verify.manifest import Manifest
 from shoal.verify.reading import coded
+from shoal.verify.rewritten import RewrittenRows
 from shoal.verify.techniques.base import Declared
 from shoal.verify.techniques.values import missing_values
 
@@ -20,22 +21,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ExpectedRows:
-    """A source with some columns recomputed; it reads like the source itself."""
+class ExpectedRows(RewrittenRows):
+    """A source with some columns recomputed."""
 
-    source: Source
     declared: Mapping[str, Declared]
     missing: pa.Array
-
-    @property
-    def name(self) -> str:
-        """The name of the source."""
-        return self.source.name
-
-    @property
-    def n_rows(self) -> int | None:
-        """The number of rows, if known."""
-        return self.source.n_rows
 
     @property
     def schema(self) -> pa.Schema:
@@ -45,15 +35,7 @@ class ExpectedRows:
     def _kind(self, field: pa.Field) -> pa.DataType:
         return self.declared[field.name].kind if field.name in self.declared else field.type
 
-    def digest(self) -> str:
-        """Return the digest of the source."""
-        return self.source.digest()
-
-    def batches(
-        self, columns: Sequence[str] | None = None, *, dictionary: Collection[str] = ()
-    ) -> Iterator[pa.RecordBatch]:
-        """Read the rows, columns in the order asked; text columns named in *dictionary* come coded."""
-        wanted = list(self.schema.names if columns is None else columns)
+    def _read(self, wanted: list[str], dictionary: Collection[str]) -> Iterator[pa.RecordBatch]:
         changed = [name for name in wanted if name in self.declared]
         inner = [*(name for name in dictionary if name in wanted and name not in changed), *changed]
         for batch in self.source.batches(wanted, dictionary=inner or ()):

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from shoal.verify.fields import ManifestError, check_keys
-from shoal.verify.techniques.tokens import Tokens, of_identifier
+from shoal.verify.techniques.tokens import Tokens, among, of_identifier
 from shoal.verify.techniques.values import as_texts
 
 
@@ -49,3 +49,7 @@ class Hash(Tokens):
         """Return the bare hashes."""
         texts = as_texts(values).to_pylist()
         return pa.array([hashlib.sha256(text.encode()).hexdigest() for text in texts], pa.string())
+
+    def told(self, tokens: pa.Array, values: pa.Array) -> bool:
+        """Whether tokens are values, or bare hashes that are said to be salted."""
+        return among(tokens, as_texts(values)) or (self.salted and among(tokens, self.recomputed(values)))

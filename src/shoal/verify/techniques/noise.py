@@ -9,24 +9,26 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from shoal.arrays import FloatArray
 from shoal.verify.fields import ManifestError, check_keys, mapping, number
-from shoal.verify.techniques.base import Declared, kept_missing
-from shoal.verify.techniques.numbers import FALSE_ALARM, Grid, decimals_of, extreme_sums, finite, summed
+from shoal.verify.result import FALSE_ALARM
+from shoal.verify.techniques.base import kept_missing
+from shoal.verify.techniques.gridded import Gridded
+from shoal.verify.techniques.numbers import Grid, decimals_of, extreme_sums, finite, order_statistics, summed
 from shoal.verify.techniques.values import ColumnValues
 
 _EDGES = ("clamp", "reflect", "redraw")
 _WIDTHS = {"laplace": "scale", "gaussian": "sd"}
 _WIDEST = 2.0**40  # grid steps
+_INSIDE = 0.05  # noise that is drawn again stays inside with a larger chance: it is at most four domains wide
 
 
 @dataclass(frozen=True, slots=True)
-class Noise(Declared):
+class Noise(Gridded):
     """Numbers moved by random steps of a grid."""
 
     name: ClassVar[str] = "noise"
-    numeric: ClassVar[bool] = True
 
-    grid: Grid
     gaussian: bool
     width: float  # grid steps
     low: int | None  # grid steps
@@ -59,14 +61,8 @@ class Noise(Declared):
             raise ManifestError(f"{where}.min is not below max")
         return cls(column, grid, kinds[0] == "gaussian", width, ends.get("min"), ends.get("max"))
 
-    def misshapen(self, published: ColumnValues) -> str | None:
-        """Numbers are on the grid and in the domain."""
-        found = published.numbers()
-        if found is None:
-            return "has values that are no numbers"
-        if not bool(self.grid.holds(found[0]).all()):
-            return "has numbers of more decimals than declared"
-        steps = self.grid.steps(found[0])
+    def misplaced(self, steps: FloatArray) -> str | None:
+        """No number is outside the domain."""
         if (self.low is not None and bool((steps < self.low).any())) or (
             self.high is not None and bool((steps > self.high).any())
         ):
@@ -74,20 +70,40 @@ class Noise(Declared):
         return None
 
     def unlike(self, published: ColumnValues, original: ColumnValues) -> str | None:
-        """Where nothing keeps the mean from staying, the sum is moved no farther than chance explains."""
+        """Sorted, no number is farther from the source's than chance explains; without a domain, nor is the sum.
+
+        If no draw is farther than some distance, the i-th smallest of some numbers is not farther below the i-th
+        smallest of the source, and likewise from above. What is put back at an edge comes nearer, never farther.
+        """
         if fault := kept_missing(published, original):
             return fault
-        if self.low is not None or self.high is not None:
-            return None
         mine, theirs = published.numbers(), original.numbers()
         if mine is None or theirs is None:
             return "has values that are no numbers, here or in the source"
-        total = summed(self.grid.steps(mine[0]), mine[1])
-        least, most = extreme_sums(self.grid.steps(theirs[0]), theirs[1], published.present)
-        reach = math.ceil(self._reach(published.present))
+        (numbers, counts), (sources, source_counts) = mine, theirs
+        steps, true, n = self.grid.steps(numbers), self.grid.steps(sources), published.present
+        first, last = np.cumsum(counts) - counts, np.cumsum(counts) - 1
+        lowest = order_statistics(true, source_counts, last) - self._farthest(n)
+        highest = order_statistics(true, source_counts, original.present - n + first) + self._farthest(n)
+        if bool((steps < lowest).any()) or bool((steps > highest).any()):
+            return "has numbers that are farther from the source's than noise explains"
+        if self.low is not None or self.high is not None:
+            return None
+        total = summed(steps, counts)
+        least, most = extreme_sums(true, source_counts, n)
+        reach = math.ceil(self._reach(n))
         if not least - reach <= total <= most + reach:
             return "has numbers whose sum is farther from the source's than noise explains"
         return None
+
+    def _farthest(self, n: int) -> int:
+        """Return how far one of n draws is with a chance below 10**-12, even if it is drawn until it is inside.
+
+        Laplace noise of scale b is x or more away with a chance of at most 2 exp(-x / b), normal noise with one of at
+        most 2 exp(-x^2 / (2 s^2)); it is rounded by half a step.
+        """
+        needed = math.log(2 * max(n, 1) / (FALSE_ALARM * _INSIDE))
+        return math.ceil(self.width * (math.sqrt(2 * needed) if self.gaussian else needed)) + 1
 
     def _reach(self, n: int) -> float:
         """Return a bound that the sum of n draws passes with a chance below 10**-12.

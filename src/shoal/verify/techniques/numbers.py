@@ -14,8 +14,7 @@ from shoal.arrays import BoolArray, FloatArray, IntArray
 from shoal.verify.fields import ManifestError, number
 
 MOST_DECIMALS = 9
-FALSE_ALARM = 1e-12
-_FARTHEST = 2.0**52
+FARTHEST = 2.0**52  # grid steps from 0, beyond which floats skip some
 _HALF = 26  # bits
 
 
@@ -56,7 +55,7 @@ class Grid:
     def step_of(self, raw: float, where: str) -> int:
         """Return the step of a declared number, which must be on the grid."""
         step = exact(raw) * 10**self.decimals
-        if step.denominator != 1 or abs(step) > _FARTHEST:
+        if step.denominator != 1 or abs(step) > FARTHEST:
             raise ManifestError(f"{where} is not a number of {self.decimals} decimals")
         return int(step)
 
@@ -72,7 +71,7 @@ class Grid:
     def holds(self, numbers: FloatArray) -> BoolArray:
         """Return (n,) whether numbers are on the grid, to the last digit, and near enough that every step can be."""
         steps = self.steps(numbers)
-        return np.asarray((np.abs(steps) <= _FARTHEST) & (self.numbers(steps) == numbers), dtype=np.bool_)
+        return np.asarray((np.abs(steps) <= FARTHEST) & (self.numbers(steps) == numbers), dtype=np.bool_)
 
 
 def summed(steps: FloatArray, counts: IntArray) -> int:

@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from shoal.arrays import FloatArray
-from shoal.errors import InputError
 from shoal.verify.fields import ManifestError, check_keys
-from shoal.verify.techniques.base import Declared, kept_missing
+from shoal.verify.result import FALSE_ALARM
+from shoal.verify.techniques.base import kept_missing
+from shoal.verify.techniques.gridded import Gridded
 from shoal.verify.techniques.numbers import (
-    FALSE_ALARM,
     MOST_DECIMALS,
     Grid,
     exact,
@@ -26,17 +26,14 @@ from shoal.verify.techniques.numbers import (
 )
 from shoal.verify.techniques.values import ColumnValues, as_numbers
 
-_FARTHEST = 2.0**52
-
 
 @dataclass(frozen=True, slots=True)
-class Rounding(Declared):
+class Rounding(Gridded):
     """Multiples of a base, from the first to the last in the declared domain."""
 
     name: ClassVar[str] = "rounding"
-    numeric: ClassVar[bool] = True
+    off_grid: ClassVar[str] = "has numbers that are no multiples of the base"
 
-    grid: Grid
     unit: int  # the base in grid steps
     random: bool
     low: int | None  # multiples
@@ -67,37 +64,20 @@ class Rounding(Declared):
         """To the nearest, halves up."""
         return not self.random
 
-    @property
-    def kind(self) -> pa.DataType:
-        """The type of the grid."""
-        return self.grid.kind
-
     def recomputed(self, values: pa.Array) -> pa.Array:
         """Return the nearest multiples."""
-        scaled = self._scaled(as_numbers(values))
+        scaled = self.scaled(as_numbers(values), self.unit)
         below = np.floor(scaled)
         return self.grid.array(self._cut(below + (scaled - below >= 0.5)) * self.unit)
-
-    def _scaled(self, numbers: FloatArray) -> FloatArray:
-        """Return numbers in units of the base."""
-        scaled: FloatArray = numbers * 10.0**self.grid.decimals / self.unit
-        if not bool((np.abs(scaled) <= _FARTHEST / self.unit).all()):
-            raise InputError(f"column {self.column!r} of the source has values that are no numbers, or too large ones")
-        return scaled
 
     def _cut(self, multiples: FloatArray) -> FloatArray:
         multiples = multiples if self.low is None else np.maximum(multiples, self.low)
         return multiples if self.high is None else np.minimum(multiples, self.high)
 
-    def misshapen(self, published: ColumnValues) -> str | None:
+    def misplaced(self, steps: FloatArray) -> str | None:
         """Numbers are multiples in the domain."""
-        found = published.numbers()
-        if found is None:
-            return "has values that are no numbers"
-        numbers = found[0]
-        steps = self.grid.steps(numbers)
-        if not bool(self.grid.holds(numbers).all()) or bool((np.fmod(steps, self.unit) != 0).any()):
-            return "has numbers that are no multiples of the base"
+        if bool((np.fmod(steps, self.unit) != 0).any()):
+            return self.off_grid
         multiples = steps / self.unit
         if bool((self._cut(multiples) != multiples).any()):
             return "has numbers outside the declared domain"
@@ -116,7 +96,7 @@ class Rounding(Declared):
         if mine is None or theirs is None:
             return "has values that are no numbers, here or in the source"
         (numbers, counts), (sources, source_counts) = mine, theirs
-        multiples, scaled = self.grid.steps(numbers) / self.unit, self._cut(self._scaled(sources))
+        multiples, scaled = self.grid.steps(numbers) / self.unit, self._cut(self.scaled(sources, self.unit))
         below, above = self._cut(np.floor(scaled)), self._cut(np.ceil(scaled))
         n, everything = published.present, original.present
         first, last = np.cumsum(counts) - counts, np.cumsum(counts) - 1

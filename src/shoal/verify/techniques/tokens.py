@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from shoal.verify.fields import ManifestError, whole
 from shoal.verify.techniques.base import Declared, kept_missing
-from shoal.verify.techniques.values import ColumnValues
+from shoal.verify.techniques.values import ColumnValues, as_texts
 
 _SHORTEST, _LONGEST = 16, 51  # characters of a token that its key does not take back
 BASE32 = "[A-Z2-7]"
@@ -21,7 +22,6 @@ BASE32 = "[A-Z2-7]"
 class Tokens(Declared):
     """Texts that stand for values, equal ones for equal values."""
 
-    tokens: ClassVar[bool] = True
     roles: ClassVar[tuple[str, ...]] = ("quasi", "insensitive")
 
     of_identifier: bool
@@ -49,14 +49,29 @@ class Tokens(Declared):
         mine, theirs = np.sort(published.counts)[::-1], np.sort(original.counts)[::-1]
         if len(mine) > len(theirs) or bool((mine > theirs[: len(mine)]).any()):
             return "has other numbers of equal tokens than the source has of equal values"
-        if bool(pc.any(pc.is_in(published.texts(), value_set=original.texts()), min_count=0).as_py()):
-            return "has values of the source in place of tokens"
+        return self.telling(published, original)
+
+    def telling(self, published: ColumnValues, original: ColumnValues) -> str | None:
+        """Return a fault if there are more tokens than values of the source, or if they tell whose they are."""
+        if len(published.values) > len(original.values):
+            return "has more tokens than the source has values"
+        if self.told(published.texts(), original.values):
+            return "has values of the source, or their bare hashes, in place of tokens"
         return None
+
+    def told(self, tokens: pa.Array, values: pa.Array) -> bool:
+        """Whether tokens are values of the source."""
+        return among(tokens, as_texts(values))
 
     @property
     def confirmed(self) -> str:
         """What was found."""
         return "tokens have the declared form"
+
+
+def among(texts: pa.Array, others: pa.Array) -> bool:
+    """Whether one of the texts is one of the others."""
+    return bool(pc.any(pc.is_in(texts, value_set=others), min_count=0).as_py())
 
 
 def of_identifier(entry: Mapping[str, Any], where: str) -> bool:

@@ -35,7 +35,10 @@ class ColumnValues:
 
     def numbers(self) -> tuple[FloatArray, IntArray] | None:
         """Return the values as ascending numbers and how many rows have each; None if one is no finite number."""
-        found = as_numbers(self.values)
+        return self.ascending(as_numbers(self.values))
+
+    def ascending(self, found: FloatArray) -> tuple[FloatArray, IntArray] | None:
+        """Return (n_values,) what was read of the values, equal ones once, and how many rows have each; see above."""
         if not bool(np.isfinite(found).all()):
             return None
         numbers, place = np.unique(found + 0.0, return_inverse=True)
@@ -79,9 +82,12 @@ class _Gathering:
 
 
 def gathered(
-    batches: Iterable[pa.RecordBatch], columns: Mapping[str, str], missing: Sequence[str]
+    batches: Iterable[pa.RecordBatch], columns: Mapping[str, str], missing: Sequence[str] = ()
 ) -> dict[str, ColumnValues]:
-    """Return the values of columns, which are given by names that they shall have here."""
+    """Return the values of columns, which are given by names that they shall have here.
+
+    *missing* are texts of a source. A release has none in their place, so that no text of it goes unchecked.
+    """
     tokens = pa.array(list(missing), type=pa.string())
     found = {name: _Gathering(tokens) for name in columns}
     for batch in batches:

@@ -1,0 +1,97 @@
+"""Starting Spark, and what is said when it is not there or does not finish."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from shoal.errors import InputError, ShoalError, UsageError
+from shoal.sources.optional import optional
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_OURS = re.compile(r"shoal\.errors\.InputError: ([^\n]+)")
+_QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_BATCH_ROWS = 1 << 16
+
+
+def spark_session(master: str | None = None, **settings: str) -> SparkSession:
+    """Return the running session, or start one that shows no web page and, on this machine alone, no open port.
+
+    *master* is that of Spark, like ``local[2]`` or ``spark://host:7077``; *settings* are Spark's, with ``__`` for dots.
+    """
+    with quiet():
+        sql = optional("pyspark.sql", "the Spark engine", "spark")
+        found = sql.SparkSession.getActiveSession()
+        if found is not None and master is None:
+            return found  # type: ignore[no-any-return]
+        if not (os.environ.get("JAVA_HOME") or shutil.which("java")):
+            raise UsageError("the Spark engine needs Java 17 or later; install it, or set JAVA_HOME")
+        chosen = master or "local[*]"
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        builder = sql.SparkSession.builder.master(chosen).appName("shoal")
+        for name, value in (
+            _defaults(chosen) | {key.replace("__", "."): text for key, text in settings.items()}
+        ).items():
+            builder = builder.config(name, value)
+        try:
+            return builder.getOrCreate()  # type: ignore[no-any-return]
+        except Exception as error:  # noqa: BLE001  of several libraries
+            raise UsageError(
+                f"Spark did not start on {chosen} ({type(error).__name__}); look whether Java 17 runs here and the "
+                "master can be reached"
+            ) from None
+
+
+def _defaults(master: str) -> dict[str, str]:
+    shared = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.cleaner.referenceTracking.cleanCheckpoints": "true",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": str(_BATCH_ROWS),
+    }
+    if not master.startswith("local"):
+        return shared
+    here = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    return shared | here | {"spark.driver.extraJavaOptions": _QUICK_START}
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep back what pyspark says of a new pandas, which is not used here."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
+        yield
+
+
+@contextmanager
+def told(name: str) -> Iterator[None]:
+    """Turn a job that failed into a message without any value: what Spark says may quote rows."""
+    try:
+        yield
+    except ShoalError:
+        raise
+    except Exception as error:
+        if not _of_spark(error):
+            raise
+        ours = _OURS.search(str(error))
+        if ours is not None:
+            raise InputError(ours[1].strip()) from None
+        raise InputError(
+            f"Spark could not finish its work on {name} ({type(error).__name__}): a worker was lost, ran out of memory "
+            "or could not read; Spark's log says which. Nothing was published"
+        ) from None
+
+
+def _of_spark(error: Any) -> bool:
+    modules = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
+    return bool({"pyspark", "py4j"} & modules) or isinstance(error, ConnectionError)

@@ -1,0 +1,114 @@
+"""Spark DataFrames as sources: kept once, so that every pass sees the same rows in the same partitions."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from shoal.errors import InputError, UsageError
+from shoal.sources.base import Source
+from shoal.sources.columns import check_names, normal_schema
+from shoal.sources.options import SourceOptions
+from shoal.sources.parquet import open_parquet
+from shoal.spark.partitions import PartitionForm, ShipPartition, arrow_schema, by_places, pieces_of, streamed
+from shoal.spark.session import told
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+_DIGITS = 15  # hexadecimal digits of a row's hash that are summed at a time: they fit into 64 bits
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SparkSource(Source):
+    """A Spark DataFrame that was computed once and is kept by Spark."""
+
+    frame: DataFrame  # its columns are named by their places
+    partitions: tuple[int, ...]  # rows of each
+    file: Source | None  # what was read, if it was files
+
+    def selected(self, columns: Sequence[str]) -> tuple[DataFrame, PartitionForm]:
+        """Return some columns, named by their places in *columns*, and what workers must know to read them."""
+        places = [self.schema.get_field_index(name) for name in columns]
+        schema = pa.schema([self.schema.field(place) for place in places])
+        frame = self.frame.select(*(str(place) for place in places))
+        return by_places(frame), PartitionForm(self.name, schema, self.missing)
+
+    def _read(self, columns: list[str], coded: frozenset[str]) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
+        wanted, form = self.selected(columns)
+        with told(self.name):
+            for _, batch in streamed(pieces_of(wanted, ShipPartition(form))):
+                yield batch
+
+    def digest(self) -> str:
+        """Return the digest of the files or, of a DataFrame, of its rows in whatever order and partitions."""
+        return self._rows_digest() if self.file is None else self.file.digest()
+
+    def _rows_digest(self) -> str:
+        """Return the SHA-256 of the sums of all rows' SHA-256, which no order and no partitioning changes."""
+        from pyspark.sql import functions
+
+        text = functions.to_json(functions.struct(*self.frame.columns), {"timeZone": "UTC"})
+        hashed = functions.sha2(functions.encode(text, "UTF-8"), 256)
+
+        def summed(start: int) -> Column:
+            number = functions.conv(functions.substring(hashed, start, _DIGITS), 16, 10)
+            return functions.sum(number.cast("decimal(38,0)"))
+
+        sums = [summed(1 + _DIGITS * place).alias(str(place)) for place in range(4)]
+        with told(self.name):
+            (row,) = self.frame.agg(functions.count(functions.lit(1)).alias("rows"), *sums).collect()
+        content = "\n".join([*self.schema.names, *(str(value) for value in row)])
+        return hashlib.sha256(content.encode()).hexdigest()
+
+
+def open_spark(
+    frame: DataFrame, options: SourceOptions | None = None, name: str = "the Spark DataFrame"
+) -> SparkSource:
+    """Compute a DataFrame once and keep its rows: a query that runs twice may answer twice."""
+    return _opened(frame, options or SourceOptions(), name, None)
+
+
+def open_spark_files(path: Path, session: SparkSession, options: SourceOptions | None = None) -> SparkSource:
+    """Open a Parquet file or a folder of them, which the driver and all workers must see under the same path."""
+    chosen = options or SourceOptions()
+    if not path.exists():
+        raise InputError(f"there is no file {path}")
+    if not path.is_dir() and path.suffix.lower() not in (".parquet", ".pq"):
+        raise UsageError(f"the Spark engine reads Parquet, not {path.name}; convert it, or take the local engine")
+    file = open_parquet(path, chosen)
+    with told(file.name):
+        frame = session.read.parquet(*(each.absolute().as_uri() for each in file.paths))
+    return _opened(frame, chosen, file.name, file)
+
+
+def _opened(frame: DataFrame, options: SourceOptions, name: str, file: Source | None) -> SparkSource:
+    from pyspark.sql import functions
+
+    if frame.isStreaming:
+        raise UsageError("a streaming DataFrame has no end; write it to a table first, and give that")
+    check_names(frame.columns, name)
+    with told(name):
+        fixed = kept(by_places(frame))
+        schema = normal_schema(arrow_schema(frame))
+        number = functions.spark_partition_id().alias("partition")
+        rows = {row["partition"]: row["count"] for row in fixed.groupBy(number).count().collect()}
+    if not rows:
+        raise InputError(f"{name} has no rows")
+    partitions = tuple(rows.get(number, 0) for number in range(max(rows) + 1))
+    return SparkSource(name, schema, sum(partitions), tuple(options.missing), fixed, partitions, file)
+
+
+def kept(frame: DataFrame) -> DataFrame:
+    """Compute a DataFrame now, once, and forget what it came from.
+
+    Where the session has a checkpoint folder the rows wait there and outlive a worker; else with the workers, and
+    losing one of these ends the run.
+    """
+    folder = frame.sparkSession.conf.get("spark.checkpoint.dir", None)
+    return frame.checkpoint(eager=True) if folder else frame.localCheckpoint(eager=True)

@@ -1,0 +1,135 @@
+"""One body over both engines: what is counted, what is found again, and in which order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from shoal.engines.local import CountedCells, LocalEngine
+from shoal.errors import InputError, UsageError
+from shoal.progress import Silent
+from shoal.sources import Source, open_source
+from shoal.spark import SparkEngine, counting, open_spark, open_spark_files
+
+pytestmark = pytest.mark.xdist_group("spark")
+COLUMNS = ("illness", "age", "zip code", "sex", "cost.total")
+ENGINES = ("local", "spark", "spark, a deep tree")
+
+
+@pytest.fixture(scope="module")
+def sources(people: pa.Table, frame: Any) -> dict[str, Source]:
+    in_many = frame.repartition(11)
+    return {"local": open_source(people), "spark": open_spark(frame), "spark, a deep tree": open_spark(in_many)}
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[LocalEngine, str]:
+    if request.param == "local":
+        return LocalEngine(2), request.param
+    if request.param == "spark, a deep tree":
+        monkeypatch.setattr(counting, "FAN_IN", 2)
+    return SparkEngine(2), request.param
+
+
+def cells_of(counted: CountedCells) -> Counter[tuple[Any, ...]]:
+    values = [[None, *dictionary.values.to_pylist()] for dictionary in counted.dictionaries]
+    codes = [counted.codes(column).tolist() for column in range(len(values))]
+    found = [tuple(known[code] for known, code in zip(values, row, strict=True)) for row in zip(*codes, strict=True)]
+    assert len(set(found)) == len(found)
+    return Counter(dict(zip(found, counted.run.counts.tolist(), strict=True)))
+
+
+def rows_of(source: Source) -> list[tuple[Any, ...]]:
+    table = pa.Table.from_batches(list(source.batches(COLUMNS)))
+    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+def test_the_cells_are_the_distinct_rows_with_their_numbers(engine, sources, people: pa.Table) -> None:
+    made, name = engine
+    rows = zip(*(people.column(column).to_pylist() for column in COLUMNS), strict=True)
+    counted = made.count(sources[name], COLUMNS, Silent())
+    assert cells_of(counted) == Counter((*row[:3], row[3] or None, row[4]) for row in rows)
+    assert counted.n_rows == people.num_rows
+
+
+def test_every_row_is_found_in_the_order_of_the_source(engine, sources) -> None:
+    made, name = engine
+    counted = made.count(sources[name], COLUMNS[:4], Silent())
+    values = [[None, *dictionary.values.to_pylist()] for dictionary in counted.dictionaries]
+    codes = np.stack([counted.codes(column) for column in range(4)])
+    found = []
+    for located in made.locate(sources[name], counted, ["cost.total"], Silent()):
+        carried = located.batch.column("cost.total").to_pylist()
+        cells = codes[:, located.cells].T.tolist()
+        found += [
+            (*(known[code] for known, code in zip(values, cell, strict=True)), cost)
+            for cell, cost in zip(cells, carried, strict=True)
+        ]
+    assert found == rows_of(sources[name])
+
+
+def test_spark_counts_the_very_cells_of_the_local_engine(sources, people: pa.Table) -> None:
+    found, expected = (
+        SparkEngine().count(sources["spark"], COLUMNS, Silent()),
+        LocalEngine().count(sources["local"], COLUMNS, Silent()),
+    )
+    for column in range(len(COLUMNS)):
+        assert found.dictionaries[column].values.equals(expected.dictionaries[column].values)
+        assert np.array_equal(found.codes(column), expected.codes(column))
+    assert np.array_equal(found.run.counts, expected.run.counts)
+
+
+def test_the_driver_reads_the_same_rows_as_from_the_table(sources, people: pa.Table) -> None:
+    table = pa.Table.from_batches(list(sources["spark"].batches()))
+    assert table.schema.equals(sources["local"].schema)
+    assert table.equals(pa.Table.from_batches(list(sources["local"].batches())).combine_chunks())
+
+
+def test_other_sources_are_counted_on_the_driver(people: pa.Table) -> None:
+    counted = SparkEngine().count(open_source(people), ["sex"], Silent())
+    assert counted.n_rows == people.num_rows
+
+
+def test_the_digest_knows_neither_order_nor_partitions(sources, spark: Any, people: pa.Table) -> None:
+    assert sources["spark"].digest() == sources["spark, a deep tree"].digest()
+    changed = people.set_column(1, "age", pa.array([96, *people.column("age").to_pylist()[1:]]))
+    renamed = people.rename_columns([name.replace("age", "ages") for name in people.column_names])
+    digests = {open_spark(spark.createDataFrame(table)).digest() for table in (people, changed, renamed)}
+    assert sources["spark"].digest() in digests
+    assert len(digests) == 3
+
+
+def test_a_query_that_answers_otherwise_each_time_is_asked_once(frame: Any) -> None:
+    from pyspark.sql import functions
+
+    source = open_spark(frame.select(functions.rand().alias("chance")))
+    first, second = (pa.Table.from_batches(list(source.batches())) for _ in range(2))
+    assert first.equals(second)
+
+
+def test_a_frame_without_rows_or_with_one_name_twice_is_refused(frame: Any) -> None:
+    with pytest.raises(InputError, match="the Spark DataFrame has no rows"):
+        open_spark(frame.where("age > 200"))
+    with pytest.raises(InputError, match="columns with the same name: 'age'"):
+        open_spark(frame.select("age", "age"))
+
+
+def test_nested_columns_may_be_there_but_not_be_read(frame: Any) -> None:
+    from pyspark.sql import functions
+
+    source = open_spark(frame.limit(9).select("age", functions.array("age").alias("ages")))
+    assert sum(batch.num_rows for batch in source.batches(["age"])) == 9
+    with pytest.raises(InputError, match=r"'ages' .* holds list"):
+        next(source.batches(["ages"]))
+
+
+def test_files_of_other_kinds_and_missing_ones_are_refused(spark: Any, tmp_path) -> None:
+    (tmp_path / "people.csv").write_text("age\n1\n")
+    with pytest.raises(UsageError, match=r"reads Parquet, not people\.csv"):
+        open_spark_files(tmp_path / "people.csv", spark)
+    with pytest.raises(InputError, match="there is no file"):
+        open_spark_files(tmp_path / "people.parquet", spark)

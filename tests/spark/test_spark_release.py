@@ -1,0 +1,190 @@
+"""One body over both engines: the same classes, the same promises, and nothing of the source but what is published."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import shoal
+from shoal.cli import app
+from shoal.errors import InputError, UsageError, VerificationError
+from shoal.spark import counting, rewriting
+from shoal.verify import Check, Verification, verify_folder
+
+pytestmark = pytest.mark.xdist_group("spark")
+ENGINES = ("local", "spark")
+METHODS = {
+    "mondrian": {"method": {"mondrian": {}}},
+    "incognito": {"method": {"incognito": {}}},
+    "anatomy": {"method": {"anatomy": {}}, "privacy": [{"simple-l-diversity": {"l": 2}}]},
+    "microaggregation": {"method": {"microaggregation": {}}, "privacy": [{"k-anonymity": {"k": 5}}]},
+    "slicing": {"method": {"slicing": {"columns": 2}}, "privacy": [{"simple-l-diversity": {"l": 2}}]},
+    "sweep": {"method": {"sweep": {}}},
+    "hilbert": {"method": {"hilbert": {}}},
+}
+SAME_PLAN = ("mondrian", "incognito", "microaggregation")  # these draw nothing while they plan
+LABELS = ["age", "zip code", "sex"]
+
+
+@pytest.fixture(params=ENGINES)
+def given(request: pytest.FixtureRequest, people: pa.Table, frame: Any) -> Any:
+    return people if request.param == "local" else frame
+
+
+def table_of(data: Any) -> pa.Table:
+    return data if isinstance(data, pa.Table) else data.toArrow()
+
+
+def counted_rows(table: pa.Table) -> Counter[tuple[Any, ...]]:
+    return Counter(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_release_comes_back_as_it_was_given_and_keeps_its_promises(given: Any, method: str, policy) -> None:
+    release = shoal.anonymize(given, policy(**METHODS[method]))
+    assert isinstance(release.data, type(given))
+    assert release.verification.verified
+    table = table_of(release.data)
+    assert table.num_rows == release.manifest["rows"]
+    assert "person" not in table.column_names
+    if method not in ("anatomy", "slicing"):
+        assert min(Counter(zip(*(table.column(name).to_pylist() for name in LABELS), strict=True)).values()) >= 5
+
+
+@pytest.mark.parametrize("method", SAME_PLAN)
+def test_both_engines_publish_the_same_rows_of_the_same_plan(method: str, people: pa.Table, frame: Any, policy) -> None:
+    local, spark = (shoal.anonymize(data, policy(**METHODS[method])) for data in (people, frame))
+    assert table_of(spark.data).schema.equals(local.data.schema)
+    assert local.manifest == spark.manifest
+    quasi = local.data.select(LABELS), table_of(spark.data).select(LABELS)
+    assert counted_rows(quasi[0]) == counted_rows(quasi[1])
+    carried = [name for name in local.data.column_names if name not in LABELS]
+    assert counted_rows(local.data.select(carried)) == counted_rows(table_of(spark.data).select(carried))
+
+
+def test_a_cell_that_splits_over_classes_fills_every_quota(spark: Any, people: pa.Table, policy) -> None:
+    alike = pa.concat_tables([people.slice(0, 40)] * 30)
+    wanted = policy(method={"mondrian": {"strict": False}})
+    release = shoal.anonymize(spark.createDataFrame(alike).repartition(5), wanted)
+    assert release.verification.verified
+    assert release.data.count() == release.manifest["rows"]
+
+
+def test_the_rows_are_shuffled_and_a_seed_repeats_them(frame: Any, policy) -> None:
+    first, second, other = (table_of(shoal.anonymize(frame, policy(), seed=seed).data) for seed in (1, 1, 2))
+    assert first.equals(second)
+    assert not first.equals(other)
+    assert counted_rows(first.select(["illness"])) == counted_rows(other.select(["illness"]))
+    people = table_of(frame).column("seen").to_pylist()
+    assert first.column("seen").to_pylist() != people[: first.num_rows]
+
+
+def test_the_released_frame_remembers_no_source(spark: Any, people: pa.Table, policy, tmp_path) -> None:
+    pq.write_table(people, tmp_path / "hospital_of_origin.parquet")
+    given = spark.read.parquet(str(tmp_path / "hospital_of_origin.parquet"))
+    released = shoal.anonymize(given, policy()).data
+    plan = released._jdf.queryExecution().toString()
+    assert "hospital_of_origin" in given._jdf.queryExecution().toString()
+    assert "hospital_of_origin" not in plan
+    assert "person" not in plan
+    (tmp_path / "hospital_of_origin.parquet").unlink()
+    assert released.count() == released.count() > 0
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Kolkata"])
+def test_times_stay_the_same_in_whatever_zone_the_session_shows_them(zone: str, spark: Any, frame: Any, policy) -> None:
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        released = shoal.anonymize(frame, policy()).data.toArrow()
+        given = frame.toArrow()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+    assert counted_rows(released.select(["seen"])) == counted_rows(given.select(["seen"]))
+
+
+def test_techniques_and_samples_work_on_the_driver(given: Any, policy) -> None:
+    coarse = policy(sample=0.5)
+    coarse["attributes"] = coarse["attributes"] | {
+        "cost.total": {"role": "insensitive", "technique": {"rounding": {"to": 10}}}
+    }
+    release = shoal.anonymize(given, coarse)
+    assert release.verification.verified
+    costs = table_of(release.data).column("cost.total").drop_null().to_pylist()
+    assert costs
+    assert all(cost % 10 == 0 for cost in costs)
+
+
+def test_a_table_with_too_many_cells_is_planned_by_regions(given: Any, policy, monkeypatch) -> None:
+    from shoal.regions.budget import Budget
+
+    small = Budget.of("4GiB", 2)
+    few = Budget(small.limit, 300, 100, 600, small.heap_rows, 2)
+    monkeypatch.setattr(Budget, "of", classmethod(lambda cls, *_: few))
+    release = shoal.anonymize(given, policy())
+    assert release.verification.verified
+    assert release.evidence["search"]["regions"] > 1
+
+
+def test_files_are_published_and_their_digest_is_that_of_the_file(
+    spark: Any, people: pa.Table, policy, tmp_path
+) -> None:
+    pq.write_table(people, tmp_path / "people.parquet")
+    path = str(tmp_path / "people.parquet")
+    local = shoal.anonymize(path, policy(), out=tmp_path / "local")
+    release = shoal.anonymize(path, policy(), out=tmp_path / "spark", engine="spark")
+    assert release.evidence["source"] == local.evidence["source"]
+    assert release.manifest["attributes"] == local.manifest["attributes"]
+    assert verify_folder(tmp_path / "spark", source=shoal.open_source(path)).verified
+    footer = pq.ParquetFile(release.data_file).metadata
+    assert footer.metadata is None
+    assert "park" not in footer.created_by
+
+
+def test_the_command_takes_the_engine(spark: Any, people: pa.Table, policy, tmp_path) -> None:
+    pq.write_table(people, tmp_path / "people.parquet")
+    (tmp_path / "policy.json").write_text(json.dumps(policy()))
+    where = [str(tmp_path / "people.parquet"), "-p", str(tmp_path / "policy.json"), "-o", str(tmp_path / "out")]
+    answer = CliRunner().invoke(app, ["anonymize", *where, "--engine", "spark", "--json"])
+    assert answer.exit_code == 0, answer.output
+    assert json.loads(answer.stdout)["verified"] is True
+    refused = CliRunner().invoke(app, ["anonymize", *where[:-1], str(tmp_path / "other"), "--master", "local[2]"])
+    assert refused.exit_code == 2
+    assert "for the Spark engine" in refused.stderr
+
+
+def test_a_spark_frame_is_no_source_for_the_local_engine(frame: Any, people: pa.Table, policy) -> None:
+    with pytest.raises(UsageError, match="for the Spark engine"):
+        shoal.anonymize(frame, policy(), engine="local")
+    with pytest.raises(UsageError, match="not Table"):
+        shoal.anonymize(people, policy(), engine="spark")
+
+
+def test_nothing_comes_back_that_the_verifier_does_not_accept(frame: Any, policy, monkeypatch) -> None:
+    from shoal.spark import running
+
+    refused = Verification((Check("truth", False, "no"),), ())
+    monkeypatch.setattr(running, "verify_table", lambda *_, **__: refused)
+    with pytest.raises(VerificationError, match="was not published"):
+        shoal.anonymize(frame, policy())
+
+
+def test_rows_that_get_lost_on_the_way_are_noticed(frame: Any, policy, monkeypatch) -> None:
+    kept = rewriting.kept
+    monkeypatch.setattr(rewriting, "kept", lambda rows: kept(rows.limit(7)))
+    with pytest.raises(InputError, match="nothing was published"):
+        shoal.anonymize(frame, policy())
+
+
+def test_cells_that_get_lost_on_the_way_are_noticed(frame: Any, policy, monkeypatch, tmp_path) -> None:
+    collected = counting.streamed
+    monkeypatch.setattr(counting, "streamed", lambda pieces: list(collected(pieces))[1:])
+    with pytest.raises(InputError, match="nothing was published"):
+        shoal.anonymize(frame, policy(), out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()

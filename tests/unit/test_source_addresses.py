@@ -1,0 +1,123 @@
+"""Addresses of databases: what they name, and that they never show."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import pytest
+
+from shoal.errors import InputError, UsageError
+from shoal.sources import DatabaseTable, open_source
+from shoal.sources.addresses import is_address, named, quoted, shown
+
+SERVER = "postgresql://ann:s3cret@db.example:5433/clinic?sslmode=require"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "table", "query"),
+    [
+        (f"{SERVER}#stays", "postgresql", "stays", None),
+        ("postgres://db/clinic#public.stays", "postgresql", "public.stays", None),
+        ("SQLite:///stays.db#stays", "sqlite", "stays", None),
+        (
+            "duckdb:////data/stays.duckdb#SELECT * FROM stays WHERE id #> 1",
+            "duckdb",
+            None,
+            "SELECT * FROM stays WHERE id #> 1",
+        ),
+        ("sqlite:///x.db#with q as (select 1) select * from q", "sqlite", None, "with q as (select 1) select * from q"),
+        ("sqlite:///x.db#selection", "sqlite", "selection", None),
+        ('sqlite:///x.db#"select x"', "sqlite", '"select x"', None),
+    ],
+)
+def test_what_an_address_names(text, kind, table, query):
+    asked = DatabaseTable.of(text)
+    assert (asked.kind, asked.table, asked.query) == (kind, table, query)
+    assert is_address(text)
+
+
+def test_paths_in_addresses():
+    assert DatabaseTable.of("sqlite:///stays.db#t").location == "stays.db"
+    assert DatabaseTable.of("sqlite:////data/stays.db#t").location == "/data/stays.db"
+    assert DatabaseTable.of(f"{SERVER}#t").server == "db.example:5433"
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("stays", ("stays",)),
+        ("a.b", ("a", "b")),
+        ('a."b.c"', ("a", "b.c")),
+        ('"a""b"', ('a"b',)),
+        ("my stays", ("my stays",)),
+    ],
+)
+def test_names_of_tables(name, parts):
+    assert DatabaseTable("sqlite:///x.db", table=name).parts == parts
+
+
+def test_quotes_cannot_be_broken_out_of():
+    asked = DatabaseTable("sqlite:///x.db", table='"a""; DROP TABLE b"')
+    assert asked.relation == '"a""; DROP TABLE b"'
+    assert quoted('x"; --') == '"x""; --"'
+    with pytest.raises(UsageError, match="is no name"):
+        DatabaseTable("sqlite:///x.db", table='a"; DROP TABLE b')
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (SERVER, "names no table"),
+        (f"{SERVER}#", "names no table"),
+        (SERVER.replace("postgresql", "mysql") + "#t", "not at mysql://"),
+        (SERVER.replace("postgresql", "postgresq") + "#t", "did you mean 'postgresql'"),
+        (SERVER.replace("postgresql", "mysql"), "not at mysql://"),
+        (f"{SERVER}#a..b", "is no name"),
+        ("sqlite:///#t", "names no file"),
+    ],
+)
+def test_what_is_refused_is_not_repeated(text, told):
+    with pytest.raises(UsageError, match=told) as refused:
+        open_source(text)
+    assert "s3cret" not in str(refused.value)
+    assert "db.example" not in str(refused.value)
+
+
+def test_either_a_table_or_a_query():
+    for wrong in ({}, {"table": "t", "query": "SELECT 1"}):
+        with pytest.raises(UsageError, match="either a table or a query"):
+            DatabaseTable(SERVER, **wrong)
+    with pytest.raises(UsageError, match="begins with postgresql://"):
+        DatabaseTable("stays.db", table="t")
+
+
+def test_nothing_shows_the_address():
+    asked = DatabaseTable.of(f"{SERVER}#public.stays")
+    for told in (
+        repr(asked),
+        str(asked),
+        f"{asked}",
+        asked.name,
+        repr([copy.copy(asked)]),
+        shown(f"{SERVER}#public.stays"),
+    ):
+        assert "s3cret" not in told
+        assert "example" not in told
+        assert "public.stays" in told
+    assert named(f"{SERVER}#stays") == "PostgreSQL table 'stays'"
+    assert shown("sqlite:///x.db#t") == "sqlite:///x.db#t"
+
+
+@pytest.mark.parametrize("path", [Path(f"{SERVER}#t"), Path("/data") / f"{SERVER}#t", Path("duckdb:///x#t")])
+def test_an_address_that_became_a_path_is_told_but_not_shown(path):
+    with pytest.raises(UsageError, match="in place of a path") as refused:
+        open_source(path)
+    assert "s3cret" not in str(refused.value)
+
+
+def test_paths_stay_paths():
+    for path in ("stays.csv", "C:/stays.csv", "postgresql.csv", "folder/sqlite:x.csv"):
+        assert not is_address(path)
+        with pytest.raises(InputError, match="there is no file"):
+            open_source(path)
