@@ -39,7 +39,7 @@ from shoal.sources.delivery import Delivery, destination_table
 from shoal.sources.digests import file_digest
 from shoal.sources.frames import is_spark_frame
 from shoal.sources.options import SourceOptions
-from shoal.techniques.changing import changed
+from shoal.techniques.changing import changed, wording
 from shoal.transactions.unfolding import unfolded
 from shoal.utility.base import Utility
 from shoal.verify import Verification, verify_folder, verify_table
@@ -152,7 +152,7 @@ class Run:
             seed=seed,
             detail=detail,
             progress=progress,
-            chance=chance,
+            chance=chance.apart("release " + wording(loaded)),  # two policies must not make the same order
             admit=admit,
             publish=publish,
             ledger=ledger,

@@ -70,7 +70,7 @@ def test_both_engines_publish_the_same_rows_of_the_same_plan(method: str, people
 
 def test_a_cell_that_splits_over_classes_fills_every_quota(spark: Any, people: pa.Table, policy) -> None:
     alike = pa.concat_tables([people.slice(0, 40)] * 30)
-    wanted = policy(method={"mondrian": {"strict": False}})
+    wanted = policy(method={"mondrian": {"cuts": "relaxed"}})
     release = shoal.anonymize(spark.createDataFrame(alike).repartition(5), wanted)
     assert release.verification.verified
     assert release.data.count() == release.manifest["rows"]
@@ -89,10 +89,10 @@ def test_the_released_frame_remembers_no_source(spark: Any, people: pa.Table, po
     pq.write_table(people, tmp_path / "hospital_of_origin.parquet")
     given = spark.read.parquet(str(tmp_path / "hospital_of_origin.parquet"))
     released = shoal.anonymize(given, policy()).data
-    plan = released._jdf.queryExecution().toString()
-    assert "hospital_of_origin" in given._jdf.queryExecution().toString()
-    assert "hospital_of_origin" not in plan
-    assert "person" not in plan
+    assert given.inputFiles()
+    assert not released.inputFiles()
+    assert "person" in given._jdf.queryExecution().toString()
+    assert "person" not in released._jdf.queryExecution().toString()
     (tmp_path / "hospital_of_origin.parquet").unlink()
     assert released.count() == released.count() > 0
 
@@ -110,9 +110,9 @@ def test_times_stay_the_same_in_whatever_zone_the_session_shows_them(zone: str, 
 
 
 def test_techniques_and_samples_work_on_the_driver(given: Any, policy) -> None:
-    coarse = policy(sample=0.5)
+    coarse = policy(sample={"share": 0.5})
     coarse["attributes"] = coarse["attributes"] | {
-        "cost.total": {"role": "insensitive", "technique": {"rounding": {"to": 10}}}
+        "cost.total": {"role": "insensitive", "technique": {"rounding": {"base": 10}}}
     }
     release = shoal.anonymize(given, coarse)
     assert release.verification.verified
@@ -125,7 +125,7 @@ def test_a_table_with_too_many_cells_is_planned_by_regions(given: Any, policy, m
     from shoal.regions.budget import Budget
 
     small = Budget.of("4GiB", 2)
-    few = Budget(small.limit, 300, 100, 600, small.heap_rows, 2)
+    few = Budget(small.limit, 1_500, 500, 600, small.heap_rows, 2)
     monkeypatch.setattr(Budget, "of", classmethod(lambda cls, *_: few))
     release = shoal.anonymize(given, policy())
     assert release.verification.verified

@@ -157,7 +157,9 @@ class TestDownload:
         with pytest.raises(ValueError, match="not a web address"):
             origins.fetch((tmp_path / "file").as_uri())
 
-    @pytest.mark.parametrize("spoiled", [gzip.compress(NORMALISED + b"x"), gzip.compress(NORMALISED)[:-9], b"text"])
+    @pytest.mark.parametrize(
+        "spoiled", [gzip.compress(NORMALISED + b"x", mtime=0), gzip.compress(NORMALISED, mtime=0)[:-9], b"text"]
+    )
     def test_a_spoiled_cache_is_removed_and_filled_again(self, offer: Offer, cache: Path, spoiled: bytes) -> None:
         offer()
         cache.mkdir(parents=True)

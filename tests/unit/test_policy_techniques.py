@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import shoal
-from shoal.errors import PolicyError, UnreachableError
+from shoal.errors import PolicyError, TaxonomyError, UnreachableError
 from shoal.policy import Policy, policy_schema
 from shoal.registry import discover
 from shoal.techniques.base import Technique
@@ -160,3 +160,17 @@ def test_plain_keeps_a_promise_or_refuses_it() -> None:
     assert release.data["cost"].to_pylist() != table["cost"].to_pylist()  # the order is not the source's
     with pytest.raises(UnreachableError, match="k-anonymity"):
         shoal.anonymize(table, given | {"privacy": [{"k-anonymity": {"k": 13}}]})
+
+
+@pytest.mark.parametrize("as_text", [False, True], ids=["floats", "texts"])
+def test_decimals_need_no_intervals_where_no_range_is_published(as_text: bool) -> None:
+    weights = [50 + i / 8 for i in range(80)]
+    table = pa.table({"weight": [str(w) for w in weights] if as_text else weights, "illness": ["flu", "cold"] * 40})
+    given = {"attributes": {"weight": {"role": "quasi"}, "illness": {"role": "sensitive"}}, "privacy": []}
+    release = shoal.anonymize(table, given | {"method": "plain"})
+    assert sorted(map(float, release.data["weight"].to_pylist())) == weights
+    promised = given | {"privacy": [{"k-anonymity": {"k": 4}}]}
+    averaged = shoal.anonymize(table, promised | {"method": {"microaggregation": {"decimals": 2}}})
+    assert sum(map(float, averaged.data["weight"].to_pylist())) == pytest.approx(sum(weights), abs=0.4)
+    with pytest.raises(TaxonomyError, match="column 'weight': it holds decimals; declare taxonomy"):
+        shoal.anonymize(table, promised)

@@ -333,3 +333,20 @@ def test_measures_of_parts_add_up_to_those_of_the_table() -> None:
     assert {"um", "ncp", "loss", "attribute-loss", "class-size", "discernibility"} <= set(found)
     for name, value in found.items():
         assert value == pytest.approx(wanted[name], rel=1e-12)
+
+
+@pytest.mark.parametrize("method", ["mondrian", "sweep"])
+def test_classes_of_a_region_publish_nothing_beyond_it(method: str) -> None:
+    problem = sample_problem(6, 600, (Requirement(KAnonymity(k=20), 0),))
+    lo, hi = np.array([8, 2], dtype=np.int32), np.array([24, 5], dtype=np.int32)
+    inside = (problem.cells.codes[0] >= 8) & (problem.cells.codes[0] < 24)
+    inside &= (problem.cells.codes[1] >= 2) & (problem.cells.codes[1] < 5)
+    cells = Cells(tuple(codes[inside] for codes in problem.cells.codes), problem.cells.counts[inside])
+    region = Problem(problem.quasi, problem.sensitive, cells, problem.requirements, box=(lo, hi))
+    asked = {"attributes": {"n": {"role": "quasi"}}, "privacy": [{"k-anonymity": {"k": 2}}], "method": {method: {}}}
+    plan = Policy.load(asked).method.plan(region, np.random.default_rng(1), Silent())
+    assert isinstance(plan, Plan)
+    assert plan.n_classes > 1 or method == "sweep"
+    assert (plan.lo >= lo).all()
+    assert (plan.hi <= hi).all()
+    assert plan.sizes.sum() == inside.sum()

@@ -12,7 +12,7 @@ from shoal.taxonomies.builders.flat import FlatTaxonomy
 from shoal.taxonomies.builders.numbers import NumbersTaxonomy
 from shoal.taxonomies.parse import days, decimal_numbers, is_text, whole_numbers
 
-_DECIMAL = "column is decimal: declare taxonomy: {intervals: {min, max, widths}}"
+_DECIMAL = "it holds decimals; declare taxonomy: {intervals: {min, max, widths}}"
 _PLAIN_NUMBER = "^(0|-?[1-9][0-9]{0,17})$"
 
 
@@ -33,16 +33,23 @@ def default_builder(arrow_type: pa.DataType, values: pa.Array) -> TaxonomyBuilde
         return NumbersTaxonomy()
     if pa.types.is_date(arrow_type) or pa.types.is_timestamp(arrow_type):
         return DatesTaxonomy()
-    if pa.types.is_floating(arrow_type) or pa.types.is_decimal(arrow_type):
-        _, whole = whole_numbers(values.drop_null())
-        if whole.all():
-            return NumbersTaxonomy()
+    if is_decimal(arrow_type, values):
         raise TaxonomyError(_DECIMAL)
+    if pa.types.is_floating(arrow_type) or pa.types.is_decimal(arrow_type):
+        return NumbersTaxonomy()
     if is_text(arrow_type) and len(present := values.drop_null()):
         if pc.all(pc.match_substring_regex(present, _PLAIN_NUMBER)).as_py():
             return NumbersTaxonomy()
         if days(present)[1].all():
             return DatesTaxonomy()
-        if pc.any(pc.match_substring(present, ".")).as_py() and decimal_numbers(present)[1].all():
-            raise TaxonomyError(_DECIMAL)
     return FlatTaxonomy()
+
+
+def is_decimal(arrow_type: pa.DataType, values: pa.Array) -> bool:
+    """Whether a column holds numbers that are not all whole, or texts of such."""
+    present = values.drop_null()
+    if pa.types.is_floating(arrow_type) or pa.types.is_decimal(arrow_type):
+        return not bool(whole_numbers(present)[1].all())
+    if not is_text(arrow_type) or not pc.any(pc.match_substring(present, "."), min_count=0).as_py():
+        return False
+    return bool(decimal_numbers(present)[1].all()) and not bool(days(present)[1].all())
