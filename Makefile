@@ -17,7 +17,7 @@ $(VENV)/ready: pyproject.toml Makefile
 	@touch $@
 
 $(VENV)/dev-ready: $(VENV)/ready
-	$(BIN)/python $(PIP) install --editable ".[agency,attacks,databases,files,frames,papers,postgresql,pseudonyms,synthetic]" --group dev
+	$(BIN)/python $(PIP) install --editable ".[agency,attacks,databases,files,frames,papers,postgresql,pseudonyms,spark,synthetic]" --group dev
 	@touch $@
 
 # pycanon pins its own pandas and NumPy, so it lives apart; tests ask it through a subprocess.
@@ -31,7 +31,8 @@ demo: $(VENV)/ready ## generate hospital stays, draft a policy, audit, anonymize
 	$(BIN)/shoal demo --out $(DEMO)
 
 test: check .venv-pycanon/ready ## lint, types, all tests; SHOAL_NO_SKIP=1 turns skips into failures
-	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
+	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal --ignore tests/spark
+	$(BIN)/python -m pytest tests/spark
 
 check: $(VENV)/dev-ready ## ruff and mypy only
 	$(BIN)/ruff check .

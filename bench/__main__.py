@@ -1,4 +1,4 @@
-"""Run all benchmarks, or those named: ``python -m bench [start] [adult] [sweep] ...``."""
+"""Run all benchmarks, or those named: ``python -m bench [--record] [start] [adult] [sweep] ...``."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from bench.jobs import JOBS
 from bench.measuring import REPEATS, Measured, machine
@@ -19,7 +20,9 @@ NOTES = ROOT / "bench" / "notes.md"
 
 
 def main(names: list[str]) -> None:
-    """Measure, print, and write results and page; a partial run leaves both as they are."""
+    """Measure, print, and write results and page; a partial run leaves both as they are, unless it is recorded."""
+    record = "--record" in names
+    names = [name for name in names if name != "--record"]
     local = ROOT.parent / "shared" / "data"
     if local.is_dir():
         os.environ.setdefault("SHOAL_DATA", str(local))
@@ -31,17 +34,24 @@ def main(names: list[str]) -> None:
                 memory = "" if line.peak_mib is None else f", {line.peak_mib:,.0f} MiB"
                 spread = f"{min(line.seconds):.3f} to {max(line.seconds):.3f}"
                 print(f"{line.job}: {line.median:.3f} ({spread}{memory}); at most {line.limit}", flush=True)
-    if names:
+    if names and not record:
         return
+    lines = [line.as_dict() for line in measured]
     results = {
         "date": datetime.date.today().isoformat(),
         "repeats": REPEATS,
         "machine": machine(),
-        "jobs": [line.as_dict() for line in measured],
+        "jobs": _among(json.loads(RESULTS.read_text())["jobs"], lines) if names else lines,
     }
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(results, indent=2) + "\n")
     (ROOT / "docs" / "benchmarks.md").write_text(page(results, NOTES.read_text()))
+
+
+def _among(earlier: list[dict[str, Any]], lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return all lines: new ones in the places of earlier ones of the same job, or at the end."""
+    by_job = {line["job"]: line for line in [*earlier, *lines]}
+    return list(by_job.values())
 
 
 if __name__ == "__main__":

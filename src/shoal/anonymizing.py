@@ -152,7 +152,7 @@ class Run:
             seed=seed,
             detail=detail,
             progress=progress,
-            chance=chance.apart("release " + wording(loaded)),  # two policies must not make the same order
+            chance=chance,
             admit=admit,
             publish=publish,
             ledger=ledger,
@@ -168,6 +168,14 @@ class Run:
     def engine(self) -> LocalEngine:
         """The engine, with as many threads as memory allows."""
         return LocalEngine(self.budget.threads)
+
+    @property
+    def dealing(self) -> Chance:
+        """The chance of who goes where and in which order.
+
+        With a seed it is another for every policy, or two releases could be joined row by row.
+        """
+        return self.chance.apart(f"rows {wording(self.policy)}")
 
     def finish(self, data: object) -> Release:
         """Count, plan, write, verify, and only then put the release in place."""
@@ -208,7 +216,7 @@ class Run:
         from shoal.regions.planning import Larger
 
         beside = None if self.destination is None or not self.destination.parent.is_dir() else self.destination.parent
-        larger = Larger(self.policy, self.source, looked, self.engine, self.budget, self.chance, beside, self.progress)
+        larger = Larger(self.policy, self.source, looked, self.engine, self.budget, self.dealing, beside, self.progress)
         with self._timed("plan"):
             return larger.publication(self.held)
 
@@ -221,7 +229,7 @@ class Run:
         refuse_larger(self.policy, self.source, self.budget, n_cells, agreed=agreed)
 
     def _rows(self, publication: Publication, folder: Path | None) -> PublishedRows:
-        return publication.rows(self.engine, self.chance, folder, self.progress)
+        return publication.rows(self.engine, self.dealing, folder, self.progress)
 
     def _in_memory(self, publication: Publication, manifest: dict[str, Any], data: object) -> Release:
         with self._timed("apply"):
@@ -334,8 +342,8 @@ def _runs(data: object, engine: EngineName | None, master: str | None) -> type[R
         if is_spark_frame(data) or master is not None:
             raise UsageError("a Spark DataFrame and a master are for the Spark engine; give engine='spark' or neither")
         return Run
+    from shoal.sources.spark.session import spark_session
     from shoal.spark.running import SparkRun
-    from shoal.spark.session import spark_session
 
     if not is_spark_frame(data):
         spark_session(master)

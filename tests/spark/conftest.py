@@ -32,9 +32,10 @@ POLICY: dict[str, Any] = {
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """A session of Spark in this process."""
-    from shoal.spark.session import spark_session
+    from shoal.sources.spark.session import spark_session
 
-    session = spark_session("local[2]", spark__driver__memory="700m", spark__sql__shuffle__partitions="2")
+    quick = {"spark__driver__extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+    session = spark_session("local[2]", spark__driver__memory="700m", spark__sql__shuffle__partitions="2", **quick)
     yield session
     session.stop()
 

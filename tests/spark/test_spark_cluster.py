@@ -140,7 +140,7 @@ def left(folder: Path) -> set[str]:
 def test_the_command_publishes_on_a_cluster(job: Any, master: str, start_worker: Starter, tmp_path: Path) -> None:
     start_worker()
     data, policy, out = given(tmp_path)
-    command = [sys.executable, "-m", "shoal", "anonymize", data, "-p", policy, "-o", out, "--json"]
+    command = [str(Path(sys.executable).with_name("shoal")), "anonymize", data, "-p", policy, "-o", out, "--json"]
     done = job(*command, "--engine", "spark", "--master", master)
     assert done.returncode == 0, done.stderr[-2000:]
     assert json.loads(done.stdout)["verified"] is True
@@ -158,6 +158,7 @@ def test_a_lost_worker_is_made_up_for_where_rows_are_kept_in_a_folder(
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
     assert published(tmp_path)
     assert left(tmp_path) == {"out"}
+    assert not [path for path in (tmp_path / "kept").rglob("*") if path.is_file()]
 
 
 def test_a_lost_worker_with_rows_ends_the_run_and_leaves_nothing(

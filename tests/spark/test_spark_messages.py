@@ -10,8 +10,8 @@ import pytest
 
 import shoal
 from shoal.errors import InputError, UsageError
-from shoal.spark import session as starting
-from shoal.spark.session import spark_session, told
+from shoal.sources.spark import session as starting
+from shoal.sources.spark.session import spark_session, told
 
 pytestmark = pytest.mark.xdist_group("spark")
 SECRET = "Zaphod-4711"
@@ -48,7 +48,7 @@ def test_errors_of_shoal_come_through_from_a_task(spark: Any, frame: Any) -> Non
         raise InputError("column 'age' changed while it was being read; nothing was published")
         yield from batches
 
-    from shoal.spark.session import quiet
+    from shoal.sources.spark.session import quiet
 
     with quiet():
         failing = frame.select("age").mapInArrow(fail, "age long")

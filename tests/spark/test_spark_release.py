@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -188,3 +190,19 @@ def test_cells_that_get_lost_on_the_way_are_noticed(frame: Any, policy, monkeypa
     with pytest.raises(InputError, match="nothing was published"):
         shoal.anonymize(frame, policy(), out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_release_is_verified_against_a_frame(frame: Any, people: pa.Table, policy, tmp_path) -> None:
+    shoal.anonymize(people, policy(), out=tmp_path / "out")
+    assert verify_folder(tmp_path / "out", source=shoal.open_source(frame)).verified
+    older = frame.selectExpr("person", "age + 1 AS age", "`zip code`", "sex", "`cost.total`", "seen", "illness")
+    assert not verify_folder(tmp_path / "out", source=shoal.open_source(older)).verified
+
+
+def test_the_example_of_the_guide_runs(spark: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    guide = Path(__file__).parents[2] / "docs" / "spark.md"
+    (block,) = re.findall(r"```python\n(.*?)```", guide.read_text(encoding="utf-8"), flags=re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(compile(block, "spark.md", "exec"), names)
+    assert names["release"].verification.verified
+    assert "illness" in capsys.readouterr().out

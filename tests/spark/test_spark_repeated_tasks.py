@@ -13,6 +13,7 @@ import pytest
 
 import shoal
 from shoal.errors import InputError
+from shoal.sources.spark import shipping
 from shoal.spark import rewriting
 from shoal.spark.quotas import PartitionQuotas
 from shoal.spark.rewriting import RewritePartition
@@ -25,11 +26,11 @@ COLUMNS = ["illness", "age", "zip code", "sex", "cost.total", "seen"]  # what a 
 def work(spark: Any, people: pa.Table, policy, monkeypatch: pytest.MonkeyPatch) -> RewritePartition:
     """The work on a table of one partition, in which some cells split over classes."""
     found = []
-    shuffled = rewriting._shuffled
-    monkeypatch.setattr(rewriting, "_shuffled", lambda frame, work, n: found.append(work) or shuffled(frame, work, n))
+    made = rewriting.partition_work
+    monkeypatch.setattr(rewriting, "partition_work", lambda *given: found.append(made(*given)) or found[-1])
     alike = pa.concat_tables([people.slice(0, 60)] * 6)
     shoal.anonymize(spark.createDataFrame(alike).coalesce(1), policy(method={"mondrian": {"cuts": "relaxed"}}))
-    (work,) = found
+    ((_, work),) = found
     assert len(work.assignment.split_cells) > 0
     return work
 
@@ -66,7 +67,8 @@ def test_another_partition_draws_other_keys(work, batches) -> None:
     assert not rows_of(work, 0, batches).column(key).equals(rows_of(moved, 3, batches).column(key))
 
 
-def test_keys_do_not_repeat_from_batch_to_batch(work, batches) -> None:
+def test_keys_do_not_repeat_from_batch_to_batch(work, batches, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shipping, "CHUNK_ROWS", 100)
     keys = rows_of(work, 0, batches).column(str(len(work.names))).to_pylist()
     assert len(set(keys)) == len(keys)
 

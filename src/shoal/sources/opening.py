@@ -47,9 +47,9 @@ def open_source(data: object, options: SourceOptions | None = None) -> Source:
     if isinstance(data, pa.RecordBatchReader):
         raise UsageError("a RecordBatchReader can be read only once; give its read_all() instead")
     if is_spark_frame(data):
-        from shoal.spark.source import open_spark
+        from shoal.sources.spark.source import open_spark
 
-        return open_spark(data, chosen)
+        return open_spark(data, chosen)  # type: ignore[arg-type]
     found = as_table(data)
     if found is None:
         raise UsageError(f"cannot read an object of type {type(data).__name__}; give {_KINDS}")

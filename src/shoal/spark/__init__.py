@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from shoal.sources.spark.session import spark_session
+from shoal.sources.spark.source import SparkSource, open_spark, open_spark_files
 from shoal.spark.engine import SparkEngine
-from shoal.spark.session import spark_session
-from shoal.spark.source import SparkSource, open_spark, open_spark_files
 
 __all__ = ["SparkEngine", "SparkSource", "open_spark", "open_spark_files", "spark_session"]

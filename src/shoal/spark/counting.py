@@ -12,17 +12,16 @@ from shoal.cells import KeyLayout, Run, RunStack
 from shoal.engines.dictionaries import GrowingDictionary
 from shoal.engines.local import CountedCells
 from shoal.engines.passes import factor, packed
-from shoal.spark.partitions import (
+from shoal.sources.spark.session import quiet, told
+from shoal.sources.spark.shipping import (
     PIECES,
-    CountPartition,
-    cell_batches,
     piece,
     pieces_of,
     streamed,
     unpacked_message,
 )
-from shoal.spark.session import quiet, told
-from shoal.spark.source import SparkSource
+from shoal.sources.spark.source import SparkSource
+from shoal.spark.partitions import CountPartition, cell_batches
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

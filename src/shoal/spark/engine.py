@@ -11,10 +11,11 @@ from shoal.engines.looking import Thinning
 from shoal.errors import InputError
 from shoal.progress import Progress
 from shoal.sources import Source
+from shoal.sources.spark.session import told
+from shoal.sources.spark.shipping import pieces_of, streamed
+from shoal.sources.spark.source import SparkSource
 from shoal.spark.counting import count_partitions
-from shoal.spark.partitions import LocatePartition, pieces_of, streamed
-from shoal.spark.session import told
-from shoal.spark.source import SparkSource
+from shoal.spark.partitions import LocatePartition
 
 
 class SparkEngine(LocalEngine):

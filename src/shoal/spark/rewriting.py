@@ -23,10 +23,18 @@ from shoal.progress import Silent
 from shoal.publishing import GeneralizedPublication
 from shoal.publishing.columns import CellColumn, coded, without_dictionary
 from shoal.sensitive_labels import SensitiveColumn
-from shoal.spark.partitions import PartitionForm, collected, on_partitions, pieces_of
+from shoal.sources.spark.session import told
+from shoal.sources.spark.shipping import (
+    PartitionForm,
+    ShipPartition,
+    arrow_schema,
+    by_places,
+    collected,
+    on_partitions,
+    pieces_of,
+)
+from shoal.sources.spark.source import SparkSource, kept
 from shoal.spark.quotas import PartitionQuotas, dealt_quotas
-from shoal.spark.session import told
-from shoal.spark.source import SparkSource, kept
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -127,6 +135,46 @@ class RewritePartition:
 
 def rewritten(publication: GeneralizedPublication, source: SparkSource, chance: Chance) -> DataFrame:
     """Return the published rows in random order as a DataFrame that is computed, kept, and knows no source."""
+    with told(source.name):
+        frame = kept(_shuffled(publication, source, chance))
+        _check(frame.count(), publication, source)
+    return frame
+
+
+def rewritten_pieces(publication: GeneralizedPublication, source: SparkSource, chance: Chance) -> DataFrame:
+    """Return the same rows packed into pieces, computed and kept, for the driver to write."""
+    from pyspark.sql import functions
+
+    with told(source.name):
+        frame = _shuffled(publication, source, chance)
+        form = PartitionForm("the release", arrow_schema(frame), ())
+        pieces = kept(pieces_of(by_places(frame), ShipPartition(form)))
+        _check(pieces.agg(functions.sum("entries")).collect()[0][0], publication, source)
+    return pieces
+
+
+def _check(n_rows: int, publication: GeneralizedPublication, source: SparkSource) -> None:
+    if n_rows != publication.n_rows:
+        raise InputError(f"{source.name} changed while it was being read; nothing was published")
+
+
+def _shuffled(publication: GeneralizedPublication, source: SparkSource, chance: Chance) -> DataFrame:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    wanted, work = partition_work(publication, source, chance)
+    kinds = [*work.schema().types, pa.int64()]
+    schema = pa.schema([(str(place), kind) for place, kind in enumerate(kinds)])
+    rows = on_partitions(wanted, work, from_arrow_schema(schema))
+    # By the hashes of their keys, so that no sample is needed: keys are random, and so is every row's place among all.
+    key = str(len(work.names))
+    shuffled = rows.repartition(len(source.partitions), key).sortWithinPartitions(key)
+    return shuffled.drop(key).toDF(*work.names)
+
+
+def partition_work(
+    publication: GeneralizedPublication, source: SparkSource, chance: Chance
+) -> tuple[DataFrame, RewritePartition]:
+    """Return the columns that are read again, and what is done to them in each partition."""
     problem, plan = publication.encoding.problem, publication.plan
     counted = publication.counted
     assignment = plan.assignment.relocated(len(counted.run.counts), publication.encoding.kept)
@@ -135,7 +183,7 @@ def rewritten(publication: GeneralizedPublication, source: SparkSource, chance: 
     carried = tuple(publication.policy.names("insensitive"))
     wanted, form = source.selected(list(dict.fromkeys([*counted.columns, *carried])))
     columns = zip(problem.sensitive, publication.sensitive_columns, strict=True)
-    work = RewritePartition(
+    return wanted, RewritePartition(
         form=form,
         counted=counted,
         assignment=assignment,
@@ -147,12 +195,6 @@ def rewritten(publication: GeneralizedPublication, source: SparkSource, chance: 
         names=tuple(publication.parts[0]),
         secret=chance.keys(4).tobytes(),
     )
-    with told(source.name):
-        frame = kept(_shuffled(wanted, work, len(source.partitions)))
-        n_rows = frame.count()
-    if n_rows != publication.n_rows:
-        raise InputError(f"{source.name} changed while it was being read; nothing was published")
-    return frame
 
 
 def _quotas(
@@ -166,14 +208,3 @@ def _quotas(
         found = collected(pieces_of(wanted, work))
     held = {number: (np.array(batch.column(0)), np.array(batch.column(1))) for number, batch in found}
     return dealt_quotas(assignment, held, chance.generator)
-
-
-def _shuffled(frame: DataFrame, work: RewritePartition, n_partitions: int) -> DataFrame:
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    kinds = [*work.schema().types, pa.int64()]
-    schema = pa.schema([(str(place), kind) for place, kind in enumerate(kinds)])
-    rows = on_partitions(frame, work, from_arrow_schema(schema))
-    # By the hashes of their keys, so that no sample is needed: keys are random, and so is every row's place among all.
-    key = str(len(work.names))
-    return rows.repartition(n_partitions, key).sortWithinPartitions(key).drop(key).toDF(*work.names)

@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from shoal.spark.partitions import PartitionForm, ShipPartition, arrow_schema, by_places, pieces_of, streamed
-from shoal.spark.session import told
+from shoal.sources.spark.session import told
+from shoal.sources.spark.shipping import (
+    PartitionForm,
+    ShipPartition,
+    arrow_schema,
+    by_places,
+    pieces_of,
+    streamed,
+)
 from shoal.verify.reading import PublishedRows
 
 if TYPE_CHECKING:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import pyarrow as pa
 
@@ -16,11 +17,12 @@ from shoal.sources import Source, open_source
 from shoal.sources.base import layers
 from shoal.sources.frames import is_spark_frame
 from shoal.sources.options import SourceOptions
+from shoal.sources.spark.session import quiet, spark_session, told
+from shoal.sources.spark.shipping import streamed
+from shoal.sources.spark.source import SparkSource, forget, open_spark_files
 from shoal.spark.engine import SparkEngine
-from shoal.spark.rewriting import rewritten
+from shoal.spark.rewriting import rewritten, rewritten_pieces
 from shoal.spark.rows import SparkRows
-from shoal.spark.session import quiet, spark_session, told
-from shoal.spark.source import SparkSource, open_spark_files
 from shoal.verify import verify_table
 
 if TYPE_CHECKING:
@@ -46,20 +48,39 @@ class SparkRun(Run):
         """The engine; its threads are for what the driver reads itself."""
         return SparkEngine(self.budget.threads)
 
+    def finish(self, data: object) -> Release:
+        """Do all of it, and remove what was kept of the source, whatever happens."""
+        given = self.given
+        try:
+            return super().finish(data)
+        finally:
+            if isinstance(given, SparkSource) and data is not given:
+                forget(given.frame)
+
     def _rows(self, publication: Publication, folder: Path | None) -> PublishedRows:
         """Return the published rows, rewritten on Spark if each of them is one record."""
-        frame = self._rewritten(publication)
-        return super()._rows(publication, folder) if frame is None else PublishedRows(_batches(frame))
+        source = self.source
+        if not _on_spark(publication) or not isinstance(source, SparkSource):
+            return super()._rows(publication, folder)
+        with self.progress.step("rewriting", publication.n_rows) as step:
+            pieces = rewritten_pieces(publication, source, self.dealing)
+            step.advance(publication.n_rows)
+        self.held.callback(forget, pieces)
+        if source.file is not None:
+            self.given = source.file  # the verifier looks at the files themselves: no order of rows matters to it
+        return PublishedRows(_written(pieces, publication))
 
     def _in_memory(self, publication: Publication, manifest: dict[str, Any], data: object) -> Release:
         """Verify what Spark keeps, and hand that out."""
         if not is_spark_frame(data):
             return super()._in_memory(publication, manifest, data)
-        with self._timed("apply"):
-            frame = self._rewritten(publication)
-        if frame is None:
+        source = self.source
+        if not _on_spark(publication) or not isinstance(source, SparkSource):
             release = super()._in_memory(publication, manifest, data)
-            return Release(release.manifest, release.evidence, release.verification, data=self._shared(release.data))
+            return replace(release, data=self._shared(release.data))
+        with self._timed("apply"), self.progress.step("rewriting", publication.n_rows) as step:
+            frame = rewritten(publication, source, self.dealing)
+            step.advance(publication.n_rows)
         with self._timed("verify"):
             verification = verify_table(
                 SparkRows(frame), manifest, source=self.given, populations=self.populations, progress=self.progress
@@ -67,15 +88,6 @@ class SparkRun(Run):
         refuse_unverified(verification)
         evidence = self._evidence(publication, manifest, verification)
         return Release(manifest, evidence, verification, data=frame)
-
-    def _rewritten(self, publication: Publication) -> DataFrame | None:
-        source = self.source
-        if not isinstance(source, SparkSource) or type(publication) is not GeneralizedPublication:
-            return None
-        with self.progress.step("rewriting", publication.n_rows) as step:
-            frame = rewritten(publication, source, self.chance)
-            step.advance(publication.n_rows)
-        return frame
 
     def _shared(self, rows: object) -> DataFrame:
         """Return rows that the driver made as a DataFrame."""
@@ -85,6 +97,12 @@ class SparkRun(Run):
             return given.frame.sparkSession.createDataFrame(rows)
 
 
-def _batches(frame: DataFrame) -> Iterator[pa.RecordBatch]:
-    rows = SparkRows(frame)
-    return rows.batches(rows.columns)
+def _on_spark(publication: Publication) -> TypeGuard[GeneralizedPublication]:
+    """Whether rows are published one by one: then workers can rewrite them."""
+    return type(publication) is GeneralizedPublication
+
+
+def _written(pieces: DataFrame, publication: GeneralizedPublication) -> Iterator[pa.RecordBatch]:
+    with told(publication.source.name):
+        for _, batch in streamed(pieces):
+            yield batch

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _OURS = re.compile(r"shoal\.errors\.InputError: ([^\n]+)")
-_QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _BATCH_ROWS = 1 << 16
 
 
@@ -37,9 +36,8 @@ def spark_session(master: str | None = None, **settings: str) -> SparkSession:
         chosen = master or "local[*]"
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         builder = sql.SparkSession.builder.master(chosen).appName("shoal")
-        for name, value in (
-            _defaults(chosen) | {key.replace("__", "."): text for key, text in settings.items()}
-        ).items():
+        given = {key.replace("__", "."): text for key, text in settings.items()}
+        for name, value in (_defaults(chosen) | given).items():
             builder = builder.config(name, value)
         try:
             return builder.getOrCreate()  # type: ignore[no-any-return]
@@ -61,8 +59,7 @@ def _defaults(master: str) -> dict[str, str]:
     }
     if not master.startswith("local"):
         return shared
-    here = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    return shared | here | {"spark.driver.extraJavaOptions": _QUICK_START}
+    return shared | {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
 @contextmanager

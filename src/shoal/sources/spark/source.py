@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,8 +16,8 @@ from shoal.sources.base import Source
 from shoal.sources.columns import check_names, normal_schema
 from shoal.sources.options import SourceOptions
 from shoal.sources.parquet import open_parquet
-from shoal.spark.partitions import PartitionForm, ShipPartition, arrow_schema, by_places, pieces_of, streamed
-from shoal.spark.session import told
+from shoal.sources.spark.session import told
+from shoal.sources.spark.shipping import PartitionForm, ShipPartition, arrow_schema, by_places, pieces_of, streamed
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -112,3 +113,18 @@ def kept(frame: DataFrame) -> DataFrame:
     """
     folder = frame.sparkSession.conf.get("spark.checkpoint.dir", None)
     return frame.checkpoint(eager=True) if folder else frame.localCheckpoint(eager=True)
+
+
+def forget(frame: DataFrame) -> None:
+    """Remove what :func:`kept` keeps, from the workers and from the checkpoint folder; Spark Connect does so itself."""
+    java = getattr(frame, "_jdf", None)
+    if java is None:
+        return
+    with contextlib.suppress(Exception):  # where Spark has ended there is nothing to remove it with
+        rows = java.queryExecution().logical().rdd()
+        rows.unpersist(False)
+        file = rows.getCheckpointFile()
+        if file.isDefined():
+            virtual_machine = frame.sparkSession.sparkContext._jvm  # noqa: SLF001  pyspark has no other way to files
+            path = virtual_machine.org.apache.hadoop.fs.Path(file.get())  # type: ignore[union-attr]
+            path.getFileSystem(java.sparkSession().sparkContext().hadoopConfiguration()).delete(path, True)

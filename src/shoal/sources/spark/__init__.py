@@ -1,0 +1,1 @@
+"""Spark DataFrames, and Parquet files that Spark reads."""
