@@ -16,7 +16,7 @@ from shoal.chance import Chance
 from shoal.encoding import Encoding, check_columns, encode
 from shoal.engines.local import CountedCells, LocalEngine, SampledCells
 from shoal.engines.looking import Thinning
-from shoal.errors import InputError, PolicyError, UnreachableError, UsageError, VerificationError
+from shoal.errors import InputError, UnreachableError, UsageError
 from shoal.ledger.options import Ledgered, LedgerOptions, ledger_options
 from shoal.ledger.settling import Entered
 from shoal.manifest import build_manifest
@@ -26,6 +26,7 @@ from shoal.progress import Progress, Silent
 from shoal.publishing import Publication, PublishedRows, publication_of
 from shoal.publishing.tables import two_tables
 from shoal.publishing.writing import plain_table, write_buckets, write_rows
+from shoal.refusing import refuse_changed, refuse_units, refuse_unverified
 from shoal.regions.budget import Budget
 from shoal.regions.refusing import refuse_larger
 from shoal.release import Release, Staging, refuse_existing, write_bytes, write_json, write_text
@@ -39,7 +40,7 @@ from shoal.sources.delivery import Delivery, destination_table
 from shoal.sources.digests import file_digest
 from shoal.sources.frames import is_spark_frame
 from shoal.sources.options import SourceOptions
-from shoal.techniques.changing import changed, wording
+from shoal.techniques.changing import chance_of, changed
 from shoal.transactions.unfolding import unfolded
 from shoal.utility.base import Utility
 from shoal.verify import Verification, verify_folder, verify_table
@@ -128,7 +129,7 @@ class Run:
     ) -> Run:
         """Open everything that is needed, and refuse what cannot begin."""
         loaded = Policy.load(policy)
-        _refuse_units(loaded)
+        refuse_units(loaded)
         destination = None if out is None else Path(out)
         if destination is not None:
             refuse_existing(destination)
@@ -136,7 +137,7 @@ class Run:
         if ledger is not None:
             from shoal.ledger.entering import check_ledger  # it loads all of linking
 
-            _refuse_changed(loaded)
+            refuse_changed(loaded)
             check_ledger(ledger, destination)
         source = cls._opened(data, loaded.source)
         check_columns(loaded, source)
@@ -175,7 +176,7 @@ class Run:
 
         With a seed it is another for every policy, or two releases could be joined row by row.
         """
-        return self.chance.apart(f"rows {wording(self.policy)}")
+        return chance_of(self.policy, self.chance, "rows ")
 
     def finish(self, data: object) -> Release:
         """Count, plan, write, verify, and only then put the release in place."""
@@ -362,32 +363,3 @@ def same_format(data: object) -> Format:
         return "parquet"
     path = Path(data)
     return "parquet" if path.is_dir() or path.suffix.lower() in (".parquet", ".pq") else "csv"
-
-
-def _refuse_units(policy: Policy) -> None:
-    """Refuse to promise anything about persons: methods and the verifier count records."""
-    for key, column in (("unit", policy.unit), ("household", policy.household)):
-        if column is not None:
-            raise PolicyError(
-                f"{key}: methods count records, not what column {column!r} names, and a class of k records may be of "
-                f"fewer people; shoal audit counts them. Take {key!r} out of the policy and publish one record of each "
-                "person, or ask for more records a class (docs/risk.md says how many)"
-            )
-
-
-def _refuse_changed(policy: Policy) -> None:
-    """Refuse to enter a release that says nothing of the values as they were: linking would prove nothing."""
-    changes = ["sample"] if policy.sample is not None else []
-    changes += [f"the technique of {name!r}" for name in policy.techniques]
-    changes += [] if policy.method.publishes in ("classes", "buckets") else [f"method {policy.method.name}"]
-    if changes:
-        raise PolicyError(
-            f"the ledger links releases by the values that their labels cover, and under {changes[0]} they cover other "
-            "values than people have; take it out of the policy, or publish without the ledger"
-        )
-
-
-def refuse_unverified(verification: Verification) -> None:
-    """Raise if the verifier does not agree."""
-    if not verification.verified:
-        raise VerificationError("the release was not published: " + "; ".join(verification.failures))

@@ -51,12 +51,6 @@ class GeneralizedPublication(PlannedPublication):
         return cls(policy, source, counted, encoding, plan, columns, generalized)
 
     @property
-    def parts(self) -> Sequence[Sequence[str]]:
-        """All columns in the order of the source; identifiers are not among them."""
-        names = self.source.schema.names
-        return [[name for name in names if self.policy.attributes[name].role != "identifier"]]
-
-    @property
     def own_entries(self) -> Mapping[str, Any]:
         """The levels of a full-domain generalization."""
         return {"levels": dict(self.plan.levels)} if self.plan.levels else {}

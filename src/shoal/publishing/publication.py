@@ -102,14 +102,18 @@ class Publication(ABC):
         """What the method tells of its search."""
 
     @property
-    @abstractmethod
     def parts(self) -> Sequence[Sequence[str]]:
-        """The published attributes in groups whose values in one row belong to the same record."""
+        """The published attributes in groups whose values in one row belong to the same record.
+
+        Where nothing is taken apart, that is one: all columns in the order of the source but identifiers.
+        """
+        names = self.source.schema.names
+        return [[name for name in names if self.policy.attributes[name].role != "identifier"]]
 
     @property
-    @abstractmethod
     def own_entries(self) -> Mapping[str, Any]:
         """What only this kind of publication has in its manifest."""
+        return {}
 
     @property
     def own_evidence(self) -> Mapping[str, Any]:

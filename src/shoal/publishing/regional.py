@@ -230,17 +230,6 @@ class RegionalPublication(Publication):
         """How many regions there were, and on what share of the records they were cut."""
         return {"regions": self.n_regions, "sampled_share": self.looked.share}
 
-    @property
-    def parts(self) -> Sequence[Sequence[str]]:
-        """All columns in the order of the source; identifiers are not among them."""
-        names = self.source.schema.names
-        return [[name for name in names if self.policy.attributes[name].role != "identifier"]]
-
-    @property
-    def own_entries(self) -> Mapping[str, Any]:
-        """Nothing."""
-        return {}
-
     def quasi_entry(self, place: int) -> dict[str, Any]:
         """Return the attribute's labels, if it has some, or how its values are read."""
         return self.columns[place].describe()

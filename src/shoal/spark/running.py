@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import pyarrow as pa
 
-from shoal.anonymizing import Run, refuse_unverified
+from shoal.anonymizing import Run
 from shoal.errors import UsageError
 from shoal.publishing import GeneralizedPublication, Publication, PublishedRows
+from shoal.refusing import refuse_unverified
 from shoal.release import Release
 from shoal.sources import Source, open_source
 from shoal.sources.base import layers

@@ -25,7 +25,7 @@ def changed(policy: Policy, source: Source, chance: Chance) -> tuple[Policy, Sou
     another policy draws anew: noise of two widths would else be taken off by comparing both releases, and tokens of
     two releases would be the same.
     """
-    chance = chance.apart(wording(policy))
+    chance = chance_of(policy, chance)
     if policy.sample is not None:
         source = sampled(policy.sample, source, chance)
     if not policy.techniques:
@@ -41,7 +41,12 @@ def changed(policy: Policy, source: Source, chance: Chance) -> tuple[Policy, Sou
     return replace(policy, attributes=attributes), treated(policy.techniques, source, chance, domains, tokens)
 
 
-def wording(policy: Policy) -> str:
+def chance_of(policy: Policy, chance: Chance, purpose: str = "") -> Chance:
+    """Return the chance of one purpose of one policy: with a seed, draws of other policies tell nothing of it."""
+    return chance.apart(purpose + _wording(policy)) if chance.seeded else chance
+
+
+def _wording(policy: Policy) -> str:
     """Return a text that differs for policies that say different things; paths of keys are as they were written."""
     techniques = [technique.model_dump_json(exclude={"key"}) for technique in policy.techniques.values()]
     return json.dumps([policy.document, repr(policy.method), repr(policy.sample), techniques], default=str)
