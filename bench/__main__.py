@@ -1,51 +1,90 @@
-"""Run all benchmarks, or those named: ``python -m bench [--record] [start] [adult] [sweep] ...``."""
+"""Run all benchmarks, or those named: ``python -m bench [--record] [start] [adult] [large] [scaling] ...``."""
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import json
 import os
-import sys
 import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.jobs import JOBS
+from bench.jobs import GROUPS, JOBS, SIZED
 from bench.measuring import REPEATS, Measured, machine
 from bench.page import page
+from bench.scaling import recording
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "bench" / "results" / "latest.json"
 NOTES = ROOT / "bench" / "notes.md"
+SCALING = "scaling"  # has results and a page of its own
+PAGES = "pages"
 
 
-def main(names: list[str]) -> None:
-    """Measure, print, and write results and page; a partial run leaves both as they are, unless it is recorded."""
-    record = "--record" in names
-    names = [name for name in names if name != "--record"]
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, print, and write results and pages; a partial run leaves all as they are, unless it is recorded."""
+    asked = _asked(arguments)
+    names = [one for name in asked.names for one in GROUPS.get(name, (name,))]
     local = ROOT.parent / "shared" / "data"
     if local.is_dir():
         os.environ.setdefault("SHOAL_DATA", str(local))
-    measured: list[Measured] = []
-    with tempfile.TemporaryDirectory(prefix="shoal-bench-") as folder:
-        for name in names or JOBS:
-            for line in JOBS[name](Path(folder)):
-                measured.append(line)
-                memory = "" if line.peak_mib is None else f", {line.peak_mib:,.0f} MiB"
-                spread = f"{min(line.seconds):.3f} to {max(line.seconds):.3f}"
-                print(f"{line.job}: {line.median:.3f} ({spread}{memory}); at most {line.limit}", flush=True)
-    if names and not record:
-        return
+    wanted = [name for name in names if name not in (SCALING, PAGES)]
+    with tempfile.TemporaryDirectory(prefix="shoal-bench-") as temporary:
+        folder = Path(temporary)
+        measured = list(_measured(wanted if names else [*JOBS, *SIZED], folder, asked.tables or folder, asked.share))
+        points = recording.measured(folder, asked.share) if SCALING in names or not names else None
+    recorded = asked.record or not names
+    if recorded and measured:
+        _record(measured, partial=bool(names))
+    if recorded and points is not None:
+        recording.record(points)
+    if recorded or PAGES in names:
+        _write_pages()
+
+
+def _asked(arguments: Sequence[str] | None) -> argparse.Namespace:
+    known = [*JOBS, *SIZED, *GROUPS, SCALING, PAGES]
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="job", help=f"all without any: {', '.join(known)}")
+    parser.add_argument("--record", action="store_true", help="write what was measured to results and pages")
+    parser.add_argument("--share", type=float, default=1.0, help="of the rows of large, spark and scaling, to try them")
+    parser.add_argument("--tables", type=Path, help="folder where the tables of large and spark are made and kept")
+    asked = parser.parse_args(arguments)
+    unknown = [name for name in asked.names if name not in known]
+    if unknown:
+        parser.error(f"there is no job {unknown[0]}; there are {', '.join(known)}")
+    return asked
+
+
+def _measured(names: Sequence[str], folder: Path, tables: Path, share: float) -> Iterator[Measured]:
+    tables.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        lines = SIZED[name](tables, share) if name in SIZED else JOBS[name](folder)
+        for line in lines:
+            memory = "" if line.peak_mib is None else f", {line.peak_mib:,.0f} MiB"
+            spread = f"{min(line.seconds):.3f} to {max(line.seconds):.3f}"
+            print(f"{line.job}: {line.median:.3f} ({spread}{memory}); at most {line.limit}", flush=True)
+            yield line
+
+
+def _record(measured: Sequence[Measured], *, partial: bool) -> None:
     lines = [line.as_dict() for line in measured]
     results = {
         "date": datetime.date.today().isoformat(),
         "repeats": REPEATS,
         "machine": machine(),
-        "jobs": _among(json.loads(RESULTS.read_text())["jobs"], lines) if names else lines,
+        "jobs": _among(json.loads(RESULTS.read_text())["jobs"], lines) if partial else lines,
     }
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(results, indent=2) + "\n")
+
+
+def _write_pages() -> None:
+    results = json.loads(RESULTS.read_text())
     (ROOT / "docs" / "benchmarks.md").write_text(page(results, NOTES.read_text()))
+    recording.write_page(results)
 
 
 def _among(earlier: list[dict[str, Any]], lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -55,4 +94,4 @@ def _among(earlier: list[dict[str, Any]], lines: list[dict[str, Any]]) -> list[d
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

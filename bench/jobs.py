@@ -5,21 +5,21 @@ from __future__ import annotations
 import json
 import statistics
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
 from bench.attacking import attacking
 from bench.full_domain import incognito
-from bench.measuring import REPEATS, Measured, command, process, shoal_command, timed
+from bench.large import LARGE
+from bench.measuring import REPEATS, Job, Measured, SizedJob, command, process, shoal_command, timed
 from bench.moving import hilbert, sweep, sweep_stays
 from bench.service import service
 from bench.several import agency_apply, agency_plan, link_adult, link_stays
 from bench.slicing import anatomy, fake_tuples, slicing, slicing_stays
+from bench.spark import spark
 from bench.techniques import comparing, techniques
-
-Job = Callable[[Path], Iterator[Measured]]
 
 
 def start(_: Path) -> Iterator[Measured]:
@@ -115,3 +115,5 @@ JOBS: dict[str, Job] = {
     "compare": comparing,
     "service": service,
 }
+SIZED: dict[str, SizedJob] = {**LARGE, "spark": spark}
+GROUPS = {"large": tuple(LARGE)}

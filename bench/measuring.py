@@ -9,11 +9,11 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 REPEATS = 5
 _STARTER = """
@@ -24,6 +24,59 @@ child = os.posix_spawn(
 )
 _, status, usage = os.wait4(child, 0)
 print(time.perf_counter() - began, usage.ru_maxrss)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+# The same with a thread that looks at all processes below, five times a second, and at the space of a disk.
+_WATCHER = """
+import os, sys, threading, time
+folder, shared, command = sys.argv[1], sys.argv[2] == "shared", sys.argv[3:]
+page, most, ended = os.sysconf("SC_PAGE_SIZE"), [0, 0], threading.Event()
+
+def space():
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize
+
+def text(*parts):
+    try:
+        with open(os.path.join("/proc", *parts)) as told:
+            return told.read()
+    except OSError:  # it ended meanwhile
+        return ""
+
+def below(process):
+    yield process
+    try:
+        threads = os.listdir(f"/proc/{process}/task")
+    except OSError:
+        return
+    for thread in threads:
+        for child in text(process, "task", thread, "children").split():
+            yield from below(child)
+
+def held(process):
+    if not shared:
+        return int((text(process, "statm") or "0 0").split()[1]) * page
+    lines = text(process, "smaps_rollup").splitlines()
+    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
+
+def look():
+    free = space()
+    while not ended.wait(0.2):
+        most[1] = max(most[1], free - space())
+        most[0] = max(most[0], sum(held(process) for process in below(str(child))))
+
+began = time.perf_counter()
+child = os.posix_spawn(
+    command[0], command, os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
+)
+looking = threading.Thread(target=look)
+looking.start()
+_, status, usage = os.wait4(child, 0)
+seconds = time.perf_counter() - began
+ended.set()
+looking.join()
+print(seconds, max(usage.ru_maxrss, most[0] >> 10), most[1])
 sys.exit(os.waitstatus_to_exitcode(status))
 """
 
@@ -55,15 +108,21 @@ class Finished:
 
     seconds: float
     peak_mib: float
+    disk_bytes: int = 0  # that a disk had less at some time than at the start
+
+
+Job: TypeAlias = Callable[[Path], Iterator[Measured]]  # given a folder for its files
+SizedJob: TypeAlias = Callable[[Path, float], Iterator[Measured]]  # and the share of its rows that it takes
 
 
 def timed(work: Callable[[], object], repeats: int = REPEATS) -> list[float]:
     """Return the seconds of each run of a function, after one run that does not count."""
     work()
-    return [_seconds(work) for _ in range(repeats)]
+    return [timed_once(work) for _ in range(repeats)]
 
 
-def _seconds(work: Callable[[], object]) -> float:
+def timed_once(work: Callable[[], object]) -> float:
+    """Return the seconds of one run of a function."""
     began = time.perf_counter()
     work()
     return time.perf_counter() - began
@@ -75,13 +134,28 @@ def process(command: Sequence[str | Path]) -> Finished:
     A small process of its own starts it: a child is charged with the memory that its parent had when it was made.
     Byte code may be written, as it is for every user: otherwise each start would translate the sources again.
     """
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    arguments = [sys.executable, "-S", "-c", _STARTER, *(str(part) for part in command)]
-    ended = subprocess.run(arguments, capture_output=True, text=True, env=environment, check=False)
-    if ended.returncode:
-        raise RuntimeError(f"{command[0]} ended with {ended.returncode}: {ended.stderr[-2000:]}")
-    seconds, kibibytes = ended.stdout.split()
+    seconds, kibibytes = _started(_STARTER, command)
     return Finished(float(seconds), int(kibibytes) / 1024)
+
+
+def watched(command: Sequence[str | Path], folder: Path, *, shared: bool = False) -> Finished:
+    """Run a command to its end; memory is that of it and all processes below it together, disk that of the folder.
+
+    Memory is looked at five times a second; of the command itself the system knows the peak exactly, and the larger of
+    both counts. With *shared*, pages that several processes have are divided among them.
+    """
+    seconds, kibibytes, disk = _started(_WATCHER, [folder, "shared" if shared else "each", *command])
+    return Finished(float(seconds), int(kibibytes) / 1024, int(disk))
+
+
+def _started(starter: str, arguments: Sequence[str | Path]) -> list[str]:
+    """Return what a starter says of the command that it ran."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    command = [sys.executable, "-S", "-c", starter, *(str(part) for part in arguments)]
+    ended = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    if ended.returncode:
+        raise RuntimeError(f"{' '.join(command[4:])} ended with {ended.returncode}: {ended.stderr[-2000:]}")
+    return ended.stdout.split()
 
 
 def machine() -> dict[str, Any]:

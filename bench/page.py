@@ -40,7 +40,9 @@ def _row(job: dict[str, Any]) -> str:
     peak = "-" if job["peak_mib"] is None else f"{job['peak_mib']:,.0f} MiB"
     met = "-" if job["limit"] == "-" else "yes" if job["within"] else "**no**"
     spread = f"{_short(job['least'])} to {_short(job['most'])}"
-    return f"| {job['job']} | {median} | {spread} | {peak} | {job['limit']} | {met} |"
+    beside = job["detail"].get("beside")
+    title = f"{job['job']} (quoted, not measured: {beside})" if beside else job["job"]
+    return f"| {title} | {median} | {spread} | {peak} | {job['limit']} | {met} |"
 
 
 def _short(value: float) -> str:

@@ -33,3 +33,8 @@ def counted(data: object, policy: Mapping[str, Any] | Path) -> tuple[Policy, Pro
     columns = (*loaded.names("sensitive"), *loaded.names("quasi"))
     cells = LocalEngine().count(open_source(data, loaded.source), columns, Silent())
     return loaded, encode(cells, loaded).problem
+
+
+def n_cells(data: object, policy: Mapping[str, Any] | Path) -> int:
+    """Return how many distinct combinations of quasi and sensitive values a table has."""
+    return counted(data, policy)[1].cells.n_cells

@@ -83,8 +83,9 @@ def anonymize(
     entering = ledger_options(ledger)
     budget = Budget.of(memory, threads)
     shown = progress or Silent()
-    runs = _runs(data, engine, master)
+    runs, seconds = _runs(data, engine, master)
     run = runs.start(data, policy, out, format, seed, utility, shown, ledger=entering, to=to, budget=budget)
+    run.seconds |= seconds
     return run.finish(data)
 
 
@@ -214,7 +215,7 @@ class Run:
 
     def _by_regions(self, looked: SampledCells) -> Publication:
         """Plan a table larger than memory region by region."""
-        from shoal.regions.planning import Larger
+        from shoal.regions.larger import Larger
 
         beside = None if self.destination is None or not self.destination.parent.is_dir() else self.destination.parent
         larger = Larger(self.policy, self.source, looked, self.engine, self.budget, self.dealing, beside, self.progress)
@@ -244,6 +245,7 @@ class Run:
                 populations=self.populations,
                 buckets=None if rows.buckets is None else rows.buckets.astype(np.int64),
                 progress=self.progress,
+                memory=self.budget.limit,
             )
         refuse_unverified(verification)
         evidence = self._evidence(publication, manifest, verification)
@@ -263,6 +265,7 @@ class Run:
                     source=self.given,
                     populations=self.populations,
                     progress=self.progress,
+                    memory=self.budget.limit,
                 )
             refuse_unverified(verification)
             with self._entered(staging, destination) as entry, Delivery(self.to) as delivery:
@@ -335,20 +338,25 @@ class _Clock:
         self._seconds[self._step] = round(time.perf_counter() - self._began, 3)
 
 
-def _runs(data: object, engine: EngineName | None, master: str | None) -> type[Run]:
-    """Return the kind of run that the engine asks for: Spark for its own DataFrames, or for files if it is named."""
+def _runs(data: object, engine: EngineName | None, master: str | None) -> tuple[type[Run], dict[str, float]]:
+    """Return the kind of run that the engine asks for, and the seconds until it could start.
+
+    Spark is for its own DataFrames, and for files if it is named.
+    """
     if engine is None and is_spark_frame(data):
         engine = "spark"
     if engine != "spark":
         if is_spark_frame(data) or master is not None:
             raise UsageError("a Spark DataFrame and a master are for the Spark engine; give engine='spark' or neither")
-        return Run
-    from shoal.sources.spark.session import spark_session
+        return Run, {}
+    from shoal.sources.spark.session import make_ready, spark_session
     from shoal.spark.running import SparkRun
 
+    seconds: dict[str, float] = {}
     if not is_spark_frame(data):
-        spark_session(master)
-    return SparkRun
+        with _Clock("start", seconds):
+            make_ready(spark_session(master))
+    return SparkRun, seconds
 
 
 def open_populations(policy: Policy) -> dict[str, Source]:

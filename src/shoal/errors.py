@@ -11,20 +11,37 @@
     └── VerificationError      exit code 4: the written files do not keep the promise
 
 Messages name columns, counts, lines and keys. They never carry a record; the one exception is a
-taxonomy's gap, which may list up to five uncovered values of one column.
+taxonomy's gap, which may list up to five uncovered values of one column. Nor do they carry a password: what stands
+before the host in an address is left out of every message, wherever the address was given.
 """
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from typing import ClassVar
+
+_PASSWORD = re.compile(r"(\w[\w+.-]*:/{1,2}).*@|(password=)[^\s&#'\"]*", re.IGNORECASE)
+
+
+def without_passwords(text: str) -> str:
+    """Return a text in which addresses have neither user nor password, as they were given or made a path.
+
+    >>> without_passwords("there is no file postgresql:/ann:secret@db/clinic?password=secret")
+    'there is no file postgresql:/...@db/clinic?password=...'
+    """
+    return _PASSWORD.sub(lambda found: f"{found[1]}...@" if found[1] else f"{found[2]}...", text)
 
 
 class ShoalError(Exception):
     """Base of all errors that a user can act upon."""
 
     exit_code: ClassVar[int] = 2
+
+    def __init__(self, message: str = "") -> None:
+        """Keep the message, without passwords."""
+        super().__init__(without_passwords(message))
 
 
 class UsageError(ShoalError):

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shoal.errors import InputError, UsageError
+from shoal.sources.addresses import is_address_as_path
 
 if TYPE_CHECKING:
     import numpy as np
@@ -186,7 +187,14 @@ class Staging:
 
 
 def refuse_existing(destination: Path) -> None:
-    """Raise if there is already something where a release shall go."""
+    """Raise if there is already something where a release shall go, or if that is no place for a folder."""
+    if is_address_as_path(str(destination)):
+        raise UsageError("an address of a database stands in place of a folder; name a folder, and the address by --to")
+    if (destination / UNVERIFIED).is_dir():
+        raise UsageError(
+            f"{destination} is left from a run that was stopped at its very end, and is not published: remove it. If "
+            "that run wrote to a database, drop its new table too"
+        )
     if destination.exists() or destination.is_symlink():
         raise UsageError(f"{destination} exists already; choose another folder or remove it first")
 

@@ -142,3 +142,18 @@ def test_release_and_ledger_and_table(shoal, sqlite, policy, tmp_path):
     done = shoal("ledger", "show", "ledger.db", "--json")
     assert [entry["status"] for entry in json.loads(done.stdout)["releases"]] == ["published"]
     assert len(stored(sqlite.table("released"))) == 120
+
+
+@pytest.mark.parametrize("method", ["anatomy", "slicing"])
+def test_sliced_releases_go_to_a_database_too(shoal, database, policy, tmp_path, method):
+    database.patients()
+    asked = policy.read_text(encoding="utf-8").replace("k-anonymity: {k: 4}", "simple-l-diversity: {l: 3}")
+    policy.write_text(f"{asked}method: {{{method}: {{}}}}\n", encoding="utf-8")
+    done = shoal("anonymize", database.table("patients"), "-p", policy, "-o", "out", "--to", database.table("released"))
+    assert (done.returncode, done.stderr) == (0, "")
+    published = pq.read_table(tmp_path / "out" / "public" / "data.parquet")
+    assert stored(database.table("released")) == published.to_pylist()
+    assert database.tables() == {"patients", "released"}, "the two tables of anatomy stay files"
+    if database.kind == "sqlite":
+        done = shoal("verify", "out", "--source", database.table("patients"), "-p", policy, "--json")
+        assert (done.returncode, json.loads(done.stdout)["verified"]) == (0, True)

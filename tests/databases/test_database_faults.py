@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from typer.testing import CliRunner
 
 from shoal.cli import app
-from shoal.sources import open_source
+from shoal.sources import DatabaseTable, open_source
+from shoal.sources.databases import connect
 from shoal.sources.databases.postgresql import PostgreSQL
 from shoal.sources.delivery import Delivery
 
@@ -34,6 +38,19 @@ def slow(self, batches, target):
         print("sent", flush=True)
         time.sleep(600)
 Delivery._sent = slow
+sys.argv[:1] = ["shoal"]
+main()
+"""
+# Ends at once, as by a power cut, when the table is there and the folder has not got its name yet.
+CUT_OFF = """
+import os, signal, sys
+from shoal.cli import main
+from shoal.sources.delivery import Delivery
+commit = Delivery.commit
+def cut_off(self):
+    commit(self)
+    os.kill(os.getpid(), signal.SIGKILL)
+Delivery.commit = cut_off
 sys.argv[:1] = ["shoal"]
 main()
 """
@@ -221,6 +238,31 @@ def test_killed_while_rows_are_sent(database, policy, tmp_path):
     assert open_source(database.table("patients")).n_rows == 120
 
 
+def test_killed_between_the_commit_and_the_name(database, policy, tmp_path):
+    """What is left is no public folder, and who tries again is told what to remove."""
+    database.patients()
+    arguments = ["anonymize", database.table("patients"), "-p", policy, "-o", tmp_path / "out"]
+    arguments += ["--to", database.table("released")]
+    cut = subprocess.run([sys.executable, "-c", CUT_OFF, *arguments], capture_output=True, timeout=120, check=False)
+    assert (cut.returncode, cut.stdout, cut.stderr) == (-signal.SIGKILL, b"", b"")
+    assert names(tmp_path / "out") == {"internal", "unverified"}
+    assert database.tables() == {"patients", "released"}
+    again = run(*arguments)
+    assert again.exit_code == 2
+    assert again.stderr == (
+        f"shoal: {tmp_path}/out is left from a run that was stopped at its very end, and is not published: remove it. "
+        "If that run wrote to a database, drop its new table too\n"
+    )
+    shutil.rmtree(tmp_path / "out")
+    again = run(*arguments)
+    assert again.exit_code == 2
+    assert again.stderr.endswith(" table 'released' exists already; shoal never overwrites: choose another name\n")
+    database.execute("DROP TABLE released")
+    assert run(*arguments).exit_code == 0
+    assert database.execute("SELECT count(*) FROM released") == [(120,)]
+    assert names(tmp_path / "out") == {"internal", "public"}
+
+
 def test_a_full_temporary_disk(database, policy, tmp_path):
     database.patients()
     database.execute("CREATE TABLE many (patient text)")
@@ -255,3 +297,18 @@ def test_what_is_sent_is_what_was_verified(database, policy, tmp_path, monkeypat
     )
     assert done.exit_code == 0, done.stderr
     assert "unverified" in read
+
+
+def test_memory_that_runs_out_is_no_fault_of_the_database(database, policy, tmp_path, monkeypatch):
+    database.patients()
+
+    def exhausted(*_):
+        raise pa.ArrowMemoryError("malloc of size 4194368 failed")
+
+    monkeypatch.setattr("shoal.sources.databases.base.Connection.find", exhausted)
+    done = run("anonymize", database.table("patients"), "-p", policy, "-o", tmp_path / "out")
+    assert (done.exit_code, done.stderr) == (2, "shoal: out of memory; nothing was published\n")
+    with connect(DatabaseTable.of(database.table("patients"))) as connection:
+        for told in (connection.refusal, connection.cannot_write):
+            with pytest.raises(MemoryError):
+                told(pa.ArrowMemoryError("malloc of size 4194368 failed"))

@@ -41,16 +41,16 @@ SLOW = (
     SMALL
     + """
 import time
-from shoal.regions import planning
-plan = planning._Planning.plan
+from shoal.regions.planning import RegionPlanner
+plan = RegionPlanner.plan
 left = [3]
-def slow(self, region):
+def slow(self, *region):
     left[0] -= 1
     if not left[0]:
         print("in the middle", flush=True)
         time.sleep(600)
-    plan(self, region)
-planning._Planning.plan = slow
+    return plan(self, *region)
+RegionPlanner.plan = slow
 sys.argv[:1] = ["shoal"]
 main()
 """
@@ -58,15 +58,15 @@ main()
 FAILING = (
     SMALL
     + """
-from shoal.regions import planning
-plan = planning._Planning.plan
+from shoal.regions.planning import RegionPlanner
+plan = RegionPlanner.plan
 left = [3]
-def failing(self, region):
+def failing(self, *region):
     left[0] -= 1
     if not left[0]:
         raise ZeroDivisionError
-    plan(self, region)
-planning._Planning.plan = failing
+    return plan(self, *region)
+RegionPlanner.plan = failing
 sys.argv[:1] = ["shoal"]
 main()
 """

@@ -1,6 +1,7 @@
-"""A driver of its own process: publishes a file on a cluster and, if asked, loses a worker while rows are rewritten.
+"""A driver of its own process: publishes a table on a cluster and, if asked, loses a worker on the way.
 
-Run as ``python driving.py MASTER DATA POLICY OUT [GROUP]``; GROUP is the process group of the worker to end.
+Run as ``python driving.py MASTER DATA POLICY OUT KIND GROUP WHEN``: KIND is "files" or "frame"; GROUP is the process
+group of the worker to end, WHEN "early" (soon after the rewriting has begun) or "late" (when rows wait to be written).
 """
 
 from __future__ import annotations
@@ -15,29 +16,38 @@ from typing import Any
 
 
 class LosingAWorker:
-    """Ends a group of processes soon after the rewriting has begun."""
+    """Ends a group of processes while rows are rewritten, or when they have been."""
 
-    def __init__(self, group: int | None) -> None:
+    def __init__(self, group: int, when: str) -> None:
         self._group = group
+        self._when = when
+        self._rewriting = False
 
     @contextlib.contextmanager
     def step(self, title: str, total: int | None = None, unit: str = "rows") -> Iterator[Any]:
-        if title == "rewriting" and self._group is not None:
+        self._rewriting = title == "rewriting"
+        if self._rewriting and self._when == "early":
             threading.Timer(0.3, os.killpg, [self._group, signal.SIGKILL]).start()
         yield self
 
     def advance(self, amount: int) -> None:
-        pass
+        if self._rewriting and self._when == "late":
+            os.killpg(self._group, signal.SIGKILL)
+            self._rewriting = False
 
 
 def main() -> None:
     import shoal
     from shoal.errors import ShoalError
+    from shoal.sources.spark import files
+    from shoal.spark import ordering, spark_session
 
-    master, data, policy, out, *group = sys.argv[1:]
-    progress = LosingAWorker(int(group[0]) if group else None)
+    files.FEWEST_ROWS = ordering.ROWS_PER_HEAP = 500  # several partitions of few rows
+    master, path, policy, out, kind, group, when = sys.argv[1:]
+    data: Any = spark_session(master).read.parquet(path) if kind == "frame" else path
+    more: dict[str, Any] = {} if kind == "frame" else {"engine": "spark", "master": master}
     try:
-        shoal.anonymize(data, policy, out=out, engine="spark", master=master, progress=progress)
+        shoal.anonymize(data, policy, out=out, progress=LosingAWorker(int(group), when), **more)
     except ShoalError as error:
         print(error)
         sys.exit(error.exit_code)

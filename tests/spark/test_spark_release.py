@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 import shoal
 from shoal.cli import app
 from shoal.errors import InputError, UsageError, VerificationError
-from shoal.spark import counting, rewriting
+from shoal.sources.spark.shipping import HeldPieces
+from shoal.spark import rewriting
 from shoal.verify import Check, Verification, verify_folder
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -185,8 +186,8 @@ def test_rows_that_get_lost_on_the_way_are_noticed(frame: Any, policy, monkeypat
 
 
 def test_cells_that_get_lost_on_the_way_are_noticed(frame: Any, policy, monkeypatch, tmp_path) -> None:
-    collected = counting.streamed
-    monkeypatch.setattr(counting, "streamed", lambda pieces: list(collected(pieces))[1:])
+    batches = HeldPieces.batches
+    monkeypatch.setattr(HeldPieces, "batches", lambda pieces: list(batches(pieces))[1:])
     with pytest.raises(InputError, match="nothing was published"):
         shoal.anonymize(frame, policy(), out=tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -1,7 +1,8 @@
-"""A task that runs twice makes the same rows; another run or partition draws others."""
+"""A task that runs twice makes the same rows; another run, partition or heap draws others."""
 
 from __future__ import annotations
 
+import datetime
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,10 +14,13 @@ import pytest
 
 import shoal
 from shoal.errors import InputError
+from shoal.plan import Assignment
 from shoal.sources.spark import shipping
+from shoal.sources.spark.shared import Shared
 from shoal.spark import rewriting
+from shoal.spark.ordering import in_order, scattered
 from shoal.spark.quotas import PartitionQuotas
-from shoal.spark.rewriting import RewritePartition
+from shoal.spark.rewriting import Planned, RewritePartition
 
 pytestmark = pytest.mark.xdist_group("spark")
 COLUMNS = ["illness", "age", "zip code", "sex", "cost.total", "seen"]  # what a task is given of a row
@@ -32,7 +36,7 @@ def work(spark: Any, people: pa.Table, policy, monkeypatch: pytest.MonkeyPatch) 
     relaxed = policy(method={"mondrian": {"cuts": "relaxed"}})
     shoal.anonymize(spark.createDataFrame(alike).coalesce(1), relaxed, seed=3)  # without one, cells split by chance
     ((_, work),) = found
-    assert len(work.assignment.split_cells) > 0
+    assert len(work.planned.value.assignment.split_cells) > 0
     return work
 
 
@@ -42,36 +46,59 @@ def batches(people: pa.Table) -> list[pa.RecordBatch]:
     return alike.combine_chunks().to_batches(max_chunksize=100)
 
 
-def rows_of(work: RewritePartition, number: int, batches: list[pa.RecordBatch]) -> pa.Table:
+def rows_of(work: RewritePartition, number: int, batches: list[pa.RecordBatch]) -> list[tuple[int, dict[str, Any]]]:
+    """Return where the rows of a partition go, and what of them."""
+
     def given() -> Iterator[pa.RecordBatch]:
         yield from batches
 
-    return pa.Table.from_batches(list(work(number, given())))
+    return [(heap, row) for heap, rows in work(number, given()) for row in rows.to_pylist()]
 
 
-def test_a_task_that_runs_twice_deals_and_orders_alike(work, batches) -> None:
-    assert rows_of(work, 0, batches).equals(rows_of(work, 0, batches))
+def targets_of(rows: list[tuple[int, dict[str, Any]]]) -> list[int]:
+    return [row["0"] for _, row in sorted(rows, key=lambda one: one[1]["3"])]
 
 
-def test_other_secrets_deal_and_order_otherwise(work, batches) -> None:
-    first, other = rows_of(work, 0, batches), rows_of(replace(work, secret=bytes(32)), 0, batches)
-    key = str(first.num_columns - 1)
-    assert not first.column(key).equals(other.column(key))
-    labels = [str(work.names.index(name)) for name in ("age", "zip code", "sex")]
-    assert not first.select(labels).equals(other.select(labels))
-    assert Counter(map(str, first.select(labels).to_pylist())) == Counter(map(str, other.select(labels).to_pylist()))
+@pytest.fixture
+def numbered(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """The rows with another date each, by which they are told apart."""
+    table = pa.Table.from_batches(batches).drop_columns(["seen"])
+    seen = [datetime.datetime.fromtimestamp(60 * place, datetime.UTC) for place in range(table.num_rows)]
+    return table.append_column("seen", pa.array(seen, pa.timestamp("us", "UTC"))).to_batches()
 
 
-def test_another_partition_draws_other_keys(work, batches) -> None:
+def test_a_task_that_runs_twice_deals_and_scatters_alike(work, numbered) -> None:
+    assert rows_of(work, 0, numbered) == rows_of(work, 0, numbered)
+
+
+def test_other_secrets_deal_and_scatter_otherwise(work, numbered) -> None:
+    work = replace(work, n_heaps=5)
+    first, other = rows_of(work, 0, numbered), rows_of(replace(work, secret=bytes(32)), 0, numbered)
+    assert [heap for heap, _ in first] != [heap for heap, _ in other]
+    assert targets_of(first) != targets_of(other)
+    assert Counter(targets_of(first)) == Counter(targets_of(other))
+
+
+def test_another_partition_deals_and_scatters_otherwise(work, numbered) -> None:
+    work = replace(work, n_heaps=5)
     moved = replace(work, quotas={3: work.quotas[0]})
-    key = str(len(work.names))
-    assert not rows_of(work, 0, batches).column(key).equals(rows_of(moved, 3, batches).column(key))
+    first, other = rows_of(work, 0, numbered), rows_of(moved, 3, numbered)
+    assert [heap for heap, _ in first] != [heap for heap, _ in other]
+    assert targets_of(first) != targets_of(other)
 
 
-def test_keys_do_not_repeat_from_batch_to_batch(work, batches, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_of_a_partition_are_scattered_otherwise(work, batches, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shipping, "CHUNK_ROWS", 100)
-    keys = rows_of(work, 0, batches).column(str(len(work.names))).to_pylist()
-    assert len(set(keys)) == len(keys)
+    alike = [batches[0], batches[0]]
+    plain = replace(work, n_heaps=5, quotas={}, planned=Shared(without_splits(work.planned.value)))
+    rows = rows_of(plain, 0, alike)
+    assert len(rows) == 200
+    assert rows[:100] != rows[100:]
+
+
+def without_splits(planned: Planned) -> Planned:
+    class_of = np.maximum(planned.assignment.class_of, 0)
+    return replace(planned, assignment=Assignment.whole_cells(class_of))
 
 
 def test_a_partition_with_more_rows_of_a_split_cell_than_it_counted_stops(work, batches) -> None:
@@ -82,3 +109,31 @@ def test_a_partition_with_more_rows_of_a_split_cell_than_it_counted_stops(work, 
 
 def test_a_partition_without_rows_publishes_none(work) -> None:
     assert list(work(5, iter([]))) == []
+
+
+def test_a_heap_is_put_in_the_same_order_twice_and_another_in_another() -> None:
+    rows = [pa.RecordBatch.from_pydict({"row": list(range(start, start + 50))}) for start in (0, 50)]
+    first, again, other, elsewhere = (
+        pa.Table.from_batches(list(in_order(rows, secret, heap))).column("row").to_pylist()
+        for secret, heap in ((b"a", 0), (b"a", 0), (b"b", 0), (b"a", 1))
+    )
+    assert first == again
+    assert sorted(first) == sorted(other) == sorted(elsewhere) == list(range(100))
+    assert len({tuple(order) for order in (first, other, elsewhere, range(100))}) == 4
+
+
+def test_every_order_is_as_likely_as_any_other() -> None:
+    """Three rows of two partitions in two heaps; beyond 60 with five degrees of freedom: once in 10**11 runs."""
+    found: Counter[tuple[int, ...]] = Counter()
+    n_runs = 3_000
+    for run in range(n_runs):
+        heaps: dict[int, list[pa.RecordBatch]] = {0: [], 1: []}
+        for partition, rows in enumerate(([0, 1], [2])):
+            batch = pa.RecordBatch.from_pydict({"row": rows})
+            for heap, some in scattered(batch, 2, b"%d" % run, partition, 0):
+                heaps[heap].append(some)
+        ordered = [batch for heap, rows in heaps.items() for batch in in_order(rows, b"%d" % run, heap)]
+        found[tuple(pa.Table.from_batches(ordered).column("row").to_pylist())] += 1
+    expected = n_runs / 6
+    assert len(found) == 6
+    assert sum((number - expected) ** 2 / expected for number in found.values()) < 60

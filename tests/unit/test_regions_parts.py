@@ -21,7 +21,8 @@ from shoal.plan import WITHHELD, Plan
 from shoal.policy import Policy
 from shoal.problem import Attribute, Problem, Requirement
 from shoal.progress import Silent
-from shoal.publishing.regional import RangeNumbers, SizeTally
+from shoal.publishing.regional_numbers import LeafRanges, RangeNumbers
+from shoal.publishing.regional_sums import SizeTally
 from shoal.regions import budget as budgets
 from shoal.regions.budget import Budget, parsed_memory
 from shoal.regions.routing import RegionCounts
@@ -283,8 +284,13 @@ def test_regions_without_records_are_none() -> None:
 
 def test_ranges_keep_their_numbers() -> None:
     ranges = RangeNumbers(Attribute("n", NUMBER))
-    first = ranges.numbers(np.array([0, 4, 0], dtype=np.int32), np.array([4, 8, 4], dtype=np.int32))
-    second = ranges.numbers(np.array([2, 4, 0], dtype=np.int32), np.array([3, 8, 32], dtype=np.int32))
+
+    def numbered(lo: list[int], hi: list[int]) -> Any:
+        distinct, numbers = LeafRanges.numbered(np.array(lo, dtype=np.int32), np.array(hi, dtype=np.int32))
+        return ranges.numbers(distinct)[numbers]
+
+    first = numbered([0, 4, 0], [4, 8, 4])
+    second = numbered([2, 4, 0], [3, 8, 32])
     assert first[0] == first[2] != first[1] == second[1]
     column = ranges.column()
     texts = column.values(np.concatenate([first, second])).to_pylist()

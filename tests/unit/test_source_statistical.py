@@ -8,7 +8,9 @@ import sys
 
 import pyarrow as pa
 import pytest
+import yaml
 
+from shoal.drafting import draft_policy
 from shoal.errors import InputError, UsageError
 from shoal.sources import SourceOptions, open_source, statistical
 
@@ -64,7 +66,7 @@ def refusal(path, **options) -> str:
 
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_values_labels_and_dates(write, ending, monkeypatch):
-    monkeypatch.setattr(statistical, "_CHUNK_ROWS", 3)
+    monkeypatch.setattr(statistical, "_CHUNK_ROWS", (3, 3))
     path = write(ending, variable_value_labels={"sex": {1: "female", 2: "male", 3: "other"}})
     source = open_source(path)
     assert (source.name, source.n_rows) == (path.name, 4)
@@ -170,3 +172,18 @@ def test_a_reader_that_is_not_installed(write, monkeypatch):
     path = write("dta")
     monkeypatch.setitem(sys.modules, "pyreadstat", None)
     assert refusal(path) == "a .dta file needs the package pyreadstat; install shoal[files]"
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_labels_of_columns_are_descriptions_in_a_draft(write, ending):
+    path = write(ending, column_labels={"sex": 'sex, "as told"', "age": "Alter bei Aufnahme: Jahre"})
+    source = open_source(path)
+    assert [source.meaning(name) for name in ("sex", "age", "weight")] == [
+        'sex, "as told"',
+        "Alter bei Aufnahme: Jahre",
+        None,
+    ]
+    draft = draft_policy(path)
+    assert draft.policy["attributes"]["age"]["description"] == "Alter bei Aufnahme: Jahre"
+    assert "description" not in draft.policy["attributes"]["weight"]
+    assert yaml.safe_load(draft.text)["attributes"] == draft.policy["attributes"]

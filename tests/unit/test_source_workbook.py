@@ -131,3 +131,37 @@ def test_a_reader_that_is_not_installed(write, monkeypatch):
     path = write(("a", [["a"], [1]]))
     monkeypatch.setitem(sys.modules, "python_calamine", None)
     assert refusal(path) == "an Excel file needs the package python-calamine; install shoal[files]"
+
+
+def test_cells_with_errors_are_refused_by_their_place(write):
+    rows = [["a", "b"], *([i, "x"] for i in range(20_000)), ["#N/A", "x"], [3, "#DIV/0!"], [4, "y"]]
+    path = write(("other", []), ("stays & more", rows))
+    assert refusal(path) == (
+        "sheet 'stays & more' of people.xlsx has cells with errors: #N/A in A20002, #DIV/0! in B20003; mend them, or "
+        "let them mean missing by `source: {missing: ['', '#N/A']}`"
+    )
+    assert "errors: #DIV/0! in B20003; mend" in refusal(path, missing=["", "#N/A"])
+    source = open_source(path, SourceOptions(missing=["#N/A", "#DIV/0!"]))
+    table = pa.Table.from_batches(source.batches())
+    assert table.column("a").to_pylist()[-3:] == [None, 3, 4]
+    assert table.column("b").to_pylist()[-3:] == ["x", None, "y"]
+
+
+def test_many_errors_are_counted(write):
+    path = write(("a", [["x"], *(["#REF!"] for _ in range(9))]))
+    assert "errors: #REF! in A2, #REF! in A3, #REF! in A4 and 6 more; mend" in refusal(path)
+
+
+def test_errors_of_other_sheets_do_not_matter(write):
+    path = write(("bad", [["x"], ["#REF!"]]), ("good", [["x"], ["REF"]]))
+    assert open_source(path, SourceOptions(sheet="good")).n_rows == 1
+    assert "#REF! in A2" in refusal(path, sheet="bad")
+
+
+def test_an_error_in_the_header_is_no_name(write):
+    assert "#NAME? in B1" in refusal(write(("a", [["x", "#NAME?"], [1, 2]])))
+
+
+def test_texts_that_look_like_errors_are_texts(write):
+    path = write(("a", [["x"], ["t='e' #N/A"], ['<c t="e">']]))
+    assert open_source(path).n_rows == 2

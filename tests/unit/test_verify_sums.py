@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.sources import open_source
-from shoal.verify import Verification, cutting, truth, verify_table
+from shoal.verify import Verification, comparing, cutting, verify_table
 from shoal.verify.ahead import prepared
 from shoal.verify.attributes import Attribute
 from shoal.verify.boxes import NOBODY, BoxTree
@@ -116,7 +116,7 @@ def test_equal_tables_are_settled_without_matching(monkeypatch):
     def never(*_: object) -> int:
         raise AssertionError("rows were matched")
 
-    monkeypatch.setattr(truth, "unserved", never)
+    monkeypatch.setattr(comparing, "unserved", never)
     assert verify(PUBLISHED, SOURCE).verified
 
 
@@ -194,7 +194,7 @@ def test_results_keep_the_order_of_the_batches():
 
 
 def test_no_more_batches_are_read_than_are_being_worked_on(monkeypatch):
-    monkeypatch.setattr("shoal.verify.ahead._WORKERS", 2)
+    monkeypatch.setattr("shoal.verify.ahead.WORKERS", 2)
     read = 0
 
     def numbers() -> Any:

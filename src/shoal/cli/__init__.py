@@ -6,14 +6,32 @@ import contextlib
 import os
 import sys
 from importlib.abc import MetaPathFinder
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from shoal.cli import agency, anonymize, attack, audit, compare, demo, init, key, ledger, link, papers, policy, verify
 from shoal.cli.console import show_version
+from shoal.errors import without_passwords
+
+_MISTAKE: Any = typer.BadParameter.__base__  # arguments that are not understood
+
+
+class _Root(TyperGroup):
+    """The command, which says what arguments it does not understand, but no password in them."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except _MISTAKE as mistake:
+            mistake.message = without_passwords(mistake.message)
+            raise
+
 
 app = typer.Typer(
     name="shoal",
+    cls=_Root,
     help="Publish tables about people so that nobody in them can be picked out, and prove it.",
     no_args_is_help=True,
     add_completion=False,

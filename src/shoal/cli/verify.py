@@ -31,20 +31,28 @@ def verify(
         Path | None,
         typer.Option("--policy", "-p", help="Policy that says how to read the source, and where populations are."),
     ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(help="How much memory to use, like 2GiB; a release that needs more is checked in parts."),
+    ] = None,
     json_output: JsonOption = False,
 ) -> None:
     """Recompute every guarantee from the written files, with code of its own. Exit code 4: do not publish."""
     with reporting(json_output):
         from shoal.cli.bars import bars
+        from shoal.regions.budget import Budget
         from shoal.sources import open_source
         from shoal.verify import verify_folder
 
+        limit = Budget.of(memory).limit
         manifest = _manifest(folder)
         options = _reading_options(manifest, policy)
         original = None if source is None else open_source(source, options)
         populations = _populations(manifest, population, policy, options)
         with bars() as progress:
-            verification = verify_folder(folder, source=original, populations=populations, progress=progress)
+            verification = verify_folder(
+                folder, source=original, populations=populations, progress=progress, memory=limit
+            )
         if json_output:
             answer(verification.as_dict())
         else:

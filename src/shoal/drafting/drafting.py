@@ -27,11 +27,13 @@ class DraftColumn:
     reason: str
     taxonomy: dict[str, Any] | None
     questions: tuple[str, ...]
+    description: str | None = None
 
     @property
     def entry(self) -> dict[str, Any]:
         """The policy's entry."""
-        return {"role": self.role} if self.taxonomy is None else {"role": self.role, "taxonomy": self.taxonomy}
+        parts = {"role": self.role, "taxonomy": self.taxonomy, "description": self.description}
+        return {key: value for key, value in parts.items() if value is not None}
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON can hold it."""
@@ -85,7 +87,7 @@ def draft_policy(data: object, *, options: SourceOptions | None = None, progress
     chosen = options or SourceOptions()
     source = open_source(data, chosen)
     profiles = profiled(source, progress or Silent())
-    columns = tuple(map(_column, profiles))
+    columns = tuple(_column(profile, source.meaning(profile.name)) for profile in profiles)
     secret = [profile for profile, column in zip(profiles, columns, strict=True) if column.role == "sensitive"]
     models = [k_anonymity(profiles[0].n_rows), *map(diversity, secret)]
     markers = sorted({marker for profile in profiles for marker in profile.markers})
@@ -107,7 +109,7 @@ def draft_policy(data: object, *, options: SourceOptions | None = None, progress
     return Draft(source.name, profiles[0].n_rows, columns, every, policy, text)
 
 
-def _column(profile: ColumnProfile) -> DraftColumn:
+def _column(profile: ColumnProfile, meaning: str | None) -> DraftColumn:
     role = guess(profile)
     taxonomy: TaxonomyGuess | None = NO_TAXONOMY
     if role.role == "quasi":
@@ -118,7 +120,7 @@ def _column(profile: ColumnProfile) -> DraftColumn:
         role, taxonomy = _without_taxonomy(profile, role), NO_TAXONOMY
     reason = f"{role.reason}; {taxonomy.reason}" if taxonomy.reason else role.reason
     tree = None if taxonomy.taxonomy is None else dict(taxonomy.taxonomy)
-    return DraftColumn(profile.name, role.role, reason, tree, (*role.questions, *taxonomy.questions))
+    return DraftColumn(profile.name, role.role, reason, tree, (*role.questions, *taxonomy.questions), meaning)
 
 
 def _without_taxonomy(profile: ColumnProfile, role: RoleGuess) -> RoleGuess:

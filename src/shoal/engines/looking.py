@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -129,6 +130,11 @@ class SampledCells:
         """Return (n_codes,) the records of each code of a column."""
         return self.tallies[column]
 
+    def without_cells(self) -> SampledCells:
+        """Return the same values and records with an empty sample, which is less to hold and to send."""
+        empty = Run(np.zeros((self.layout.n_words, 0), dtype=np.uint64), np.zeros(0, dtype=np.int64))
+        return replace(self, sample=replace(self.sample, run=empty))
+
 
 class Thinning:
     """Keeps the cells below a number: beyond it, only a random share of the records is counted on."""
@@ -141,11 +147,31 @@ class Thinning:
         refuse: Callable[[int], None] = lambda _: None,
     ) -> None:
         """Begin to sample above *most_cells*, unless *refuse* raises then, and sample at most *sample_cells*."""
-        self._most, self._sample = most_cells, min(sample_cells, most_cells)
+        self.most_cells, self._sample = most_cells, min(sample_cells, most_cells)
         self._sampler, self._refuse = sampler, refuse
         self._rng: np.random.Generator | None = None
         self.share = 1.0
         self.tallies: list[IntArray] = []
+
+    @classmethod
+    def fixed(cls, share: float, n_columns: int, sampler: Callable[[], np.random.Generator]) -> Thinning:
+        """Sample a *share* of all records from the first one on, however many that are."""
+        thinning = cls(sys.maxsize, sys.maxsize, sampler)
+        thinning.share = share
+        thinning.tallies = [np.zeros(1, dtype=np.int64) for _ in range(n_columns)]
+        return thinning
+
+    def share_of(self, n_rows: int) -> float:
+        """Return the share to sample of so many records that have too many cells, unless these are refused."""
+        self._refuse(self.most_cells)
+        share = 0.5
+        while share * n_rows > self._sample:
+            share /= 2
+        return share
+
+    def secret(self) -> bytes:
+        """Return random bytes for whoever samples elsewhere."""
+        return self._chance().bytes(32)
 
     @property
     def sampling(self) -> bool:
@@ -154,13 +180,13 @@ class Thinning:
 
     def overflows(self, n_held: int) -> bool:
         """Whether so many cells are too many."""
-        return n_held > (self._sample if self.sampling else self._most)
+        return n_held > (self._sample if self.sampling else self.most_cells)
 
     def thin(self, stack: RunStack, layout: KeyLayout, sizes: Sequence[int]) -> None:
         """Halve the sample until it is small enough; what was read so far, all of it counted, is tallied first."""
         total = stack.total()
         if not self.sampling:
-            if len(total.counts) <= self._most:
+            if len(total.counts) <= self.most_cells:
                 return
             self._refuse(len(total.counts))
             self.tallies = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -48,14 +48,7 @@ class RegionFiles:
 
     def read(self, regions: Sequence[int], n_rows: int) -> Iterator[tuple[KeyArray, pa.Table]]:
         """Yield the keys and the carried columns of all rows of some regions, about *n_rows* at a time."""
-        waiting: list[pa.RecordBatch] = []
-        for batch in self._batches(regions):
-            waiting.append(batch)
-            if sum(part.num_rows for part in waiting) >= n_rows:
-                yield self._parted(waiting)
-                waiting = []
-        if waiting:
-            yield self._parted(waiting)
+        return parted_rows(self._batches(regions), self._n_words, n_rows)
 
     def drop(self, regions: Sequence[int]) -> None:
         """Let the files of regions go that are done."""
@@ -81,11 +74,6 @@ class RegionFiles:
                     file.seek(0)
                     yield from pa.ipc.open_stream(file)
 
-    def _parted(self, batches: list[pa.RecordBatch]) -> tuple[KeyArray, pa.Table]:
-        table = pa.Table.from_batches(batches)
-        words = [table.column(word).combine_chunks().to_numpy() for word in range(self._n_words)]
-        return np.stack(words), table.select(range(self._n_words, table.num_columns))
-
 
 def waiting_rows(keys: KeyArray, carried: pa.RecordBatch, order: IntArray | CodeArray) -> pa.RecordBatch:
     """Return keys and carried columns in one batch, in another order."""
@@ -93,3 +81,21 @@ def waiting_rows(keys: KeyArray, carried: pa.RecordBatch, order: IntArray | Code
     arrays = [*(pa.array(word[order]) for word in keys), *map(without_dictionary, taken.columns)]
     names = [*(f"word {word}" for word in range(len(keys))), *(f"carried {name}" for name in carried.schema.names)]
     return pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def parted_rows(batches: Iterable[pa.RecordBatch], n_words: int, n_rows: int) -> Iterator[tuple[KeyArray, pa.Table]]:
+    """Yield the keys and the carried columns of rows that waited, about *n_rows* at a time."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(part.num_rows for part in waiting) >= n_rows:
+            yield _parted(waiting, n_words)
+            waiting = []
+    if waiting:
+        yield _parted(waiting, n_words)
+
+
+def _parted(batches: list[pa.RecordBatch], n_words: int) -> tuple[KeyArray, pa.Table]:
+    table = pa.Table.from_batches(batches)
+    words = [table.column(word).combine_chunks().to_numpy() for word in range(n_words)]
+    return np.stack(words), table.select(range(n_words, table.num_columns))

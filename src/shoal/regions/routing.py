@@ -49,13 +49,34 @@ class RegionCounts:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Routed:
+class Routed:
     """The rows of one batch by their regions."""
 
     rows: pa.RecordBatch
     first: IntArray  # (n_leaves + 1,)
     region: CodeArray  # (n_rows,) in the order of the source
     values: Mapping[tuple[str, ...], CodeArray]  # (n_rows,)
+
+
+class RegionTally:
+    """Adds up rows on their way to regions."""
+
+    def __init__(self, n_boxes: int, n_values: Mapping[tuple[str, ...], int], n_leaves: Mapping[str, int]) -> None:
+        self._n_leaves = n_leaves
+        self.n_dropped = 0
+        self.sizes = np.zeros(n_boxes, dtype=np.int64)
+        self.values = {names: np.zeros((n_boxes, size), dtype=np.int64) for names, size in n_values.items()}
+
+    def add(self, routed: Routed) -> None:
+        """Take the rows of one batch."""
+        self.sizes += np.diff(routed.first)
+        self.n_dropped += len(routed.region) - int(routed.first[-1])
+        for names, values in routed.values.items():
+            tally(routed.region, values, self.values[names])
+
+    def counts(self) -> RegionCounts:
+        """Return all that was added up."""
+        return RegionCounts(self.sizes, self.values, self._n_leaves, self.n_dropped)
 
 
 class Router:
@@ -73,7 +94,8 @@ class Router:
         self._tree = tree.table()
         self._complete = policy.missing == "drop"
         self._looked_at = looked_at(policy)
-        self.n_leaves = {name: one.attribute.taxonomy.n_leaves for name, one in self._by_name.items()}
+        self._n_boxes = len(tree.leaves)
+        self._n_leaves = {name: one.attribute.taxonomy.n_leaves for name, one in self._by_name.items()}
         for names in self._looked_at:
             _refuse_many(names, self._n_values(names))
 
@@ -87,28 +109,24 @@ class Router:
         progress: Progress,
     ) -> RegionCounts:
         """Read the source, and write all rows to the files of their regions."""
-        n_leaves = int(self._tree.region.max()) + 1
-        sizes = np.zeros(n_leaves, dtype=np.int64)
-        counts = {names: np.zeros((n_leaves, self._n_values(names)), dtype=np.int64) for names in self._looked_at}
-        n_dropped = 0
-
-        def work(batch: KeyedBatch) -> _Routed:
-            return self._routed(batch, n_leaves)
-
-        for routed in engine.keyed(source, looked, carried, progress, work):
+        added = self.tally()
+        for routed in engine.keyed(source, looked, carried, progress, self.routed):
             files.write(routed.rows, routed.first)
-            sizes += np.diff(routed.first)
-            n_dropped += len(routed.region) - int(routed.first[-1])
-            for names, values in routed.values.items():
-                tally(routed.region, values, counts[names])
+            added.add(routed)
         files.finish()
-        return RegionCounts(sizes, counts, self.n_leaves, n_dropped)
+        return added.counts()
 
-    def _routed(self, batch: KeyedBatch, n_leaves: int) -> _Routed:
+    def tally(self) -> RegionTally:
+        """Return what adds up the rows that are routed."""
+        n_values = {names: self._n_values(names) for names in self._looked_at}
+        return RegionTally(self._n_boxes, n_values, self._n_leaves)
+
+    def routed(self, batch: KeyedBatch) -> Routed:
+        """Put the rows of a batch in the order of their regions."""
         region = route(batch.keys, self._where, self._masks, self._first, self._leaf, self._tree, self._complete)
-        first, order = shared.grouped(region, n_leaves)
+        first, order = shared.grouped(region, self._n_boxes)
         values = {names: self._values(batch.keys, names) for names in self._looked_at}
-        return _Routed(waiting_rows(batch.keys, batch.batch, order), first, region, values)
+        return Routed(waiting_rows(batch.keys, batch.batch, order), first, region, values)
 
     def _values(self, keys: KeyArray, names: tuple[str, ...]) -> CodeArray:
         """Return (n_rows,) the number of the combination of these attributes' leaves."""
@@ -122,10 +140,10 @@ class Router:
             leaves.append(out)
         if len(names) == 1:
             return leaves[0]
-        return mixed(leaves, [self.n_leaves[name] for name in names]).astype(np.int32)
+        return mixed(leaves, [self._n_leaves[name] for name in names]).astype(np.int32)
 
     def _n_values(self, names: tuple[str, ...]) -> int:
-        return prod(self.n_leaves[name] for name in names)
+        return prod(self._n_leaves[name] for name in names)
 
 
 def looked_at(policy: Policy) -> tuple[tuple[str, ...], ...]:

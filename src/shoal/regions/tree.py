@@ -50,20 +50,30 @@ class RegionTree:
         return RouteTable(attribute, cut, below, above, number)
 
 
-def cut_regions(sample: Problem, share: float, most_rows: int, *, by_nodes: bool, mending: bool = False) -> RegionTree:
+def cut_regions(
+    sample: Problem,
+    share: float,
+    most_rows: int,
+    *,
+    by_nodes: bool,
+    mending: bool = False,
+    most_regions: int = MOST_FILES,
+) -> RegionTree:
     """Halve a random *sample* of a table until each box is expected to hold at most so many rows.
 
     A cut at which both sides meet all requirements, as far as the sample tells, comes before others, and then one of
     the attribute that is widest there, as Mondrian would. *by_nodes*, boxes are nodes of all taxonomies. With
-    *mending*, requirements do not count that are met once sensitive values are generalized.
+    *mending*, requirements do not count that are met once sensitive values are generalized. Beyond *most_regions* boxes
+    only those are cut on that may not stay as they are.
     """
     asked = [r for r in sample.requirements if r.model.relative_to_whole or r.place is None or not mending]
-    return _Cutting(replace(sample, requirements=tuple(asked)), share, most_rows, by_nodes).grown()
+    return _Cutting(replace(sample, requirements=tuple(asked)), share, most_rows, most_regions, by_nodes).grown()
 
 
 class _Cutting:
-    def __init__(self, sample: Problem, share: float, most_rows: int, by_nodes: bool) -> None:
+    def __init__(self, sample: Problem, share: float, most_rows: int, most_regions: int, by_nodes: bool) -> None:
         self._problem, self._share, self._most = sample, share, most_rows
+        self._most_regions = most_regions
         self._by_nodes = by_nodes
         self._wholes = [r.as_one_class(self._scaled(sample.cells.counts)) for r in sample.requirements]
 
@@ -79,7 +89,7 @@ class _Cutting:
             number, cells = waiting.pop(place)
             node = tree.nodes[number]
             n_rows = float(self._problem.cells.counts[cells].sum()) / self._share
-            if node.closed and (n_rows <= self._most or n_leaves >= MOST_FILES):
+            if node.closed and (n_rows <= self._most or n_leaves >= self._most_regions):
                 continue
             chosen = self._chosen(node, cells)
             if chosen is None:

@@ -133,9 +133,18 @@ def is_address(data: object) -> bool:
     return isinstance(data, str) and _ADDRESS.match(data) is not None
 
 
+def is_address_as_path(path: str) -> bool:
+    """Whether an address was made a path, which damages it.
+
+    >>> is_address_as_path(str(Path("sqlite:///stays.db"))), is_address_as_path("stays.db")
+    (True, False)
+    """
+    return _AS_A_PATH.search(path) is not None
+
+
 def refuse_address_as_path(path: str) -> None:
-    """Raise if an address was made a path, which damages it; the message does not repeat it."""
-    if _AS_A_PATH.search(path):
+    """Raise if an address was made a path; the message does not repeat it."""
+    if is_address_as_path(path):
         raise UsageError(
             "an address of a database stands here in place of a path; where only files can be named, write the table "
             "to a file first"

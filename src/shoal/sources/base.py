@@ -67,6 +67,10 @@ class Source(ABC):
             reason = error.strerror or "input or output error"
             raise InputError(f"cannot read {self.name}: {reason}") from None
 
+    def meaning(self, column: str) -> str | None:  # noqa: ARG002
+        """Return what the source itself says of a column, for a draft of a policy; most say nothing."""
+        return None
+
     def _check(self, columns: list[str]) -> None:
         if not columns:
             raise UsageError(f"no column of {self.name} is asked for; name at least one")

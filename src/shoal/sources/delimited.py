@@ -93,11 +93,13 @@ class DelimitedSource(Source):
         """Raise with the line at fault, unless all that is wrong is that nothing follows the header."""
         expected = len(self.schema.names)
         last = 1
-        for line, fields in records(self.path, self.dialect):
+        read = records(self.path, self.dialect)
+        for line, fields in read:
             if fields and len(fields) != expected:
                 if any("\n" in field for field in fields):  # perhaps the rest of the file in one open quote
                     self._check_quotes()
-                raise InputError(self._ragged_message(f"line {line}", expected, len(fields)))
+                ends = len(fields) < expected and next(read, None) is None
+                raise InputError(self._ragged_message(f"line {line}", expected, len(fields), ends=ends))
             last = line
         if ragged:
             raise InputError(self._ragged_message(f"a line before line {last + 1}", *ragged[0]))
@@ -107,10 +109,13 @@ class DelimitedSource(Source):
     def _check_quotes(self) -> None:
         deque(records(self.path, self.dialect, strict=True), maxlen=0)
 
-    def _ragged_message(self, where: str, expected: int, received: int) -> str:
+    def _ragged_message(self, where: str, expected: int, received: int, *, ends: bool = False) -> str:
+        advice = "mend the line, or set `delimiter` or `quote`"
+        if ends:
+            advice = "it is the last line: mend it, or fetch the file again if it breaks off there"
         return (
-            f"{self.name}: {where} has {received} field{'s' if received != 1 else ''} where the table has "
-            f"{expected}; mend the line, or set `delimiter` or `quote`"
+            f"{self.name}: {where} has {received} field{'s' if received != 1 else ''} where the table has {expected}; "
+            f"{advice}"
         )
 
     def digest(self) -> str:

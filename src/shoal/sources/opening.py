@@ -14,10 +14,10 @@ from shoal.sources.base import Source
 from shoal.sources.delimited import open_delimited
 from shoal.sources.frames import as_table, is_spark_frame
 from shoal.sources.options import SourceOptions
+from shoal.sources.parquet import ENDINGS as _PARQUET
 from shoal.sources.parquet import open_parquet
 
 _DELIMITED = frozenset({".csv", ".tsv", ".txt"})
-_PARQUET = frozenset({".parquet", ".pq"})
 _STATISTICAL = frozenset({".dta", ".sav", ".zsav"})
 _KINDS = (
     "a path to a .csv, .tsv or .txt file (also .gz), to a .parquet file or a folder of them, to a .xlsx, .dta, .sav or "
@@ -59,6 +59,11 @@ def open_source(data: object, options: SourceOptions | None = None) -> Source:
 
 def _open_path(path: Path, options: SourceOptions) -> Source:
     refuse_address_as_path(str(path))
+    if str(path) == "-" or path.is_fifo() or path.is_char_device():
+        raise UsageError(
+            f"{path} can be read only once, and shoal reads a table several times; write it to a file first, and name "
+            "that"
+        )
     if not path.exists():
         raise InputError(f"there is no file {path}")
     suffixes = [suffix.lower() for suffix in path.suffixes]

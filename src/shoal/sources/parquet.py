@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,32 +18,51 @@ from shoal.sources.digests import source_digest
 from shoal.sources.options import SourceOptions
 
 BATCH_ROWS = 1 << 20
+ENDINGS = frozenset({".parquet", ".pq"})
+_HIDDEN = ("_", ".")
+_MOST_TOLD = 5  # columns in which two files differ
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ParquetSource(Source):
     """One Parquet file, or the files of a folder in the order of their names, read by their dictionaries."""
 
+    path: Path
     paths: tuple[Path, ...]
     batch_rows: int
+    row_groups: Mapping[Path, Sequence[int]] | None = None  # of each file; None: all
 
     def _read(self, columns: list[str], coded: frozenset[str]) -> Iterator[pa.RecordBatch]:
         for path in self.paths:
+            told = _told(path, self.path)
+            n_rows = 0
             try:
                 # Buffering ahead keeps all row groups asked for in memory at once: not wanted here.
-                with pq.ParquetFile(path, read_dictionary=sorted(coded), pre_buffer=False) as file:
-                    if not {*columns} <= {*file.schema_arrow.names}:
-                        raise _changed(path)
-                    yield from file.iter_batches(batch_size=self.batch_rows, columns=columns, use_threads=True)
-            except (pa.ArrowException, OSError):
-                raise InputError(_damaged(path)) from None
+                with pq.ParquetFile(
+                    path, read_dictionary=sorted(coded), pre_buffer=False, page_checksum_verification=True
+                ) as file:
+                    self._check_unchanged(file.schema_arrow, columns, told)
+                    groups = None if self.row_groups is None else self.row_groups[path]
+                    for batch in file.iter_batches(self.batch_rows, groups, columns, use_threads=True):
+                        batch.validate(full=True)  # the library takes codes and texts of a damaged page as they are
+                        yield batch
+                        n_rows += batch.num_rows
+            except MemoryError:  # one of Arrow's errors, but no fault of the file
+                raise
+            except (pa.ArrowException, OSError) as error:
+                raise _unreadable(error, told, n_rows) from None
             except KeyError:  # a column that was to be read by its dictionary
-                raise _changed(path) from None
+                raise _changed(told) from None
+
+    def _check_unchanged(self, found: pa.Schema, columns: list[str], told: str) -> None:
+        now = normal_schema(found)
+        if any(now.get_field_index(name) < 0 or now.field(name) != self.schema.field(name) for name in columns):
+            raise _changed(told)
 
     def digest(self) -> str:
         """Return the SHA-256 of the file's bytes; of a folder, that of its files' names and digests."""
         digests = [source_digest(path) for path in self.paths]
-        if len(self.paths) == 1 and self.paths[0].name == self.name:
+        if self.paths == (self.path,):
             return digests[0]
         listing = "".join(f"{digest}  {path.name}\n" for digest, path in zip(digests, self.paths, strict=True))
         return hashlib.sha256(listing.encode()).hexdigest()
@@ -50,16 +70,11 @@ class ParquetSource(Source):
 
 def open_parquet(path: Path, options: SourceOptions, batch_rows: int = BATCH_ROWS) -> ParquetSource:
     """Open a Parquet file or a folder of them, all with the same columns."""
-    paths: tuple[Path, ...] = (path,)
-    if path.is_dir():
-        hidden = ("_", ".")
-        paths = tuple(sorted(p for p in path.glob("*.parquet") if not p.name.startswith(hidden)))
-        if not paths:
-            raise InputError(f"folder {path.name} has no .parquet files")
-    schemas, counts = zip(*(_look(p) for p in paths), strict=True)
+    paths = _files(path) if path.is_dir() else (path,)
+    schemas, counts = zip(*(_look(each, _told(each, path)) for each in paths), strict=True)
     for other, schema in zip(paths, schemas, strict=True):
-        check_names(schema.names, other.name)
-        _check_same(schemas[0], schema, paths[0].name, other.name)
+        check_names(schema.names, _told(other, path))
+        _check_same(schemas[0], schema, paths[0].name, _told(other, path))
     n_rows = sum(counts)
     if n_rows == 0:
         raise InputError(f"{path.name} has no rows")
@@ -68,42 +83,70 @@ def open_parquet(path: Path, options: SourceOptions, batch_rows: int = BATCH_ROW
         schema=schemas[0],
         n_rows=n_rows,
         missing=tuple(options.missing),
+        path=path,
         paths=paths,
         batch_rows=batch_rows,
     )
 
 
-def _look(path: Path) -> tuple[pa.Schema, int]:
+def _files(folder: Path) -> tuple[Path, ...]:
+    """Return the files of a folder by name; raise if rows lie deeper, for a part of a table is none."""
+    entries = sorted(entry for entry in folder.iterdir() if not entry.name.startswith(_HIDDEN))
+    files = tuple(entry for entry in entries if entry.suffix.lower() in ENDINGS and not entry.is_dir())
+    deeper = next((entry.name for entry in entries if entry.is_dir()), None)
+    if deeper is not None:
+        raise InputError(
+            f"folder {folder.name} has a folder {deeper} in it, and shoal reads the .parquet files of one folder only; "
+            "put all files side by side, with what folders are named by as a column"
+        )
+    if not files:
+        raise InputError(f"folder {folder.name} has no .parquet files")
+    return files
+
+
+def _look(path: Path, told: str) -> tuple[pa.Schema, int]:
     """Return the normal schema and the number of rows."""
     if path.stat().st_size == 0:
-        raise InputError(f"{path.name} is empty")
+        raise InputError(f"{told} is empty")
     try:
         with pq.ParquetFile(path) as file:
             return normal_schema(file.schema_arrow), file.metadata.num_rows
-    except (pa.ArrowException, OSError):
-        raise InputError(_damaged(path)) from None
+    except MemoryError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(error, told) from None
 
 
-def _changed(path: Path) -> InputError:
-    return InputError(f"{path.name} changed while it was being read: a column is gone")
+def _told(path: Path, given: Path) -> str:
+    """Return how a file is named in messages: within a folder, with the folder."""
+    return path.name if path == given else f"{given.name}/{path.name}"
 
 
-def _damaged(path: Path) -> str:
-    return f"{path.name} is not a readable Parquet file: it breaks off, is damaged or is something else"
+def _changed(told: str) -> InputError:
+    return InputError(f"{told} changed while it was being read: a column is gone or of another type")
+
+
+def _unreadable(error: Exception, told: str, n_rows: int = 0) -> InputError:
+    """Return what to say of a file that the library cannot read, after so many rows of it."""
+    number = error.errno if isinstance(error, OSError) else None
+    if number is not None:  # the disk or its rights; the library has none for what it does not understand
+        return InputError(f"cannot read {told}: {os.strerror(number)}")
+    if n_rows:
+        return InputError(f"{told} is damaged somewhere after row {n_rows}; fetch it or write it again")
+    return InputError(f"{told} is not a readable Parquet file: it breaks off, is damaged or is something else")
 
 
 def _check_same(expected: pa.Schema, received: pa.Schema, first: str, other: str) -> None:
     """Raise if two files of a folder differ in their columns; their order may differ."""
-    names = dict.fromkeys((*expected.names, *received.names))
-    differing = [
-        name
-        for name in names
-        if name not in expected.names
-        or received.get_field_index(name) < 0
-        or expected.field(name).type != received.field(name).type
-    ]
-    if differing:
-        listed = ", ".join(repr(name) for name in differing)
-        raise InputError(
-            f"{first} and {other} differ in columns {listed}; a folder is one table: same names, same types"
-        )
+    differences = []
+    for name in dict.fromkeys((*expected.names, *received.names)):
+        if received.get_field_index(name) < 0:
+            differences.append(f"it has no column {name!r}")
+        elif name not in expected.names:
+            differences.append(f"only it has a column {name!r}")
+        elif (there := received.field(name).type) != (here := expected.field(name).type):
+            differences.append(f"its column {name!r} holds {there}, not {here}")
+    if differences:
+        more = len(differences) - _MOST_TOLD
+        listed = "; ".join((*differences[:_MOST_TOLD], *([f"and {more} more"] if more > 0 else [])))
+        raise InputError(f"{other} differs from {first}: {listed}. A folder is one table: same names, same types")

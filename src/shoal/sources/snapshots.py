@@ -10,7 +10,7 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import IO
 
 import pyarrow as pa
@@ -84,7 +84,8 @@ class SnapshotSource(Source):
 
     snapshot: Snapshot
     sha256: str
-    refused: Mapping[str, str]  # columns that cannot be read, with what they hold and what to do
+    refused: Mapping[str, str] = field(default_factory=dict)  # unreadable columns: what they hold and what to do
+    meanings: Mapping[str, str] = field(default_factory=dict)  # of columns, as the file tells them
 
     def batches(
         self, columns: Sequence[str] | None = None, *, dictionary: Collection[str] = ()
@@ -100,6 +101,10 @@ class SnapshotSource(Source):
         for batch in self.snapshot.batches(columns):
             arrays = [batch.column(field.name).cast(field.type) for field in schema]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def meaning(self, column: str) -> str | None:
+        """Return the label of a column, if it has one."""
+        return self.meanings.get(column)
 
     def digest(self) -> str:
         """Return the SHA-256 of the file, or of the rows as they were read from a database."""

@@ -22,7 +22,8 @@ from shoal.sources.optional import optional
 from shoal.sources.options import SourceOptions
 from shoal.sources.snapshots import Snapshot, SnapshotSource
 
-_CHUNK_ROWS = 1 << 16
+_CHUNK_VALUES = 1 << 21  # as Python's objects, 30 bytes each
+_CHUNK_ROWS = (1 << 12, 1 << 18)  # of very wide and of very narrow tables: packed files are unpacked up to each chunk
 _EXACT = 2.0**53
 _SPSS_EPOCH, _STATA_EPOCH = 141_428, 3_653  # days from 14 October 1582, and from 1960, to 1970
 _DAY = 86_400.0
@@ -113,12 +114,14 @@ def open_statistical(path: Path, options: SourceOptions) -> SnapshotSource:
     check_names(about.column_names, path.name)
     variables = [_variable(name, about, path.name, options, stata=stata) for name in about.column_names]
     schema = pa.schema([pa.field(variable.name, variable.kind) for variable in variables])
+    fewest, most = _CHUNK_ROWS
+    chunk_rows = min(max(_CHUNK_VALUES // len(variables), fewest), most)
 
     def batches() -> Iterator[pa.RecordBatch]:
         start = 0
         while about.number_rows is None or start < about.number_rows:
             try:
-                rows, _ = read(row_offset=start, row_limit=_CHUNK_ROWS, disable_datetime_conversion=True)
+                rows, _ = read(row_offset=start, row_limit=chunk_rows, disable_datetime_conversion=True)
             except (*failures, UnicodeDecodeError):
                 raise _damaged(path) from None
             n_rows = len(rows[schema.names[0]])
@@ -139,7 +142,7 @@ def open_statistical(path: Path, options: SourceOptions) -> SnapshotSource:
         missing=tuple(options.missing),
         snapshot=snapshot,
         sha256=source_digest(path),
-        refused={},
+        meanings={name: label for name, label in about.column_names_to_labels.items() if label},
     )
 
 

@@ -80,13 +80,18 @@ class TextStream(io.RawIOBase):
         io.RawIOBase.close(self)
 
     def _next(self, size: int) -> bytes:
+        parts: list[bytes] = []
+        left = size
         try:
-            raw = self._file.read(size)
+            while left and (part := self._file.read1(left)):
+                parts.append(part)
+                left -= len(part)
         except (EOFError, gzip.BadGzipFile, zlib.error):
             raise InputError(
-                f"{self._name} is not a whole gzip file: it breaks off or is damaged after {self._offset} "
-                "unpacked bytes; fetch it again"
+                f"{self._name} is not a whole gzip file: it breaks off or is damaged after "
+                f"{self._offset + size - left} unpacked bytes; fetch it again"
             ) from None
+        raw = b"".join(parts)
         self._ended = not raw
         if self._offset == 0 and raw.startswith(codecs.BOM_UTF8) and not self._wide:
             self._offset = len(codecs.BOM_UTF8)

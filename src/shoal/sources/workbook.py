@@ -19,6 +19,7 @@ from shoal.sources.digests import source_digest
 from shoal.sources.optional import optional
 from shoal.sources.options import SourceOptions
 from shoal.sources.snapshots import Snapshot, SnapshotSource
+from shoal.sources.workbook_errors import refuse_errors
 
 Cells: TypeAlias = np.ndarray[Any, np.dtype[np.object_]]
 
@@ -70,7 +71,6 @@ def open_workbook(path: Path, options: SourceOptions) -> SnapshotSource:
         missing=tuple(options.missing),
         snapshot=Snapshot.of(table.to_batches(), table.schema),
         sha256=source_digest(path),
-        refused={},
     )
 
 
@@ -94,6 +94,7 @@ def _sheet(path: Path, options: SourceOptions) -> Any:
     ((name, sheet),) = filled.items()
     if sheet.merged_cell_ranges:
         raise InputError(f"sheet {name!r} of {path.name} has merged cells; unmerge them and fill each")
+    refuse_errors(path, name, options.missing)
     return sheet
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,9 +16,9 @@ from shoal.engines.passes import factor, packed
 from shoal.sources.spark.session import quiet, told
 from shoal.sources.spark.shipping import (
     PIECES,
+    held,
     piece,
     pieces_of,
-    streamed,
     unpacked_message,
 )
 from shoal.sources.spark.source import SparkSource
@@ -54,49 +55,56 @@ class Merger:
         self._stack.push(run.relaid(self._layout, self._layout))  # in order: the codes are new
         self._n_rows += int(counts.sum())
 
+    def exceeds(self, most_cells: int) -> bool:
+        """Whether there are more cells than that."""
+        return self._stack.n_held > most_cells and len(self._stack.total().counts) > most_cells
+
     def total(self) -> CountedCells:
         """Return all of them."""
         return CountedCells(self._columns, self._dictionaries, self._layout, self._stack.total(), self._n_rows)
 
 
-def count_partitions(
-    source: SparkSource, columns: Sequence[str], too_many: Callable[[int], bool] = lambda _: False
-) -> CountedCells | None:
-    """Return the cells of all rows; None if the driver would hold *too_many* while it merges them."""
-    from pyspark.sql import functions
-
+def count_partitions(source: SparkSource, columns: Sequence[str], most_cells: int | None = None) -> CountedCells | None:
+    """Return the cells of all rows; None if there are more than *most_cells*, which no process will hold then."""
     wanted, form = source.selected(columns)
+    most = sys.maxsize if most_cells is None else most_cells
     with told(source.name):
         pieces = pieces_of(wanted, CountPartition(form, tuple(columns)))
         n_pieces = len(source.partitions)
         while n_pieces > FAN_IN:
-            pieces = _merged(pieces, tuple(columns), FAN_IN)
+            pieces = _merged(pieces, tuple(columns), FAN_IN, most)
             n_pieces = -(-n_pieces // FAN_IN)
-        kept = pieces.persist()
-        try:
-            n_cells = kept.agg(functions.sum("entries")).collect()[0][0]
-            if too_many(n_cells):
+        with held(pieces) as waiting:
+            if max(waiting.entries) > most:
                 return None
             merger = Merger(columns)
-            for _, cells in sorted(streamed(kept), key=lambda found: found[0]):
+            for _, cells in waiting.batches():
                 merger.add(cells)
+                if merger.exceeds(most):
+                    return None
             return merger.total()
-        finally:
-            kept.unpersist()
 
 
-def _merged(pieces: DataFrame, columns: tuple[str, ...], fan_in: int) -> DataFrame:
-    """Return one piece, or a few large ones, for each *fan_in* neighbours."""
+def _merged(pieces: DataFrame, columns: tuple[str, ...], fan_in: int, most_cells: int) -> DataFrame:
+    """Return one piece, or a few large ones, for each *fan_in* neighbours; one without cells if there are too many."""
     from pyspark.sql import functions
 
     def merge(group: pa.Table) -> pa.Table:
         merger = Merger(columns)
-        ordered = group.sort_by("partition")
-        for message in ordered.column("message"):
-            merger.add(unpacked_message(message.as_buffer()))
         number = group.column("partition")[0].as_py() // fan_in
+        for entries, message in zip(*group.sort_by("partition").select(["entries", "message"]).columns, strict=True):
+            if entries.as_py() <= most_cells:
+                merger.add(unpacked_message(message.as_buffer()))
+            if entries.as_py() > most_cells or merger.exceeds(most_cells):
+                return _too_many(number, most_cells + 1)
         return pa.Table.from_batches([piece(number, batch) for batch in cell_batches(merger.total())])
 
     with quiet():
         neighbours = functions.floor(functions.col("partition") / fan_in).alias("neighbours")
         return pieces.groupBy(neighbours).applyInArrow(merge, PIECES)
+
+
+def _too_many(number: int, entries: int) -> pa.Table:
+    """Return a piece without cells that says how many there are at least."""
+    arrays = [pa.array([number], pa.int32()), pa.array([entries], pa.int64()), pa.array([b""], pa.binary())]
+    return pa.table(arrays, names=["partition", "entries", "message"])

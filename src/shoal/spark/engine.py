@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from shoal.sources.spark.shipping import pieces_of, streamed
 from shoal.sources.spark.source import SparkSource
 from shoal.spark.counting import count_partitions
 from shoal.spark.partitions import LocatePartition
+from shoal.spark.regional_sampling import sampled
+
+Found = TypeVar("Found", CountedCells, SampledCells)
 
 
 class SparkEngine(LocalEngine):
@@ -34,14 +38,17 @@ class SparkEngine(LocalEngine):
     def look(
         self, source: Source, columns: Sequence[str], progress: Progress, thinning: Thinning
     ) -> CountedCells | SampledCells:
-        """Count the source; if it has more cells than the driver may hold, read it there and sample it."""
-        if isinstance(source, SparkSource):
-            with progress.step("counting", source.n_rows) as step:
-                counted = count_partitions(source, columns, thinning.overflows)
-                step.advance(source.n_rows or 0)
+        """Count the source, or draw a sample of it where it has more cells than the driver may hold."""
+        if not isinstance(source, SparkSource):
+            return super().look(source, columns, progress, thinning)
+        with progress.step("counting", source.n_rows) as step:
+            counted = count_partitions(source, columns, thinning.most_cells)
             if counted is not None:
+                step.advance(counted.n_rows)
                 return _complete(counted, source)
-        return super().look(source, columns, progress, thinning)
+            looked = sampled(source, columns, thinning.share_of(source.n_rows or 0), thinning.secret())
+            step.advance(looked.n_rows)
+        return _complete(looked, source)
 
     def locate(
         self, source: Source, counted: CountedCells, carried: Sequence[str], progress: Progress
@@ -59,7 +66,7 @@ class SparkEngine(LocalEngine):
                 step.advance(batch.num_rows)
 
 
-def _complete(counted: CountedCells, source: SparkSource) -> CountedCells:
+def _complete(counted: Found, source: SparkSource) -> Found:
     if counted.n_rows != source.n_rows:
         raise InputError(f"{source.name} changed while it was being read; nothing was published")
     return counted

@@ -10,19 +10,19 @@ import pyarrow as pa
 
 from shoal.engines.local import CountedCells, LocalEngine
 from shoal.progress import Silent
-from shoal.sources.spark.shipping import CHUNK_ROWS, PartitionForm
+from shoal.sources.spark.shipping import CHUNK_ROWS, Form
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountPartition:
     """Reduces a partition to its cells."""
 
-    form: PartitionForm
+    form: Form
     columns: tuple[str, ...]
 
-    def __call__(self, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
+    def __call__(self, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the cells: a column of coded values for each attribute, and their records."""
-        source = self.form.opened(batches)
+        source = self.form.opened(number, batches)
         if source is not None:
             yield from cell_batches(LocalEngine(1).count(source, self.columns, Silent()))
 
@@ -31,13 +31,13 @@ class CountPartition:
 class LocatePartition:
     """Finds the cell of every row of a partition."""
 
-    form: PartitionForm
+    form: Form
     counted: CountedCells
     carried: tuple[str, ...]
 
-    def __call__(self, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
+    def __call__(self, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the cells of rows, and beside them the columns that are carried along."""
-        source = self.form.opened(batches)
+        source = self.form.opened(number, batches)
         if source is None:
             return
         for located in LocalEngine(1).locate(source, self.counted, self.carried, Silent()):

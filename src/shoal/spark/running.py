@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
@@ -10,19 +9,22 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import pyarrow as pa
 
 from shoal.anonymizing import Run
+from shoal.engines.local import SampledCells
 from shoal.errors import UsageError
 from shoal.publishing import GeneralizedPublication, Publication, PublishedRows
+from shoal.publishing.regional import RegionalPublication
 from shoal.refusing import refuse_unverified
 from shoal.release import Release
 from shoal.sources import Source, open_source
 from shoal.sources.base import layers
 from shoal.sources.frames import is_spark_frame
 from shoal.sources.options import SourceOptions
+from shoal.sources.spark.files import open_spark_files
 from shoal.sources.spark.session import quiet, spark_session, told
-from shoal.sources.spark.shipping import streamed
-from shoal.sources.spark.source import SparkSource, forget, open_spark_files
+from shoal.sources.spark.source import SparkSource
 from shoal.spark.engine import SparkEngine
-from shoal.spark.rewriting import rewritten, rewritten_pieces
+from shoal.spark.regional import LargerOnSpark, RowsOnSpark
+from shoal.spark.rewriting import rewritten, rewritten_rows
 from shoal.spark.rows import SparkRows
 from shoal.verify import verify_table
 
@@ -56,7 +58,15 @@ class SparkRun(Run):
             return super().finish(data)
         finally:
             if isinstance(given, SparkSource) and data is not given:
-                forget(given.frame)
+                given.forget()
+
+    def _by_regions(self, looked: SampledCells) -> Publication:
+        """Plan a table larger than the driver's memory on Spark, if that is where its rows are."""
+        if not isinstance(self.source, SparkSource):
+            return super()._by_regions(looked)
+        larger = LargerOnSpark(self.policy, self.source, looked, self.budget, self.dealing, self.progress)
+        with self._timed("plan"):
+            return larger.publication(self.held)
 
     def _rows(self, publication: Publication, folder: Path | None) -> PublishedRows:
         """Return the published rows, rewritten on Spark if each of them is one record."""
@@ -64,24 +74,19 @@ class SparkRun(Run):
         if not _on_spark(publication) or not isinstance(source, SparkSource):
             return super()._rows(publication, folder)
         with self.progress.step("rewriting", publication.n_rows) as step:
-            pieces = rewritten_pieces(publication, source, self.dealing)
+            rows = rewritten_rows(publication, source, self.dealing, self.held)
             step.advance(publication.n_rows)
-        self.held.callback(forget, pieces)
-        if source.file is not None:
-            self.given = source.file  # the verifier looks at the files themselves: no order of rows matters to it
-        return PublishedRows(_written(pieces, publication))
+        return PublishedRows(rows)
 
     def _in_memory(self, publication: Publication, manifest: dict[str, Any], data: object) -> Release:
         """Verify what Spark keeps, and hand that out."""
         if not is_spark_frame(data):
             return super()._in_memory(publication, manifest, data)
-        source = self.source
-        if not _on_spark(publication) or not isinstance(source, SparkSource):
+        with self._timed("apply"):
+            frame = self._frame(publication)
+        if frame is None:
             release = super()._in_memory(publication, manifest, data)
             return replace(release, data=self._shared(release.data))
-        with self._timed("apply"), self.progress.step("rewriting", publication.n_rows) as step:
-            frame = rewritten(publication, source, self.dealing)
-            step.advance(publication.n_rows)
         with self._timed("verify"):
             verification = verify_table(
                 SparkRows(frame), manifest, source=self.given, populations=self.populations, progress=self.progress
@@ -89,6 +94,21 @@ class SparkRun(Run):
         refuse_unverified(verification)
         evidence = self._evidence(publication, manifest, verification)
         return Release(manifest, evidence, verification, data=frame)
+
+    def _frame(self, publication: Publication) -> DataFrame | None:
+        """Return the published rows as Spark keeps them; None if the driver has to make them."""
+        source = self.source
+        if not isinstance(source, SparkSource):
+            return None
+        with self.progress.step("rewriting", publication.n_rows) as step:
+            if isinstance(publication, RegionalPublication) and isinstance(publication.waiting, RowsOnSpark):
+                frame = publication.waiting.frame(publication)
+            elif _on_spark(publication):
+                frame = rewritten(publication, source, self.dealing)
+            else:
+                return None
+            step.advance(publication.n_rows)
+        return frame
 
     def _shared(self, rows: object) -> DataFrame:
         """Return rows that the driver made as a DataFrame."""
@@ -101,9 +121,3 @@ class SparkRun(Run):
 def _on_spark(publication: Publication) -> TypeGuard[GeneralizedPublication]:
     """Whether rows are published one by one: then workers can rewrite them."""
     return type(publication) is GeneralizedPublication
-
-
-def _written(pieces: DataFrame, publication: GeneralizedPublication) -> Iterator[pa.RecordBatch]:
-    with told(publication.source.name):
-        for _, batch in streamed(pieces):
-            yield batch

@@ -101,6 +101,11 @@ class Pool:
             sums = measure.sums(problem, plan)
             self._sums[name] = self._sums[name] + sums if name in self._sums else sums
 
+    def join(self, other: Pool) -> None:
+        """Take the regions of another pool."""
+        for name, sums in other._sums.items():
+            self._sums[name] = self._sums[name] + sums if name in self._sums else sums
+
     def measured(self, total: Total) -> Utility:
         """Return every measure that follows from the sums, in detail where it can be told so."""
         return {

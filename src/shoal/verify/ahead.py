@@ -11,7 +11,7 @@ from typing import TypeVar
 
 Batch = TypeVar("Batch")
 Result = TypeVar("Result")
-_WORKERS = max(2, min(8, os.cpu_count() or 1))
+WORKERS = max(2, min(8, os.cpu_count() or 1))
 
 
 def prepared(batches: Iterator[Batch], prepare: Callable[[Batch], Result]) -> Iterator[Result]:
@@ -30,8 +30,8 @@ def prepared(batches: Iterator[Batch], prepare: Callable[[Batch], Result]) -> It
         return number, None if batch is None else (prepare(batch[0]),)
 
     done: dict[int, tuple[Result] | None] = {}
-    with ThreadPoolExecutor(_WORKERS) as threads:
-        running: list[Future[tuple[int, tuple[Result] | None]]] = [threads.submit(task) for _ in range(_WORKERS + 1)]
+    with ThreadPoolExecutor(WORKERS) as threads:
+        running: list[Future[tuple[int, tuple[Result] | None]]] = [threads.submit(task) for _ in range(WORKERS + 1)]
         for wanted in count():
             while wanted not in done:
                 number, result = running.pop(0).result()

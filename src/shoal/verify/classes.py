@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -11,16 +11,19 @@ import numpy as np
 
 from shoal.errors import InputError
 from shoal.progress import Progress
-from shoal.verify.boxes import BoxTree
-from shoal.verify.counting import Counted, count_rows
+from shoal.verify.coding import Layout, ReleaseCoder
+from shoal.verify.counts import source_counts
 from shoal.verify.covers import Covers, read_covers
 from shoal.verify.form import check_dictionaries, check_labels, check_rows
-from shoal.verify.guarantees import Covered, check_promise
+from shoal.verify.guarantees import conclude
 from shoal.verify.manifest import Manifest
-from shoal.verify.reading import FAULTS, PublishedRows, unreadable
+from shoal.verify.parts import Task
+from shoal.verify.promises import Promise
+from shoal.verify.reading import PublishedRows, unreadable
+from shoal.verify.regional import Means, check
 from shoal.verify.result import Check, CheckedGuarantee
-from shoal.verify.spans import Spans
-from shoal.verify.truth import PointReader, check_truth, contents_for
+from shoal.verify.truth import contents_for, occurring, truth
+from shoal.verify.whole import UnreadableError, Whole
 
 if TYPE_CHECKING:
     from shoal.sources import Source
@@ -40,46 +43,63 @@ def verify_classes(
     source: Source | None,
     populations: Populations | None,
     progress: Progress,
+    means: Means,
 ) -> tuple[list[Check], list[CheckedGuarantee] | None]:
     """Return checks and promises of a release in one part; no promises if its rows cannot be read.
 
     Labels are being read meanwhile; CoverError is raised if one has no meaning.
     """
     contents = None if source is None else contents_for(manifest, rows.schema, source)
-    subjects = {subject: None for promise in manifest.promises for subject in promise.subjects}
+    promises, given = _with_populations(manifest, populations or {})
+    task = Task.of(manifest, Layout.of(manifest), promises, list(given), contents, reading)
+    coder = ReleaseCoder(rows.schema, manifest, task.subjects, contents, None if source is None else source.schema)
+    whole = Whole(rows, coder, task, progress, source, contents, given)
     try:
-        schema = None if source is None else source.schema
-        counted = count_rows(rows, manifest, list(subjects), contents, progress, schema)
-    except FAULTS as fault:
+        found = check(whole, task, means, progress)
+    except UnreadableError as unread:
         reading.result()
-        return [unreadable(fault)], None
+        return [unreadable(unread.fault)], None
     covers = reading.result()
-    checks = [check_rows(counted.rows, manifest), *check_dictionaries(rows)]
+    checks = [check_rows(whole.met, manifest), *check_dictionaries(rows)]
     if covers:
-        checks.append(check_labels(counted.unknown, counted.idle))
+        checks.append(check_labels(coder.unknown, coder.idle))
     if manifest.levels:
         checks.append(_full_domain(manifest, covers))
-    guarantees: list[CheckedGuarantee] = []
-    known: dict[str, Covered] = {}
-    for promise in manifest.promises:
-        name = promise.parameters.get("population")
-        covered = None
-        if isinstance(name, str) and promise.obstacle is None and populations and name in populations and counted.rows:
-            quasi = manifest.of_role("quasi")
-            if any(not attribute.boxed or attribute.name in manifest.techniques for attribute in quasi):
-                promise = replace(promise, obstacle="cannot check: a population has no values of changed attributes")
-            elif name not in known:
-                checks.append(_same_population(name, manifest, populations[name]))
-                boxed = [covers[attribute.name] for attribute in quasi]
-                known[name] = _covered(populations[name], boxed, manifest, counted, progress)
-            covered = known.get(name)
-        guarantees.append(check_promise(promise, manifest, counted, covered, with_source=source is not None))
+    if whole.met:
+        checks += [_same_population(name, manifest, population) for name, population in given.items()]
+    guarantees = []
+    for place, promise in enumerate(promises):
+        judged = None if found.judged is None else found.judged[place]
+        uncovered = (found.uncovered or {}).get(str(promise.parameters.get("population")), 0)
+        guarantees.append(conclude(promise, manifest, judged, uncovered, with_source=source is not None))
     if manifest.account is not None:
         checks.append(Check("truth", True, "the rows are nobody's, so they are not compared with people"))
-    elif source is not None and contents is not None:
-        boxed = [covers[a.name] for a in manifest.attributes if a.boxed and manifest.traced(a)]
-        checks += check_truth(manifest, counted, boxed, contents, source, progress)
+    elif whole.facts is not None:
+        checks.append(source_counts(manifest, whole.met, whole.facts.counts()))
+        checks += occurring([cover for cover in task.boxed if cover.attribute.role == "sensitive"], whole.facts.met)
+        checks.append(truth(found.false_rows, manifest))
     return checks, guarantees
+
+
+def _with_populations(manifest: Manifest, populations: Populations) -> tuple[list[Promise], dict[str, Source]]:
+    """Return the promises, with an obstacle if a population cannot tell, and the populations that they need."""
+    quasi = manifest.of_role("quasi")
+    changed = any(not attribute.boxed or attribute.name in manifest.techniques for attribute in quasi)
+    promises: list[Promise] = []
+    given: dict[str, Source] = {}
+    for promise in manifest.promises:
+        name = promise.parameters.get("population")
+        if isinstance(name, str) and promise.obstacle is None and name in populations:
+            if changed:
+                promise = replace(promise, obstacle="cannot check: a population has no values of changed attributes")
+            else:
+                given[name] = populations[name]
+        promises.append(promise)
+    for population in given.values():
+        absent = [attribute.name for attribute in quasi if attribute.name not in population.schema.names]
+        if absent:
+            raise InputError(f"{population.name} lacks columns of the release: {', '.join(absent)}")
+    return promises, given
 
 
 def _full_domain(manifest: Manifest, covers: Mapping[str, Covers]) -> Check:
@@ -104,21 +124,3 @@ def _same_population(name: str, manifest: Manifest, population: Source) -> Check
     same = population.digest() == declared
     detail = "the population is the declared one" if same else "the population differs from the declared one"
     return Check("population", same, detail)
-
-
-def _covered(
-    population: Source, covers: Sequence[Covers], manifest: Manifest, counted: Counted, progress: Progress
-) -> Covered:
-    names = [cover.attribute.name for cover in covers]
-    absent = [name for name in names if name not in population.schema.names]
-    if absent:
-        raise InputError(f"{population.name} lacks columns of the release: {', '.join(absent)}")
-    tree = BoxTree.of(covers, Spans.of(covers, counted.labels))
-    reader = PointReader(covers, manifest.missing_tokens)
-    totals = np.zeros(counted.sizes.shape[0], dtype=np.int64)
-    uncovered = 0
-    with progress.step("reading the population", population.n_rows) as step:
-        for batch in population.batches(names, dictionary=names):
-            uncovered += tree.count(reader.points(batch), totals)
-            step.advance(batch.num_rows)
-    return Covered(totals, uncovered)

@@ -1,28 +1,38 @@
-"""One pass over the published rows: classes, their sizes, and the sensitive values in each."""
+"""Classes of published rows, their sizes, and the sensitive values in each."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
 from shoal.arrays import CodeArray, IntArray, KeyArray
-from shoal.progress import Progress
-from shoal.verify.ahead import prepared
-from shoal.verify.attributes import Attribute
-from shoal.verify.contents import TEXT, Contents
+from shoal.verify.coding import Coded, CodedRows, Layout
 from shoal.verify.kernels import kernel, paired
-from shoal.verify.manifest import Manifest
-from shoal.verify.numbering import LabelReader, ValueReader, gathered_codes
-from shoal.verify.quasi_values import QuasiValues
-from shoal.verify.reading import PublishedRows, coded
+from shoal.verify.numbering import gathered_codes
+from shoal.verify.room import Room
 from shoal.verify.sums import BoxSums
-from shoal.verify.tally import Combinations, Interner, Tally
+from shoal.verify.tally import Interner, Tally
 
 _SHIFT = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
+
+# Bytes, measured on hospital stays.
+_CLASS = 100  # its number, size and sums
+_ENTRY = 80  # a value of a class, while it is counted and judged
+WANTED = 130  # a published row that is matched one by one
+WAITING = 16  # a key that is not yet summed up
+_BOX, _SIDE = 100, 56  # a box, and each attribute of it, in the tree that finds it and its sums
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """What promises that compare with the whole table need to know of it: the values of one subject."""
+
+    values: tuple[str | None, ...]  # (n_values,) what the numbers stand for, None = missing; () for joint values
+    n_values: int
+    counts: IntArray | None = None  # (n_values,) of the whole table, if classes are those of a part of it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,6 +49,7 @@ class Histograms:
     values: tuple[str | None, ...]  # (n_values,) what the codes stand for, None = missing; () for joint values
     n_values: int
     units: int = 1
+    table: IntArray | None = None  # (n_values,) counts in the published table, if these are not all of its classes
 
     @property
     def owner(self) -> IntArray:
@@ -48,6 +59,8 @@ class Histograms:
     @property
     def whole(self) -> IntArray:
         """(n_values,) counts in the published table."""
+        if self.table is not None:
+            return self.table.astype(self.count.dtype)
         out = np.zeros(self.n_values, dtype=self.count.dtype)
         np.add.at(out, self.value, self.count)
         return out
@@ -55,22 +68,7 @@ class Histograms:
     @property
     def total(self) -> int:
         """Rows of the published table."""
-        return int(self.sizes.sum())
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Counted:
-    """What the published rows say."""
-
-    rows: int
-    labels: CodeArray  # (n_classes, n_quasi) label numbers, in the order of the manifest
-    sizes: IntArray  # (n_classes,)
-    histograms: dict[tuple[str, ...], Histograms]
-    unknown: tuple[str, ...]  # attributes with texts that are no labels
-    idle: dict[str, int]  # attribute -> labels that no row has
-    boxed_labels: CodeArray  # (n_boxes, n_boxed) distinct labels of attributes that source rows are matched by
-    sums: BoxSums | None  # over the contents of each box
-    contents_of: Callable[[CodeArray, Interner], tuple[KeyArray, IntArray]]  # the distinct (content, box)
+        return int(self.sizes.sum() if self.table is None else self.table.sum())
 
 
 @kernel
@@ -79,162 +77,123 @@ def _count_each(owner: CodeArray, sizes: IntArray) -> None:
         sizes[owner[i]] += 1
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Prepared:
-    """What a batch tells before its classes have numbers."""
+class Counting:
+    """Classes and boxes of coded rows; each keeps the number that it got when it was met."""
 
-    rows: int
-    labels: dict[str, CodeArray]
-    keys: KeyArray
-    values: dict[str, tuple[pa.Array, CodeArray]]
-    hashes: KeyArray | None
+    def __init__(
+        self, layout: Layout, n_subjects: int, key: KeyArray | None, room: Room, *, with_classes: bool = True
+    ) -> None:
+        """*key* is that of the contents, if rows are compared with a source; classes are counted for promises."""
+        self.layout = layout
+        self.rows = 0
+        self._room = room
+        self._values = Interner() if layout.by_values else None
+        self._classes = layout.classes()
+        self._boxes = self._classes if layout.alike else layout.boxes()
+        self._with_classes = with_classes
+        self._with_boxes = key is not None
+        self._sizes: IntArray = np.zeros(0, dtype=np.int64)
+        self._tallies = [Tally() for _ in range(n_subjects if with_classes else 0)]
+        self.sums = None if key is None else BoxSums(key)
 
-
-class _Reader:
-    """Reads the published rows, as often as needed; a class and a box keep the numbers of the first reading."""
-
-    def __init__(self, rows: PublishedRows, manifest: Manifest, contents: Contents | None) -> None:
-        self._rows = rows
-        self._columns = _needed(rows, manifest, contents)
-        self._contents = contents
-        self.quasi = [attribute.name for attribute in manifest.of_role("quasi")]
-        self.sensitive = [attribute.name for attribute in manifest.of_role("sensitive")]
-        boxed = [attribute for attribute in manifest.attributes if attribute.boxed]
-        self.labels = {attribute.name: LabelReader(attribute) for attribute in boxed}
-        plain = [attribute.name for attribute in manifest.of_role("quasi") if not attribute.boxed]
-        self.values = QuasiValues(plain, rows.schema) if plain else None
-        labelled = [] if plain else self.quasi
-        self.classes = Combinations([self.labels[name].radix for name in labelled])
-        self.boxed = [attribute.name for attribute in boxed if manifest.traced(attribute)]
-        same = self.boxed == self.quasi
-        self.boxes = self.classes if same else Combinations([self.labels[name].radix for name in self.boxed])
-
-    def batches(self) -> Iterator[_Prepared]:
-        return prepared(self._rows.batches(self._columns), self._prepare)
-
-    def _prepare(self, batch: pa.RecordBatch) -> _Prepared:
-        labels = {name: reader.read(batch.column(name)) for name, reader in self.labels.items()}
-        if self.values is None:
-            keys = self.classes.first_keys([labels[name] for name in self.quasi], batch.num_rows)
-        else:
-            keys = self.values.hashes(batch)
-        return _Prepared(
-            rows=batch.num_rows,
-            labels=labels,
-            keys=keys,
-            values={name: coded(batch.column(name)) for name in self.sensitive},
-            hashes=None if self._contents is None else self._contents.hashes(batch),
-        )
-
-    def owners(self, batch: _Prepared) -> tuple[CodeArray, CodeArray]:
-        """Return (n_rows,) the class of each row, and its box."""
-        if self.values is None:
-            owner = self.classes.ids([batch.labels[name] for name in self.quasi], batch.rows, batch.keys)
-        else:
-            owner = self.values.ids(batch.keys)
-        if self.boxes is self.classes:
+    def owners(self, rows: CodedRows) -> tuple[CodeArray | None, CodeArray | None]:
+        """Return (n_rows,) the class of each row, and its box, as far as they are asked for."""
+        owner = None
+        if self._with_classes or (self._with_boxes and self.layout.alike):
+            if self._values is not None:
+                owner = self._values.ids(rows.keys)
+            else:
+                columns = [rows.labels[a] for a in self.layout.quasi] if len(rows.labels) else ()
+                owner = self._classes.ids(columns, rows.rows, rows.keys)
+        if not self._with_boxes or self.layout.alike:
             return owner, owner
-        return owner, self.boxes.ids([batch.labels[name] for name in self.boxed], batch.rows)
+        return owner, self._boxes.ids([rows.labels[a] for a in self.layout.boxed], rows.rows)
+
+    def add(self, rows: CodedRows, subjects: tuple[CodeArray, ...]) -> None:
+        """Count rows; raises OutgrownError if that is more than there is room for."""
+        self.rows += rows.rows
+        owner, box = self.owners(rows)
+        if self._with_classes and owner is not None:
+            if self.n_classes > self._sizes.shape[0]:
+                more = max(self.n_classes, self._sizes.shape[0] * 5 // 4) - self._sizes.shape[0]
+                self._sizes = np.append(self._sizes, np.zeros(more, dtype=np.int64))
+            _count_each(owner, self._sizes)
+            for tally, values in zip(self._tallies, subjects, strict=True):
+                tally.add(paired(owner, values))
+        if self.sums is not None and box is not None and rows.hashes is not None:
+            self.sums.add(box, rows.hashes, self.n_boxes)
+        if not self._room.holds(self.held):
+            self.settle()
+
+    def settle(self) -> None:
+        """Sum up all that was added; raises OutgrownError, too."""
+        for tally in self._tallies:
+            tally.settle()
+        self._room.check(self.held)
+
+    @property
+    def needs_labels(self) -> bool:
+        """Whether rows must come with labels: else their keys tell all."""
+        classes = self._with_classes and self._values is None and not self._classes.simple
+        return classes or (self._with_boxes and not (self.layout.alike and self._classes.simple))
+
+    @property
+    def held(self) -> int:
+        """About how many bytes it takes to go on with what was counted."""
+        entries = sum(_ENTRY * tally.count + WAITING * tally.waiting for tally in self._tallies)
+        counted = _CLASS * self.n_classes + entries
+        compared = (_BOX + _SIDE * len(self.layout.boxed)) * self.n_boxes
+        return max(counted, compared) if self.layout.alike else counted + compared
+
+    @property
+    def distinct(self) -> list[int]:
+        """How many different things of each kind were met."""
+        return [self.n_classes, self.n_boxes, *(tally.count for tally in self._tallies)]
 
     @property
     def n_classes(self) -> int:
         """How many classes were met."""
-        return self.classes.count if self.values is None else self.values.count
+        return self._classes.count if self._values is None else self._values.count
 
     @property
-    def class_labels(self) -> CodeArray:
-        """(n_classes, n_quasi) labels; none where values are published as they are."""
-        return self.classes.tuples() if self.values is None else np.empty((self.n_classes, 0), dtype=np.int32)
+    def n_boxes(self) -> int:
+        """How many boxes were met."""
+        return self._boxes.count
 
-    def contents_of(self, places: CodeArray, numbers: Interner) -> tuple[KeyArray, IntArray]:
-        """Read the rows again; return the distinct keys content << 32 | place of the box, ascending, and their counts.
+    @property
+    def sizes(self) -> IntArray:
+        """(n_classes,) how many rows each class has."""
+        return self._sizes[: self.n_classes]
+
+    def class_labels(self) -> CodeArray:
+        """Return (n_classes, n_quasi) labels; none where values are published as they are."""
+        return self._classes.tuples() if self._values is None else np.empty((self.n_classes, 0), dtype=np.int32)
+
+    def box_labels(self) -> CodeArray:
+        """Return (n_boxes, n_boxed) labels."""
+        return self._boxes.tuples()
+
+    def histograms(self, place: int, table: Table) -> Histograms:
+        """Return the values of a subject in each class; they are handed out once."""
+        tally, self._tallies[place] = self._tallies[place], Tally(0)
+        return histograms_of(tally, self.sizes, table.values, table.n_values, table.counts)
+
+    def contents_of(
+        self, rows: Iterator[Coded], places: CodeArray, numbers: Interner, room: Room
+    ) -> tuple[KeyArray, IntArray]:
+        """Return the distinct keys content << 32 | place of the box, ascending, and their counts, of the same rows.
 
         Contents have the numbers that *numbers* gives them; boxes without a place (-1) are left out.
         """
         tally = Tally()
-        for batch in self.batches():
+        for batch, _ in rows:
             _, box = self.owners(batch)
-            assert batch.hashes is not None  # noqa: S101 - asked for only when a source is given
+            assert batch.hashes is not None and box is not None  # noqa: S101, PT018 - asked for only with a source
             place = gathered_codes(places, box)
             wanted = place >= 0
             tally.add(paired(numbers.ids(batch.hashes[wanted]), place[wanted]))
+            room.check(WANTED * tally.count + WAITING * tally.waiting)
         return tally.result()
-
-
-def count_rows(
-    rows: PublishedRows,
-    manifest: Manifest,
-    subjects: Sequence[tuple[str, ...]],
-    contents: Contents | None,
-    progress: Progress,
-    source: pa.Schema | None = None,
-) -> Counted:
-    """Read the release once; *contents* and the schema of the *source* are given when rows will be compared with it."""
-    reader = _Reader(rows, manifest, contents)
-    values = {a.name: _value_reader(a, rows.schema, manifest, source) for a in manifest.of_role("sensitive")}
-    joints = {subject: [Interner() for _ in subject[1:]] for subject in subjects}
-    tallies = {subject: Tally() for subject in subjects}
-    sizes: IntArray = np.zeros(0, dtype=np.int64)
-    sums = None if contents is None else BoxSums(contents.key)
-    n_rows = 0
-    with progress.step("reading the release", manifest.rows) as step:
-        for batch in reader.batches():
-            n_rows += batch.rows
-            owner, box = reader.owners(batch)
-            sizes = np.append(sizes, np.zeros(reader.n_classes - sizes.shape[0], dtype=np.int64))
-            _count_each(owner, sizes)
-            codes = {name: values[name].read(*batch.values[name]) for name in reader.sensitive}
-            for subject, tally in tallies.items():
-                joint = codes[subject[0]]
-                for interner, name in zip(joints[subject], subject[1:], strict=True):
-                    joint = interner.ids(paired(joint, codes[name]))
-                tally.add(paired(owner, joint))
-            if sums is not None and batch.hashes is not None:
-                sums.add(box, batch.hashes, reader.boxes.count)
-            step.advance(batch.rows)
-    class_labels = reader.class_labels
-    labels = reader.labels
-    return Counted(
-        rows=n_rows,
-        labels=class_labels,
-        sizes=sizes,
-        histograms={
-            subject: histograms_of(
-                tally,
-                sizes,
-                tuple(values[subject[0]].texts) if len(subject) == 1 else (),
-                joints[subject][-1].count if len(subject) > 1 else values[subject[0]].count,
-            )
-            for subject, tally in tallies.items()
-        },
-        unknown=tuple(name for name, one in labels.items() if one.met_unknown),
-        idle={name: one.idle for name, one in labels.items() if one.idle},
-        boxed_labels=class_labels if reader.boxes is reader.classes else reader.boxes.tuples(),
-        sums=sums,
-        contents_of=reader.contents_of,
-    )
-
-
-def _value_reader(
-    attribute: Attribute, published: pa.Schema, manifest: Manifest, source: pa.Schema | None
-) -> ValueReader:
-    """Return what numbers the values of a sensitive attribute, equal ones as in both tables; labels are texts."""
-    if attribute.boxed:
-        return ValueReader(TEXT, ())
-    own = published.field(attribute.name).type
-    other = own if source is None else source.field(attribute.name).type
-    return ValueReader(manifest.kind_of(attribute.name, own, other), manifest.missing_tokens)
-
-
-def _needed(rows: PublishedRows, manifest: Manifest, contents: Contents | None) -> list[str]:
-    """Return the columns to read: text always, for its dictionaries; plain numbers only to compare them."""
-    return [
-        attribute.name
-        for attribute in manifest.attributes
-        if contents is not None
-        or attribute.role != "insensitive"
-        or pa.types.is_string(rows.schema.field(attribute.name).type)
-    ]
 
 
 @kernel
@@ -250,8 +209,10 @@ def _split(keys: KeyArray, n_classes: int) -> tuple[IntArray, IntArray]:
     return start, value
 
 
-def histograms_of(tally: Tally, sizes: IntArray, values: tuple[str | None, ...], n_values: int) -> Histograms:
+def histograms_of(
+    tally: Tally, sizes: IntArray, values: tuple[str | None, ...], n_values: int, table: IntArray | None = None
+) -> Histograms:
     """Return the sparse histograms of keys class << 32 | value; *values* are what the codes stand for."""
     keys, counts = tally.result()
     start, value = _split(keys, sizes.shape[0])
-    return Histograms(sizes=sizes, start=start, value=value, count=counts, values=values, n_values=n_values)
+    return Histograms(sizes, start, value, counts, values, n_values, table=table)

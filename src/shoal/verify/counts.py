@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from shoal.arrays import IntArray
 from shoal.verify.manifest import Manifest
 from shoal.verify.result import FALSE_ALARM, Check
 
@@ -30,6 +31,11 @@ class SourceRows:
     def most_dropped(self) -> int:
         """Rows that can have been dropped."""
         return min(self.rows, self.dropped + self.perhaps)
+
+
+def source_rows(rows: int, dropped: int, moved: IntArray) -> SourceRows:
+    """Return the rows of a source in which *dropped* lack a value, and *moved* tells of values that changed rows."""
+    return SourceRows(rows, dropped, int(moved.sum()), int(moved.max(initial=0)))
 
 
 def source_counts(manifest: Manifest, published: int, source: SourceRows) -> Check:

@@ -11,8 +11,9 @@ import numpy as np
 
 from shoal.arrays import BoolArray, FloatArray, IntArray
 from shoal.verify.attributes import Attribute
+from shoal.verify.coding import Subject
 from shoal.verify.confidence import confidence
-from shoal.verify.counting import Counted, Histograms
+from shoal.verify.counting import Histograms
 from shoal.verify.distances import equal_distance, hierarchical_distance, largest_product, ordered_distance
 from shoal.verify.exact import CannotCheckError, at_most, entropies, entropy_at_least, ratio, roomy
 from shoal.verify.induced import induced
@@ -23,15 +24,8 @@ from shoal.verify.result import CheckedGuarantee
 _AGREES = 1e-9
 _ROUNDING = 1e-12
 _MOST_LIMITS = 100_000  # of a curve psi; whoever writes a larger l into a manifest wants the checker to be busy
+Totals = Mapping[str, IntArray]  # name of a population -> (n_classes,) its rows that each class covers
 Found = tuple[BoolArray, FloatArray]  # for each class: does it hold, and what does it reach
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Covered:
-    """How many rows of a population each class covers, and how many rows no class covers."""
-
-    totals: IntArray  # (n_classes,)
-    uncovered: int
 
 
 def _distinct(promise: Promise, histograms: Histograms) -> Found:
@@ -170,38 +164,38 @@ def _descending(histograms: Histograms) -> IntArray:
     return histograms.count[order]
 
 
-def _by_population(promise: Promise, counted: Counted, covered: Covered) -> Found:
+def _by_population(promise: Promise, sizes: IntArray, totals: IntArray) -> Found:
     if promise.model == "k-map":
-        return covered.totals >= promise.whole("k"), covered.totals.astype(np.float64)
+        return totals >= promise.whole("k"), totals.astype(np.float64)
     low, high = promise.fraction("min"), promise.fraction("max")
-    some = covered.totals > 0
-    reached = np.full(counted.sizes.shape[0], math.inf)
-    reached[some] = counted.sizes[some] / covered.totals[some]
-    holds = some & (counted.sizes > 0)
-    holds[some] &= at_most(counted.sizes[some], covered.totals[some], high)
+    some = totals > 0
+    reached = np.full(sizes.shape[0], math.inf)
+    reached[some] = sizes[some] / totals[some]
+    holds = some & (sizes > 0)
+    holds[some] &= at_most(sizes[some], totals[some], high)
     if low > 0:
-        holds[some] &= at_most(covered.totals[some], counted.sizes[some], 1 / low)
-        if covered.uncovered:
-            holds[:] = False
+        holds[some] &= at_most(totals[some], sizes[some], 1 / low)
     return holds, reached
 
 
-def _find(promise: Promise, manifest: Manifest, counted: Counted, covered: Covered | None) -> list[Found]:
+def _find(
+    promise: Promise, manifest: Manifest, sizes: IntArray, histograms: Mapping[Subject, Histograms], totals: Totals
+) -> list[Found]:
     if promise.model == "k-anonymity":
-        return [(counted.sizes >= promise.whole("k"), counted.sizes.astype(np.float64))]
+        return [(sizes >= promise.whole("k"), sizes.astype(np.float64))]
     if promise.model in ("k-map", "delta-presence"):
-        if covered is None:
+        if promise.parameters["population"] not in totals:
             raise CannotCheckError("its population table is not given; pass it to check this promise")
-        return [_by_population(promise, counted, covered)]
+        return [_by_population(promise, sizes, totals[promise.parameters["population"]])]
     by_name = {attribute.name: attribute for attribute in manifest.attributes}
     found = []
     for subject in promise.subjects:
-        histograms = counted.histograms[subject]
+        values = histograms[subject]
         if any(by_name[name].boxed for name in subject):
             if len(subject) > 1:
                 raise CannotCheckError("its joint values are generalized, which only single attributes may be")
-            histograms = induced(histograms, by_name[subject[0]], promise.parameters.get("weights"))
-        found.append(reached_by(promise, histograms, by_name[subject[0]] if len(subject) == 1 else None))
+            values = induced(values, by_name[subject[0]], promise.parameters.get("weights"))
+        found.append(reached_by(promise, values, by_name[subject[0]] if len(subject) == 1 else None))
     return found
 
 
@@ -215,33 +209,69 @@ def reached_by(promise: Promise, histograms: Histograms, attribute: Attribute | 
     return _BY_VALUES[promise.model](promise, histograms)
 
 
-def check_promise(
-    promise: Promise, manifest: Manifest, counted: Counted, covered: Covered | None, *, with_source: bool
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What some classes make of a promise."""
+
+    classes: int
+    failing: int
+    achieved: float
+    obstacle: str | None = None  # why it cannot be checked
+
+    def joined(self, other: Judged, promise: Promise) -> Judged:
+        """Return what both, of different classes, make of it."""
+        achieved = worst_of(promise)(self.achieved, other.achieved)
+        obstacle = self.obstacle or other.obstacle
+        return Judged(self.classes + other.classes, self.failing + other.failing, achieved, obstacle)
+
+
+def judge(
+    promise: Promise, manifest: Manifest, sizes: IntArray, histograms: Mapping[Subject, Histograms], totals: Totals
+) -> Judged:
+    """Return how many classes break a promise, and the worst that is reached; there is at least one class.
+
+    *totals* tells, for each population that is given, how many rows of it each class covers.
+    """
+    if promise.obstacle:
+        return Judged(sizes.shape[0], 0, math.nan, promise.obstacle)
+    try:
+        found = _find(promise, manifest, sizes, histograms, totals)
+    except CannotCheckError as obstacle:
+        return Judged(sizes.shape[0], 0, math.nan, f"cannot check: {obstacle}")
+    failing = np.zeros(sizes.shape[0], dtype=np.bool_)
+    for holds, _ in found:
+        failing |= ~holds
+    worst = worst_of(promise)
+    achieved = worst(float(worst(reached)) for _, reached in found)
+    return Judged(sizes.shape[0], int(failing.sum()), achieved)
+
+
+def conclude(
+    promise: Promise, manifest: Manifest, judged: Judged | None, uncovered: int, *, with_source: bool
 ) -> CheckedGuarantee:
-    """Return the promise beside what the rows keep; in doubt it does not hold."""
+    """Return the promise beside what all classes keep; in doubt it does not hold.
+
+    *uncovered* is the number of rows of its population that no class covers.
+    """
 
     def answer(achieved: float | None, ok: bool, detail: str) -> CheckedGuarantee:
         return CheckedGuarantee(promise.model, promise.parameters, promise.claimed, achieved, ok, detail)
 
     if promise.obstacle:
         return answer(None, False, promise.obstacle)
-    if not counted.rows:
+    if judged is None:
         return answer(None, False, "an empty release keeps no promise")
-    try:
-        found = _find(promise, manifest, counted, covered)
-    except CannotCheckError as obstacle:
-        return answer(None, False, f"cannot check: {obstacle}")
-    failing = np.zeros(counted.sizes.shape[0], dtype=np.bool_)
-    for holds, _ in found:
-        failing |= ~holds
-    worst = worst_of(promise)
-    achieved = worst(float(worst(reached)) for _, reached in found)
-    n_failing = int(failing.sum())
-    if n_failing:
-        return answer(achieved, False, f"{n_failing} of {failing.shape[0]} classes do not keep it")
-    if not agrees(promise.claimed, achieved):
-        return answer(achieved, False, "the manifest's 'achieved' is not what the rows reach")
-    return answer(achieved, True, f"all {failing.shape[0]} classes keep it{_grounds(promise, manifest, with_source)}")
+    if judged.obstacle:
+        return answer(None, False, judged.obstacle)
+    failing = judged.failing
+    if promise.model == "delta-presence" and uncovered and promise.fraction("min") > 0:
+        failing = judged.classes  # of whom no class covers, everybody knows that they are not in the table
+    if failing:
+        return answer(judged.achieved, False, f"{failing} of {judged.classes} classes do not keep it")
+    if not agrees(promise.claimed, judged.achieved):
+        return answer(judged.achieved, False, "the manifest's 'achieved' is not what the rows reach")
+    grounds = _grounds(promise, manifest, with_source)
+    return answer(judged.achieved, True, f"all {judged.classes} classes keep it{grounds}")
 
 
 def worst_of(promise: Promise) -> Callable[..., float]:

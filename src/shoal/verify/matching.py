@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from shoal.arrays import CodeArray, IntArray, KeyArray
+from shoal.verify.kernels import kernel
 from shoal.verify.listed import FEW, wanted_by_contents
 from shoal.verify.orders import orders_for
 from shoal.verify.spans import Spans
@@ -21,6 +22,19 @@ MOST_PAIRS = 2**25
 _SHIFT = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
 _PARTS = 2
+
+
+@kernel
+def unmet_demand(wanted: KeyArray, demand: IntArray, held: KeyArray, supply: IntArray) -> IntArray:
+    """Return (n_wanted,) the demand that supplies of the same key do not meet; both keys ascend."""
+    out = demand.copy()
+    j = 0
+    for i in range(wanted.shape[0]):
+        while j < held.shape[0] and held[j] < wanted[i]:
+            j += 1
+        if j < held.shape[0] and held[j] == wanted[i]:
+            out[i] = max(0, demand[i] - supply[j])
+    return out
 
 
 def unserved(

@@ -27,16 +27,31 @@ class LabelReader:
         self._unknown = len(labels) + attribute.may_keep_missing
         self.radix = self._unknown + 1
         self._used: BoolArray = np.zeros(self.radix, dtype=np.bool_)
+        self._last: tuple[pa.Array, CodeArray] = (pa.nulls(0), np.full(1, len(labels), dtype=np.int32))
 
     def read(self, column: pa.Array) -> CodeArray:
         """Return (n_rows,) label numbers; several threads may read at a time."""
+        out = np.empty(len(column), dtype=np.int32)
+        self.fill(column, out)
+        return out
+
+    def fill(self, column: pa.Array, out: CodeArray) -> None:
+        """Write (n_rows,) label numbers into *out*; several threads may do so at a time."""
         values, places = coded(column)
-        found = pc.index_in(values.cast(pa.string()), value_set=self._labels).fill_null(self._unknown)
-        numbers = np.append(np.asarray(found), len(self._labels)).astype(np.int32)
+        numbers = self._numbers(values)
         present = np.zeros(numbers.shape[0], dtype=np.bool_)
         mark(places, present)
         self._used[numbers[present]] = True
-        return gathered_codes(numbers, places)
+        looked_up(numbers, places, out)
+
+    def _numbers(self, values: pa.Array) -> CodeArray:
+        """Return (n + 1,) the numbers of texts, and of none; batches of a file often have the same ones in turn."""
+        texts, numbers = self._last
+        if not texts.equals(values):
+            found = pc.index_in(values.cast(pa.string()), value_set=self._labels).fill_null(self._unknown)
+            numbers = np.append(np.asarray(found), len(self._labels)).astype(np.int32)
+            self._last = values, numbers
+        return numbers
 
     @property
     def met_unknown(self) -> bool:

@@ -19,7 +19,7 @@ from shoal.verify.kernels import mark
 from shoal.verify.result import Check
 
 FAULTS = (pa.ArrowException, OSError, ValueError, KeyError, TypeError, OverflowError, LookupError)
-_BATCH = 1 << 20
+BATCH = 1 << 18  # rows
 _BLOCK = 16 << 20
 _ALLOWED = ("manifest.json", "README.md")
 _CODES = pa.dictionary(pa.int32(), pa.string())
@@ -49,7 +49,7 @@ class MemoryRows(PublishedRows):
         self.columns = tuple(table.column_names)
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        yield from self._table.select(list(columns)).to_batches(max_chunksize=_BATCH)
+        yield from self._table.select(list(columns)).to_batches(max_chunksize=BATCH)
 
 
 class CsvRows(PublishedRows):
@@ -102,7 +102,8 @@ class ParquetRows(PublishedRows):
         with pq.ParquetFile(self._path, read_dictionary=texts, pre_buffer=True) as file:
             for group in range(file.num_row_groups):
                 used: dict[str, tuple[pa.Array, BoolArray]] = {}
-                for batch in file.iter_batches(_BATCH, row_groups=[group], columns=list(columns)):
+                for batch in file.iter_batches(BATCH, row_groups=[group], columns=list(columns)):
+                    batch.validate(full=True)  # codes beyond their dictionary would reach compiled code
                     for name in texts:
                         self._watch(used, name, batch.column(name))
                     yield batch

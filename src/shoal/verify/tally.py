@@ -9,7 +9,8 @@ import numpy as np
 from shoal.arrays import AnyIntArray, CodeArray, IntArray, KeyArray
 from shoal.verify.kernels import kernel
 
-_FLUSH = 12_000_000
+_FIRST_FLUSH, _FLUSH = 1 << 20, 12_000_000  # keys that wait: as many as are known already, between these
+_LARGE = 1 << 19  # numbers from which on a table grows in smaller steps
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 _HALF = np.uint64(32)
 _ID_BOUND = 2**31
@@ -67,7 +68,7 @@ class Tally:
     [[3, 7], [1, 2]]
     """
 
-    def __init__(self, room: int = _FLUSH) -> None:
+    def __init__(self, room: int = _FIRST_FLUSH) -> None:
         self._waiting: KeyArray = np.empty(room, dtype=np.uint64)  # keys that are not yet summed up
         self._held = 0
         self._keys: KeyArray = np.empty(0, dtype=np.uint64)
@@ -89,11 +90,28 @@ class Tally:
         ordered.sort()
         keys, counts = _runs(ordered)
         self._keys, self._counts = _merge(self._keys, self._counts, keys, counts) if self._keys.size else (keys, counts)
+        room = min(_FLUSH, self._keys.shape[0])
+        if room > self._waiting.shape[0]:
+            self._waiting = np.empty(room, dtype=np.uint64)
+
+    @property
+    def count(self) -> int:
+        """How many distinct keys are known, but for those that wait to be summed up."""
+        return len(self._keys)
+
+    @property
+    def waiting(self) -> int:
+        """How many keys wait to be summed up."""
+        return self._held
+
+    def settle(self) -> None:
+        """Sum up what waits."""
+        if self._held:
+            self._flush()
 
     def result(self) -> tuple[KeyArray, IntArray]:
         """Return the distinct keys in ascending order and their counts; nothing can be added after that."""
-        if self._held:
-            self._flush()
+        self.settle()
         self._waiting = self._waiting[:0].copy()
         return self._keys, self._counts
 
@@ -152,7 +170,7 @@ class Interner:
 
     def _grow(self) -> None:
         known = self.keys()
-        size = self._table_keys.shape[0] * 4
+        size = self._table_keys.shape[0] * (4 if self.count < _LARGE else 2)
         if size > _ID_BOUND:
             raise OverflowError("more than a thousand million distinct combinations")
         self._table_keys = np.zeros(size, dtype=np.uint64)
@@ -177,8 +195,8 @@ def _extend(keys: KeyArray, radix: int, codes: AnyIntArray) -> None:
 class Combinations:
     """Numbers for distinct tuples of codes of known ranges, however large the product of the ranges is.
 
-    Codes are joined to one mixed-radix key; where the next factor would leave 63 bits the key so far is
-    replaced by its number, so no two tuples are ever confused.
+    Codes are joined to one key, each with as many bits as its range needs; where the next ones would leave 63
+    bits the key so far is replaced by its number, so no two tuples are ever confused.
 
     >>> combinations = Combinations([2, 3])
     >>> combinations.ids([np.array([1, 0, 1]), np.array([2, 2, 2])]).tolist()
@@ -188,7 +206,7 @@ class Combinations:
     """
 
     def __init__(self, radices: Sequence[int]) -> None:
-        self._radices = tuple(max(1, radix) for radix in radices)
+        self._radices = tuple(1 << max(0, radix - 1).bit_length() for radix in radices)
         self._stages: list[tuple[list[int], Interner]] = []
         members: list[int] = []
         bound = 1
@@ -204,6 +222,11 @@ class Combinations:
     def count(self) -> int:
         """How many distinct tuples were seen."""
         return self._stages[-1][1].count
+
+    @property
+    def simple(self) -> bool:
+        """Whether the first keys tell tuples apart."""
+        return len(self._stages) == 1
 
     def first_keys(self, columns: Sequence[AnyIntArray], n_rows: int) -> KeyArray:
         """Return (n_rows,) the keys that ``ids`` begins with; no numbers are given, so any thread may ask."""

@@ -13,6 +13,7 @@ from shoal.arrays import IntArray
 from shoal.progress import Progress, Silent
 from shoal.verify.account import check_account
 from shoal.verify.agreed import Plan, read_plan, verify_agreed
+from shoal.verify.ahead import WORKERS
 from shoal.verify.averages import check_averages
 from shoal.verify.classes import Populations, read_all_covers, verify_classes
 from shoal.verify.contents import is_textual
@@ -36,6 +37,7 @@ from shoal.verify.reading import (
     read_witness,
     unreadable,
 )
+from shoal.verify.regional import Means
 from shoal.verify.result import Check, CheckedGuarantee, Verification
 from shoal.verify.sliced import verify_sliced
 from shoal.verify.sliced.tables import check_tables
@@ -45,6 +47,8 @@ from shoal.verify.techniques.expected import expected_source
 if TYPE_CHECKING:
     from shoal.sources import Source
 
+_SILENT = Silent()
+
 
 def verify_folder(
     folder: Path,
@@ -52,12 +56,15 @@ def verify_folder(
     source: Source | None = None,
     populations: Populations | None = None,
     progress: Progress | None = None,
+    memory: int | None = None,
 ) -> Verification:
     """Check a written release, believing nothing but its bytes.
 
     *folder* is what ``shoal anonymize`` wrote or the public folder in it. With the *source* truthfulness is
     checked too; of a sliced release with the help of ``internal/buckets.parquet``, if that is there.
-    *populations* gives the tables that k-map and delta-presence name in their parameters.
+    *populations* gives the tables that k-map and delta-presence name in their parameters. *memory*, in bytes, is what
+    the process may use: a release that needs more is checked region by region, with temporary files beside it.
+    Without it there is no limit.
     """
     public = public_folder(Path(folder))
     text = read_json(public / "manifest.json")
@@ -83,7 +90,8 @@ def verify_folder(
         witness = read_witness(public) if manifest.sliced and source is not None else None
     except FAULTS as fault:
         return _answer(manifest, (*checks, unreadable(fault)))
-    found = _verify(rows, manifest, checks, source, populations, witness, progress or Silent(), plan)
+    means = Means.of(memory, public.parent, WORKERS)
+    found = _verify(rows, manifest, checks, source, populations, witness, progress or _SILENT, means, plan)
     if not manifest.tables or found.failures:
         return found
     try:
@@ -102,18 +110,34 @@ def verify_table(
     populations: Populations | None = None,
     buckets: IntArray | None = None,
     progress: Progress | None = None,
+    memory: int | None = None,
 ) -> Verification:
     """Check a release that lives in memory, or is kept elsewhere as rows: all checks but those of files.
 
-    *buckets* tells, for every source row of a sliced release, its bucket as published, 0 for rows in none.
+    *buckets* tells, for every source row of a sliced release, its bucket as published, 0 for rows in none. *memory*
+    is that of ``verify_folder``; temporary files are in the system's folder for them.
     """
+    rows = table if isinstance(table, PublishedRows) else MemoryRows(table)
+    means = Means.of(memory, None, WORKERS)
+    return verify_rows(rows, manifest, means, source, populations, buckets, progress or _SILENT)
+
+
+def verify_rows(
+    rows: PublishedRows,
+    manifest: Mapping[str, Any],
+    means: Means,
+    source: Source | None = None,
+    populations: Populations | None = None,
+    buckets: IntArray | None = None,
+    progress: Progress = _SILENT,
+) -> Verification:
+    """Check rows with just these means, whatever the process uses besides; else it is ``verify_table``."""
     try:
         read = read_manifest(manifest, with_file=False)
     except ManifestError as fault:
         return _refused(str(fault))
     checks = [Check("manifest", True, "the manifest is well formed")]
-    rows = table if isinstance(table, PublishedRows) else MemoryRows(table)
-    return _verify(rows, read, checks, source, populations, buckets, progress or Silent())
+    return _verify(rows, read, checks, source, populations, buckets, progress, means)
 
 
 def _open(path: Path, data: DataFile, manifest: Manifest) -> PublishedRows:
@@ -131,6 +155,7 @@ def _verify(
     populations: Populations | None,
     buckets: IntArray | None,
     progress: Progress,
+    means: Means,
     plan: Plan | None = None,
 ) -> Verification:
     checks.append(_columns(rows, manifest))
@@ -159,7 +184,7 @@ def _verify(
             elif manifest.sliced:
                 more, guarantees = verify_sliced(rows, manifest, covers.result(), source, buckets, progress)
             else:
-                more, guarantees = verify_classes(rows, manifest, covers, source, populations, progress)
+                more, guarantees = verify_classes(rows, manifest, covers, source, populations, progress, means)
             checks += more
             if guarantees is not None:
                 checks += _changed_columns(rows, manifest, covers.result(), given, source)
@@ -179,6 +204,8 @@ def _changed_columns(
     try:
         checks = check_techniques(rows, manifest, covers, given, expected)
         return checks + check_averages(rows, manifest, expected)
+    except MemoryError:  # no fault of the rows
+        raise
     except FAULTS as fault:
         return [unreadable(fault)]
 

@@ -109,11 +109,15 @@ class Connection(ABC):
         raise InputError(f"there is no table {self.asked.table!r} in the {self.asked.title} database{near}")
 
     def refusal(self, error: Exception) -> InputError:
-        """Return the error for rows that cannot be read."""
+        """Return the error for rows that cannot be read; memory that ran out is no fault of theirs, and is raised."""
+        if isinstance(error, MemoryError):
+            raise error
         return InputError(f"cannot read {self.asked.name}: {self.reason(error)}")
 
     def cannot_write(self, error: Exception) -> UsageError:
-        """Return the error for a table that cannot be written."""
+        """Return the error for a table that cannot be written; memory that ran out is raised."""
+        if isinstance(error, MemoryError):
+            raise error
         return UsageError(f"cannot write {self.asked.name}: {self.reason(error)}; nothing was published")
 
     @contextlib.contextmanager

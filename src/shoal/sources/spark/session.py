@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from shoal.errors import InputError, ShoalError, UsageError
 from shoal.sources.optional import optional
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 _OURS = re.compile(r"shoal\.errors\.InputError: ([^\n]+)")
 _BATCH_ROWS = 1 << 16
+_A_ROW_FOR_EACH_CORE = 1 << 12  # or more: Spark makes as many partitions as it has cores
 
 
 def spark_session(master: str | None = None, **settings: str) -> SparkSession:
@@ -40,7 +43,8 @@ def spark_session(master: str | None = None, **settings: str) -> SparkSession:
         for name, value in (_defaults(chosen) | given).items():
             builder = builder.config(name, value)
         try:
-            return builder.getOrCreate()  # type: ignore[no-any-return]
+            with _listening_on_loopback(chosen):
+                return builder.getOrCreate()  # type: ignore[no-any-return]
         except Exception as error:  # noqa: BLE001  of several libraries
             raise UsageError(
                 f"Spark did not start on {chosen} ({type(error).__name__}); look whether Java 17 runs here and the "
@@ -59,7 +63,43 @@ def _defaults(master: str) -> dict[str, str]:
     }
     if not master.startswith("local"):
         return shared
-    return shared | {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    # Rows are worked on in Python: what Java would gain from compiling well is less than compiling costs.
+    quick = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+    return shared | quick | {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+
+@contextmanager
+def _listening_on_loopback(master: str) -> Iterator[None]:
+    """Let a Spark of this machine alone fetch its own results on loopback, whatever the machine is called."""
+    if not master.startswith("local") or "SPARK_LOCAL_IP" in os.environ:
+        yield
+        return
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"  # there is no setting for it
+    try:
+        yield
+    finally:
+        del os.environ["SPARK_LOCAL_IP"]
+
+
+def make_ready(session: SparkSession) -> None:
+    """Have a worker for each core load shoal, so that no step waits for it; raise if they have another version."""
+    from shoal import __version__ as here
+
+    def load(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            import shoal.spark.rewriting  # it loads everything that tasks need
+
+            found = shoal.__version__
+        except ImportError:
+            found = "none"
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"version": [found]})
+
+    with quiet(), told("its workers"):
+        found = session.range(_A_ROW_FOR_EACH_CORE).mapInArrow(load, "version string").toArrow().column("version")
+    others = sorted({*found.to_pylist()} - {here})
+    if others:
+        raise UsageError(f"every worker of Spark needs shoal {here}, as the driver has it; found: {', '.join(others)}")
 
 
 @contextmanager

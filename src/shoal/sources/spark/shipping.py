@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from shoal.sources.base import Source
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 CHUNK_ROWS = 1 << 18
+_GROUP_BYTES = 64 << 20  # of pieces that are on their way to the driver at a time
 PIECES = "partition int, entries bigint, message binary"
 _PIECES = pa.schema([("partition", pa.int32()), ("entries", pa.int64()), ("message", pa.binary())])
 
@@ -38,6 +42,17 @@ class PartitionSource(Source):
         raise NotImplementedError
 
 
+class Form(Protocol):
+    """What all partitions of a table have in common, sent to every task."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that are read."""
+
+    def opened(self, number: int, batches: Iterator[pa.RecordBatch]) -> Source | None:
+        """Return the rows of one partition, given its number and what Spark sends; None if there are none."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionForm:
     """What all partitions of a table have in common; columns go by their places, for Spark stumbles over some names."""
@@ -46,13 +61,13 @@ class PartitionForm:
     schema: pa.Schema
     missing: tuple[str, ...]
 
-    def opened(self, batches: Iterator[pa.RecordBatch]) -> PartitionSource | None:
+    def opened(self, number: int, batches: Iterator[pa.RecordBatch]) -> PartitionSource | None:  # noqa: ARG002
         """Return the rows of one partition as a source; None if there are none."""
         some = (batch for batch in batches if batch.num_rows)
         first = next(some, None)
         if first is None:
             return None
-        rows = (self._typed(batch) for batch in chain([first], some))
+        rows = (self._typed(batch) for batch in itertools.chain([first], some))
         return PartitionSource(self.name, self.schema, None, self.missing, rows)
 
     def _typed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -70,9 +85,9 @@ class ShipPartition:
 
     form: PartitionForm
 
-    def __call__(self, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
+    def __call__(self, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows in larger batches."""
-        source = self.form.opened(batches)
+        source = self.form.opened(number, batches)
         for batch in () if source is None else gathered(source.rows):
             columns = [
                 column.dictionary_encode() if pa.types.is_string(column.type) else column for column in batch.columns
@@ -92,15 +107,16 @@ def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
 
 
-def packed_message(batch: pa.RecordBatch) -> bytes:
+def packed_message(batch: pa.RecordBatch, *, compressed: bool = True) -> bytes:
     """Return a batch as bytes."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
+    options = pa.ipc.IpcWriteOptions(compression="lz4" if compressed else None)
+    with pa.ipc.new_stream(sink, batch.schema, options=options) as stream:
         stream.write_batch(batch)
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
 
 
-def unpacked_message(message: bytes) -> pa.RecordBatch:
+def unpacked_message(message: bytes | pa.Buffer) -> pa.RecordBatch:
     """Return the batch of such bytes."""
     with pa.ipc.open_stream(message) as stream:
         return stream.read_next_batch()
@@ -142,16 +158,70 @@ def pieces_of(frame: DataFrame, work: Work) -> DataFrame:
     return on_partitions(frame, packed, PIECES)
 
 
+@contextmanager
+def held(pieces: DataFrame) -> Iterator[HeldPieces]:
+    """Have all pieces computed, and kept until they are read; a piece that is lost meanwhile is made again."""
+    from pyspark.sql import functions
+
+    kept = pieces.persist()
+    try:
+        sizes = kept.select("partition", "entries", functions.length("message").alias("bytes")).toArrow()
+        listing = sizes.group_by("partition").aggregate([("entries", "sum"), ("bytes", "sum")]).sort_by("partition")
+        numbers, entries, n_bytes = (column.to_pylist() for column in listing.columns)
+        yield HeldPieces(kept, tuple(numbers), tuple(entries), tuple(n_bytes))
+    finally:
+        kept.unpersist()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeldPieces:
+    """Pieces that wait in Spark to be read."""
+
+    frame: DataFrame
+    numbers: tuple[int, ...]  # of the partitions that have some
+    entries: tuple[int, ...]  # of each of these partitions
+    n_bytes: tuple[int, ...]
+
+    def batches(self) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield the number of the partition and the batch of each piece, while the next ones are on their way."""
+        with ThreadPoolExecutor(1) as pool:
+            fetched = [pool.submit(self._fetched, *bounds) for bounds in self._groups()[:1]]
+            for bounds in [*self._groups()[1:], None]:
+                pieces = fetched.pop().result()
+                if bounds is not None:
+                    fetched.append(pool.submit(self._fetched, *bounds))
+                yield from unpacked_pieces(pieces)
+
+    def _groups(self) -> list[tuple[int, int]]:
+        """Return the first and last number of partitions that are fetched together."""
+        before = itertools.accumulate(self.n_bytes, initial=0)
+        groups = itertools.groupby(zip(self.numbers, before, strict=False), key=lambda one: one[1] // _GROUP_BYTES)
+        found = [[number for number, _ in group] for _, group in groups]
+        return [(numbers[0], numbers[-1]) for numbers in found]
+
+    def _fetched(self, first: int, last: int) -> pa.Table:
+        from pyspark.sql import functions
+
+        return self.frame.where(functions.col("partition").between(first, last)).toArrow()
+
+
 def streamed(pieces: DataFrame) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield the number of the partition and the batch of each piece, by partitions, two of which are under way."""
-    for row in pieces.toLocalIterator(prefetchPartitions=True):
-        yield int(row.partition), unpacked_message(bytes(row.message))
+    """Yield the number of the partition and the batch of each piece, by partitions, some of which are on their way."""
+    with held(pieces) as waiting:
+        yield from waiting.batches()
 
 
 def collected(pieces: DataFrame) -> list[tuple[int, pa.RecordBatch]]:
-    """Return the same all at once, by partitions, all of which are under way together."""
-    found = [(int(row.partition), unpacked_message(bytes(row.message))) for row in pieces.collect()]
-    return sorted(found, key=lambda one: one[0])
+    """Return the same all at once, for what is known to be little."""
+    return list(unpacked_pieces(pieces.toArrow()))
+
+
+def unpacked_pieces(pieces: pa.Table) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the number of the partition and the batch of each piece, by partitions."""
+    numbers = np.array(pieces.column("partition"))
+    messages = [message for chunk in pieces.column("message").chunks for message in chunk]
+    for place in np.argsort(numbers, kind="stable").tolist():
+        yield int(numbers[place]), unpacked_message(messages[place].as_buffer())
 
 
 def by_places(frame: DataFrame) -> DataFrame:

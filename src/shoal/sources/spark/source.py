@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -15,12 +14,19 @@ from shoal.errors import InputError, UsageError
 from shoal.sources.base import Source
 from shoal.sources.columns import check_names, normal_schema
 from shoal.sources.options import SourceOptions
-from shoal.sources.parquet import open_parquet
 from shoal.sources.spark.session import told
-from shoal.sources.spark.shipping import PartitionForm, ShipPartition, arrow_schema, by_places, pieces_of, streamed
+from shoal.sources.spark.shipping import (
+    Form,
+    PartitionForm,
+    ShipPartition,
+    arrow_schema,
+    by_places,
+    pieces_of,
+    streamed,
+)
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame
 
 _DIGITS = 15  # hexadecimal digits of a row's hash that are summed at a time: they fit into 64 bits
 
@@ -31,26 +37,25 @@ class SparkSource(Source):
 
     frame: DataFrame  # its columns are named by their places
     partitions: tuple[int, ...]  # rows of each
-    file: Source | None  # what was read, if it was files
 
-    def selected(self, columns: Sequence[str]) -> tuple[DataFrame, PartitionForm]:
-        """Return some columns, named by their places in *columns*, and what workers must know to read them."""
+    def selected(self, columns: Sequence[str]) -> tuple[DataFrame, Form]:
+        """Return what Spark sends to the tasks of all partitions, and what workers must know to read these columns."""
+        return self._selected(columns)
+
+    def _selected(self, columns: Sequence[str]) -> tuple[DataFrame, PartitionForm]:
+        """Return some columns, named by their places in *columns*, and how they are read."""
         places = [self.schema.get_field_index(name) for name in columns]
         schema = pa.schema([self.schema.field(place) for place in places])
         frame = self.frame.select(*(str(place) for place in places))
         return by_places(frame), PartitionForm(self.name, schema, self.missing)
 
     def _read(self, columns: list[str], coded: frozenset[str]) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
-        wanted, form = self.selected(columns)
+        wanted, form = self._selected(columns)
         with told(self.name):
             for _, batch in streamed(pieces_of(wanted, ShipPartition(form))):
                 yield batch
 
     def digest(self) -> str:
-        """Return the digest of the files or, of a DataFrame, of its rows in whatever order and partitions."""
-        return self._rows_digest() if self.file is None else self.file.digest()
-
-    def _rows_digest(self) -> str:
         """Return the SHA-256 of the sums of all rows' SHA-256, which no order and no partitioning changes."""
         from pyspark.sql import functions
 
@@ -67,28 +72,15 @@ class SparkSource(Source):
         content = "\n".join([*self.schema.names, *(str(value) for value in row)])
         return hashlib.sha256(content.encode()).hexdigest()
 
+    def forget(self) -> None:
+        """Remove what is kept of the rows."""
+        forget(self.frame)
+
 
 def open_spark(
     frame: DataFrame, options: SourceOptions | None = None, name: str = "the Spark DataFrame"
 ) -> SparkSource:
     """Compute a DataFrame once and keep its rows: a query that runs twice may answer twice."""
-    return _opened(frame, options or SourceOptions(), name, None)
-
-
-def open_spark_files(path: Path, session: SparkSession, options: SourceOptions | None = None) -> SparkSource:
-    """Open a Parquet file or a folder of them, which the driver and all workers must see under the same path."""
-    chosen = options or SourceOptions()
-    if not path.exists():
-        raise InputError(f"there is no file {path}")
-    if not path.is_dir() and path.suffix.lower() not in (".parquet", ".pq"):
-        raise UsageError(f"the Spark engine reads Parquet, not {path.name}; convert it, or take the local engine")
-    file = open_parquet(path, chosen)
-    with told(file.name):
-        frame = session.read.parquet(*(each.absolute().as_uri() for each in file.paths))
-    return _opened(frame, chosen, file.name, file)
-
-
-def _opened(frame: DataFrame, options: SourceOptions, name: str, file: Source | None) -> SparkSource:
     from pyspark.sql import functions
 
     if frame.isStreaming:
@@ -102,7 +94,7 @@ def _opened(frame: DataFrame, options: SourceOptions, name: str, file: Source | 
     if not rows:
         raise InputError(f"{name} has no rows")
     partitions = tuple(rows.get(number, 0) for number in range(max(rows) + 1))
-    return SparkSource(name, schema, sum(partitions), tuple(options.missing), fixed, partitions, file)
+    return SparkSource(name, schema, sum(partitions), tuple((options or SourceOptions()).missing), fixed, partitions)
 
 
 def kept(frame: DataFrame) -> DataFrame:

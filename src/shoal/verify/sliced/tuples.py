@@ -13,16 +13,16 @@ from shoal.arrays import BoolArray, CodeArray, IntArray
 from shoal.progress import Progress
 from shoal.verify.ahead import prepared
 from shoal.verify.boxes import BoxTree
-from shoal.verify.counts import SourceRows
+from shoal.verify.counts import SourceRows, source_rows
 from shoal.verify.covers import Covers
 from shoal.verify.manifest import Manifest
+from shoal.verify.points import PointReader
 from shoal.verify.sliced.linking import NeighbourSums
 from shoal.verify.sliced.parts import PreparedPart
 from shoal.verify.sliced.reading import SlicedRows
 from shoal.verify.spans import Spans
 from shoal.verify.sums import BoxSums
 from shoal.verify.tally import Combinations
-from shoal.verify.truth import PointReader, source_rows
 
 if TYPE_CHECKING:
     from shoal.sources import Source

@@ -13,8 +13,9 @@ from shoal.verify.attributes import Attribute
 from shoal.verify.contents import Contents, common_type
 from shoal.verify.covers import Covers
 from shoal.verify.manifest import Manifest
-from shoal.verify.matching import unserved
+from shoal.verify.matching import unmet_demand, unserved
 from shoal.verify.numbering import LabelReader
+from shoal.verify.points import PointReader
 from shoal.verify.reading import PublishedRows
 from shoal.verify.result import Check
 from shoal.verify.spans import Spans
@@ -24,7 +25,7 @@ from shoal.verify.techniques.gaps import gap_fault
 from shoal.verify.techniques.moved import Moved
 from shoal.verify.techniques.tokens import Tokens
 from shoal.verify.techniques.values import ColumnValues, gathered
-from shoal.verify.truth import PointReader, occurring, unmet_demand
+from shoal.verify.truth import occurring
 
 if TYPE_CHECKING:
     from shoal.sources import Source

@@ -1,0 +1,83 @@
+"""The coarse plan of a table larger than memory: regions that are cut on a sample and settled by exact counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shoal.encoding import Region, Tree, encode_cells, grown
+from shoal.engines.local import SampledCells
+from shoal.errors import InputError, UnreachableError, UsageError
+from shoal.methods.hopeless import refuse_hopeless
+from shoal.policy import Policy
+from shoal.regions.budget import MOST_FILES, Budget, needed_memory
+from shoal.regions.planning import RegionPlanner
+from shoal.regions.routing import RegionCounts, Router
+from shoal.regions.settling import Settled, settled
+from shoal.regions.tree import RegionTree, cut_regions
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Division:
+    """A table cut into boxes, each of which is expected to hold what a process may plan at once."""
+
+    policy: Policy
+    looked: SampledCells
+    budget: Budget
+    trees: tuple[Tree, ...]
+    tree: RegionTree
+
+    @classmethod
+    def of(cls, policy: Policy, looked: SampledCells, budget: Budget, most_regions: int = MOST_FILES) -> Division:
+        """Grow the trees of all attributes, and cut the sample."""
+        trees = grown(looked, policy)
+        sample = encode_cells(looked.sample, policy, trees).problem
+        refusal = policy.method.refuses(sample)
+        if refusal is not None:
+            raise UnreachableError(f"method {policy.method.name}: {refusal}")
+        tree = cut_regions(
+            sample,
+            looked.share,
+            budget.region_rows,
+            by_nodes=policy.method.takes_regions == "nodes",
+            mending=policy.method.mends_values,
+            most_regions=most_regions,
+        )
+        return cls(policy, looked, budget, trees, tree)
+
+    def router(self) -> Router:
+        """Return what finds the boxes of rows."""
+        return Router(self.looked, self.trees, self.policy, self.tree)
+
+    def planner(self, counts: RegionCounts) -> RegionPlanner:
+        """Return what plans any of the regions, given the counts of all."""
+        return RegionPlanner(self.policy, self.trees, self.looked.without_cells(), counts.whole, self.budget)
+
+    def settled(self, counts: RegionCounts) -> list[Settled]:
+        """Return the regions, each of which meets all requirements as one class if classes are made of its records."""
+        if not counts.sizes.any():
+            raise InputError("every record has a missing value, and the policy drops such records")
+        if self.policy.method.publishes == "values":
+            return self._boxes(counts)
+        root = self.tree.nodes[0]
+        whole = Region(root.lo, root.hi, self.looked, counts.whole)
+        problem = encode_cells(self.looked.sample, self.policy, self.trees, region=whole).problem
+        mending = self.policy.method.mends_values
+        if not mending:
+            refuse_hopeless(problem, 0)
+        found = settled(self.tree, counts, problem, mending=mending)
+        if len(found) == 1 and found[0].n_records > self.budget.cells:
+            raise UsageError(
+                f"no cut of the table leaves two parts that both meet the models, so all of its {found[0].n_records:,} "
+                "records are planned at once, which takes up to "
+                f"{needed_memory(found[0].n_records, self.budget.threads)} of memory where {self.budget.told} are "
+                "allowed; allow more with --memory, or ask for less"
+            )
+        return found
+
+    def _boxes(self, counts: RegionCounts) -> list[Settled]:
+        """Return every box with records: nothing is asked of one where values are published as they are."""
+        return [
+            Settled((number,), self.tree.nodes[node].lo, self.tree.nodes[node].hi, int(counts.sizes[number]))
+            for number, node in enumerate(self.tree.leaves)
+            if counts.sizes[number]
+        ]

@@ -1,0 +1,125 @@
+"""Whatever boxes and points there are, parts find as many false rows as the whole, and as a brute-force matching."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shoal.errors import UsageError
+from shoal.sources import open_source
+from shoal.verify.reading import MemoryRows
+from shoal.verify.regional.checking import Means
+from shoal.verify.room import Room
+from shoal.verify.verifier import verify_rows
+
+WIDTH = 6
+SPANS = [(low, high) for low in range(WIDTH) for high in range(low + 1, WIDTH + 1)]
+LABELS = {f"{low}-{high}": {"from": low, "below": high} for low, high in SPANS}
+ROW = st.tuples(st.sampled_from(SPANS), st.sampled_from(SPANS), st.sampled_from("ab"), st.integers(0, 1))
+POINT = st.tuples(st.integers(0, WIDTH - 1), st.integers(0, WIDTH - 1), st.sampled_from("ab"), st.integers(0, 1))
+
+
+def manifest(rows: list[Any], source: list[Any]) -> dict[str, Any]:
+    used = [{f"{low}-{high}" for low, high in (row[place] for row in rows)} for place in (0, 1)]
+    quasi = [
+        {"role": "quasi", "kind": "number", "labels": {name: LABELS[name] for name in sorted(names)}} for names in used
+    ]
+    return {
+        "format": 1,
+        "shoal_version": "0",
+        "method": "mondrian",
+        "method_parameters": {},
+        "guarantees": [{"model": "k-anonymity", "parameters": {"k": 1}, "achieved": 1.0}],
+        "parts": [["x", "y", "s", "c"]],
+        "rows": len(rows),
+        "withheld": max(0, len(source) - len(rows)),
+        "missing": {"policy": "category", "tokens": [""], "dropped": 0},
+        "attributes": {
+            "x": quasi[0],
+            "y": quasi[1],
+            "s": {"role": "sensitive", "kind": "category"},
+            "c": {"role": "insensitive", "kind": "number"},
+        },
+    }
+
+
+def largest_matching(rows: list[Any], source: list[Any]) -> int:
+    """Return how many rows can have a point of their own, by augmenting paths."""
+    taken: dict[int, int] = {}
+
+    def serves(row: Any, point: Any) -> bool:
+        inside = all(low <= value < high for (low, high), value in zip(row[:2], point[:2], strict=True))
+        return inside and row[2:] == point[2:]
+
+    def helped(row: int, tried: set[int]) -> bool:
+        for place, point in enumerate(source):
+            if place not in tried and serves(rows[row], point):
+                tried.add(place)
+                if place not in taken or helped(taken[place], tried):
+                    taken[place] = row
+                    return True
+        return False
+
+    return sum(helped(row, set()) for row in range(len(rows)))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(ROW, min_size=1, max_size=40), st.lists(POINT, min_size=1, max_size=40), st.sampled_from([900, 2500]))
+def test_parts_find_what_the_whole_finds(rows: list[Any], source: list[Any], limit: int) -> None:
+    published = {
+        "x": [f"{low}-{high}" for (low, high), *_ in rows],
+        "y": [f"{low}-{high}" for _, (low, high), *_ in rows],
+        "s": [row[2] for row in rows],
+        "c": [row[3] for row in rows],
+    }
+    original = open_source(pa.table({name: [point[p] for point in source] for p, name in enumerate("xysc")}))
+    told = manifest(rows, source)
+    table = MemoryRows(pa.table(published))
+    expected = verify_rows(table, told, Means(Room(), None, 1), original)
+    false_rows = len(rows) - largest_matching(rows, source)
+    truth = next(check for check in expected.checks if check.name == "truth")
+    assert truth.ok == (false_rows == 0)
+    assert truth.ok or truth.detail.startswith(f"{false_rows} published rows")
+    try:
+        found = verify_rows(table, told, Means(Room(limit), None, 2), original)
+    except UsageError:
+        return  # boxes that overlap, all of one content: nothing can part them
+    assert found == expected
+
+
+def test_the_manifest_is_one_that_is_read() -> None:
+    rows = [((0, 3), (0, 6), "a", 0)]
+    answer = verify_rows(
+        MemoryRows(pa.table({"x": ["0-3"], "y": ["0-6"], "s": ["a"], "c": [0]})),
+        manifest(rows, [(1, 1, "a", 0)]),
+        Means(Room(), None, 1),
+        open_source(pa.table({"x": [1], "y": [1], "s": ["a"], "c": [0]})),
+    )
+    assert answer.verified, answer.failures
+
+
+@pytest.mark.parametrize("n_false", [0, 1, 30])
+def test_boxes_side_by_side_are_parted_however_little_room_there_is(n_false: int) -> None:
+    rows = [((x, x + 1), (y, y + 1), "ab"[n % 2], n % 2) for x in range(WIDTH) for y in range(WIDTH) for n in range(8)]
+    source = [(x, y, s, c) for (x, _), (y, _), s, c in rows]
+    source = [(x, y, "b" if n < n_false else s, 1 - c if n < n_false else c) for n, (x, y, s, c) in enumerate(source)]
+    told = manifest(rows, source)
+    told["guarantees"][0]["achieved"] = 8.0
+    table = MemoryRows(
+        pa.table(
+            {
+                "x": [f"{low}-{high}" for (low, high), *_ in rows],
+                "y": [f"{low}-{high}" for _, (low, high), *_ in rows],
+                "s": [row[2] for row in rows],
+                "c": [row[3] for row in rows],
+            }
+        )
+    )
+    original = open_source(pa.table({name: [point[p] for point in source] for p, name in enumerate("xysc")}))
+    expected = verify_rows(table, told, Means(Room(), None, 1), original)
+    assert expected.verified == (n_false == 0), expected.failures
+    assert verify_rows(table, told, Means(Room(2500), None, 2), original) == expected

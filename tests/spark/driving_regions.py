@@ -1,0 +1,53 @@
+"""A driver of its own process with so little memory that a table is planned by regions, on a cluster.
+
+Run as ``python driving_regions.py MASTER DATA POLICY OUT GROUP``; GROUP is the process group of a worker that is ended
+while regions are planned.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+
+class LosingAWorker:
+    """Ends a group of processes soon after the planning has begun."""
+
+    def __init__(self, group: int) -> None:
+        self._group = group
+
+    @contextlib.contextmanager
+    def step(self, title: str, total: int | None = None, unit: str = "rows") -> Iterator[Any]:
+        if title == "planning regions":
+            threading.Timer(0.5, os.killpg, [self._group, signal.SIGKILL]).start()
+        yield self
+
+    def advance(self, amount: int) -> None:
+        pass
+
+
+def main() -> None:
+    import shoal
+    from shoal.errors import ShoalError
+    from shoal.regions.budget import Budget
+
+    few = Budget(1 << 30, cells=1_500, sample=800, region_rows=600, heap_rows=700, threads=1)
+    Budget.of = classmethod(lambda cls, *_: few)  # type: ignore[method-assign,assignment]
+    master, data, policy, out, group = sys.argv[1:]
+    try:
+        release = shoal.anonymize(
+            data, policy, out=out, engine="spark", master=master, progress=LosingAWorker(int(group))
+        )
+    except ShoalError as error:
+        print(error)
+        sys.exit(error.exit_code)
+    print(release.evidence["search"]["regions"])
+
+
+if __name__ == "__main__":
+    main()
