@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -44,6 +44,9 @@ from shoal.techniques.changing import chance_of, changed
 from shoal.transactions.unfolding import unfolded
 from shoal.utility.base import Utility
 from shoal.verify import Verification, verify_folder, verify_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Format = Literal["csv", "parquet"]
 Detail = Literal["quick", "full"]
@@ -172,6 +175,11 @@ class Run:
         return LocalEngine(self.budget.threads)
 
     @property
+    def verifying(self) -> SparkSession | None:
+        """The Spark session whose workers verify the release; None: this process does."""
+        return None
+
+    @property
     def dealing(self) -> Chance:
         """The chance of who goes where and in which order.
 
@@ -266,6 +274,7 @@ class Run:
                     populations=self.populations,
                     progress=self.progress,
                     memory=self.budget.limit,
+                    spark=self.verifying,
                 )
             refuse_unverified(verification)
             with self._entered(staging, destination) as entry, Delivery(self.to) as delivery:

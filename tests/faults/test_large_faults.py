@@ -80,7 +80,7 @@ def refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
     [
         (
             f"3,{SECRET},a\n".encode() + BLOCK,
-            ("--memory", "512MiB"),
+            ("--memory", "768MiB"),
             f"people.csv: line {LATE} has 3 fields where the table has 2; mend the line, or set `delimiter` or `quote`",
         ),
         (
@@ -93,7 +93,7 @@ def refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
         ),
         (
             f"3,{SECRET}\xf6\n".encode("latin-1") + BLOCK,
-            ("--memory", "512MiB"),
+            ("--memory", "768MiB"),
             (
                 f"people.csv is not utf-8: byte {9 + 4 * N_ROWS + 2 + len(SECRET)} (line {LATE}) does not fit; set "
                 "`encoding`, for example to cp1252 or latin-1"
@@ -117,7 +117,7 @@ def refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
         ),
         (
             b"old,a\n",
-            ("--memory", "512MiB"),
+            ("--memory", "768MiB"),
             "column 'age': 1 value in 1 record outside the taxonomy: 'old'; add to the taxonomy or correct the data",
         ),
     ],

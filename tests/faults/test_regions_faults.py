@@ -200,11 +200,11 @@ def test_under_a_real_limit_only_regions_come_through(large: Path, tmp_path: Pat
     """The same table and the same limit of the address space: planned at once it fails, by regions it is published."""
     at_once = limited(large, tmp_path / "at once", "64GiB")
     assert at_once.returncode != 0
-    assert "memory" in at_once.stderr.lower() or "not a readable Parquet file" in at_once.stderr, at_once.stderr
+    assert "memory" in at_once.stderr.lower(), at_once.stderr
     assert list(tmp_path.iterdir()) == []
-    by_regions = limited(large, tmp_path / "by regions", "512MiB")
+    by_regions = limited(large, tmp_path / "by regions", "768MiB")
     assert by_regions.returncode == 0, by_regions.stderr
     verified, n_regions = by_regions.stdout.split()
     assert verified == "True"
-    assert int(n_regions) >= 8
+    assert int(n_regions) >= 4
     assert (tmp_path / "by regions" / "public" / "data.parquet").exists()

@@ -17,7 +17,7 @@ import pytest
 
 SIDE = 1000
 N = 1_200_000
-LIMIT_MIB = 230  # on top of what the interpreter and the compiled kernels take: too little for all classes at once
+LIMIT_MIB = 150  # on top of what the interpreter and the compiled kernels take: too little for all classes at once
 
 # Everything is loaded and compiled first; then the address space may grow by so much.
 LIMITED = """
@@ -133,7 +133,7 @@ def test_a_full_disk_is_told(large: Path, n_bytes: int) -> None:
     before = sorted(large.rglob("*"))
     arguments = [str(n_bytes), "verify", str(large / "out"), "--source", str(large / "source.parquet")]
     done = subprocess.run(
-        [sys.executable, "-c", FULL_DISK, *arguments, "--memory", "512MiB"],
+        [sys.executable, "-c", FULL_DISK, *arguments, "--memory", "768MiB"],
         capture_output=True,
         text=True,
         timeout=300,

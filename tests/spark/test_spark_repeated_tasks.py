@@ -17,6 +17,7 @@ from shoal.errors import InputError
 from shoal.plan import Assignment
 from shoal.sources.spark import shipping
 from shoal.sources.spark.shared import Shared
+from shoal.sources.spark.shipping import PartitionForm
 from shoal.spark import rewriting
 from shoal.spark.ordering import in_order, scattered
 from shoal.spark.quotas import PartitionQuotas
@@ -37,7 +38,10 @@ def work(spark: Any, people: pa.Table, policy, monkeypatch: pytest.MonkeyPatch) 
     shoal.anonymize(spark.createDataFrame(alike).coalesce(1), relaxed, seed=3)  # without one, cells split by chance
     ((_, work),) = found
     assert len(work.planned.value.assignment.split_cells) > 0
-    return work
+    assert work.form.schema.names == COLUMNS
+    return replace(
+        work, form=PartitionForm("people", work.form.schema, work.form.missing)
+    )  # rows as they are, not packed
 
 
 @pytest.fixture

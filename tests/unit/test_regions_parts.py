@@ -67,11 +67,11 @@ def test_memory_that_cannot_be_read_is_refused(memory: str) -> None:
 
 
 def test_too_little_memory_is_refused_before_anything_is_read(tmp_path: Any) -> None:
-    with pytest.raises(UsageError, match="511 MiB; shoal needs at least 512 MiB"):
-        anonymize(tmp_path / "nothing.csv", tmp_path / "nothing.yaml", memory="511MiB")
+    with pytest.raises(UsageError, match="767 MiB; shoal needs at least 768 MiB"):
+        anonymize(tmp_path / "nothing.csv", tmp_path / "nothing.yaml", memory="767MiB")
 
 
-@pytest.mark.parametrize("memory", ["512MiB", "700MiB", "1GiB", "2GiB", "64GiB"])
+@pytest.mark.parametrize("memory", ["768MiB", "900MiB", "1GiB", "2GiB", "64GiB"])
 def test_budgets_add_up_to_less_than_the_limit(memory: str) -> None:
     budget = Budget.of(memory)
     assert 0 < budget.sample <= budget.region_rows <= budget.cells
@@ -81,7 +81,7 @@ def test_budgets_add_up_to_less_than_the_limit(memory: str) -> None:
 
 
 def test_more_memory_allows_more() -> None:
-    budgets_of = [Budget.of(memory, threads=1) for memory in ("512MiB", "1GiB", "4GiB")]
+    budgets_of = [Budget.of(memory, threads=1) for memory in ("768MiB", "1GiB", "4GiB")]
     assert [b.cells for b in budgets_of] == sorted({b.cells for b in budgets_of})
     assert [b.region_rows for b in budgets_of] == sorted({b.region_rows for b in budgets_of})
 

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from shoal.cli.console import JsonOption, reporting
+from shoal.cli.engines import Engine, EngineOption, MasterOption
 from shoal.cli.publishing import (
     DataArgument,
     FloorOption,
@@ -31,13 +32,6 @@ class Utility(StrEnum):
 
     quick = "quick"
     full = "full"
-
-
-class Engine(StrEnum):
-    """Where rows are counted and rewritten."""
-
-    local = "local"
-    spark = "spark"
 
 
 def anonymize(
@@ -66,11 +60,8 @@ def anonymize(
     threads: Annotated[
         int | None, typer.Option(help="Threads that count and rewrite; one for each core without it.", min=1)
     ] = None,
-    engine: Annotated[Engine, typer.Option(help="Where rows are counted and rewritten.")] = Engine.local,
-    master: Annotated[
-        str | None,
-        typer.Option(help="With --engine spark: Spark's master, like spark://host:7077; this machine without it."),
-    ] = None,
+    engine: EngineOption = Engine.local,
+    master: MasterOption = None,
     json_output: JsonOption = False,
 ) -> None:
     """Publish a table by a policy: plan, apply, verify, and only then put it in place."""

@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shoal.cli.console import JsonOption, answer, out, reporting
+from shoal.cli.engines import Engine, EngineOption, MasterOption
+from shoal.errors import UsageError
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from shoal.sources import Source, SourceOptions
     from shoal.verify import Verification
 
@@ -35,23 +39,25 @@ def verify(
         str | None,
         typer.Option(help="How much memory to use, like 2GiB; a release that needs more is checked in parts."),
     ] = None,
+    engine: EngineOption = Engine.local,
+    master: MasterOption = None,
     json_output: JsonOption = False,
 ) -> None:
     """Recompute every guarantee from the written files, with code of its own. Exit code 4: do not publish."""
     with reporting(json_output):
         from shoal.cli.bars import bars
         from shoal.regions.budget import Budget
-        from shoal.sources import open_source
         from shoal.verify import verify_folder
 
+        session = _session(engine, master)
         limit = Budget.of(memory).limit
         manifest = _manifest(folder)
         options = _reading_options(manifest, policy)
-        original = None if source is None else open_source(source, options)
+        original = None if source is None else _opened(source, options, session)
         populations = _populations(manifest, population, policy, options)
         with bars() as progress:
             verification = verify_folder(
-                folder, source=original, populations=populations, progress=progress, memory=limit
+                folder, source=original, populations=populations, progress=progress, memory=limit, spark=session
             )
         if json_output:
             answer(verification.as_dict())
@@ -59,6 +65,30 @@ def verify(
             show(verification, with_source=source is not None)
     if not verification.verified:
         raise typer.Exit(REJECTED)
+
+
+def _session(engine: Engine, master: str | None) -> SparkSession | None:
+    """Return the session whose workers are to check, if Spark is asked for."""
+    if engine is Engine.local:
+        if master is not None:
+            raise UsageError("a master is for the Spark engine; give --engine spark, or no --master")
+        return None
+    from shoal.sources.spark.session import make_ready, spark_session
+
+    session = spark_session(master)
+    make_ready(session)
+    return session
+
+
+def _opened(source: str, options: SourceOptions, session: SparkSession | None) -> Source:
+    """Open the original table, on Spark if it is to be compared there."""
+    if session is None:
+        from shoal.sources import open_source
+
+        return open_source(source, options)
+    from shoal.sources.spark.files import open_spark_files
+
+    return open_spark_files(Path(source), session, options)
 
 
 def _manifest(folder: Path) -> dict[str, Any]:

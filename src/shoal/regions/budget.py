@@ -10,7 +10,7 @@ from pathlib import Path
 from shoal.errors import UsageError
 from shoal.wording import size_text
 
-LEAST = 512 << 20
+LEAST = 768 << 20
 SHARE = 0.75  # of what the machine has, if nobody says how much
 MOST_FILES = 400  # temporary files that wait at a time, of the 1,024 that a process may usually open
 

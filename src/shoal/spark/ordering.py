@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from shoal import kernels
 from shoal.arrays import CodeArray, KeyArray
 from shoal.chance import shuffle_within
-from shoal.spark.exchange import cut
 
 ROWS_PER_HEAP = 1 << 20
 
@@ -29,7 +29,7 @@ def scattered(
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield heaps and the rows that go there, of the batch at *place* of the partition *number*."""
     keys = _keys(secret, f"heap {number} {place}", batch.num_rows)
-    yield from cut(batch, _heaps(keys, n_heaps), n_heaps)
+    yield from _cut(batch, _heaps(keys, n_heaps), n_heaps)
 
 
 def in_order(pieces: Sequence[pa.RecordBatch], secret: bytes, heap: int) -> Iterator[pa.RecordBatch]:
@@ -63,3 +63,12 @@ def _keys(secret: bytes, use: str, n_keys: int) -> KeyArray:
 
 def _stream(secret: bytes, use: str, n_bytes: int) -> bytes:
     return hashlib.shake_256(secret + use.encode()).digest(n_bytes)
+
+
+def _cut(batch: pa.RecordBatch, destinations: CodeArray, n_destinations: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the rows for each destination that has some, in their order; columns should hold no dictionaries."""
+    first, order = kernels.grouped(destinations, n_destinations)
+    ordered = batch.take(pa.array(order))
+    for destination in np.flatnonzero(np.diff(first)).tolist():
+        start = int(first[destination])
+        yield destination, ordered.slice(start, int(first[destination + 1]) - start)

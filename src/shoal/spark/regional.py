@@ -23,10 +23,10 @@ from shoal.regions.budget import Budget
 from shoal.regions.dividing import Division
 from shoal.regions.routing import RegionCounts
 from shoal.regions.settling import Settled
+from shoal.sources.spark.exchange import exchanged, routed
 from shoal.sources.spark.session import told
 from shoal.sources.spark.shipping import on_partitions, pieces_of, streamed, unpacked_message
 from shoal.sources.spark.source import SparkSource, kept
-from shoal.spark.exchange import exchanged, routed
 from shoal.spark.regional_planning import FINDINGS, OrderRows, PlanRegion, PublishRows, findings_of
 from shoal.spark.regional_routing import COUNTS, RoutePartition, add_counts
 

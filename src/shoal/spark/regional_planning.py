@@ -15,7 +15,7 @@ from shoal.publishing.regional_sums import Findings
 from shoal.regions.files import parted_rows
 from shoal.regions.planning import PlannedRegion, RegionPlanner
 from shoal.regions.settling import Settled
-from shoal.spark.exchange import received
+from shoal.sources.spark.exchange import received
 from shoal.spark.ordering import generator, in_order, scattered
 
 FINDINGS = -1  # the destination of what a region adds to the whole: the driver

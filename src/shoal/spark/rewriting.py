@@ -21,11 +21,11 @@ from shoal.plan import SPLIT, WITHHELD, Assignment, Dealer
 from shoal.progress import Silent
 from shoal.publishing import GeneralizedPublication
 from shoal.publishing.columns import CellColumn
+from shoal.sources.spark.exchange import exchanged, received, routed
 from shoal.sources.spark.session import told
 from shoal.sources.spark.shared import Shared
 from shoal.sources.spark.shipping import Form, collected, held, on_partitions, pieces_of
 from shoal.sources.spark.source import SparkSource, kept
-from shoal.spark.exchange import exchanged, received, routed
 from shoal.spark.ordering import generator, heaps_for, in_order, scattered
 from shoal.spark.published import RowColumns
 from shoal.spark.quotas import PartitionQuotas, dealt_quotas

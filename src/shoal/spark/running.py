@@ -25,11 +25,11 @@ from shoal.sources.spark.source import SparkSource
 from shoal.spark.engine import SparkEngine
 from shoal.spark.regional import LargerOnSpark, RowsOnSpark
 from shoal.spark.rewriting import rewritten, rewritten_rows
-from shoal.spark.rows import SparkRows
 from shoal.verify import verify_table
+from shoal.verify.spark import SparkRows
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 
 class SparkRun(Run):
@@ -50,6 +50,13 @@ class SparkRun(Run):
     def engine(self) -> SparkEngine:
         """The engine; its threads are for what the driver reads itself."""
         return SparkEngine(self.budget.threads)
+
+    @property
+    def verifying(self) -> SparkSession | None:
+        """The session, if it has workers elsewhere: on one machine the verifier alone is faster."""
+        given = list(layers(self.given))[-1]
+        session = given.frame.sparkSession if isinstance(given, SparkSource) else None
+        return None if session is None or _local(session) else session
 
     def finish(self, data: object) -> Release:
         """Do all of it, and remove what was kept of the source, whatever happens."""
@@ -89,7 +96,13 @@ class SparkRun(Run):
             return replace(release, data=self._shared(release.data))
         with self._timed("verify"):
             verification = verify_table(
-                SparkRows(frame), manifest, source=self.given, populations=self.populations, progress=self.progress
+                SparkRows(frame),
+                manifest,
+                source=self.given,
+                populations=self.populations,
+                progress=self.progress,
+                memory=self.budget.limit,
+                spark=self.verifying,
             )
         refuse_unverified(verification)
         evidence = self._evidence(publication, manifest, verification)
@@ -116,6 +129,10 @@ class SparkRun(Run):
         assert isinstance(given, SparkSource) and isinstance(rows, pa.Table)  # noqa: S101, PT018  a frame was given
         with quiet(), told(given.name):
             return given.frame.sparkSession.createDataFrame(rows)
+
+
+def _local(session: SparkSession) -> bool:
+    return (session.conf.get("spark.master", None) or "").startswith("local")
 
 
 def _on_spark(publication: Publication) -> TypeGuard[GeneralizedPublication]:

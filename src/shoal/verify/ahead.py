@@ -14,10 +14,12 @@ Result = TypeVar("Result")
 WORKERS = max(2, min(8, os.cpu_count() or 1))
 
 
-def prepared(batches: Iterator[Batch], prepare: Callable[[Batch], Result]) -> Iterator[Result]:
+def prepared(
+    batches: Iterator[Batch], prepare: Callable[[Batch], Result], threads: int | None = None
+) -> Iterator[Result]:
     """Yield prepare(batch) of every batch in turn; reading and preparing run ahead in other threads.
 
-    At most one batch more than there are threads is held, so memory stays bounded.
+    At most one batch more than there are threads is held, so memory stays bounded; without a number there are WORKERS.
 
     >>> list(prepared(iter([1, 2, 3]), lambda number: number * number))
     [1, 4, 9]
@@ -30,8 +32,9 @@ def prepared(batches: Iterator[Batch], prepare: Callable[[Batch], Result]) -> It
         return number, None if batch is None else (prepare(batch[0]),)
 
     done: dict[int, tuple[Result] | None] = {}
-    with ThreadPoolExecutor(WORKERS) as threads:
-        running: list[Future[tuple[int, tuple[Result] | None]]] = [threads.submit(task) for _ in range(WORKERS + 1)]
+    n_threads = threads or WORKERS
+    with ThreadPoolExecutor(n_threads) as pool:
+        running: list[Future[tuple[int, tuple[Result] | None]]] = [pool.submit(task) for _ in range(n_threads + 1)]
         for wanted in count():
             while wanted not in done:
                 number, result = running.pop(0).result()
@@ -41,4 +44,4 @@ def prepared(batches: Iterator[Batch], prepare: Callable[[Batch], Result]) -> It
                 return
             yield found[0]
             del found
-            running.append(threads.submit(task))
+            running.append(pool.submit(task))

@@ -12,12 +12,13 @@ import numpy as np
 from shoal.errors import InputError
 from shoal.progress import Progress
 from shoal.verify.coding import Layout, ReleaseCoder
+from shoal.verify.contents import Contents
 from shoal.verify.counts import source_counts
 from shoal.verify.covers import Covers, read_covers
 from shoal.verify.form import check_dictionaries, check_labels, check_rows
 from shoal.verify.guarantees import conclude
 from shoal.verify.manifest import Manifest
-from shoal.verify.parts import Task
+from shoal.verify.parts import Checked, Task
 from shoal.verify.promises import Promise
 from shoal.verify.reading import PublishedRows, unreadable
 from shoal.verify.regional import Means, check
@@ -52,20 +53,19 @@ def verify_classes(
     contents = None if source is None else contents_for(manifest, rows.schema, source)
     promises, given = _with_populations(manifest, populations or {})
     task = Task.of(manifest, Layout.of(manifest), promises, list(given), contents, reading)
-    coder = ReleaseCoder(rows.schema, manifest, task.subjects, contents, None if source is None else source.schema)
-    whole = Whole(rows, coder, task, progress, source, contents, given)
     try:
-        found = check(whole, task, means, progress)
+        coder, checked = _checked(rows, task, source, contents, given, progress, means)
     except UnreadableError as unread:
         reading.result()
         return [unreadable(unread.fault)], None
     covers = reading.result()
-    checks = [check_rows(whole.met, manifest), *check_dictionaries(rows)]
+    found, facts = checked.found, checked.facts
+    checks = [check_rows(checked.rows, manifest), *check_dictionaries(rows)]
     if covers:
         checks.append(check_labels(coder.unknown, coder.idle))
     if manifest.levels:
         checks.append(_full_domain(manifest, covers))
-    if whole.met:
+    if checked.rows:
         checks += [_same_population(name, manifest, population) for name, population in given.items()]
     guarantees = []
     for place, promise in enumerate(promises):
@@ -74,11 +74,39 @@ def verify_classes(
         guarantees.append(conclude(promise, manifest, judged, uncovered, with_source=source is not None))
     if manifest.account is not None:
         checks.append(Check("truth", True, "the rows are nobody's, so they are not compared with people"))
-    elif whole.facts is not None:
-        checks.append(source_counts(manifest, whole.met, whole.facts.counts()))
-        checks += occurring([cover for cover in task.boxed if cover.attribute.role == "sensitive"], whole.facts.met)
+    elif facts is not None:
+        checks.append(source_counts(manifest, checked.rows, facts.counts()))
+        checks += occurring([cover for cover in task.boxed if cover.attribute.role == "sensitive"], facts.met)
         checks.append(truth(found.false_rows, manifest))
     return checks, guarantees
+
+
+def _checked(
+    rows: PublishedRows,
+    task: Task,
+    source: Source | None,
+    contents: Contents | None,
+    populations: Populations,
+    progress: Progress,
+    means: Means,
+) -> tuple[ReleaseCoder, Checked]:
+    """Return what was found, and what numbered labels and values: on Spark if there is one and it can, else here."""
+
+    def coder() -> ReleaseCoder:
+        schema = None if source is None else source.schema
+        return ReleaseCoder(rows.schema, task.manifest, task.subjects, contents, schema)
+
+    if means.spark is not None:
+        from shoal.verify.spark import check_on_spark
+
+        there = coder()
+        checked = check_on_spark(rows, there, task, source, contents, progress)
+        if checked is not None:
+            return there, checked
+    here = coder()
+    whole = Whole(rows, here, task, progress, source, contents, populations, means.threads)
+    found = check(whole, task, means, progress)
+    return here, Checked(found, whole.met, whole.facts)
 
 
 def _with_populations(manifest: Manifest, populations: Populations) -> tuple[list[Promise], dict[str, Source]]:

@@ -6,6 +6,7 @@ contents are hashed under one key, and values have numbers that one reader gives
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,17 +15,18 @@ import pyarrow as pa
 
 from shoal.arrays import BoolArray, CodeArray, IntArray, KeyArray
 from shoal.verify.attributes import Attribute
-from shoal.verify.contents import TEXT, Contents
+from shoal.verify.contents import TEXT, Contents, is_textual
 from shoal.verify.counts import SourceRows, source_rows
 from shoal.verify.covers import Covers
 from shoal.verify.kernels import paired
 from shoal.verify.manifest import Manifest
-from shoal.verify.numbering import LabelReader, ValueReader
+from shoal.verify.numbering import LabelReader, MetValues, ValueReader
 from shoal.verify.points import PointReader
 from shoal.verify.quasi_values import QuasiValues
 from shoal.verify.reading import coded
 from shoal.verify.tally import Combinations, Interner
 
+_HALF, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
 Subject = tuple[str, ...]  # a sensitive attribute, or several whose joint values are judged
 
 
@@ -79,6 +81,15 @@ class CodedRows:
 Coded = tuple[CodedRows, tuple[CodeArray, ...]]  # rows, and for each subject (n_rows,) the numbers of values
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Met:
+    """All that a coder met in rows of a release, by its own numbers."""
+
+    used: tuple[BoolArray, ...]  # for each attribute with labels, the numbers that occur
+    values: dict[str, MetValues]
+    joints: dict[Subject, tuple[KeyArray, ...]]  # pairs in the order of their numbers, for each step of joining
+
+
 class ReleaseCoder:
     """Codes the rows of a release; the same value has the same number in all batches."""
 
@@ -92,7 +103,8 @@ class ReleaseCoder:
     ) -> None:
         self.layout = Layout.of(manifest)
         self.subjects = tuple(subjects)
-        self.columns = _needed(schema, manifest, contents)
+        self.columns = _needed(schema, manifest, with_numbers=contents is not None)
+        self._looked_at = _needed(schema, manifest, with_numbers=False)
         self._contents = contents
         self._labels = [LabelReader(attribute) for attribute in manifest.attributes if attribute.boxed]
         self._sensitive = [attribute.name for attribute in manifest.of_role("sensitive")]
@@ -123,6 +135,35 @@ class ReleaseCoder:
             joint = codes[subject[0]]
             for interner, name in zip(self._joints[subject], subject[1:], strict=True):
                 joint = interner.ids(paired(joint, codes[name]))
+            found.append(joint)
+        return tuple(found)
+
+    def glancing(self) -> ReleaseCoder:
+        """Return a new coder with the same keys that has met nothing, reads no plain numbers and hashes no contents."""
+        new = copy.deepcopy(self)
+        new._contents = None  # noqa: SLF001  of the same class
+        new.columns = self._looked_at
+        return new
+
+    @property
+    def met(self) -> Met:
+        """What all rows so far have."""
+        return Met(
+            used=tuple(reader.used for reader in self._labels),
+            values={name: reader.met for name, reader in self._readers.items()},
+            joints={subject: tuple(step.keys() for step in steps) for subject, steps in self._joints.items()},
+        )
+
+    def add(self, met: Met) -> tuple[CodeArray, ...]:
+        """Return for each subject (n_values,) the numbers of what another coder with the same keys met."""
+        for reader, used in zip(self._labels, met.used, strict=True):
+            reader.used[:] |= used
+        codes = {name: self._readers[name].add(values) for name, values in met.values.items()}
+        found = []
+        for subject in self.subjects:
+            joint = codes[subject[0]]
+            for interner, name, keys in zip(self._joints[subject], subject[1:], met.joints[subject], strict=True):
+                joint = interner.ids(paired(joint[keys >> _HALF], codes[name][keys & _LOW]))
             found.append(joint)
         return tuple(found)
 
@@ -218,12 +259,10 @@ def _value_reader(
     return ValueReader(manifest.kind_of(attribute.name, own, other), manifest.missing_tokens)
 
 
-def _needed(schema: pa.Schema, manifest: Manifest, contents: Contents | None) -> list[str]:
+def _needed(schema: pa.Schema, manifest: Manifest, *, with_numbers: bool) -> list[str]:
     """Return the columns to read: text always, for its dictionaries; plain numbers only to compare them."""
     return [
         attribute.name
         for attribute in manifest.attributes
-        if contents is not None
-        or attribute.role != "insensitive"
-        or pa.types.is_string(schema.field(attribute.name).type)
+        if with_numbers or attribute.role != "insensitive" or is_textual(schema.field(attribute.name).type)
     ]

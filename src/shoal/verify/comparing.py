@@ -48,6 +48,8 @@ class _Offers:
 
     def result(self) -> tuple[KeyArray, IntArray, CodeArray]:
         """Return the distinct keys content << 32 | cell, ascending, how many rows each stands for, and the cells."""
+        self._tally.settle()
+        self._room.check(_OFFERED * self._tally.count + _CELL * self._cells.count)
         return *self._tally.result(), self._cells.tuples()
 
 

@@ -81,9 +81,19 @@ class Counting:
     """Classes and boxes of coded rows; each keeps the number that it got when it was met."""
 
     def __init__(
-        self, layout: Layout, n_subjects: int, key: KeyArray | None, room: Room, *, with_classes: bool = True
+        self,
+        layout: Layout,
+        n_subjects: int,
+        key: KeyArray | None,
+        room: Room,
+        *,
+        with_classes: bool = True,
+        located: bool = True,
     ) -> None:
-        """*key* is that of the contents, if rows are compared with a source; classes are counted for promises."""
+        """*key* is that of the contents, if rows are compared with a source; classes are counted for promises.
+
+        Boxes take more room if rows will be *located* in them.
+        """
         self.layout = layout
         self.rows = 0
         self._room = room
@@ -92,6 +102,7 @@ class Counting:
         self._boxes = self._classes if layout.alike else layout.boxes()
         self._with_classes = with_classes
         self._with_boxes = key is not None
+        self._located = located
         self._sizes: IntArray = np.zeros(0, dtype=np.int64)
         self._tallies = [Tally() for _ in range(n_subjects if with_classes else 0)]
         self.sums = None if key is None else BoxSums(key)
@@ -142,7 +153,8 @@ class Counting:
         """About how many bytes it takes to go on with what was counted."""
         entries = sum(_ENTRY * tally.count + WAITING * tally.waiting for tally in self._tallies)
         counted = _CLASS * self.n_classes + entries
-        compared = (_BOX + _SIDE * len(self.layout.boxed)) * self.n_boxes
+        n_boxes = self.n_boxes if self.layout.by_values else max(self.n_classes, self.n_boxes)
+        compared = (_BOX + _SIDE * len(self.layout.boxed)) * n_boxes if self._located else 0
         return max(counted, compared) if self.layout.alike else counted + compared
 
     @property
@@ -193,6 +205,8 @@ class Counting:
             wanted = place >= 0
             tally.add(paired(numbers.ids(batch.hashes[wanted]), place[wanted]))
             room.check(WANTED * tally.count + WAITING * tally.waiting)
+        tally.settle()
+        room.check(WANTED * tally.count)
         return tally.result()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -54,6 +55,11 @@ class LabelReader:
         return numbers
 
     @property
+    def used(self) -> BoolArray:
+        """(radix,) which numbers rows have; what another reader of the same labels met can be added."""
+        return self._used
+
+    @property
     def met_unknown(self) -> bool:
         """Whether a row has a text that is no label."""
         return bool(self._used[self._unknown])
@@ -62,6 +68,14 @@ class LabelReader:
     def idle(self) -> int:
         """How many labels no row has."""
         return int((~self._used[: len(self._labels)]).sum())
+
+
+@dataclass(frozen=True, slots=True)
+class MetValues:
+    """Values of a sensitive attribute in the order of their numbers."""
+
+    words: tuple[int, ...]  # what tells them apart, under the key of their reader
+    texts: tuple[str | None, ...]
 
 
 class ValueReader:
@@ -84,6 +98,18 @@ class ValueReader:
     def count(self) -> int:
         """How many different values were met."""
         return len(self.texts)
+
+    @property
+    def met(self) -> MetValues:
+        """The values that were met."""
+        return MetValues(tuple(self._codes), tuple(self.texts))
+
+    def add(self, met: MetValues) -> CodeArray:
+        """Return (n_values,) the numbers of values that another reader under the same key met."""
+        for word, text in zip(met.words, met.texts, strict=True):
+            if self._codes.setdefault(word, len(self._codes)) == self.count:
+                self.texts.append(text)
+        return np.array([self._codes[word] for word in met.words], dtype=np.int32)
 
     def read(self, values: pa.Array, places: CodeArray) -> CodeArray:
         """Return (n_rows,) numbers of the rows' values, given as ``coded`` does."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from shoal.arrays import CodeArray, KeyArray
-from shoal.verify.coding import CodedRows, CodedSource, Layout, Subject
+from shoal.verify.coding import CodedRows, CodedSource, Layout, SourceFacts, Subject
 from shoal.verify.contents import Contents
 from shoal.verify.counting import Counting, Table
 from shoal.verify.covers import Covers
@@ -108,7 +108,9 @@ class Task:
 
     def counting(self, room: Room) -> Counting:
         """Return what counts the rows of a part."""
-        return Counting(self.layout, len(self.subjects), self.key, room, with_classes=bool(self.promises))
+        located = self.key is not None or bool(self.populations)
+        n_subjects, with_classes = len(self.subjects), bool(self.promises)
+        return Counting(self.layout, n_subjects, self.key, room, with_classes=with_classes, located=located)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +131,15 @@ class Findings:
         for name, rows in (other.uncovered or {}).items():
             uncovered[name] = uncovered.get(name, 0) + rows
         return Findings(judged, uncovered, self.false_rows + other.false_rows)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Checked:
+    """What was found in all rows."""
+
+    found: Findings
+    rows: int  # of the release
+    facts: SourceFacts | None  # of the source, if there is one
 
 
 def unchanged(batch: Result) -> Result:

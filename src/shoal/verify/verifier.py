@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,8 @@ from shoal.verify.techniques.checking import check_techniques
 from shoal.verify.techniques.expected import expected_source
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from shoal.sources import Source
 
 _SILENT = Silent()
@@ -57,6 +60,7 @@ def verify_folder(
     populations: Populations | None = None,
     progress: Progress | None = None,
     memory: int | None = None,
+    spark: SparkSession | None = None,
 ) -> Verification:
     """Check a written release, believing nothing but its bytes.
 
@@ -64,7 +68,8 @@ def verify_folder(
     checked too; of a sliced release with the help of ``internal/buckets.parquet``, if that is there.
     *populations* gives the tables that k-map and delta-presence name in their parameters. *memory*, in bytes, is what
     the process may use: a release that needs more is checked region by region, with temporary files beside it.
-    Without it there is no limit.
+    Without it there is no limit. With *spark*, a session, its workers check what they can see: a Parquet release, and
+    a source that was opened on Spark.
     """
     public = public_folder(Path(folder))
     text = read_json(public / "manifest.json")
@@ -86,11 +91,11 @@ def verify_folder(
         for file in (data, *manifest.tables.values()):
             checks.append(check_digest(public / file.name, file))
             checks.append(check_hygiene(public / file.name, file))
-        rows = _open(path, data, manifest)
+        rows = _open(path, data, manifest, spark)
         witness = read_witness(public) if manifest.sliced and source is not None else None
     except FAULTS as fault:
         return _answer(manifest, (*checks, unreadable(fault)))
-    means = Means.of(memory, public.parent, WORKERS)
+    means = replace(Means.of(memory, public.parent, WORKERS), spark=spark)
     found = _verify(rows, manifest, checks, source, populations, witness, progress or _SILENT, means, plan)
     if not manifest.tables or found.failures:
         return found
@@ -111,14 +116,15 @@ def verify_table(
     buckets: IntArray | None = None,
     progress: Progress | None = None,
     memory: int | None = None,
+    spark: SparkSession | None = None,
 ) -> Verification:
     """Check a release that lives in memory, or is kept elsewhere as rows: all checks but those of files.
 
     *buckets* tells, for every source row of a sliced release, its bucket as published, 0 for rows in none. *memory*
-    is that of ``verify_folder``; temporary files are in the system's folder for them.
+    and *spark* are those of ``verify_folder``; temporary files are in the system's folder for them.
     """
     rows = table if isinstance(table, PublishedRows) else MemoryRows(table)
-    means = Means.of(memory, None, WORKERS)
+    means = replace(Means.of(memory, None, WORKERS), spark=spark)
     return verify_rows(rows, manifest, means, source, populations, buckets, progress or _SILENT)
 
 
@@ -140,7 +146,11 @@ def verify_rows(
     return _verify(rows, read, checks, source, populations, buckets, progress, means)
 
 
-def _open(path: Path, data: DataFile, manifest: Manifest) -> PublishedRows:
+def _open(path: Path, data: DataFile, manifest: Manifest, spark: SparkSession | None = None) -> PublishedRows:
+    if data.format == "parquet" and spark is not None:
+        from shoal.verify.spark import SparkFileRows
+
+        return SparkFileRows(path, spark)
     if data.format == "parquet":
         return ParquetRows(path)
     plain = {attribute.name for attribute in manifest.of_role("insensitive")}

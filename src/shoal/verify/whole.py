@@ -42,6 +42,7 @@ class Whole(Part):
         source: Source | None,
         contents: Contents | None,
         populations: Mapping[str, Source],
+        threads: int,
     ) -> None:
         self.n_rows = task.manifest.rows
         self.met = 0  # rows of the release that the last reading met
@@ -54,6 +55,7 @@ class Whole(Part):
         self._source = source
         self._contents = contents
         self._populations = populations
+        self._threads = threads
 
     def release(
         self,
@@ -69,7 +71,7 @@ class Whole(Part):
 
         self.met = 0
         with self._progress.step("reading the release", self.n_rows) as step:
-            batches = _ahead(self._rows.batches(coder.columns), task)
+            batches = self._ahead(self._rows.batches(coder.columns), task)
             while True:
                 try:
                     n_rows, found, values = next(batches)
@@ -96,7 +98,9 @@ class Whole(Part):
 
         self.facts = coder.nothing()
         with self._progress.step(title, source.n_rows) as step:
-            for found, facts in _ahead(_sliced(source.batches(coder.columns, dictionary=coder.dictionaries)), task):
+            for found, facts in self._ahead(
+                _sliced(source.batches(coder.columns, dictionary=coder.dictionaries)), task
+            ):
                 self.facts += facts
                 yield found
                 step.advance(facts.rows)
@@ -111,9 +115,16 @@ class Whole(Part):
             return work(reader.points(batch)), batch.num_rows
 
         with self._progress.step("reading the population", source.n_rows) as step:
-            for found, n_rows in _ahead(_sliced(source.batches(columns, dictionary=columns)), task):
+            for found, n_rows in self._ahead(_sliced(source.batches(columns, dictionary=columns)), task):
                 yield found
                 step.advance(n_rows)
+
+    def _ahead(self, batches: Iterator[pa.RecordBatch], task: Callable[[pa.RecordBatch], Result]) -> Iterator[Result]:
+        """Yield task(batch) of every batch, worked on ahead; what reading took is free again after that."""
+        try:
+            yield from prepared(batches, task, self._threads)
+        finally:
+            pa.default_memory_pool().release_unused()
 
     def _check(self, name: str, n_rows: int) -> None:
         """Refuse tables of which two readings meet different numbers of rows."""
@@ -123,14 +134,6 @@ class Whole(Part):
     def tables(self) -> tuple[Table, ...]:
         coder = self._coder
         return tuple(Table(coder.texts(subject), coder.n_values(subject)) for subject in coder.subjects)
-
-
-def _ahead(batches: Iterator[pa.RecordBatch], task: Callable[[pa.RecordBatch], Result]) -> Iterator[Result]:
-    """Yield task(batch) of every batch, worked on ahead; what reading took is free again after that."""
-    try:
-        yield from prepared(batches, task)
-    finally:
-        pa.default_memory_pool().release_unused()
 
 
 def _sliced(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

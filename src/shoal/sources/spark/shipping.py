@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 CHUNK_ROWS = 1 << 18
+_CHUNK_BYTES = 64 << 20
 _GROUP_BYTES = 64 << 20  # of pieces that are on their way to the driver at a time
 PIECES = "partition int, entries bigint, message binary"
 _PIECES = pa.schema([("partition", pa.int32()), ("entries", pa.int64()), ("message", pa.binary())])
@@ -34,7 +35,7 @@ class PartitionSource(Source):
     rows: Iterable[pa.RecordBatch]
 
     def _read(self, columns: list[str], coded: frozenset[str]) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
-        for batch in gathered(self.rows):
+        for batch in self.rows:
             yield batch.select(columns)
 
     def digest(self) -> str:
@@ -67,14 +68,14 @@ class PartitionForm:
         first = next(some, None)
         if first is None:
             return None
-        rows = (self._typed(batch) for batch in itertools.chain([first], some))
-        return PartitionSource(self.name, self.schema, None, self.missing, rows)
+        rows = (self.typed(batch.columns) for batch in itertools.chain([first], some))
+        return PartitionSource(self.name, self.schema, None, self.missing, gathered(rows))
 
-    def _typed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Give columns the table's own types: Spark tells the time zone of its session instead of UTC."""
+    def typed(self, columns: Sequence[pa.Array]) -> pa.RecordBatch:
+        """Return columns in the table's own types: Spark tells the time zone of its session instead of UTC."""
         arrays = [
             column if column.type == field.type or pa.types.is_nested(field.type) else column.cast(field.type)
-            for column, field in zip(batch.columns, self.schema, strict=True)
+            for column, field in zip(columns, self.schema, strict=True)
         ]
         return pa.RecordBatch.from_arrays(arrays, names=self.schema.names)
 
@@ -88,7 +89,7 @@ class ShipPartition:
     def __call__(self, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows in larger batches."""
         source = self.form.opened(number, batches)
-        for batch in () if source is None else gathered(source.rows):
+        for batch in () if source is None else source.rows:
             columns = [
                 column.dictionary_encode() if pa.types.is_string(column.type) else column for column in batch.columns
             ]
@@ -96,11 +97,14 @@ class ShipPartition:
 
 
 def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the same rows in batches of CHUNK_ROWS or a little more, for Spark's are small."""
+    """Yield the same rows in batches of CHUNK_ROWS or _CHUNK_BYTES or a little more, for Spark's are small."""
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
         waiting.append(batch)
-        if sum(one.num_rows for one in waiting) >= CHUNK_ROWS:
+        if (
+            sum(one.num_rows for one in waiting) >= CHUNK_ROWS
+            or sum(one.get_total_buffer_size() for one in waiting) >= _CHUNK_BYTES
+        ):
             yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
             waiting = []
     if waiting:
@@ -116,9 +120,10 @@ def packed_message(batch: pa.RecordBatch, *, compressed: bool = True) -> bytes:
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
 
 
-def unpacked_message(message: bytes | pa.Buffer) -> pa.RecordBatch:
-    """Return the batch of such bytes."""
-    with pa.ipc.open_stream(message) as stream:
+def unpacked_message(message: bytes | pa.Buffer, places: Sequence[int] | None = None) -> pa.RecordBatch:
+    """Return the batch of such bytes, or only its columns at *places*."""
+    options = pa.ipc.IpcReadOptions(included_fields=None if places is None else sorted(places))
+    with pa.ipc.open_stream(message, options=options) as stream:
         return stream.read_next_batch()
 
 
@@ -161,14 +166,9 @@ def pieces_of(frame: DataFrame, work: Work) -> DataFrame:
 @contextmanager
 def held(pieces: DataFrame) -> Iterator[HeldPieces]:
     """Have all pieces computed, and kept until they are read; a piece that is lost meanwhile is made again."""
-    from pyspark.sql import functions
-
     kept = pieces.persist()
     try:
-        sizes = kept.select("partition", "entries", functions.length("message").alias("bytes")).toArrow()
-        listing = sizes.group_by("partition").aggregate([("entries", "sum"), ("bytes", "sum")]).sort_by("partition")
-        numbers, entries, n_bytes = (column.to_pylist() for column in listing.columns)
-        yield HeldPieces(kept, tuple(numbers), tuple(entries), tuple(n_bytes))
+        yield HeldPieces.of(kept)
     finally:
         kept.unpersist()
 
@@ -182,7 +182,17 @@ class HeldPieces:
     entries: tuple[int, ...]  # of each of these partitions
     n_bytes: tuple[int, ...]
 
-    def batches(self) -> Iterator[tuple[int, pa.RecordBatch]]:
+    @classmethod
+    def of(cls, kept: DataFrame) -> HeldPieces:
+        """Look what there is of pieces that are kept."""
+        from pyspark.sql import functions
+
+        sizes = kept.select("partition", "entries", functions.length("message").alias("bytes")).toArrow()
+        listing = sizes.group_by("partition").aggregate([("entries", "sum"), ("bytes", "sum")]).sort_by("partition")
+        numbers, entries, n_bytes = (column.to_pylist() for column in listing.columns)
+        return cls(kept, tuple(numbers), tuple(entries), tuple(n_bytes))
+
+    def batches(self, places: Sequence[int] | None = None) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield the number of the partition and the batch of each piece, while the next ones are on their way."""
         with ThreadPoolExecutor(1) as pool:
             fetched = [pool.submit(self._fetched, *bounds) for bounds in self._groups()[:1]]
@@ -190,7 +200,7 @@ class HeldPieces:
                 pieces = fetched.pop().result()
                 if bounds is not None:
                     fetched.append(pool.submit(self._fetched, *bounds))
-                yield from unpacked_pieces(pieces)
+                yield from unpacked_pieces(pieces, places)
 
     def _groups(self) -> list[tuple[int, int]]:
         """Return the first and last number of partitions that are fetched together."""
@@ -216,12 +226,12 @@ def collected(pieces: DataFrame) -> list[tuple[int, pa.RecordBatch]]:
     return list(unpacked_pieces(pieces.toArrow()))
 
 
-def unpacked_pieces(pieces: pa.Table) -> Iterator[tuple[int, pa.RecordBatch]]:
+def unpacked_pieces(pieces: pa.Table, places: Sequence[int] | None = None) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield the number of the partition and the batch of each piece, by partitions."""
     numbers = np.array(pieces.column("partition"))
     messages = [message for chunk in pieces.column("message").chunks for message in chunk]
     for place in np.argsort(numbers, kind="stable").tolist():
-        yield int(numbers[place]), unpacked_message(messages[place].as_buffer())
+        yield int(numbers[place]), unpacked_message(messages[place].as_buffer(), places)
 
 
 def by_places(frame: DataFrame) -> DataFrame:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-from collections.abc import Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,87 +14,102 @@ from shoal.errors import InputError, UsageError
 from shoal.sources.base import Source
 from shoal.sources.columns import check_names, normal_schema
 from shoal.sources.options import SourceOptions
+from shoal.sources.spark.packing import PACKED, PackedForm, PackPartition, digest_of
 from shoal.sources.spark.session import told
 from shoal.sources.spark.shipping import (
     Form,
+    HeldPieces,
     PartitionForm,
-    ShipPartition,
     arrow_schema,
     by_places,
-    pieces_of,
-    streamed,
+    on_partitions,
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
-_DIGITS = 15  # hexadecimal digits of a row's hash that are summed at a time: they fit into 64 bits
+    from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparkSource(Source):
-    """A Spark DataFrame that was computed once and is kept by Spark."""
+    """A table in partitions, always with the same rows in the same partitions."""
 
-    frame: DataFrame  # its columns are named by their places
+    frame: DataFrame  # what Spark sends to the tasks of all partitions
     partitions: tuple[int, ...]  # rows of each
 
+    @abstractmethod
     def selected(self, columns: Sequence[str]) -> tuple[DataFrame, Form]:
         """Return what Spark sends to the tasks of all partitions, and what workers must know to read these columns."""
-        return self._selected(columns)
 
-    def _selected(self, columns: Sequence[str]) -> tuple[DataFrame, PartitionForm]:
-        """Return some columns, named by their places in *columns*, and how they are read."""
-        places = [self.schema.get_field_index(name) for name in columns]
-        schema = pa.schema([self.schema.field(place) for place in places])
-        frame = self.frame.select(*(str(place) for place in places))
-        return by_places(frame), PartitionForm(self.name, schema, self.missing)
+    @abstractmethod
+    def forget(self) -> None:
+        """Remove what is kept of the rows."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SparkFrame(SparkSource):
+    """A Spark DataFrame that was computed once; its rows are kept by Spark, packed."""
+
+    waiting: HeldPieces
+    places: Mapping[str, int]  # of columns among those that are packed: all but nested ones, which nobody reads
+    sha256: str
+
+    def selected(self, columns: Sequence[str]) -> tuple[DataFrame, PackedForm]:
+        """Return the pieces, and how some columns of them are read."""
+        schema = pa.schema([self.schema.field(name) for name in columns])
+        places = tuple(self.places[name] for name in columns)
+        return self.frame.select("message"), PackedForm(self.name, schema, self.missing, places)
 
     def _read(self, columns: list[str], coded: frozenset[str]) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
-        wanted, form = self._selected(columns)
         with told(self.name):
-            for _, batch in streamed(pieces_of(wanted, ShipPartition(form))):
+            for _, batch in self.waiting.batches([self.places[name] for name in columns]):
                 yield batch
 
     def digest(self) -> str:
         """Return the SHA-256 of the sums of all rows' SHA-256, which no order and no partitioning changes."""
-        from pyspark.sql import functions
-
-        text = functions.to_json(functions.struct(*self.frame.columns), {"timeZone": "UTC"})
-        hashed = functions.sha2(functions.encode(text, "UTF-8"), 256)
-
-        def summed(start: int) -> Column:
-            number = functions.conv(functions.substring(hashed, start, _DIGITS), 16, 10)
-            return functions.sum(number.cast("decimal(38,0)"))
-
-        sums = [summed(1 + _DIGITS * place).alias(str(place)) for place in range(4)]
-        with told(self.name):
-            (row,) = self.frame.agg(functions.count(functions.lit(1)).alias("rows"), *sums).collect()
-        content = "\n".join([*self.schema.names, *(str(value) for value in row)])
-        return hashlib.sha256(content.encode()).hexdigest()
+        return self.sha256
 
     def forget(self) -> None:
         """Remove what is kept of the rows."""
         forget(self.frame)
 
 
-def open_spark(
-    frame: DataFrame, options: SourceOptions | None = None, name: str = "the Spark DataFrame"
-) -> SparkSource:
+def open_spark(frame: DataFrame, options: SourceOptions | None = None, name: str = "the Spark DataFrame") -> SparkFrame:
     """Compute a DataFrame once and keep its rows: a query that runs twice may answer twice."""
-    from pyspark.sql import functions
-
     if frame.isStreaming:
         raise UsageError("a streaming DataFrame has no end; write it to a table first, and give that")
     check_names(frame.columns, name)
     with told(name):
-        fixed = kept(by_places(frame))
         schema = normal_schema(arrow_schema(frame))
-        number = functions.spark_partition_id().alias("partition")
-        rows = {row["partition"]: row["count"] for row in fixed.groupBy(number).count().collect()}
-    if not rows:
+        flat = [place for place, field in enumerate(schema) if not pa.types.is_nested(field.type)]
+        names = [schema.names[place] for place in flat]
+        form = PartitionForm(name, pa.schema([schema.field(place) for place in flat]), ())
+        pieces = kept(on_partitions(_hashed(frame, flat), PackPartition(form), PACKED))
+        waiting = HeldPieces.of(pieces)
+        sums = pieces.select("sums").toArrow().column(0).to_pylist()
+    if not waiting.numbers:
         raise InputError(f"{name} has no rows")
-    partitions = tuple(rows.get(number, 0) for number in range(max(rows) + 1))
-    return SparkSource(name, schema, sum(partitions), tuple((options or SourceOptions()).missing), fixed, partitions)
+    rows = dict(zip(waiting.numbers, waiting.entries, strict=True))
+    return SparkFrame(
+        name,
+        schema,
+        sum(waiting.entries),
+        tuple((options or SourceOptions()).missing),
+        pieces,
+        tuple(rows.get(number, 0) for number in range(max(rows) + 1)),
+        waiting,
+        {each: place for place, each in enumerate(names)},
+        digest_of(schema.names, sum(waiting.entries), sums),
+    )
+
+
+def _hashed(frame: DataFrame, places: Sequence[int]) -> DataFrame:
+    """Return the columns at these places, and last the SHA-256 of all columns of each row."""
+    from pyspark.sql import functions
+
+    rows = by_places(frame)
+    text = functions.to_json(functions.struct(*rows.columns), {"timeZone": "UTC"})
+    hashed = functions.unhex(functions.sha2(functions.encode(text, "UTF-8"), 256))
+    return rows.select(*(str(place) for place in places), hashed.alias("hash"))
 
 
 def kept(frame: DataFrame) -> DataFrame:

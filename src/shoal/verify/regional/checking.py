@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,10 +17,12 @@ from shoal.progress import Progress, Silent
 from shoal.verify.checking import check_part
 from shoal.verify.counting import Counting
 from shoal.verify.parts import Findings, Part, Task
-from shoal.verify.regional.cuts import CutTree
-from shoal.verify.regional.partings import ByClass, ByContent, ByCuts
+from shoal.verify.regional.partings import ByClass, ByContent, cut_by
 from shoal.verify.regional.routing import Routed, route
 from shoal.verify.room import OutgrownError, Room
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _BASE = 350 << 20  # bytes of the interpreter, its libraries, compiled kernels and labels
 _THREAD = 150 << 20  # bytes of the batches that a thread reads and codes
@@ -38,12 +41,14 @@ class Means:
     room: Room
     folder: Path | None = None  # for temporary files; None: the system's
     threads: int = 1
+    spark: SparkSession | None = None  # whose workers check what they can
 
     @classmethod
     def of(cls, memory: int | None, folder: Path | None, threads: int) -> Means:
-        """Divide *memory*, bytes of the whole process."""
+        """Divide *memory*, bytes of the whole process; where it is scarce there are fewer *threads*."""
         if memory is None:
             return cls(Room(), folder, threads)
+        threads = max(1, min(threads, (memory - _BASE) // (2 * _THREAD)))
         return cls(Room(max(memory - _BASE - threads * _THREAD, _LEAST)), folder, threads)
 
 
@@ -99,23 +104,12 @@ def _cut(
     part: Part, task: Task, means: Means, sample: tuple[CodeArray, IntArray], n_parts: int, held: ExitStack
 ) -> Routed | None:
     """Send rows to both sides of cuts that no box crosses; None if there are no such cuts, or no use for them."""
-    layout = task.layout
-    sides = [layout.quasi] if task.promises else []
-    sides += [layout.boxed] if task.key is not None else []
-    if layout.by_values or (task.key is None and not task.populations):
-        return None
-    attributes = [a for a in range(len(layout.labelled)) if all(a in side for side in sides)]
-    if not attributes:
-        return None
-    known = {**dict(zip(layout.quasi, task.quasi, strict=True)), **dict(zip(layout.boxed, task.boxed, strict=True))}
     labels, weights = sample
     for _ in range(_ROUNDS):
-        heaviest = max(1, int(weights.sum()) // n_parts)
-        tree = CutTree.of([known[a] for a in attributes], labels[:, attributes], weights, heaviest)
-        if tree.n_leaves < 2:
+        parting = cut_by(task, labels, weights, n_parts)
+        if parting is None:
             return None
         with ExitStack() as files:
-            parting = ByCuts.of(tree, layout, np.array(attributes, dtype=np.int64))
             routed = route(part, task, parting, means.folder, files)
             if routed.parts:
                 held.push(files.pop_all())

@@ -11,6 +11,7 @@ import numpy as np
 from shoal.arrays import BoolArray, CodeArray, IntArray, KeyArray
 from shoal.verify.coding import CodedRows, CodedSource, Layout
 from shoal.verify.kernels import kernel
+from shoal.verify.parts import Task
 from shoal.verify.regional.cuts import CutTree
 
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
@@ -86,6 +87,25 @@ class ByCuts(Parting):
 
     def groups(self, crossed: BoolArray) -> IntArray:
         return self.tree.groups(crossed)
+
+
+def cut_by(task: Task, labels: CodeArray, weights: IntArray, n_parts: int) -> ByCuts | None:
+    """Return cuts for about *n_parts* that no box of a sample crosses; None if there are none, or no use for them.
+
+    The sample are (n_boxes, n_labelled) *labels* and how many rows have them.
+    """
+    layout = task.layout
+    sides = [layout.quasi] if task.promises else []
+    sides += [layout.boxed] if task.key is not None else []
+    if layout.by_values or (task.key is None and not task.populations):
+        return None
+    attributes = [a for a in range(len(layout.labelled)) if all(a in side for side in sides)]
+    if not attributes:
+        return None
+    known = {**dict(zip(layout.quasi, task.quasi, strict=True)), **dict(zip(layout.boxed, task.boxed, strict=True))}
+    heaviest = max(1, int(weights.sum()) // n_parts)
+    tree = CutTree.of([known[a] for a in attributes], labels[:, attributes], weights, heaviest)
+    return ByCuts.of(tree, layout, np.array(attributes, dtype=np.int64)) if tree.n_leaves > 1 else None
 
 
 @kernel

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 
-from shoal import kernels
-from shoal.arrays import CodeArray
 from shoal.sources.spark.shipping import on_partitions, packed_message, unpacked_message
 
 if TYPE_CHECKING:
@@ -67,12 +64,3 @@ def received(batches: Iterable[pa.RecordBatch]) -> list[tuple[int, pa.RecordBatc
         (partition, unpacked_message(message))
         for partition, _, message in sorted(pieces, key=lambda piece: (piece[0], piece[1]))
     ]
-
-
-def cut(batch: pa.RecordBatch, destinations: CodeArray, n_destinations: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield the rows for each destination that has some, in their order; columns should hold no dictionaries."""
-    first, order = kernels.grouped(destinations, n_destinations)
-    ordered = batch.take(pa.array(order))
-    for destination in np.flatnonzero(np.diff(first)).tolist():
-        start = int(first[destination])
-        yield destination, ordered.slice(start, int(first[destination + 1]) - start)
