@@ -358,8 +358,9 @@ def _runs(data: object, engine: EngineName | None, master: str | None) -> tuple[
         if is_spark_frame(data) or master is not None:
             raise UsageError("a Spark DataFrame and a master are for the Spark engine; give engine='spark' or neither")
         return Run, {}
-    from shoal.sources.spark.session import make_ready, spark_session
+    from shoal.sources.spark.session import spark_session
     from shoal.spark.running import SparkRun
+    from shoal.spark.starting import make_ready
 
     seconds: dict[str, float] = {}
     if not is_spark_frame(data):

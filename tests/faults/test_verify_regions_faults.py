@@ -43,9 +43,12 @@ with open("/proc/self/status") as status:
 resource.setrlimit(resource.RLIMIT_AS, (size + (int(more) << 20), resource.RLIM_INFINITY))
 print(verify(folder, int(memory) or None).verified)
 """
+# The command, as if everything else took all of the memory.
 FULL_DISK = """
 import resource, sys
 from shoal.cli import main
+from shoal.verify.regional import checking
+checking._BASE = 1 << 40
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2)
 sys.argv[:2] = ["shoal"]
 main()

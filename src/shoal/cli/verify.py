@@ -73,7 +73,8 @@ def _session(engine: Engine, master: str | None) -> SparkSession | None:
         if master is not None:
             raise UsageError("a master is for the Spark engine; give --engine spark, or no --master")
         return None
-    from shoal.sources.spark.session import make_ready, spark_session
+    from shoal.sources.spark.session import spark_session
+    from shoal.spark.starting import make_ready
 
     session = spark_session(master)
     make_ready(session)

@@ -18,7 +18,7 @@ from shoal.verify.tally import Interner, Tally
 _SHIFT = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
 
-# Bytes, measured on hospital stays.
+# Bytes, estimated on the high side from the arrays that are held.
 _CLASS = 100  # its number, size and sums
 _ENTRY = 80  # a value of a class, while it is counted and judged
 WANTED = 130  # a published row that is matched one by one

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from shoal.errors import InputError, ShoalError, UsageError
 from shoal.sources.optional import optional
 
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
 
 _OURS = re.compile(r"shoal\.errors\.InputError: ([^\n]+)")
 _BATCH_ROWS = 1 << 16
-_A_ROW_FOR_EACH_CORE = 1 << 12  # or more: Spark makes as many partitions as it has cores
 
 
 def spark_session(master: str | None = None, **settings: str) -> SparkSession:
@@ -79,27 +76,6 @@ def _listening_on_loopback(master: str) -> Iterator[None]:
         yield
     finally:
         del os.environ["SPARK_LOCAL_IP"]
-
-
-def make_ready(session: SparkSession) -> None:
-    """Have a worker for each core load shoal, so that no step waits for it; raise if they have another version."""
-    from shoal import __version__ as here
-
-    def load(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        try:
-            import shoal.spark.rewriting  # it loads everything that tasks need
-
-            found = shoal.__version__
-        except ImportError:
-            found = "none"
-        for _ in batches:
-            yield pa.RecordBatch.from_pydict({"version": [found]})
-
-    with quiet(), told("its workers"):
-        found = session.range(_A_ROW_FOR_EACH_CORE).mapInArrow(load, "version string").toArrow().column("version")
-    others = sorted({*found.to_pylist()} - {here})
-    if others:
-        raise UsageError(f"every worker of Spark needs shoal {here}, as the driver has it; found: {', '.join(others)}")
 
 
 @contextmanager

@@ -1,0 +1,535 @@
+"""Workers that check a release give the answer that the verifier gives alone, on honest and on spoiled releases."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import shoal
+from shoal.cli import app
+from shoal.sources import open_source
+from shoal.sources.arrow import open_arrow
+from shoal.sources.options import SourceOptions
+from shoal.sources.spark import shipping
+from shoal.sources.spark.files import open_spark_files
+from shoal.sources.spark.shipping import PartitionForm, packed_message, unpacked_message
+from shoal.sources.spark.source import SparkSource, open_spark
+from shoal.verify import Verification, classes, verify_folder, verify_table
+from shoal.verify.coding import ReleaseCoder
+from shoal.verify.manifest import read_manifest
+from shoal.verify.spark import SparkRows, checking, released, routing
+from shoal.verify.spark.released import FrameForm, SparkFileRows
+
+pytestmark = pytest.mark.xdist_group("spark")
+DRIVER = Path(__file__).with_name("driving_verify.py")
+Starter = Callable[[], subprocess.Popen[bytes]]
+N = 900
+K = {"k-anonymity": {"k": 4}}
+RELATIVE = [
+    K,
+    {"t-closeness": {"t": 0.6, "attribute": "illness"}},
+    {"beta-likeness": {"beta": 3.5, "attribute": "illness"}},
+    {"distinct-l-diversity": {"l": 3, "attribute": ["illness", "ward"]}},
+]
+CASES: dict[str, dict[str, Any]] = {
+    "relative models": {"method": {"mondrian": {}}, "privacy": RELATIVE},
+    "rows dropped": {"method": {"mondrian": {}}, "privacy": [K], "missing": "drop"},
+    "boxes that overlap": {"method": {"hilbert": {}}, "privacy": [K, {"entropy-l-diversity": {"l": 1.5}}]},
+    "labels of one level": {"method": {"incognito": {}}, "privacy": [K]},
+    "generalized illnesses": {"method": {"sweep": {"improve": False}}, "privacy": [K]},
+    "averages": {"method": {"microaggregation": {}}, "privacy": [K]},
+    "no labels": {"method": {"plain": {}}, "privacy": []},
+}
+
+
+def people(seed: int, n_rows: int = N) -> pa.Table:
+    rng = np.random.default_rng(seed)
+
+    def holed(values: np.ndarray) -> pa.Array:
+        return pa.array(values, mask=rng.random(n_rows) < 0.02)
+
+    return pa.table(
+        {
+            "cost": holed(rng.normal(100, 20, n_rows).round(1)),
+            "note": pa.array(rng.choice(["a", "b", ""], n_rows).astype(object)),
+            "age": holed(rng.integers(18, 90, n_rows)),
+            "zip": holed(np.char.zfill(rng.integers(0, 400, n_rows).astype(str), 4).astype(object)),
+            "sex": pa.array(rng.choice(["f", "m"], n_rows).astype(object)),
+            "illness": holed(rng.choice(["flu", "gout", "cold", "grief"], n_rows).astype(object)),
+            "ward": pa.array(rng.integers(1, 4, n_rows)),
+        }
+    )
+
+
+def policy(**entries: Any) -> dict[str, Any]:
+    groups = {"groups": {"body": ["flu", "gout", "cold"], "mind": ["grief"]}}
+    attributes = {
+        "cost": {"role": "insensitive"},
+        "note": {"role": "insensitive"},
+        "age": {"role": "quasi", "taxonomy": {"intervals": {"min": 0, "max": 99, "widths": [5, 10, 40]}}},
+        "zip": {"role": "quasi", "taxonomy": {"mask": {"length": 4}}},
+        "sex": {"role": "quasi"},
+        "illness": {"role": "sensitive", "taxonomy": groups},
+        "ward": {"role": "sensitive"},
+    }
+    return {"attributes": attributes, "privacy": [K], "method": {"mondrian": {}}} | entries
+
+
+Spoiled = tuple[pa.Table, dict[str, Any]]
+
+
+def with_first(name: str, value: Any) -> Callable[[pa.Table, dict[str, Any]], Spoiled]:
+    """Return what changes the value of the first row, if it is another one."""
+
+    def changed(table: pa.Table, manifest: dict[str, Any]) -> Spoiled:
+        column = table[name]
+        new = next(one for one in column.to_pylist() if one != column[0].as_py()) if value is ... else value
+        values = pa.array([new, *column.to_pylist()[1:]], column.type)
+        return table.set_column(table.column_names.index(name), name, values), manifest
+
+    return changed
+
+
+def repeated(table: pa.Table, manifest: dict[str, Any]) -> Spoiled:
+    return pa.concat_tables([table, table.slice(5, 1)]), manifest | {"rows": manifest["rows"] + 1}
+
+
+def fewer(table: pa.Table, manifest: dict[str, Any]) -> Spoiled:
+    return table.slice(1), manifest | {"rows": manifest["rows"] - 1}
+
+
+def boastful(table: pa.Table, manifest: dict[str, Any]) -> Spoiled:
+    manifest = copy.deepcopy(manifest)
+    for promise in manifest["guarantees"]:
+        promise["achieved"] = (promise["achieved"] or 0) + 1
+    return table, manifest
+
+
+SPOILING: dict[str, Callable[[pa.Table, dict[str, Any]], Spoiled]] = {
+    "honest": lambda table, manifest: (table, manifest),
+    "false row": with_first("cost", 0.25),
+    "another sex": with_first("sex", ...),
+    "another illness": with_first("illness", ...),
+    "unknown label": with_first("age", None),
+    "a row too many": repeated,
+    "a class too small": fewer,
+    "another number": lambda table, manifest: (table, manifest | {"rows": manifest["rows"] + 7}),
+    "boastful": boastful,
+    "empty": lambda table, manifest: (table.slice(0, 0), manifest),
+}
+WRONG = ("false row", "a row too many", "another number", "empty")  # whatever the method
+
+
+# Tasks of one process: what Spark would send is packed and pickled all the same, and arrives in any order.
+
+Batches = list[pa.RecordBatch]
+
+
+class Partitions:
+    """Batches of each partition."""
+
+    def __init__(self, parts: Sequence[Batches]) -> None:
+        self.parts = list(parts)
+        self.work: list[tuple[Any, int]] = []  # of each partition: what is done, and its number
+
+    def union(self, other: Partitions) -> Partitions:
+        both = Partitions([*self.parts, *other.parts])
+        both.work = [*self.work, *other.work]
+        return both
+
+
+class TableRows(SparkRows):
+    """A table in three partitions, of which one is empty."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.schema = table.schema
+        self.columns = tuple(table.column_names)
+        half = table.num_rows // 2
+        self._parts = [table.slice(0, half), table.slice(0, 0), table.slice(half)]
+
+    def selected(self, columns: Sequence[str]) -> tuple[Any, FrameForm]:
+        wanted = [part.select(list(columns)).to_batches(max_chunksize=200) for part in self._parts]
+        schema = pa.schema([self.schema.field(name) for name in columns])
+        return Partitions(wanted), FrameForm(PartitionForm("the release", schema, ()))
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        for part in self._parts:
+            yield from part.select(list(columns)).to_batches()
+
+
+class TableSource(SparkSource):
+    """A table in four partitions."""
+
+    @classmethod
+    def of(cls, table: pa.Table) -> TableSource:
+        source = open_arrow(table, SourceOptions(), "people")
+        sizes = tuple(table.slice(300 * part, 300).num_rows for part in range(4))
+        return cls("people", source.schema, table.num_rows, source.missing, table, sizes)
+
+    def selected(self, columns: Sequence[str]) -> tuple[Any, PartitionForm]:
+        wanted = self.frame.select(list(columns))  # type: ignore[operator]
+        parts = [wanted.slice(300 * part, 300).to_batches(max_chunksize=100) for part in range(4)]
+        schema = pa.schema([self.schema.field(name) for name in columns])
+        return Partitions(parts), PartitionForm("people", schema, self.missing)
+
+    def _read(self, columns: list[str], coded: frozenset[str]) -> Iterator[pa.RecordBatch]:
+        yield from self.frame.select(columns).to_batches()  # type: ignore[operator]
+
+    def digest(self) -> str:
+        raise NotImplementedError
+
+    def forget(self) -> None:
+        raise NotImplementedError
+
+
+class Tasks:
+    """Does what the transport does; may lose pieces."""
+
+    def __init__(self) -> None:
+        self.pieces = 0
+        self.lost: int | None = None  # the piece that gets lost
+        self.kept: int | None = None  # the piece that arrives twice
+        self.partings: list[str] = []
+
+    def routed(self, frame: Partitions, router: Any) -> Partitions:
+        if isinstance(router, routing.RouteRelease):
+            self.partings.append(type(router.parting).__name__)
+        sent = Partitions(frame.parts)
+        sent.work = [(pickle.dumps(router), number) for number in range(len(frame.parts))]
+        return sent
+
+    def exchanged(self, sent: Partitions, n_destinations: int) -> Partitions:
+        arriving: list[Batches] = [[] for _ in range(n_destinations)]
+        rng = np.random.default_rng(n_destinations)
+        for number, (batches, (work, _)) in enumerate(zip(sent.parts, sent.work, strict=True)):
+            for place, (destination, batch) in enumerate(pickle.loads(work)(number, iter(batches))):
+                row = {"partition": number, "place": place, "message": packed_message(batch)}
+                times = {self.lost: 0, self.kept: 2}.get(self.pieces, 1)
+                arriving[destination] += [pa.RecordBatch.from_pylist([row])] * times
+                self.pieces += destination < n_destinations - 1
+        for batches in arriving:
+            rng.shuffle(batches)  # type: ignore[arg-type]
+        return Partitions(arriving)
+
+    @staticmethod
+    def pieces_of(frame: Partitions, work: Any) -> list[tuple[int, bytes]]:
+        packed = pickle.dumps(work)
+        found = []
+        for number, batches in enumerate(frame.parts):
+            once, again = (list(pickle.loads(packed)(number, iter(batches))) for _ in range(2))
+            assert len(once) == len(again)
+            found += [(number, packed_message(batch)) for batch in again]
+        return found
+
+    @staticmethod
+    def collected(pieces: list[tuple[int, bytes]]) -> list[tuple[int, pa.RecordBatch]]:
+        return [(number, unpacked_message(message)) for number, message in pieces]
+
+
+WHOLE = classes.Whole
+
+
+def never_alone(rows: Any, *others: Any) -> Any:
+    """Stands for what reads all rows by itself, where tasks should do so."""
+    if isinstance(rows, SparkRows | SparkFileRows):
+        raise AssertionError("the driver reads the rows itself")
+    return WHOLE(rows, *others)
+
+
+@pytest.fixture
+def workers_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(classes, "Whole", never_alone)
+
+
+@pytest.fixture
+def tasks(monkeypatch: pytest.MonkeyPatch) -> Tasks:
+    tasks = Tasks()
+    for name in ("routed", "exchanged", "pieces_of", "collected"):
+        monkeypatch.setattr(checking, name, getattr(tasks, name))
+    monkeypatch.setattr(checking, "ROWS_PER_REGION", 100)
+    monkeypatch.setattr(routing, "ROWS_AT_ONCE", 150)
+    monkeypatch.setattr(shipping, "CHUNK_ROWS", 100)
+    return tasks
+
+
+def by_tasks(table: pa.Table, manifest: dict[str, Any], source: pa.Table | None) -> Verification:
+    given = None if source is None else TableSource.of(source)
+    return verify_table(TableRows(table), manifest, source=given, spark=object())  # type: ignore[arg-type]
+
+
+def alone(table: pa.Table, manifest: dict[str, Any], source: pa.Table | None) -> Verification:
+    given = None if source is None else open_source(source)
+    return verify_table(table, manifest, source=given)
+
+
+def released_people(case: str, seed: int = 1) -> tuple[pa.Table, pa.Table, dict[str, Any]]:
+    """Return a source, its release and the manifest."""
+    table = people(seed)
+    release = shoal.anonymize(table, policy(**CASES[case]), seed=seed)
+    return table, release.data, release.manifest
+
+
+@pytest.mark.parametrize("with_source", [True, False], ids=["with the source", "without it"])
+@pytest.mark.parametrize("case", CASES)
+def test_tasks_answer_as_the_verifier_alone(
+    case: str, with_source: bool, tasks: Tasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, release, manifest = released_people(case)
+    source = table if with_source else None
+    for name, spoil in SPOILING.items():
+        rows, told = spoil(release, manifest)
+        expected = alone(rows, told, source)
+        assert expected.verified or name != "honest"
+        assert not (expected.verified and with_source and name in WRONG)
+        with monkeypatch.context() as patch:
+            if name != "empty" and (with_source or manifest["guarantees"]):  # else there is nothing to be checked
+                patch.setattr(classes, "Whole", never_alone)
+            assert by_tasks(rows, told, source) == expected, name
+    if not with_source:
+        assert set(tasks.partings) <= {"ByClass"}
+    elif case in ("relative models", "labels of one level"):
+        assert "ByCuts" in tasks.partings
+
+
+def test_what_coders_met_apart_gets_one_numbering() -> None:
+    _, release, manifest = released_people("relative models")
+    rows = release.sort_by([("ward", "descending"), ("illness", "ascending")]).combine_chunks()
+    subjects = [("illness",), ("ward", "illness")]
+    coder = ReleaseCoder(rows.schema, read_manifest(manifest, with_file=False), subjects, None, None)
+    whole, merged = coder.glancing(), coder.glancing()
+    for places in (range(600, 900), range(299, -1, -1), range(0, 900, 7)):
+        (batch,) = rows.take(pa.array(places)).combine_chunks().to_batches()
+        expected, apart = whole.number(whole.code(batch)[1]), coder.glancing()
+        numbers = apart.number(apart.code(batch)[1])
+        for mapping, found, right in zip(merged.add(apart.met), numbers, expected, strict=True):
+            assert np.array_equal(mapping[found], right)
+    for subject in subjects:
+        assert merged.texts(subject) == whole.texts(subject)
+        assert merged.n_values(subject) == whole.n_values(subject)
+    assert (merged.idle, merged.unknown) == (whole.idle, whole.unknown) == ({}, ())
+
+
+@pytest.mark.usefixtures("workers_only")
+def test_regions_that_boxes_join_are_checked_again_as_one(tasks: Tasks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cuts that are found in a sample of two rows are crossed by many boxes."""
+    table, release, manifest = released_people("relative models")
+    monkeypatch.setattr(checking, "SAMPLE", 8)
+    for spoil in SPOILING.values():
+        rows, told = spoil(release, manifest)
+        if rows.num_rows:
+            assert by_tasks(rows, told, table) == alone(rows, told, table)
+    assert tasks.partings[0] == "ByCuts"
+    assert {"ByClass", "ByContent"} <= set(tasks.partings)  # nearly all is one
+
+
+@pytest.mark.usefixtures("workers_only")
+@pytest.mark.parametrize("sample", [60, 90])
+def test_only_joined_regions_are_sent_again(sample: int, tasks: Tasks, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, release, manifest = released_people("relative models")
+    wanted: list[list[int]] = []
+
+    def watched(frame: Partitions, router: Any) -> Partitions:
+        if isinstance(router, routing.RouteRelease):
+            wanted.append(router.destinations.tolist())
+        return tasks.routed(frame, router)
+
+    monkeypatch.setattr(checking, "routed", watched)
+    monkeypatch.setattr(checking, "SAMPLE", sample)
+    for name in ("honest", "false row", "another illness", "a row too many"):
+        rows, told = SPOILING[name](release, manifest)
+        rows = rows.sort_by([(quasi, "ascending") for quasi in ("zip", "age", "sex")])  # classes are in one partition
+        assert by_tasks(rows, told, table) == alone(rows, told, table)
+    first, again = wanted[:2]
+    assert first == list(range(len(first)))
+    assert {-1, 0, 1} <= set(again)
+    assert len(again) == len(first)
+
+
+@pytest.mark.parametrize("what", ["lost", "kept"])
+def test_rows_that_are_lost_or_doubled_on_their_way_are_noticed(
+    what: str, tasks: Tasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver then checks all by itself."""
+    table, release, manifest = released_people("relative models")
+    expected = by_tasks(release, manifest, table)
+    assert expected.verified
+    n_pieces = tasks.pieces
+    with monkeypatch.context() as patch:
+        patch.setattr(classes, "Whole", never_alone)
+        for piece in (0, n_pieces // 2, n_pieces - 1):
+            tasks.pieces = 0
+            setattr(tasks, what, piece)
+            with pytest.raises(AssertionError, match="the driver reads"):
+                by_tasks(release, manifest, table)
+
+
+@pytest.mark.usefixtures("workers_only")
+def test_a_release_that_changes_between_passes_is_noticed(tasks: Tasks, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, release, manifest = released_people("relative models")
+    rows = TableRows(release)
+    changed, _ = with_first("ward", 77)(release, manifest)
+    looked = checking._Checking._looked
+
+    def then_changed(self: Any) -> Any:
+        found = looked(self)
+        rows._parts = TableRows(changed)._parts
+        return found
+
+    monkeypatch.setattr(checking._Checking, "_looked", then_changed)
+    with pytest.raises(AssertionError, match="the driver reads"):
+        verify_table(rows, manifest, source=TableSource.of(table), spark=object())  # type: ignore[arg-type]
+
+
+def test_sources_that_are_not_on_spark_are_for_the_driver(tasks: Tasks) -> None:
+    table, release, manifest = released_people("relative models")
+    found = verify_table(TableRows(release), manifest, source=open_source(table), spark=object())  # type: ignore[arg-type]
+    assert found.verified
+    assert tasks.partings == []
+
+
+# Spark itself.
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checking, "ROWS_PER_REGION", 250)
+
+
+@pytest.mark.usefixtures("small", "workers_only")
+@pytest.mark.parametrize("spoiled", ["honest", "false row", "another illness"])
+def test_dataframes_are_checked_where_they_are(spark: Any, spoiled: str) -> None:
+    table, release, manifest = released_people("relative models", 3)
+    rows, told = SPOILING[spoiled](release, manifest)
+    source = open_spark(spark.createDataFrame(table).repartition(2))
+    try:
+        frame = spark.createDataFrame(rows).repartition(3).localCheckpoint()
+        found = verify_table(SparkRows(frame), told, source=source, spark=spark)
+    finally:
+        source.forget()
+    assert found == alone(rows, told, table)
+    assert found.verified == (spoiled == "honest")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table and its release, both in several row groups."""
+    folder = tmp_path_factory.mktemp("files")
+    pq.write_table(people(4), folder / "people.parquet", row_group_size=250)
+    shoal.anonymize(folder / "people.parquet", policy(**CASES["relative models"]), out=folder / "out", seed=4)
+    return folder
+
+
+def in_groups(public: Path, size: int = 200, beside: str | None = None) -> None:
+    """Write the rows of a release again, in more row groups, with a note that no row has, and tell their digest."""
+    path = public / "data.parquet"
+    rows = pq.read_table(path).replace_schema_metadata(None)
+    if beside is not None:
+        place, note = rows.column_names.index("note"), rows["note"].combine_chunks().dictionary_encode()
+        entries = pa.concat_arrays([note.dictionary, pa.array([beside], note.dictionary.type)])
+        rows = rows.set_column(place, "note", pa.DictionaryArray.from_arrays(note.indices, entries))
+    pq.write_table(rows, path, row_group_size=size, store_schema=False, write_statistics=False)
+    manifest = json.loads((public / "manifest.json").read_text())
+    manifest["data"]["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    (public / "manifest.json").write_text(json.dumps(manifest))
+
+
+@pytest.fixture
+def files(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("shoal.sources.spark.files.FEWEST_ROWS", 250)
+    monkeypatch.setattr(released, "ROWS_TOGETHER", 400)
+    shutil.copytree(folder, tmp_path / "files")
+    in_groups(tmp_path / "files" / "out" / "public")
+    return tmp_path / "files"
+
+
+@pytest.mark.usefixtures("small", "workers_only")
+@pytest.mark.parametrize("spoiled", [False, True], ids=["honest", "with values of no row"])
+def test_files_are_read_by_workers(spark: Any, files: Path, spoiled: bool) -> None:
+    if spoiled:
+        in_groups(files / "out" / "public", beside="x")
+    source = open_spark_files(files / "people.parquet", spark)
+    rows = SparkFileRows(files / "out" / "public" / "data.parquet", spark)
+    assert len(rows.selected([])[1].row_groups) == len(source.partitions) - 1 == 3
+    found = verify_folder(files / "out", source=source, spark=spark)
+    assert found == verify_folder(files / "out", source=open_source(files / "people.parquet"))
+    wrong = ("dictionaries: the dictionaries of note hold values that no row has",)
+    assert found.failures == (wrong if spoiled else ())
+
+
+@pytest.mark.usefixtures("small", "workers_only")
+def test_the_command_checks_on_spark(spark: Any, files: Path) -> None:
+    assert spark is not None
+    command = ["verify", str(files / "out"), "--source", str(files / "people.parquet"), "--engine", "spark", "--json"]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["verified"] is True
+
+
+def test_a_master_is_for_spark(files: Path) -> None:
+    done = CliRunner().invoke(app, ["verify", str(files / "out"), "--master", "local[2]"])
+    assert done.exit_code == 2
+
+
+def test_what_workers_cannot_open_the_driver_checks(spark: Any, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    selected = SparkFileRows.selected
+    asked = []
+
+    def elsewhere(self: SparkFileRows, columns: Sequence[str]) -> Any:
+        asked.append(columns)
+        frame, form = selected(self, columns)
+        return frame, released.FileForm(files / "nowhere", form.size, form.modified, form.row_groups)
+
+    monkeypatch.setattr(SparkFileRows, "selected", elsewhere)
+    found = verify_folder(files / "out", source=open_source(files / "people.parquet"), spark=spark)
+    assert found.verified
+    found = verify_folder(files / "out", source=open_spark_files(files / "people.parquet", spark), spark=spark)
+    assert found.verified
+    assert len(asked) == 1
+
+
+def test_a_task_refuses_a_file_that_is_not_the_drivers(files: Path) -> None:
+    path = files / "out" / "public" / "data.parquet"
+    state = path.stat()
+    number = [pa.RecordBatch.from_pydict({"id": [1]})]
+    form = released.FileForm(path, state.st_size, state.st_mtime_ns, ((0,), (1, 2)))
+    rows = form.opened(9, iter(number))
+    assert sum(batch.num_rows for batch in rows.batches(["age"])) == 400
+    other = released.FileForm(path, state.st_size, state.st_mtime_ns + 1, form.row_groups)
+    with pytest.raises(FileNotFoundError):
+        other.opened(1, iter(number))
+
+
+def test_dictionaries_with_values_of_no_row_are_told_by_workers(files: Path) -> None:
+    rows = SparkFileRows(files / "out" / "public" / "data.parquet", object())  # type: ignore[arg-type]
+    rows.note_unused(["zip"])
+    rows.note_unused(["age", "zip"])
+    assert rows.unused_entries() == ("zip", "age")
+
+
+def test_a_lost_worker_does_not_change_the_answer(
+    job: Any, master: str, start_worker: Starter, files: Path, tmp_path: Path
+) -> None:
+    assert tmp_path in files.parents
+    worker = start_worker()
+    command = [sys.executable, str(DRIVER), master, str(files / "people.parquet"), str(files / "out")]
+    quick = {"spark.shuffle.io.maxRetries": "1", "spark.shuffle.io.retryWait": "1s"}  # a worker that is gone stays so
+    done = job(*command, str(worker.pid), **quick)
+    assert worker.wait(timeout=5) == -signal.SIGKILL
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+    expected = verify_folder(files / "out", source=open_source(files / "people.parquet"))
+    assert json.loads(done.stdout) == expected.as_dict()
