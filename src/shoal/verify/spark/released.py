@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,14 +26,6 @@ class ReleaseForm(Protocol):
 
     def opened(self, number: int, batches: Iterator[pa.RecordBatch]) -> PublishedRows:
         """Return the rows of one partition, given its number and what Spark sends."""
-
-
-class RowsOnSpark(Protocol):
-    """A release that tasks can read."""
-
-    @abstractmethod
-    def selected(self, columns: Sequence[str]) -> tuple[DataFrame, ReleaseForm]:
-        """Return what Spark sends to tasks, and what they must know to read these columns."""
 
 
 class _Partition(PublishedRows):
