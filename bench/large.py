@@ -21,7 +21,7 @@ from bench.perturbed import write_perturbed
 from bench.planning import n_cells
 from bench.running import Ran, anonymized, described
 
-PROGRAM = 0.5  # GiB that no table takes
+PROGRAM = 0.75  # GiB that no table takes
 K50: dict[str, Any] = {"k-anonymity": {"k": 50}}
 GIB = 1 << 30
 

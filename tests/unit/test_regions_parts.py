@@ -97,8 +97,8 @@ def test_the_limit_of_the_control_group_counts(tmp_path: Any, monkeypatch: pytes
     assert budgets.machine_memory() > 0
     (tmp_path / "memory.max").write_text("max\n")
     everything = budgets.machine_memory()
-    (tmp_path / "memory.max").write_text(f"{600 << 20}\n")
-    assert budgets.machine_memory() == 600 << 20 < everything
+    (tmp_path / "memory.max").write_text(f"{900 << 20}\n")
+    assert budgets.machine_memory() == 900 << 20 < everything
 
 
 def test_threads_must_be_some() -> None:
