@@ -24,7 +24,7 @@ from shoal.verify.room import OutgrownError, Room
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_BASE = 350 << 20  # bytes of the interpreter, its libraries, compiled kernels and labels
+_BASE = 420 << 20  # bytes of the interpreter, its libraries, compiled kernels and labels
 _THREAD = 150 << 20  # bytes of the batches that a thread reads and codes
 _LEAST = 48 << 20
 _SAMPLE = 1 << 20  # boxes that cuts are looked for in
