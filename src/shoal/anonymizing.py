@@ -358,14 +358,13 @@ def _runs(data: object, engine: EngineName | None, master: str | None) -> tuple[
         if is_spark_frame(data) or master is not None:
             raise UsageError("a Spark DataFrame and a master are for the Spark engine; give engine='spark' or neither")
         return Run, {}
-    from shoal.sources.spark.session import spark_session
     from shoal.spark.running import SparkRun
-    from shoal.spark.starting import make_ready
+    from shoal.spark.starting import ready_session
 
     seconds: dict[str, float] = {}
     if not is_spark_frame(data):
         with _Clock("start", seconds):
-            make_ready(spark_session(master))
+            ready_session(master)
     return SparkRun, seconds
 
 

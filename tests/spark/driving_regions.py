@@ -6,32 +6,12 @@ while regions are planned.
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
 import sys
-import threading
-from collections.abc import Iterator
-from typing import Any
-
-
-class LosingAWorker:
-    """Ends a group of processes soon after the planning has begun."""
-
-    def __init__(self, group: int) -> None:
-        self._group = group
-
-    @contextlib.contextmanager
-    def step(self, title: str, total: int | None = None, unit: str = "rows") -> Iterator[Any]:
-        if title == "planning regions":
-            threading.Timer(0.5, os.killpg, [self._group, signal.SIGKILL]).start()
-        yield self
-
-    def advance(self, amount: int) -> None:
-        pass
 
 
 def main() -> None:
+    from losing import LosingAWorker
+
     import shoal
     from shoal.errors import ShoalError
     from shoal.regions.budget import Budget
@@ -41,7 +21,7 @@ def main() -> None:
     master, data, policy, out, group = sys.argv[1:]
     try:
         release = shoal.anonymize(
-            data, policy, out=out, engine="spark", master=master, progress=LosingAWorker(int(group))
+            data, policy, out=out, engine="spark", master=master, progress=LosingAWorker(int(group), "planning regions")
         )
     except ShoalError as error:
         print(error)

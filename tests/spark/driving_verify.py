@@ -5,34 +5,14 @@ Run as ``python driving_verify.py MASTER DATA RELEASE GROUP``; GROUP is the proc
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import signal
 import sys
-import threading
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-
-
-class LosingAWorker:
-    """Ends a group of processes soon after regions are being checked."""
-
-    def __init__(self, group: int) -> None:
-        self._group = group
-
-    @contextlib.contextmanager
-    def step(self, title: str, total: int | None = None, unit: str = "rows") -> Iterator[Any]:
-        if title == "checking regions":
-            threading.Timer(0.5, os.killpg, [self._group, signal.SIGKILL]).start()
-        yield self
-
-    def advance(self, amount: int) -> None:
-        pass
 
 
 def main() -> None:
+    from losing import LosingAWorker
+
     from shoal.sources.spark import files
     from shoal.spark import open_spark_files, spark_session
     from shoal.verify import verify_folder
@@ -42,7 +22,9 @@ def main() -> None:
     master, data, release, group = sys.argv[1:]
     session = spark_session(master)
     source = open_spark_files(Path(data), session)
-    found = verify_folder(Path(release), source=source, spark=session, progress=LosingAWorker(int(group)))
+    found = verify_folder(
+        Path(release), source=source, spark=session, progress=LosingAWorker(int(group), "checking regions")
+    )
     print(json.dumps(found.as_dict()))
 
 

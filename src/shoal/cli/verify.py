@@ -73,12 +73,9 @@ def _session(engine: Engine, master: str | None) -> SparkSession | None:
         if master is not None:
             raise UsageError("a master is for the Spark engine; give --engine spark, or no --master")
         return None
-    from shoal.sources.spark.session import spark_session
-    from shoal.spark.starting import make_ready
+    from shoal.spark.starting import ready_session
 
-    session = spark_session(master)
-    make_ready(session)
-    return session
+    return ready_session(master)
 
 
 def _opened(source: str, options: SourceOptions, session: SparkSession | None) -> Source:

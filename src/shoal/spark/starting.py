@@ -8,12 +8,19 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from shoal.errors import UsageError
-from shoal.sources.spark.session import quiet, told
+from shoal.sources.spark.session import quiet, spark_session, told
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _ROWS = 1 << 12  # no fewer than there are cores: Spark makes a partition for each of them
+
+
+def ready_session(master: str | None) -> SparkSession:
+    """Return the session on a master, all of whose workers have shoal in this version."""
+    session = spark_session(master)
+    make_ready(session)
+    return session
 
 
 def make_ready(session: SparkSession) -> None:

@@ -20,7 +20,8 @@ _TOGETHER = 1 << 18  # rows that are handed out at a time
 
 
 @kernel
-def _by_parts(words: KeyArray, parts: CodeArray, n_parts: int) -> tuple[KeyArray, IntArray]:
+def sorted_by_parts(words: KeyArray, parts: CodeArray, n_parts: int) -> tuple[KeyArray, IntArray]:
+    """Return (n_rows, n_words) rows part by part, and (n_parts + 1,) where each part begins."""
     n_words, n = words.shape
     first = np.zeros(n_parts + 1, dtype=np.int64)
     for i in range(n):
@@ -35,11 +36,6 @@ def _by_parts(words: KeyArray, parts: CodeArray, n_parts: int) -> tuple[KeyArray
         for w in range(n_words):
             out[place, w] = words[w, i]
     return out, first
-
-
-def sorted_by_parts(words: KeyArray, parts: CodeArray, n_parts: int) -> tuple[KeyArray, IntArray]:
-    """Return (n_rows, n_words) rows part by part, and (n_parts + 1,) where each part begins."""
-    return _by_parts(words, parts, n_parts)
 
 
 class PartsFile:
