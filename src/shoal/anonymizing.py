@@ -22,7 +22,7 @@ from shoal.ledger.settling import Entered
 from shoal.manifest import build_manifest
 from shoal.methods.base import AnyPlan
 from shoal.policy import Policy
-from shoal.progress import Progress, Silent
+from shoal.progress import Progress, shown
 from shoal.publishing import Publication, PublishedRows, publication_of
 from shoal.publishing.tables import two_tables
 from shoal.publishing.writing import plain_table, write_buckets, write_rows
@@ -85,11 +85,11 @@ def anonymize(
     """
     entering = ledger_options(ledger)
     budget = Budget.of(memory, threads)
-    shown = progress or Silent()
-    runs, seconds = _runs(data, engine, master)
-    run = runs.start(data, policy, out, format, seed, utility, shown, ledger=entering, to=to, budget=budget)
-    run.seconds |= seconds
-    return run.finish(data)
+    with shown(progress) as showing:
+        runs, seconds = _runs(data, engine, master)
+        run = runs.start(data, policy, out, format, seed, utility, showing, ledger=entering, to=to, budget=budget)
+        run.seconds |= seconds
+        return run.finish(data)
 
 
 @dataclass(slots=True)
@@ -330,7 +330,9 @@ class Run:
         if self.detail == "full":
             with self._timed("utility"):
                 utility = publication.utility(expensive=True)
-        return build_evidence(publication, verification, utility, self.seed, self.seconds)
+        return build_evidence(
+            publication, verification, utility, self.seed, self.seconds, thorough=self.detail == "full"
+        )
 
     def _timed(self, step: str) -> _Clock:
         return _Clock(step, self.seconds)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Protocol
 
 
@@ -37,3 +38,25 @@ class Silent:
     def step(self, title: str, total: int | None = None, unit: str = "rows") -> Iterator[Step]:  # noqa: ARG002
         """Open a step that nobody sees."""
         yield _Nothing()
+
+
+def shown(progress: Progress | None) -> AbstractContextManager[Progress]:
+    """Give the progress of one run: the one that was asked for, else bars in a notebook, and silence elsewhere.
+
+    >>> with shown(None) as progress:
+    ...     type(progress).__name__
+    'Silent'
+    """
+    if progress is not None:
+        return nullcontext(progress)
+    if not in_notebook():
+        return nullcontext(Silent())
+    from shoal.notebook.bars import bars
+
+    return bars()
+
+
+def in_notebook() -> bool:
+    """Whether this process is the kernel of a notebook; nothing is loaded to find out."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return "ipykernel" in sys.modules and hasattr(shell, "kernel")

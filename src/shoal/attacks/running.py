@@ -16,7 +16,7 @@ from shoal.attacks.view import ReleaseView
 from shoal.errors import InputError, UsageError, did_you_mean
 from shoal.linkage.reading import read_columns
 from shoal.policy import Policy
-from shoal.progress import Progress, Silent
+from shoal.progress import Progress, shown
 from shoal.registry import discover
 from shoal.release import Release
 from shoal.sources import Source, SourceOptions, open_source
@@ -66,7 +66,7 @@ def attack_release(
         if table is not None and len(table) < FEWEST:
             raise InputError(f"the {told} has fewer than {FEWEST} records: so few people tell nothing")
     found: list[Trials | Refusal] = []
-    with (progress or Silent()).step("attacking", len(chosen), unit="attacks") as step:
+    with shown(progress) as showing, showing.step("attacking", len(chosen), unit="attacks") as step:
         for name, kind in chosen.items():
             attack = kind.equipped(targets, beside)
             chance = np.random.default_rng(None if seed is None else [seed, *name.encode()])

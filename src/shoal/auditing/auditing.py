@@ -20,7 +20,7 @@ from shoal.encoding import check_columns
 from shoal.engines.local import LocalEngine
 from shoal.errors import UsageError
 from shoal.policy import Policy
-from shoal.progress import Progress, Silent
+from shoal.progress import Progress, shown
 from shoal.risk.disclosure import check_fraction
 from shoal.risk.population import population_uniqueness
 from shoal.risk.sizes import size_histogram
@@ -61,7 +61,6 @@ def audit(
         raise UsageError(f"the threshold is a share of records, from 0 to below 1; received {threshold}")
     if sample_fraction is not None:
         check_fraction(sample_fraction)
-    progress = progress or Silent()
     loaded = Policy.load(policy)
     source = open_source(data, loaded.source)
     check_columns(loaded, source)
@@ -71,9 +70,11 @@ def audit(
         other = open_source(population, loaded.source)
         populations[other.name if other.name not in populations else f"{other.name} (given)"] = other
     engine = LocalEngine()
-    raw = read_raw(source, loaded, populations, engine, progress)
-    found = appearances(source, loaded, raw, engine, progress)
-    return _assembled(raw, found, source, loaded, min(largest_set, raw.n_quasi), threshold, sample_fraction, progress)
+    with shown(progress) as showing:
+        raw = read_raw(source, loaded, populations, engine, showing)
+        found = appearances(source, loaded, raw, engine, showing)
+        largest = min(largest_set, raw.n_quasi)
+        return _assembled(raw, found, source, loaded, largest, threshold, sample_fraction, showing)
 
 
 def _assembled(

@@ -11,7 +11,22 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from shoal.cli import agency, anonymize, attack, audit, compare, demo, init, key, ledger, link, papers, policy, verify
+from shoal.cli import (
+    agency,
+    anonymize,
+    attack,
+    audit,
+    compare,
+    demo,
+    init,
+    key,
+    ledger,
+    link,
+    papers,
+    policy,
+    studio,
+    verify,
+)
 from shoal.cli.console import show_version
 from shoal.errors import without_passwords
 
@@ -55,6 +70,7 @@ app.command("verify")(verify.verify)
 app.command("attack")(attack.attack)
 app.command("compare")(compare.compare)
 app.command("link")(link.link)
+app.command("studio")(studio.studio)
 app.add_typer(policy.app, name="policy")
 app.add_typer(key.app, name="key")
 app.add_typer(ledger.app, name="ledger")

@@ -1,7 +1,8 @@
-"""Progress bars for people: one line a step, on standard error, only if that is a terminal."""
+"""Progress bars for people: one line a step, on standard error, only if that is a terminal; for programs, lines."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, Tim
 from rich.progress import Progress as RichProgress
 
 from shoal.cli.console import err
+from shoal.cli.lines import Lines
 from shoal.progress import Progress, Silent, Step
 
 
@@ -54,7 +56,10 @@ class Bars:
 
 @contextmanager
 def bars() -> Iterator[Progress]:
-    """Give a progress that shows bars on a terminal and nothing elsewhere."""
+    """Give a progress that shows bars on a terminal and nothing elsewhere, or lines if SHOAL_PROGRESS asks for them."""
+    if os.environ.get("SHOAL_PROGRESS") == "lines":
+        yield Lines()
+        return
     console = err()
     if not console.is_terminal:
         yield Silent()

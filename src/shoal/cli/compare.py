@@ -26,6 +26,20 @@ def compare(
         str | None,
         typer.Option(metavar="all|NAME,...", help="Compare techniques on the attributes of one policy, a row each."),
     ] = None,
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE,...",
+            help="Values of a parameter, a row each: k-anonymity.k=2,5,10, max_withheld=0,0.05; may be repeated.",
+        ),
+    ] = None,
+    methods: Annotated[
+        str | None, typer.Option(metavar="NAME,...", help="Methods, a row each: mondrian,incognito{measure: um}.")
+    ] = None,
+    weights: Annotated[
+        str | None,
+        typer.Option(metavar="NAME=WEIGHT,...", help="What the ranking counts more: inference=2; 1 each by default."),
+    ] = None,
     control: Annotated[str | None, typer.Option(help="A table of like people who are not in the data.")] = None,
     hold_out: Annotated[
         float | None,
@@ -41,6 +55,10 @@ def compare(
     csv: Annotated[Path | None, typer.Option(help="New file for the table, as CSV.")] = None,
     picture: Annotated[Path | None, typer.Option(help="New file for a picture, .svg or .png.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="New file for the table, as a page of Markdown.")] = None,
+    cache: Annotated[
+        Path | None, typer.Option(help="Folder in which figures are kept for later runs; your own cache by default.")
+    ] = None,
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Measure everything anew, and keep nothing.")] = False,
     json_output: JsonOption = False,
 ) -> None:
     """Compare what techniques or policies leave to attacks, promise, keep and cost. It is for the data holder alone."""
@@ -48,20 +66,27 @@ def compare(
         from shoal.cli.bars import bars
         from shoal.comparing import compare as compared
         from shoal.comparing.writing import Wanted
+        from shoal.errors import UsageError
         from shoal.sources.addresses import named
 
         wanted = Wanted(csv, picture, markdown)
         wanted.check()
+        if no_cache and cache is not None:
+            raise UsageError("--cache names a folder for figures, and --no-cache wants none; choose one")
         with bars() as progress:
             found = compared(
                 data,
                 *policies,
                 techniques=techniques,
+                sweep=sweep,
+                methods=methods,
+                weights=weights,
                 control=control,
                 hold_out=hold_out,
                 targets=targets,
                 predict=predict,
                 seed=seed,
+                cache=not no_cache if cache is None else cache,
                 progress=progress,
             )
         wanted.write(found, title=f"Comparison on {named(data)}")
@@ -90,7 +115,7 @@ def _table(rows: list[Row], *, wide: bool) -> Table:
     from rich.markup import escape
     from rich.table import Table
 
-    from shoal.comparing.result import HEADS, MEASURES, RISKS
+    from shoal.comparing.parts import HEADS, MEASURES, RISKS
 
     table = Table(box=None, padding=(0, 2 if wide else 1, 1, 0))
     table.add_column("technique", ratio=1, overflow="fold")

@@ -13,13 +13,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shoal.attacks.base import FEWEST, N_TARGETS, NO_CONTROL
+from shoal.comparing.axes import AnyMethods, AnySweep, read_methods, read_sweep
+from shoal.comparing.cache import DRAWING_BITS, Cache, default_folder
+from shoal.comparing.keys import About, Common, table_digest
+from shoal.comparing.memory import Memory
+from shoal.comparing.ranking import AnyWeights, read_weights
 from shoal.comparing.recipes.base import Base, Recipe
 from shoal.comparing.result import Comparison, Row
-from shoal.comparing.trying import Asked, Field
+from shoal.comparing.sweeping import asked_rows, policy_names
+from shoal.comparing.trying import Asked, Field, Scene
 from shoal.encoding import check_columns
 from shoal.errors import InputError, PolicyError, UsageError, did_you_mean
 from shoal.policy import Policy
-from shoal.progress import Progress, Silent
+from shoal.progress import Progress, shown
 from shoal.registry import discover
 from shoal.sources import SourceOptions, open_source
 from shoal.sources.columns import plain
@@ -39,63 +45,116 @@ def compare(
     data: object,
     *policies: AnyPolicy,
     techniques: str | Sequence[str] | None = None,
+    sweep: AnySweep | None = None,
+    methods: AnyMethods | None = None,
+    weights: AnyWeights | None = None,
     control: object | None = None,
     hold_out: float | None = None,
     targets: int = N_TARGETS,
     predict: str | None = None,
     seed: int | None = None,
+    cache: bool | str | Path = True,
     progress: Progress | None = None,
 ) -> Comparison:
     """Make a release by every policy, or by every technique on one, and tell what each leaves, promises and keeps.
 
     The same people are aside in all of them: those of a *control* table or, without one, a random share *hold_out* of
-    the data, 0.2 if it is not given, who are in no release. *techniques* are "all" or names. Every release is verified
-    as ever, none is written, and what is found is for the data holder alone.
+    the data, 0.2 if it is not given, who are in no release. *techniques* are "all" or names; *methods* and a *sweep*
+    over parameters make several rows of every policy; *weights* rank them. Every release is verified as ever, none is
+    written, and what is found is for the data holder alone. Figures are kept in the folder *cache*, the user's own by
+    default, so that a row is measured once; False keeps nothing.
     """
     if not policies:
         raise UsageError("a comparison needs a policy at least")
     chosen = _chosen(techniques)
+    axes, kinds = read_sweep(sweep), read_methods(methods)
     if chosen and len(policies) > 1:
         raise UsageError("techniques are compared on the attributes of one policy; give one, or no techniques")
-    if control is not None and hold_out is not None:
-        raise UsageError("a control table and a share to hold out are two ways to have a control group; choose one")
-    share = None if control is not None else HOLD_OUT if hold_out is None else hold_out
-    if share is not None and not 0 <= share < 1:
-        raise UsageError(f"the share of records to hold out must be from 0 to below 1, not {share}")
+    if chosen and (axes or kinds):
+        raise UsageError("techniques have parameters of their own; compare them, or sweep over those of a policy")
+    weighed = read_weights(weights)
+    share = _share(control, hold_out)
     if targets < FEWEST:
         raise UsageError(f"{targets} targets tell nothing; ask for at least {FEWEST}")
     loaded = [Policy.load(policy) for policy in policies]
-    options = loaded[0].source
-    rng = np.random.default_rng(seed)
-    table = _read(data, options)
+    asked = [] if chosen else asked_rows(policy_names(policies), loaded, axes, kinds)
+    kept, notes = _opened(cache)
+    table = _read(data, loaded[0].source)
     for policy in loaded:
         check_columns(policy, open_source(table, policy.source))
-    people, strangers = table, None if control is None else _read(control, options)
+    strangers = None if control is None else _read(control, loaded[0].source)
+    about = About(table_digest(table), None if strangers is None else table_digest(strangers), share)
+    questions = _questions(seed, kept, about)
+    people = table
     if share:
-        people, strangers = _parted(table, share, rng)
-    questions = secrets.randbits(64) if seed is None else seed
-    field = Field.of(loaded, people, strangers, targets, predict, seed, questions)
+        people, strangers = _parted(table, share, np.random.default_rng(questions))
+    scene = Scene.of(loaded, people, strangers, predict)
     with tempfile.TemporaryDirectory(prefix="shoal-compare-") as folder:  # for its owner alone; removed in the end
-        asked = (
-            _by_technique(chosen, loaded[0], field, Path(folder) / "pseudonyms.key")
-            if chosen
-            else [Asked(row, policy) for row, policy in zip(_policy_rows(policies, loaded), loaded, strict=True)]
-        )
-        rows = []
-        with (progress or Silent()).step("comparing", len(asked), unit="releases") as step:
-            for each in asked:
-                rows.append(field.tried(each))
-                step.advance(1)
+        own_key = Path(folder) / "pseudonyms.key"
+        if chosen:
+            asked = _by_technique(chosen, loaded[0], scene, own_key)
+        drawn = f"drawn {questions:x}" if seed is None else f"seed {seed}"
+        common = Common(about, drawn, targets, scene.predicted, scene.names, loaded[0], own_key)
+        memory = Memory(kept, common, lambda: Field.of(scene, targets, seed, questions))
+        with shown(progress) as showing:
+            rows = _rows(asked, memory, showing)
     return Comparison(
         rows=tuple(rows),
         records=people.num_rows,
         control=0 if strangers is None else strangers.num_rows,
         held_out=share or None,
-        predicted=field.ground.predicted_name,
+        predicted=scene.predicted,
         targets=targets,
         seed=seed,
-        notes=_notes(people, strangers, share),
+        notes=(*_notes(people, strangers, share), *notes),
+        weights=weighed,
     )
+
+
+def _share(control: object | None, hold_out: float | None) -> float | None:
+    """Return the share of the data to put aside; None if there is a control table."""
+    if control is not None and hold_out is not None:
+        raise UsageError("a control table and a share to hold out are two ways to have a control group; choose one")
+    share = None if control is not None else HOLD_OUT if hold_out is None else hold_out
+    if share is not None and not 0 <= share < 1:
+        raise UsageError(f"the share of records to hold out must be from 0 to below 1, not {share}")
+    return share
+
+
+def _opened(wanted: bool | str | Path) -> tuple[Cache | None, tuple[str, ...]]:
+    """Open the folder of figures; the user's own may fail, for a comparison does not need it, and a note says so."""
+    if wanted is False:
+        return None, ()
+    if wanted is not True:
+        return Cache(Path(wanted)), ()
+    try:
+        return Cache(default_folder()), ()
+    except (UsageError, RuntimeError) as error:  # a user without a home
+        return None, (f"nothing is kept for a later comparison: {error}",)
+
+
+def _questions(seed: int | None, kept: Cache | None, about: About) -> int:
+    """Return the number that people are put aside by and questions are drawn by.
+
+    It is the seed, or chance of the operating system: drawn once for a table where figures are kept, so that rows of
+    later comparisons are about the same people.
+    """
+    if seed is not None:
+        return seed
+    return secrets.randbits(DRAWING_BITS) if kept is None else kept.drawing(about.digest)
+
+
+def _rows(asked: Sequence[Asked], memory: Memory, progress: Progress) -> list[Row]:
+    """Fill every row; what is done is kept, whatever becomes of the rest."""
+    rows = []
+    try:
+        with progress.step("comparing", len(asked), unit="releases") as step:
+            for each in asked:
+                rows.append(memory.row(each))
+                step.advance(1)
+    finally:
+        memory.tidy()
+    return rows
 
 
 def _recipes() -> list[type[Recipe]]:
@@ -120,10 +179,10 @@ def _chosen(techniques: str | Sequence[str] | None) -> list[type[Recipe]]:
     return [kind for kind in recipes if kind.name in names]
 
 
-def _by_technique(chosen: Sequence[type[Recipe]], policy: Policy, field: Field, key: Path) -> list[Asked]:
+def _by_technique(chosen: Sequence[type[Recipe]], policy: Policy, scene: Scene, key: Path) -> list[Asked]:
     """Return what each technique makes of a policy; of one that cannot serve it, the reason."""
     new_key(key)
-    base = Base(policy, _commonest(field), key)
+    base = Base(policy, _commonest(scene), key)
     asked = []
     for kind in chosen:
         found = kind().settings(base)
@@ -139,25 +198,12 @@ def _by_technique(chosen: Sequence[type[Recipe]], policy: Policy, field: Field, 
     return asked
 
 
-def _policy_rows(given: Sequence[AnyPolicy], loaded: Sequence[Policy]) -> list[Row]:
-    """Name policies by their files, with folders only where that takes, and by number if they have none."""
-    files = [Path(policy).name for policy in given if isinstance(policy, str | Path)]
-    rows = []
-    for number, (policy, read) in enumerate(zip(given, loaded, strict=True), start=1):
-        name = f"policy {number}"
-        if isinstance(policy, str | Path):
-            name = Path(policy).name if files.count(Path(policy).name) == 1 else str(policy)
-        asked = "; ".join(model.subject for model in read.privacy)
-        rows.append(Row(name, f"method {read.method.name}", ", ".join(filter(None, [read.method.name, asked]))))
-    return rows
-
-
-def _commonest(field: Field) -> dict[str, float]:
+def _commonest(scene: Scene) -> dict[str, float]:
     """Return the share of the commonest value of each sensitive attribute."""
     found = {}
-    for name in field.policy.names("sensitive"):
-        counts = pc.value_counts(field.known.column(name)).field("counts")
-        found[name] = pc.max(counts).as_py() / field.known.num_rows
+    for name in scene.policy.names("sensitive"):
+        counts = pc.value_counts(scene.known.column(name)).field("counts")
+        found[name] = pc.max(counts).as_py() / scene.known.num_rows
     return found
 
 

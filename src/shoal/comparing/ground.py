@@ -112,12 +112,18 @@ class Ground:
         attributes = [
             Compared.of(name, policy.attributes[name], [table.column(name) for table in tables]) for name in names
         ]
+        predicted = cls.to_predict(policy, names, predicted)
+        return cls(tuple(attributes), None if predicted is None else list(names).index(predicted))
+
+    @staticmethod
+    def to_predict(policy: Policy, names: Sequence[str], predicted: str | None) -> str | None:
+        """Return the attribute to predict, the first sensitive one if none is named; None if there is none."""
         if predicted is None:
-            predicted = next((name for name in names if policy.attributes[name].role == "sensitive"), None)
-        elif predicted not in names:
+            return next((name for name in names if policy.attributes[name].role == "sensitive"), None)
+        if predicted not in names:
             hint = did_you_mean(predicted, names) or f"; those that are: {', '.join(names)}"
             raise UsageError(f"{predicted!r} cannot be predicted: it is not quasi or sensitive in every policy{hint}")
-        return cls(tuple(attributes), None if predicted is None else list(names).index(predicted))
+        return predicted
 
     @property
     def predicted_name(self) -> str | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shoal.comparing.result import HEADS, MEASURES, RISKS, Comparison, Row, share_text
+from shoal.comparing.parts import HEADS, MEASURES, RISKS
+from shoal.comparing.result import Comparison, Row, share_text
 from shoal.comparing.wording import reading
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from shoal.comparing.result import HEADS, MEASURES, RISKS, Comparison, Row
+from shoal.comparing.parts import HEADS, MEASURES, RISKS
+from shoal.comparing.result import Comparison, Row
 from shoal.papers.figures import FAINT, INK, LOOKS, require_plots, save, settings
 
 PICTURES = (".svg", ".png")

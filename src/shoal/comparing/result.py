@@ -8,12 +8,10 @@ from typing import Any
 
 from shoal.attacks.base import Refusal, Trials
 from shoal.comparing.measures.base import Score
+from shoal.comparing.parts import MEASURES, RISKS
+from shoal.comparing.ranking import EQUAL_WEIGHTS, NO_STANDING, Standing, standings, used_weights
 from shoal.techniques.verdicts import Verdict
 from shoal.wording import parameters_text
-
-RISKS = ("singling-out", "linkability", "inference")
-HEADS = {risk: risk.replace("-", " ") for risk in RISKS}  # of tables and pictures
-MEASURES = ("counts", "association", "learning")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +26,21 @@ class Row:
     parameters: str
     verdict: Verdict | None = None
     reason: str | None = None
+    unreachable: bool = False  # whether the reason is that no release of this table can meet what is asked for
     guarantees: tuple[Mapping[str, Any], ...] = ()
     claims: tuple[Mapping[str, Any], ...] = ()
     risks: Mapping[str, Trials | Refusal] = field(default_factory=dict)
     utility: Mapping[str, Score] = field(default_factory=dict)
     seconds: float | None = None
     records: int | None = None
+    policy: str | None = None  # the name of the policy that it starts from; None: of a technique
+    changes: Mapping[str, Any] = field(default_factory=dict)  # keys of the policy's document that the row has anew
+    settings: Mapping[str, Any] = field(default_factory=dict)  # what was swept: method, or parameter by parameter
+    cached: bool = False  # whether it was measured by an earlier comparison
+
+    def named(self, name: str) -> Row:
+        """Return the row under another name."""
+        return replace(self, name=name)
 
     def without(self, reason: str) -> Row:
         """Return the row of a release that could not be made."""
@@ -67,6 +74,9 @@ class Row:
             "technique": None if self.verdict is None else self.verdict.technique,
             **{risk: self.opinion(risk) for risk in RISKS},
         }
+        if self.policy is not None:
+            told |= {"policy": self.policy, "changes": dict(self.changes), "settings": dict(self.settings)}
+        told["cached"] = self.cached
         if self.reason is not None:
             return told | {"reason": self.reason}
         return told | {
@@ -104,16 +114,35 @@ class Comparison:
     targets: int
     seed: int | None
     notes: tuple[str, ...] = ()
+    weights: Mapping[str, float] = field(default_factory=lambda: dict(EQUAL_WEIGHTS))
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The name of each row, with its parameters where another row has the same."""
+        names = [row.name for row in self.rows]
+        return tuple(row.name if names.count(row.name) == 1 else f"{row.name}, {row.parameters}" for row in self.rows)
+
+    def standings(self) -> dict[int, Standing]:
+        """Return rank, score and place on the frontier of each row that has them, by the row's place."""
+        return standings(self.rows, self.labels, self.weights)
+
+    def used_weights(self) -> dict[str, float]:
+        """Return the weights of what was measured, which scores are made of."""
+        return used_weights(self.rows, self.weights)
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything for JSON."""
+        found = self.standings()
+        stands = [found[place].as_dict() if place in found else dict(NO_STANDING) for place in range(len(self.rows))]
+        rows = zip(self.rows, self.labels, stands, strict=True)
         return {
             "records": self.records,
             "control": {"records": self.control, "held_out": self.held_out},
             "predicted": self.predicted,
             "targets": self.targets,
             "seed": self.seed,
-            "rows": [row.as_dict() for row in self.rows],
+            "weights": dict(self.weights),
+            "rows": [{**row.as_dict(), "label": label, **stand} for row, label, stand in rows],
             "notes": list(self.notes),
         }
 

@@ -14,9 +14,10 @@ from shoal.attacks.base import Refusal, Trials
 from shoal.attacks.running import attack_release
 from shoal.comparing.ground import Ground
 from shoal.comparing.measures.base import Measure, Score, Stage
+from shoal.comparing.parts import RISKS
 from shoal.comparing.reconstruction import reconstructed
-from shoal.comparing.result import RISKS, Row
-from shoal.errors import InputError, ShoalError, did_you_mean
+from shoal.comparing.result import Row
+from shoal.errors import InputError, ShoalError, UnreachableError, did_you_mean
 from shoal.linkage.reading import read_columns
 from shoal.policy import Policy
 from shoal.registry import discover
@@ -34,40 +35,46 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Field:
-    """Everything that is the same for all rows."""
+class Scene:
+    """Whom all rows are about, and the attributes that are compared."""
 
     policy: Policy  # the first one, with attributes in place of baskets
     people: pa.Table  # whom releases are about
     strangers: pa.Table | None  # like them, but in no release
+    names: tuple[str, ...]  # attributes that are compared
     known: pa.Table  # the people's compared attributes
+    foreign: pa.Table | None  # those of the strangers
+    predicted: str | None
+
+    @classmethod
+    def of(cls, policies: Sequence[Policy], people: pa.Table, strangers: pa.Table | None, predict: str | None) -> Scene:
+        """Find what all policies publish, in both tables."""
+        spread = [unfolded(policy, open_source(people, policy.source))[0] for policy in policies]
+        names = Ground.names(spread)
+        known = _columns(policies[0], people, names, "the table")
+        foreign = None if strangers is None else _columns(policies[0], strangers, names, "the control table")
+        predicted = Ground.to_predict(spread[0], names, predict)
+        return cls(spread[0], people, strangers, tuple(names), known, foreign, predicted)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Field:
+    """Everything that is the same for all rows."""
+
+    scene: Scene
     ground: Ground
     measures: tuple[Measure, ...]
     targets: int
     seed: int | None
 
     @classmethod
-    def of(
-        cls,
-        policies: Sequence[Policy],
-        people: pa.Table,
-        strangers: pa.Table | None,
-        targets: int,
-        predict: str | None,
-        seed: int | None,
-        questions: int,
-    ) -> Field:
+    def of(cls, scene: Scene, targets: int, seed: int | None, questions: int) -> Field:
         """Build the common ground, and ask the source what all releases will be asked."""
-        spread = [unfolded(policy, open_source(people, policy.source))[0] for policy in policies]
-        names = Ground.names(spread)
-        tables = [_columns(policies[0], people, names, "the table")]
-        if strangers is not None:
-            tables.append(_columns(policies[0], strangers, names, "the control table"))
-        ground = Ground.of(spread[0], names, tables, predict)
+        tables = [scene.known] if scene.foreign is None else [scene.known, scene.foreign]
+        ground = Ground.of(scene.policy, scene.names, tables, scene.predicted)
         stage = Stage(ground, ground.codes(tables[0]), ground.codes(tables[-1]), questions)
         kinds = sorted(discover("shoal.comparing.measures", Measure).values(), key=lambda kind: kind.place)
-        measures = tuple(kind(stage) for kind in kinds)
-        return cls(spread[0], people, strangers, tables[0], ground, measures, targets, seed)
+        return cls(scene, ground, tuple(kind(stage) for kind in kinds), targets, seed)
 
     def tried(self, asked: Asked) -> Row:
         """Fill a row; a requirement that cannot be reached, or another refusal, is told in place of figures."""
@@ -75,7 +82,9 @@ class Field:
             return asked.row
         began = time.perf_counter()
         try:
-            release = anonymize(self.people, asked.policy, seed=self.seed)
+            release = anonymize(self.scene.people, asked.policy, seed=self.seed)
+        except UnreachableError as error:
+            return replace(asked.row, reason=str(error), unreachable=True)
         except ShoalError as error:
             return asked.row.without(str(error))
         seconds = round(time.perf_counter() - began, 3)
@@ -93,8 +102,8 @@ class Field:
         try:
             found = attack_release(
                 release,
-                self.people,
-                self.strangers,
+                self.scene.people,
+                self.scene.strangers,
                 attacks=RISKS,
                 targets=self.targets,
                 seed=self.seed,

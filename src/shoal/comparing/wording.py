@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from shoal.comparing.result import RISKS, Comparison
+from shoal.comparing.parts import RISKS
+from shoal.comparing.result import Comparison
 
 _RISKS = (
     "Risks: of what would stay hidden, the share that an attack finds; 0 is no more than about people who are not in "

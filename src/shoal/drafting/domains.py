@@ -47,6 +47,15 @@ def quasi_taxonomy(column: ColumnProfile) -> TaxonomyGuess | None:
     return None
 
 
+def guess_of_kind(column: ColumnProfile, kind: str) -> TaxonomyGuess | None:
+    """Make a taxonomy of one kind, whatever the column's name suggests; None if its values have no such one."""
+    if kind == "intervals" and column.kind in ("whole", "decimal"):
+        return _intervals(column)
+    if kind == "dates" and column.kind == "date":
+        return _dates(column)
+    return _mask(column) if kind == "mask" else None
+
+
 def sensitive_taxonomy(column: ColumnProfile) -> TaxonomyGuess | None:
     """Leave sensitive values as they are, for so they are published; None if they are too many to compare."""
     return TaxonomyGuess(None) if column.exact and column.n_distinct <= MOST_CATEGORIES else None

@@ -13,7 +13,7 @@ from shoal.drafting.roles import RoleGuess, guess, how_many
 from shoal.drafting.writing import comment, flow, questions, scalar
 from shoal.policy import Role
 from shoal.progress import Progress, Silent
-from shoal.sources import SourceOptions, open_source
+from shoal.sources import Source, SourceOptions, open_source
 
 NO_TAXONOMY = TaxonomyGuess(None)
 
@@ -86,7 +86,11 @@ def draft_policy(data: object, *, options: SourceOptions | None = None, progress
     """
     chosen = options or SourceOptions()
     source = open_source(data, chosen)
-    profiles = profiled(source, progress or Silent())
+    return drafted(source.name, source, chosen, profiled(source, progress or Silent()))
+
+
+def drafted(name: str, source: Source, chosen: SourceOptions, profiles: tuple[ColumnProfile, ...]) -> Draft:
+    """Draft a policy for a table that was profiled already; *name* is what the draft calls it."""
     columns = tuple(_column(profile, source.meaning(profile.name)) for profile in profiles)
     secret = [profile for profile, column in zip(profiles, columns, strict=True) if column.role == "sensitive"]
     models = [k_anonymity(profiles[0].n_rows), *map(diversity, secret)]
@@ -104,9 +108,9 @@ def draft_policy(data: object, *, options: SourceOptions | None = None, progress
     if reading:
         policy["source"] = reading
     asked = _table_questions(columns, profiles, bool(markers))
-    text = _text(source.name, profiles, columns, models, policy, asked)
+    text = _text(name, profiles, columns, models, policy, asked)
     every = (*asked, *(question for model in models for question in model.questions))
-    return Draft(source.name, profiles[0].n_rows, columns, every, policy, text)
+    return Draft(name, profiles[0].n_rows, columns, every, policy, text)
 
 
 def _column(profile: ColumnProfile, meaning: str | None) -> DraftColumn:

@@ -21,13 +21,17 @@ from shoal.plan import WITHHELD, Dealer, Plan
 from shoal.policy import Policy
 from shoal.progress import Progress
 from shoal.publishing.columns import CellColumn, ClassColumn, coded, without_dictionary
+from shoal.publishing.levels import levels_told, plan_levels
 from shoal.publishing.publication import PlannedPublication, PublishedRows
+from shoal.publishing.shares import class_shares
 from shoal.publishing.values import ValueColumn
 from shoal.risk.sizes import class_risks
 from shoal.sensitive_labels import SensitiveColumn
 from shoal.shuffling import Shuffler
 from shoal.sources import Source
+from shoal.utility.association_kept import paired
 from shoal.utility.base import Utility, measured
+from shoal.utility.rows import published_rows
 
 _TARGET = "target"
 
@@ -83,6 +87,27 @@ class GeneralizedPublication(PlannedPublication):
     def generalized_sensitive(self) -> dict[str, int]:
         """Return how many records publish a generalized value, for each sensitive attribute that has such records."""
         return self.plan.generalized_sensitive(self.encoding.problem)
+
+    def levels(self) -> dict[str, Any]:
+        """Return how many records publish a value of which level, for each attribute with labels."""
+        if self.policy.method.publishes != "classes":
+            return {}
+        return levels_told(
+            plan_levels(self.encoding.problem, self.plan), self.generalized_sensitive(), self.policy.names("sensitive")
+        )
+
+    def sensitive_shares(self) -> dict[str, Any]:
+        """Return the share of what is published of each sensitive attribute, in the whole and in classes."""
+        problem = self.encoding.problem
+        return {
+            one.name: class_shares(problem, self.plan, place).as_dict(one.taxonomy)
+            for place, one in enumerate(problem.sensitive)
+        }
+
+    def associations(self, most_work: float) -> list[dict[str, Any]] | None:
+        """Return how strongly pairs of attributes depend on each other, before and after."""
+        problem = self.encoding.problem
+        return paired(problem, lambda: published_rows(problem, self.plan), most_work)
 
     def rows(self, engine: LocalEngine, chance: Chance, folder: Path | None, progress: Progress) -> PublishedRows:
         """Return the rows in random order."""

@@ -153,6 +153,21 @@ class Publication(ABC):
         """Return how many records publish a generalized value, for each sensitive attribute that has such records."""
         return {}
 
+    def levels(self) -> dict[str, Any]:
+        """Return how far up their taxonomies the published values are, by columns that have labels of ranges."""
+        return {}
+
+    def sensitive_shares(self) -> dict[str, Any]:
+        """Return the share of sensitive values in the whole table and in classes or buckets, by attribute."""
+        return {}
+
+    def associations(self, most_work: float) -> list[dict[str, Any]] | None:  # noqa: ARG002
+        """Return how strongly pairs of attributes depend on each other, before and after.
+
+        None if it cannot be told, or takes more than *most_work* steps.
+        """
+        return None
+
     @abstractmethod
     def rows(self, engine: LocalEngine, chance: Chance, folder: Path | None, progress: Progress) -> PublishedRows:
         """Return the published rows, about a million in a batch; *folder* is for temporary files."""

@@ -18,6 +18,7 @@ from shoal.errors import InputError
 from shoal.guarantees import Guarantee
 from shoal.problem import Attribute
 from shoal.progress import Progress
+from shoal.publishing.levels import levels_told
 from shoal.publishing.publication import Publication, PublishedRows
 from shoal.publishing.regional_numbers import RegionalColumns
 from shoal.publishing.regional_sums import Pooled
@@ -107,6 +108,14 @@ class RegionalPublication(Publication):
     def generalized_sensitive(self) -> dict[str, int]:
         """Return how many records publish a generalized value, for each sensitive attribute that has such records."""
         return dict(self.pooled.generalized)
+
+    def levels(self) -> dict[str, Any]:
+        """Return how many records publish a value of which level, for each attribute with labels."""
+        return levels_told(self.pooled.levels, self.pooled.generalized, self.policy.names("sensitive"))
+
+    def sensitive_shares(self) -> dict[str, Any]:
+        """Return the share of what is published of each sensitive attribute, in the whole and in classes."""
+        return {one.name: self.pooled.shares[one.name].as_dict(one.taxonomy) for one in self.sensitive}
 
     def published_leaves(self, place: int) -> IntArray:
         """Return the leaves of an attribute that some published record has."""

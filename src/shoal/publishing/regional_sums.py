@@ -16,7 +16,9 @@ from shoal.guarantees import Guarantee, achieved
 from shoal.plan import Plan
 from shoal.policy import Policy
 from shoal.problem import Problem
+from shoal.publishing.levels import LevelTally, plan_levels
 from shoal.publishing.regional_numbers import LeafRanges, SensitiveFindings
+from shoal.publishing.shares import ShareTally, class_shares
 from shoal.risk.sizes import class_risks
 from shoal.utility.base import Pool
 
@@ -57,6 +59,8 @@ class Findings:
     published: tuple[IntArray, ...]  # the leaves of each attribute that some published record has
     quasi: tuple[LeafRanges | None, ...]  # what numbers of rows mean; None: they are indices of values
     sensitive: tuple[SensitiveFindings, ...]
+    levels: Mapping[str, LevelTally]  # by attributes that have labels
+    shares: Mapping[str, ShareTally]  # by sensitive attributes
 
     @classmethod
     def of(
@@ -87,6 +91,8 @@ class Findings:
             published=tuple(kernels.occurring(codes[shown]) for codes in problem.cells.codes),
             quasi=tuple(quasi),
             sensitive=tuple(sensitive),
+            levels=plan_levels(problem, plan) if policy.method.publishes == "classes" else {},
+            shares={one.name: class_shares(problem, plan, place) for place, one in enumerate(problem.sensitive)},
         )
 
 
@@ -106,6 +112,8 @@ class Pooled:
     warnings: dict[str, None] = field(default_factory=dict)
     generalized: Counter[str] = field(default_factory=Counter)
     published: list[BoolArray] = field(default_factory=list)  # (n_leaves,) of each attribute, quasi ones first
+    levels: dict[str, LevelTally] = field(default_factory=dict)
+    shares: dict[str, ShareTally] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.published = [np.zeros(tree.attribute.taxonomy.n_leaves, dtype=np.bool_) for tree in self.trees]
@@ -124,6 +132,10 @@ class Pooled:
         self.generalized.update(found.generalized)
         for leaves, shown in zip(self.published, found.published, strict=True):
             leaves[shown] = True
+        for name, tally in found.levels.items():
+            self.levels[name] = self.levels[name] + tally if name in self.levels else tally
+        for name, shares in found.shares.items():
+            self.shares[name] = self.shares[name] + shares if name in self.shares else shares
 
 
 def _worse(one: Guarantee, other: Guarantee) -> Guarantee:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from shoal import kernels
 from shoal.arrays import CodeArray, IntArray
 from shoal.beliefs import sliced_guarantees
 from shoal.chance import Chance
@@ -24,13 +25,17 @@ from shoal.policy import Policy
 from shoal.progress import Progress
 from shoal.publishing.columns import CellColumn
 from shoal.publishing.dealing import dealt
+from shoal.publishing.levels import LevelTally
 from shoal.publishing.publication import PlannedPublication, PublishedRows
 from shoal.publishing.regions import RegionColumns
+from shoal.publishing.shares import bucket_shares
 from shoal.risk.sizes import bucket_risks
+from shoal.sliced.expected import SlicedRows
 from shoal.sliced.measuring import sliced_measured
 from shoal.sliced.table import BUCKET, published_columns
 from shoal.slices import SlicedPlan
 from shoal.sources import Source
+from shoal.utility.association_kept import paired
 from shoal.utility.base import Utility
 
 _BATCH_ROWS = 1 << 20
@@ -121,6 +126,32 @@ class SlicedPublication(PlannedPublication):
         """Return among how many records the parts of a record hide, and how well it is hidden who is in the table."""
         membership = membership_evidence(self.encoding.problem, self.plan)
         return {**bucket_risks(self.plan.sizes), "membership": membership}
+
+    def levels(self) -> dict[str, Any]:
+        """Return how many records publish a value of which level, for each column of a generalized part."""
+        pieces = self.plan.pieces(self.encoding.problem.cells.counts)
+        found: dict[str, Any] = {}
+        for part, names in zip(self.plan.parts, published_columns(self.parts), strict=True):
+            if part.lo is None or part.hi is None:
+                continue
+            records = kernels.summed(part.values[pieces.cell], pieces.records, part.n_values)
+            for column, (place, name) in enumerate(zip(part.quasi, names, strict=False)):
+                taxonomy = self.encoding.problem.quasi[place].taxonomy
+                found[name] = LevelTally.of(taxonomy, part.lo[:, column], part.hi[:, column], records).as_dict()
+        return found
+
+    def sensitive_shares(self) -> dict[str, Any]:
+        """Return the share of the values of each sensitive attribute, in the whole and in buckets."""
+        problem = self.encoding.problem
+        return {
+            one.name: bucket_shares(problem, self.plan, place).as_dict(one.taxonomy)
+            for place, one in enumerate(problem.sensitive)
+        }
+
+    def associations(self, most_work: float) -> list[dict[str, Any]] | None:
+        """Return how strongly pairs of attributes depend on each other, before and after."""
+        problem = self.encoding.problem
+        return paired(problem, lambda: SlicedRows.of(problem, self.plan), most_work)
 
     def rows(self, engine: LocalEngine, chance: Chance, folder: Path | None, progress: Progress) -> PublishedRows:  # noqa: ARG002
         """Return the rows by ascending number of their bucket; buckets are numbered at random."""

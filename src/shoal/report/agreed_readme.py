@@ -15,7 +15,7 @@ _MEANING = (
     "them may be of other classes. Whoever counts or links should go by `class`; `plan.json` tells which class a "
     "combination of quasi values is in (`points` and `runs`)."
 )
-_TITLES = {
+TITLES = {
     "l-delta-diversity": "every class shows the l sensitive values that the plan names for it (`values`)",
     "k-delta-anonymity": "every class has at least k records",
     "entropy-l-delta-diversity": (
@@ -65,4 +65,4 @@ def agreed_promises(manifest: Mapping[str, Any]) -> list[str]:
     """Return what the plan promises of this release, and of several."""
     (promise,) = manifest["guarantees"]
     linked = _LINKED_VALUES if promise["model"] == "l-delta-diversity" else _LINKED_OTHERS
-    return [promise_line(promise, _TITLES[promise["model"]]), "", _WAIT, "", _LINKED + linked, "", _OTHER_PLANS]
+    return [promise_line(promise, TITLES[promise["model"]]), "", _WAIT, "", _LINKED + linked, "", _OTHER_PLANS]

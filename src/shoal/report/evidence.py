@@ -21,6 +21,7 @@ from shoal.techniques.treating import TreatedSource
 from shoal.utility.base import Utility
 from shoal.verify import Verification
 
+_LITTLE_WORK, _ANY_WORK = 2.0**19, float("inf")  # cells times pairs of attributes
 _NOT_TOLD = "(not told)"
 
 
@@ -30,10 +31,13 @@ def build_evidence(
     utility: Utility,
     seed: int | None,
     seconds: Mapping[str, float],
+    *,
+    thorough: bool = False,
 ) -> dict[str, Any]:
     """Return the policy, the source's digest, risks before and after, utility, and what the verifier said.
 
-    What was before is the table as it was given, whatever was drawn from it or changed in it since.
+    What was before is the table as it was given, whatever was drawn from it or changed in it since. Associations
+    between pairs of attributes are told if they are had at once, or if the run is to be *thorough*.
     """
     given = Given.of(publication, Silent())
     return {
@@ -48,6 +52,7 @@ def build_evidence(
         "risk_after": publication.risks(),
         "risk_carriers": _carriers(publication, given),
         "generalized_sensitive": publication.generalized_sensitive(),
+        **_published(publication, _ANY_WORK if thorough else _LITTLE_WORK),
         "utility": utility,
         "withheld": publication.n_withheld,
         "search": dict(publication.search),
@@ -67,6 +72,16 @@ def _changes(publication: Publication, given: Given) -> dict[str, Any]:
         elif isinstance(layer, SampledSource):
             entries["sample"] = {"source_rows": given.n_rows, "sampled_rows": publication.n_source_rows}
     return entries
+
+
+def _published(publication: Publication, most_work: float) -> dict[str, Any]:
+    """Return levels, sensitive shares and associations, each only where it has a meaning and was counted."""
+    found = {
+        "levels": publication.levels(),
+        "sensitive": publication.sensitive_shares(),
+        "associations": publication.associations(most_work),
+    }
+    return {key: entry for key, entry in found.items() if entry}
 
 
 def _carriers(publication: Publication, given: Given) -> dict[str, Any]:

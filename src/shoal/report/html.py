@@ -1,51 +1,151 @@
-"""Tables and their cells in HTML."""
+"""The one place that makes HTML of texts: whatever is not made here is escaped."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
 
-_NUMERIC = re.compile(r"[\d,.]+(e[-+]?\d+)?|–")
+from shoal.plots.plot import Plot
+
+_NUMERIC = re.compile(r"-?[\d,.]+(e[-+]?\d+)?%?|–")
+_MARKED = re.compile(r"`([^`]+)`|\*\*([^*]+)\*\*|\*([^*]+)\*")
+
+_KINDS = ("code", "strong", "em")
 
 
-class _Html(str):
-    """Text that is already HTML."""
+class Html(str):
+    """Text that is HTML already; only this module and ``style`` make some."""
+
+    __slots__ = ()
 
 
-def verdict(ok: bool) -> str:
+def shown(text: str) -> Html:
+    """Return a text as HTML, escaped unless it is HTML."""
+    return text if isinstance(text, Html) else Html(escape(text))
+
+
+def tag(name: str, *inside: str, **attributes: str) -> Html:
+    """Return an element; a trailing underscore in a name of an attribute is left out, others become hyphens.
+
+    >>> tag("a", "1 < 2", href="#x", class_="far")
+    '<a href="#x" class="far">1 &lt; 2</a>'
+    """
+    given = "".join(f' {key.rstrip("_").replace("_", "-")}="{escape(text)}"' for key, text in attributes.items())
+    return Html(f"<{name}{given}>{joined(inside)}</{name}>")
+
+
+def joined(parts: Iterable[str]) -> Html:
+    """Return several parts as one, each escaped unless it is HTML."""
+    return Html("".join(map(shown, parts)))
+
+
+def paragraph(*inside: str, class_: str = "") -> Html:
+    """Return a paragraph."""
+    return tag("p", *inside, class_=class_) if class_ else tag("p", *inside)
+
+
+def code(text: str) -> Html:
+    """Return a word of code."""
+    return tag("code", text)
+
+
+def block(text: str, label: str) -> Html:
+    """Return lines of code that can be scrolled by keyboard."""
+    return tag("pre", tag("code", text), tabindex="0", role="region", aria_label=label)
+
+
+def marked(text: str) -> Html:
+    """Return a sentence of ours with its code and bold words, everything else escaped.
+
+    >>> marked("see `a<b` and **stop**")
+    'see <code>a&lt;b</code> and <strong>stop</strong>'
+    """
+    parts: list[str] = []
+    end = 0
+    for found in _MARKED.finditer(text):
+        parts.append(_plain(text[end : found.start()]))
+        kind, words = next((kind, words) for kind, words in zip(_KINDS, found.groups(), strict=True) if words)
+        parts.append(tag(kind, _plain(words)))
+        end = found.end()
+    return joined((*parts, _plain(text[end:])))
+
+
+def sentences(lines: Iterable[str]) -> Html:
+    """Return lines of our Markdown, paragraphs and items of lists, as HTML.
+
+    >>> sentences(["One.", "", "- `a`", "- b", "", "Two."])
+    '<p>One.</p><ul><li><code>a</code></li><li>b</li></ul><p>Two.</p>'
+    """
+    parts: list[str] = []
+    items: list[Html] = []
+    for line in [*lines, ""]:
+        if line.startswith("- "):
+            items.append(marked(line[2:]))
+            continue
+        if items:
+            parts.append(bullets(items))
+            items = []
+        if line:
+            parts.append(paragraph(marked(line)))
+    return joined(parts)
+
+
+def bullets(items: Iterable[str]) -> Html:
+    """Return a list."""
+    return tag("ul", *(tag("li", item) for item in items))
+
+
+def details(summary: str, *inside: str) -> Html:
+    """Return what is shown only if asked for, and always in print."""
+    return tag("details", tag("summary", summary), *inside)
+
+
+def figure(plot: Plot) -> Html:
+    """Return a plot with its description and its table."""
+    return Html(plot.figure())
+
+
+def verdict(ok: bool) -> Html:
     """Return a coloured word."""
-    return _Html('<span class="good">holds</span>' if ok else '<span class="bad">fails</span>')
+    return tag("span", "holds", class_="good") if ok else tag("span", "fails", class_="bad")
 
 
 def number(value: float | None) -> str:
     """Return a number as people read it, a dash if there is none."""
     if value is None:
         return "–"
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
 
 
-def table(caption: str, head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    """Return a table; columns of numbers stand to the right."""
+def percent(share: float) -> str:
+    """Return a share as people read it.
+
+    >>> percent(0.25), percent(0.00012), percent(0.0)
+    ('25.0%', '0.012%', '0.0%')
+    """
+    return f"{100 * share:.2g}%" if 0 < share < 0.001 else f"{share:.1%}"
+
+
+def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> Html:
+    """Return a table whose first column names the rows; columns of numbers stand to the right."""
     cells = list(rows)
-    style = [
-        " class=number" if cells and all(_NUMERIC.fullmatch(row[column]) for row in cells) else ""
+    kinds = [
+        {"class_": "number"} if cells and all(_NUMERIC.fullmatch(row[column]) for row in cells) else {}
         for column in range(len(head))
     ]
-
-    def line(tag: str, texts: tuple[str, ...]) -> str:
-        shown = (text if isinstance(text, _Html) else escape(text) for text in texts)
-        return (
-            "<tr>"
-            + "".join(f"<{tag}{s}>{text}</{tag.split()[0]}>" for s, text in zip(style, shown, strict=True))
-            + "</tr>"
+    heads = (tag("th", text, scope="col", **kind) for text, kind in zip(head, kinds, strict=True))
+    lines = (
+        tag(
+            "tr",
+            tag("th", row[0], scope="row", **kinds[0]),
+            *(tag("td", text, **kind) for text, kind in zip(row[1:], kinds[1:], strict=True)),
         )
-
-    body = "\n".join(line("td", row) for row in cells)
-    return (
-        f"<table><caption>{escape(caption)}</caption><thead>{line('th scope=col', head)}</thead>"
-        f"<tbody>\n{body}\n</tbody></table>"
+        for row in cells
     )
+    body = Html("\n".join(lines))
+    shown_table = tag("table", tag("caption", caption), tag("thead", tag("tr", *heads)), tag("tbody", body))
+    return tag("div", shown_table, class_="wide")
 
 
 def size_range(low: int, high: int) -> str:
@@ -55,3 +155,8 @@ def size_range(low: int, high: int) -> str:
     ('1', '1,024 to 2,047')
     """
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def _plain(text: str) -> str:
+    """Return a piece of Markdown without what protects a table's cells."""
+    return text.replace("\\|", "|")

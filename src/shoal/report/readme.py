@@ -8,13 +8,13 @@ from typing import Any
 from shoal.forms import form_of
 from shoal.report.agreed_readme import CLASS_ROW, agreed_promises, classes
 from shoal.report.changes import changes, sample_told
+from shoal.report.columns import kind_of, meaning, published_as
 from shoal.report.promises import of_changed_values, promises
 from shoal.report.sliced_readme import sliced_promises, slices
 from shoal.report.synthetic_readme import drawn, kept
 from shoal.report.text import cell
 from shoal.sliced.table import is_sliced
 
-_KINDS = {"category": "category", "number": "number", "date": "date", "prefix": "masked text"}
 _MOST_LABELS = 40
 _RECORDS = "Each row is one record of the original table"
 _ORDER = "Rows are in random order."
@@ -109,66 +109,13 @@ def _missing(manifest: Mapping[str, Any]) -> str:
 def _row(name: str, manifest: Mapping[str, Any]) -> str:
     entry = manifest["attributes"][name]
     description = f"{cell(entry['description'])}; " if "description" in entry else ""
-    kind = "text" if entry["kind"] == "prefix" and "labels" not in entry else _KINDS[entry["kind"]]
-    return f"| {cell(name)} | {entry['role']} | {kind} | {description}{_published(name, manifest)} |"
-
-
-def _published(name: str, manifest: Mapping[str, Any]) -> str:
-    """Say what a column's values are."""
-    entry, form = manifest["attributes"][name], form_of(manifest)
-    changed = name in manifest.get("techniques", {})
-    own = "changed: see above" if changed else "as in the original table"
-    if form == "synthetic":
-        return "drawn; see below"
-    if entry["role"] == "quasi" and form == "centres":
-        made = _centre(entry["kind"], manifest["method_parameters"])
-    elif "labels" not in entry:
-        return own
-    elif entry["role"] == "quasi":
-        made = "generalized; see below"
-    else:
-        made = f"{'' if changed else f'some {own}, '}some generalized; see below"
-    return f"{own}; then {made}" if changed else made
-
-
-def _centre(kind: str, parameters: Mapping[str, Any]) -> str:
-    """Say what all records of a group show of a column."""
-    if kind not in ("number", "date"):
-        return "the most frequent value of a group"
-    written = ", as year-month-day" if kind == "date" else ""
-    return f"the {parameters['numbers']} of a group{written}"
+    return f"| {cell(name)} | {entry['role']} | {kind_of(entry)} | {description}{published_as(name, manifest)} |"
 
 
 def _labels(entry: Mapping[str, Any]) -> list[str]:
     shown = list(entry["labels"].items())[:_MOST_LABELS]
     lines = ["| published | stands for |", "|---|---|"]
-    lines += [f"| `{cell(label)}` | {cell(_meaning(cover))} |" for label, cover in shown]
+    lines += [f"| `{cell(label)}` | {cell(meaning(cover))} |" for label, cover in shown]
     if len(shown) < len(entry["labels"]):
         lines += ["", f"... and {len(entry['labels']) - len(shown)} more, all listed in `manifest.json`."]
     return lines
-
-
-def _meaning(cover: Mapping[str, Any]) -> str:
-    """Say what a label covers.
-
-    >>> _meaning({"from": 20, "below": 30})
-    'from 20, below 30'
-    """
-    parts = []
-    if cover.get("any"):
-        parts.append("any value")
-    if "values" in cover:
-        parts.append(", ".join(str(value) for value in cover["values"]))
-    if "prefixes" in cover:
-        parts.append("beginning with " + ", ".join(cover["prefixes"]))
-    if "through" in cover:
-        low = "" if cover["from"] is None else f"from {cover['from']}"
-        high = "" if cover["through"] is None else f"through {cover['through']}"
-        parts.append(" ".join(part for part in (low, high) if part) or "any text")
-    elif "from" in cover:
-        low = "" if cover["from"] is None else f"from {cover['from']}"
-        high = "" if cover["below"] is None else f"below {cover['below']}"
-        parts.append(", ".join(part for part in (low, high) if part) or "any number")
-    if cover.get("missing"):
-        parts.append("missing")
-    return " or ".join(parts)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
@@ -39,6 +41,25 @@ class AssociationKept(Measure):
     def of(self, problem: Problem, plan: Plan) -> float:
         """Compare both tables."""
         return association_kept(original_rows(problem), published_rows(problem, plan))
+
+
+def paired(problem: Problem, after: Callable[[], Rows], most_work: float) -> list[dict[str, Any]] | None:
+    """Return Cramer's V of every pair of attributes before and after; None if that takes more than *most_work* steps.
+
+    Both are normalised by the number of values in the original, so that they can be compared.
+    """
+    names = [attribute.name for attribute in (*problem.quasi, *problem.sensitive)]
+    if problem.cells.n_cells * math.comb(len(names), 2) > most_work:
+        return None
+    before, published, found = original_rows(problem), after(), []
+    for first, second in combinations(range(len(names)), 2):
+        crossed = before.crossed(first, second)
+        fewer = min(int((crossed.sum(axis=axis) > 0).sum()) for axis in (0, 1))
+        if fewer > 1:
+            was, left = contingency(crossed), contingency(published.crossed(first, second))
+            pair = {"before": math.sqrt(was / (fewer - 1)), "after": math.sqrt(left / (fewer - 1))}
+            found.append({"pair": [names[first], names[second]], **pair})
+    return found
 
 
 def association_kept(before: Rows, after: Rows) -> float:

@@ -59,6 +59,7 @@ _OPTIONAL = (
     "populations",
     "levels",
     "readme",
+    "report",
     "items",
     "agreed",
     "techniques",
@@ -66,6 +67,7 @@ _OPTIONAL = (
     "claims",
     "synthetic",
 )
+_PAGES = {"readme": "README.md", "report": "report.html"}  # key -> name of the file
 _SHARES = ("um", "ncp", "loss")  # measures that are shares
 
 
@@ -82,7 +84,7 @@ class Manifest:
     dropped: int
     data: DataFile | None
     populations: Mapping[str, str]  # name in the parameters -> sha256
-    readme: str | None = None  # sha256 of README.md
+    pages: Mapping[str, str] = field(default_factory=dict)  # name -> sha256 of what people read
     levels: Mapping[str, int] = field(default_factory=dict)  # of a full-domain release
     items: Mapping[str, Any] = field(default_factory=dict)  # how columns of baskets were unfolded; see items.py
     parts: tuple[tuple[str, ...], ...] = ()  # attributes that stay together in a row
@@ -203,7 +205,7 @@ def read_manifest(raw: object, *, with_file: bool) -> Manifest:
         dropped=dropped,
         data=data,
         populations=_populations(top.get("populations")),
-        readme=read_digest(top["readme"], "readme") if "readme" in top else None,
+        pages={name: read_digest(top[key], key) for key, name in _PAGES.items() if key in top},
         items=mapping(top.get("items", {}), "items"),
         levels=_levels(top["levels"], attributes) if "levels" in top else {},
         parts=parts,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -192,15 +192,18 @@ def read_witness(public: Path) -> IntArray | None:
     return np.asarray(table.column(0).cast(pa.int64()), dtype=np.int64)
 
 
-def check_folder(public: Path, files: Sequence[str], readme: str | None) -> Check:
-    """Nothing but *files*, plain ones, lies beside the manifest, and its README is the one that was written with it."""
-    allowed = {public / name for name in (*_ALLOWED, *files)}
+def check_folder(public: Path, files: Sequence[str], pages: Mapping[str, str]) -> Check:
+    """Nothing but *files*, plain ones, lies beside the manifest, and *pages* have the digests that it tells.
+
+    A README may be there without a digest, as in releases of earlier versions.
+    """
+    allowed = {public / name for name in (*_ALLOWED, *files, *pages)}
     extra = sum(1 for path in public.rglob("*") if path.is_symlink() or path not in allowed or not path.is_file())
     if extra:
         return Check("folder", False, f"{extra} files lie in the public folder that do not belong there")
-    page = public / "README.md"
-    if readme is not None and (not page.is_file() or _digest(page) != readme):
-        return Check("folder", False, "README.md is not the one that the manifest was written for")
+    for name, digest in pages.items():
+        if not (public / name).is_file() or _digest(public / name) != digest:
+            return Check("folder", False, f"{name} is not the one that the manifest was written for")
     return Check("folder", True, "no other files")
 
 

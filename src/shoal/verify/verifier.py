@@ -83,7 +83,7 @@ def verify_folder(
     path = public / data.name
     names = [file.name for file in (data, *manifest.tables.values())]
     names += [] if manifest.agreed is None else [manifest.agreed.name]
-    checks.append(check_folder(public, names, manifest.readme))
+    checks.append(check_folder(public, names, manifest.pages))
     plan = None if manifest.agreed is None else _plan(public / manifest.agreed.name, manifest.agreed)
     if isinstance(plan, Check):
         return _answer(manifest, (*checks, plan))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
@@ -32,6 +32,8 @@ class IntervalsTaxonomy(TaxonomyBuilder):
     >>> ages = IntervalsTaxonomy(min=0, max=120, widths=(5, 10)).build(pa.array([]))
     >>> ages.label(20, 30), ages.label(17, 24), ages.label(17, 18)
     ('[20, 29]', '[17, 23]', '17')
+    >>> IntervalsTaxonomy(min=0, max=120, edges=((18, 65), (65,))).build(pa.array([])).labels[-6:-2]
+    ('[0, 17]', '[18, 64]', '[65, 120]', '[0, 64]')
     """
 
     name: ClassVar[str] = "intervals"
@@ -41,6 +43,11 @@ class IntervalsTaxonomy(TaxonomyBuilder):
     max: int | float = Field(description="the largest number of the domain; it belongs to it", allow_inf_nan=False)
     widths: tuple[int | float, ...] = Field(
         default=(), description="widths of the intervals, each a multiple of the one before"
+    )
+    edges: tuple[tuple[int | float, ...], ...] = Field(
+        default=(),
+        description="in place of widths: where intervals start, a list for each level, finest first; each level has "
+        "some of the edges of the one before",
     )
     step: int | float | None = Field(
         default=None, description="width of the finest values; 1 for whole numbers, else the smallest width"
@@ -55,7 +62,7 @@ class IntervalsTaxonomy(TaxonomyBuilder):
     @property
     def whole(self) -> bool:
         """Whether only whole numbers are declared."""
-        given = (self.min, self.max, *self.widths, self.step, self.origin)
+        given = (self.min, self.max, *self.widths, *chain(*self.edges), self.step, self.origin)
         return all(isinstance(number, int) for number in given if number is not None)
 
     @property
@@ -74,7 +81,10 @@ class IntervalsTaxonomy(TaxonomyBuilder):
         if self.min > self.max or (self.min == self.max and not self.whole):
             raise TaxonomyError(f"intervals: max {self.max} must be above min {self.min}")
         if not self.whole and self.step is None and not self.widths:
-            raise TaxonomyError("intervals: decimal numbers need widths, such as widths: [0.5, 1, 5]")
+            wanted = (
+                "a step with their edges, such as step: 0.5" if self.edges else "widths, such as widths: [0.5, 1, 5]"
+            )
+            raise TaxonomyError(f"intervals: decimal numbers need {wanted}")
         for narrow, wide in pairwise(sorted({self.finest, *self.widths})):
             if (_exact(wide) / _exact(narrow)).denominator != 1:
                 raise TaxonomyError(
@@ -93,7 +103,36 @@ class IntervalsTaxonomy(TaxonomyBuilder):
                 f"intervals: a step of {number_text(self.finest)} makes {leaves:,} values, at most "
                 f"{MOST_LEAVES:,} are possible; set a larger step, such as step: {larger}"
             )
+        self._check_edges()
         return self
+
+    def _check_edges(self) -> None:
+        if self.edges and self.widths:
+            raise TaxonomyError("intervals: give widths or edges, not both")
+        origin = _exact(self.min if self.origin is None else self.origin)
+        for level in self.edges:
+            for edge in level:
+                if not self.min < edge < self.max + self.whole:
+                    raise TaxonomyError(
+                        f"intervals: the edge {number_text(edge)} must lie above min {number_text(self.min)} and not "
+                        f"beyond max {number_text(self.max)}"
+                    )
+                if ((_exact(edge) - origin) / _exact(self.finest)).denominator != 1:
+                    raise TaxonomyError(
+                        f"intervals: the edge {number_text(edge)} lies within a step of {number_text(self.finest)}; "
+                        "move it, or lower the step"
+                    )
+            for edge, following in pairwise(level):
+                if edge >= following:
+                    raise TaxonomyError(
+                        f"intervals: edges must rise, and {number_text(following)} comes after {number_text(edge)}"
+                    )
+        for finer, coarser in pairwise(self.edges):
+            if lone := sorted(set(coarser) - set(finer)):
+                raise TaxonomyError(
+                    f"intervals: the edge {number_text(lone[0])} is missing among the edges of the finer level; add it "
+                    "there"
+                )
 
     def build(self, values: pa.Array) -> Taxonomy:  # noqa: ARG002
         """Cut the declared domain; the data have no say in it.
@@ -107,8 +146,8 @@ class IntervalsTaxonomy(TaxonomyBuilder):
         farthest = np.iinfo(np.int64).max if self.whole else np.inf
         low, high = self.open in ("low", "both"), self.open in ("high", "both")
         levels: list[Level] = []
-        for width in sorted(set(self.widths) - {self.finest}):
-            lo = np.searchsorted(starts, self._starts(width))
+        for marks in self._marks(starts):
+            lo = np.searchsorted(starts, marks)
             hi = np.append(lo[1:], len(starts))
             if len(lo) == 1 and (not (low or high) or (levels and len(levels[-1].lo) == 1)):
                 continue
@@ -125,6 +164,12 @@ class IntervalsTaxonomy(TaxonomyBuilder):
             inclusive = np.append(inclusive, False)
         scale = Numbers(starts, stops, inclusive, open_low=low, open_high=high)
         return from_levels(leaves, levels, scale, declared=True)
+
+    def _marks(self, starts: Marks) -> list[Marks]:
+        """Return where the intervals of each level start, finest level first."""
+        if self.edges:
+            return [np.array([starts[0], *level], dtype=starts.dtype) for level in dict.fromkeys(self.edges)]
+        return [self._starts(width) for width in sorted(set(self.widths) - {self.finest})]
 
     def _starts(self, width: Number) -> Marks:
         """Return where intervals of this width start, exact to the last digit of what was declared."""

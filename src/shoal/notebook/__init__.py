@@ -1,0 +1,1 @@
+"""How releases, audits, taxonomies and comparisons show themselves in a notebook, and progress there."""

@@ -1,0 +1,66 @@
+"""What was promised, what was achieved, and what that does not cover."""
+
+from __future__ import annotations
+
+from shoal.models.base import PrivacyModel
+from shoal.registry import discover
+from shoal.report.agreed_readme import TITLES
+from shoal.report.frame import Section
+from shoal.report.html import bullets, code, number, paragraph, table, verdict
+from shoal.report.internal.given import Given
+from shoal.report.limits import general_limits, limits_of
+from shoal.report.promises import claim_told
+from shoal.wording import parameters_text
+
+_CLAIMED = "No class of records is promised anything, for no row is a record. What is claimed, no file can show."
+_NOTHING = "This release promises nothing about people."
+_MEASURE = (
+    "The verifier checked the form of the files and that values are those of the source, or changed as the policy "
+    "says. Whoever knows some values of a person may find the row; "
+)
+
+
+def guarantees(given: Given) -> Section:
+    """Return the guarantees with the verifier's answers, claims, or that nothing is promised."""
+    return Section.of("guarantees", "Guarantees promised and achieved", _told(given))
+
+
+def limitations(given: Given) -> Section:
+    """Return what the promises do not protect against."""
+    models = limits_of(given.manifest)
+    return Section.of(
+        "limitations",
+        "Limitations",
+        table("What each promise does not protect against", ("promise", "limits"), models) if models else "",
+        paragraph("Of all promises together:" if models else "What to keep in mind:"),
+        bullets(general_limits(given.manifest)),
+    )
+
+
+def _told(given: Given) -> list[str]:
+    manifest = given.manifest
+    if manifest.get("claims"):
+        rows = [(one["model"], parameters_text(one["parameters"]), claim_told(one)) for one in manifest["claims"]]
+        heads = ("claim", "parameters", "meaning")
+        return [paragraph(_CLAIMED), table("Claimed, and not to be checked by files", heads, rows)]
+    if not manifest["guarantees"]:
+        return [
+            paragraph(_NOTHING, class_="bad"),
+            paragraph(_MEASURE, code("shoal attack"), " measures how often."),
+        ]
+    titles = {name: model.title for name, model in discover("shoal.models", PrivacyModel).items()} | TITLES
+    rows = [
+        (
+            one["model"],
+            parameters_text(one["parameters"]),
+            titles[one["model"]].replace("`", ""),
+            number(one["achieved"]),
+            verdict(one["ok"]),
+        )
+        for one in given.evidence["verification"]["guarantees"]
+    ]
+    heads = ("model", "parameters", "what it says", "achieved", "verdict")
+    return [
+        table("Promised, and recomputed by the verifier from the written file", heads, rows),
+        paragraph(f"Achieved is the strongest main parameter that every {given.group} reaches."),
+    ]

@@ -1,0 +1,126 @@
+"""How easily people are found, before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from shoal.plots import class_sizes, risks
+from shoal.report.frame import Section
+from shoal.report.html import details, figure, number, paragraph, percent, table
+from shoal.report.internal.given import Given
+from shoal.sliced.table import published_columns
+
+_PARTS = (
+    "Values in one row that are in different parts need not belong to the same person: within each bucket, every part "
+    "is in a random order of its own."
+)
+_FAKES = (
+    "A fake tuple is a combination of quasi values that nobody in the table has, although a bucket could form it. Many "
+    "of them, with about as many matching buckets as the tuples of the table, hide who is in it."
+)
+_NOBODY = (
+    "No class of rows hides a person, for no row is one. What follows are distances between the shares that values have "
+    "among records and among rows: 0 if they are equal, 1 if they have nothing in common. They are exact figures of "
+    "the data: whoever learns them learns what noise was to hide."
+)
+_MEMBERSHIP = (
+    ("original_records", "records of the table"),
+    ("original_tuples", "different tuples of the table"),
+    ("fake_tuples", "fake tuples"),
+)
+_OTHERS = (
+    "Prosecutor: the highest chance to pick out the record of somebody who is known to be in the table. Marketer: the "
+    "share of all records that somebody who wants many would be right about. Both take all quasi values as known."
+)
+
+
+def risk(given: Given) -> Section:
+    """Return how well records hide, and what gives them away."""
+    if given.form == "synthetic":
+        inside = [*_before(given), paragraph(_NOBODY), *_distances(given.evidence["synthetic"])]
+    elif given.form == "buckets":
+        inside = [*_before(given), *_buckets(given), *_carriers(given)]
+    else:
+        before, after = given.evidence["risk_before"], given.evidence["risk_after"]
+        plots = [risks(before, after), class_sizes(before["class_sizes"], after["class_sizes"])]
+        inside = [*map(figure, plots), paragraph(_OTHERS), *_carriers(given)]
+    return Section.of("risk", "Risk before and after", inside)
+
+
+def _before(given: Given) -> list[str]:
+    before = given.evidence["risk_before"]
+    titles = (("classes", "classes"), ("smallest_class", "smallest class"), ("unique_records", "unique records"))
+    rows = [(title, number(before[key])) for key, title in titles]
+    return [table("Original: how easily a record is found by its quasi values", ("figure", "value"), rows)]
+
+
+def _buckets(given: Given) -> list[str]:
+    after = given.evidence["risk_after"]
+    columns = published_columns(given.manifest["parts"])
+    titles = (("buckets", "buckets"), ("smallest_bucket", "smallest bucket"), ("mean_bucket", "mean bucket"))
+    rows = [(title, number(after[key])) for key, title in titles]
+    parts = ((str(place), ", ".join(names)) for place, names in enumerate(columns, start=1))
+    return [
+        table("Released: among how many records the parts of a record hide", ("figure", "value"), rows),
+        figure(class_sizes(None, after["bucket_sizes"])),
+        paragraph(_PARTS),
+        table("Columns that stay together", ("part", "columns"), parts),
+        *_membership(after["membership"]),
+    ]
+
+
+def _membership(told: Mapping[str, Any]) -> list[str]:
+    """Say whether one can tell who is in the table."""
+    lines = [paragraph(_FAKES)]
+    if told["reason"] is not None:
+        lines.append(paragraph(f"Not all was counted: {told['reason']}."))
+    counted = told["matching_buckets"] or {}
+    rows = [(title, counted[key]) for key, title in _MEMBERSHIP if key in counted]
+    if rows:
+        heads = tuple(rows[0][1])
+        figures = ((title, *(number(found[head]) for head in heads)) for title, found in rows)
+        lines.append(table("Membership: tuples by the number of buckets that match", ("tuples", *heads), figures))
+    return lines
+
+
+def _carriers(given: Given) -> list[str]:
+    """Say which attributes single records out, before and after."""
+    sections = []
+    for when, title in (("before", "original"), ("after", "released")):
+        found = given.evidence["risk_carriers"].get(when)
+        if found and found["sets"]:
+            sections += [
+                table(
+                    f"Attributes by their share in singling out the {found['unique_records']:,} unique records of the "
+                    f"{title} table (shares overlap)",
+                    ("attribute", "share of the score"),
+                    ((name, percent(share)) for name, share in found["contributions"].items()),
+                ),
+                table(
+                    f"Riskiest combinations of the {title} table: they single records out, fewer of them do not",
+                    ("attributes", "records", "share of the score"),
+                    (
+                        (", ".join(one["attributes"]), number(one["records"]), percent(one["score_share"]))
+                        for one in found["sets"]
+                    ),
+                ),
+            ]
+    return [details("What carries the risk", *sections)] if sections else []
+
+
+def _distances(found: Mapping[str, Any]) -> list[str]:
+    return [
+        table("Attributes", ("attribute", "distance"), ((name, number(d)) for name, d in found["attributes"].items())),
+        details(
+            "Pairs of attributes",
+            table(
+                "Pairs of attributes",
+                ("pair", "joint counts kept", "distance"),
+                (
+                    (", ".join(one["pair"]), "yes" if one["kept"] else "no", number(one["distance"]))
+                    for one in found["pairs"]
+                ),
+            ),
+        ),
+    ]

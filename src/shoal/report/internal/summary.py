@@ -1,0 +1,104 @@
+"""What was published, and the verdict, in plain words."""
+
+from __future__ import annotations
+
+from shoal.report.changes import change_told
+from shoal.report.frame import Section
+from shoal.report.html import code, joined, marked, paragraph, table
+from shoal.report.internal.given import Given
+from shoal.wording import counted_text, listed
+
+_TITLES = {
+    "groups": "groups of records that exchange values",
+    "rows_alone_in_group": "records alone in their group",
+    "rows_with_their_own_value": "records that have their own value",
+}
+
+
+def summary(given: Given) -> Section:
+    """Return the verdict, and what became of the records."""
+    return Section.of("summary", "Summary", _verdict(given), _records(given), _agreed(given), _changes(given))
+
+
+def _verdict(given: Given) -> str:
+    found = given.evidence["verification"]
+    failed = [check["name"] for check in (*found["checks"], *_kept(given)) if not check["ok"]]
+    if failed:
+        return paragraph(f"Do not release: {listed(failed)} failed.", class_="verdict refused")
+    n_checks = counted_text(len(found["checks"]), "check")
+    if given.manifest.get("claims"):
+        told = f"{n_checks} of the written files held. What is claimed about people, no file can show."
+    elif not given.manifest["guarantees"]:
+        told = f"{n_checks} of the written files held, but this release promises nothing about people."
+    else:
+        promises = counted_text(len(given.manifest["guarantees"]), "promise")
+        told = f"The verifier recomputed {promises} from the written files; all hold. So did {n_checks} of their form."
+    bad = not given.manifest["guarantees"] and not given.manifest.get("claims")
+    return paragraph(told, class_="verdict refused" if bad else "verdict")
+
+
+def _kept(given: Given) -> list[dict[str, object]]:
+    return [{"name": one["model"], "ok": one["ok"]} for one in given.evidence["verification"]["guarantees"]]
+
+
+def _records(given: Given) -> list[str]:
+    manifest, source = given.manifest, given.evidence["source"]
+    name, method = code(source["name"]), code(manifest["method"])
+    if "synthetic" in manifest:
+        told = (f"{manifest['rows']:,} rows were drawn from noisy counts of {source['rows']:,} records of ", name)
+        return [paragraph(*told, " with the method ", method, ". No row is a record.")]
+    lines = [
+        paragraph(
+            f"{manifest['rows']:,} of {source['rows']:,} records of ",
+            name,
+            " were published with the method ",
+            method,
+            f"; {manifest['withheld']:,} were withheld and {manifest['missing']['dropped']:,} dropped for missing values.",
+        )
+    ]
+    if "sample" in given.evidence:
+        drawn = given.evidence["sample"]
+        lines.append(
+            paragraph(
+                f"{drawn['sampled_rows']:,} of {drawn['source_rows']:,} records were drawn, each with a chance of "
+                f"{100 * manifest['sample']['share']:g}%. How many there were is not published."
+            )
+        )
+    for attribute, records in given.evidence["generalized_sensitive"].items():
+        lines.append(paragraph(f"{records:,} records publish a generalized ", code(attribute), "."))
+    return lines
+
+
+def _agreed(given: Given) -> list[str]:
+    """Say by which plan a release was made, what the plan asked for, and what was left out."""
+    plan = given.manifest.get("agreed")
+    if plan is None:
+        return []
+    lines = [
+        paragraph(
+            "It was made by the plan of an agency (digest ",
+            code(plan["digest"]),
+            f", {plan['classes']:,} classes), which asks for at least {given.evidence['records_needed']:,} records. "
+            "Classes are those of the plan, in what follows too. That the plan was not made from these very records, "
+            "nobody but you can know.",
+        )
+    ]
+    names = given.evidence["left_out"]
+    if names:
+        shown = [code(names[0]), *(joined((", ", code(name))) for name in names[1:])]
+        lines.append(paragraph("Columns that the plan does not know were left out: ", *shown, "."))
+    return lines
+
+
+def _changes(given: Given) -> list[str]:
+    if "techniques" not in given.evidence:
+        return []
+    rows = (
+        (name, marked(change_told(entry)), _counts(given.evidence["techniques"][name]))
+        for name, entry in given.manifest["techniques"].items()
+    )
+    return [table("Columns that do not hold the values of the source", ("column", "what was changed", "found"), rows)]
+
+
+def _counts(found: dict[str, int]) -> str:
+    return "; ".join(f"{_TITLES.get(name, name.replace('_', ' '))}: {count:,}" for name, count in found.items())

@@ -1,0 +1,1 @@
+"""What everybody may read about a release: functions of its manifest alone."""

@@ -1,0 +1,165 @@
+"""What pages are made of: a visit with its form and project, answered by a template or a redirection."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl
+
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from shoal.errors import ShoalError
+from shoal.studio.places import Place, places
+from shoal.studio.project import Project, StaleError
+from shoal.studio.studio import Studio
+
+_MOST_FIELDS = 20_000
+SWAP = "shoal-swap"  # header of requests that want a part of a page
+REVISION = "shoal-revision"  # header of answers about a project
+
+
+class Form:
+    """What a form sent, field by field."""
+
+    def __init__(self, pairs: list[tuple[str, str]]) -> None:
+        """Keep the fields in their order."""
+        self.pairs = pairs
+
+    def get(self, name: str, default: str = "") -> str:
+        """Return the last value of a field."""
+        return next((value for key, value in reversed(self.pairs) if key == name), default)
+
+    def all(self, name: str) -> list[str]:
+        """Return every value of a field."""
+        return [value for key, value in self.pairs if key == name]
+
+    def __contains__(self, name: object) -> bool:
+        """Whether the field was sent."""
+        return any(key == name for key, _ in self.pairs)
+
+    @property
+    def revision(self) -> int:
+        """The revision that the page showed; 0, which is always stale, if it names none."""
+        text = self.get("revision")
+        return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """One request: who asks for what, of which project."""
+
+    request: Request
+    studio: Studio
+    form: Form
+    opened: Project | None = field(default=None)
+
+    @property
+    def project(self) -> Project:
+        """The project that the path names."""
+        if self.opened is None:
+            raise HTTPException(404)
+        return self.opened
+
+    @property
+    def swapping(self) -> bool:
+        """Whether a part of a page is asked for, not a page."""
+        return SWAP in self.request.headers
+
+    def at(self, path: str) -> str:
+        """Return the path of a page of this project."""
+        return f"/projects/{self.project.id}{path}"
+
+    def render(self, template: str, status: int = 200, **values: Any) -> Response:
+        """Return a template filled in."""
+        return render(self.request, template, status, project=self.opened, **values)
+
+    def to(self, path: str) -> Response:
+        """Send the browser to another path, by GET."""
+        return RedirectResponse(path, status_code=303)
+
+    def problem(self, message: str, status: int = 422) -> Response:
+        """Return a message: a notice for a part of a page, or a page of its own."""
+        return self.render(
+            "notice.html" if self.swapping else "problem.html", status, message=message, title="Not done"
+        )
+
+
+Handler = Callable[[Visit], Response]
+
+
+def render(request: Request, template: str, status: int = 200, **values: Any) -> Response:
+    """Fill in a template; every page knows the studio, the project and the navigation."""
+    studio: Studio = request.app.state.studio
+    project: Project | None = values.pop("project", None)
+    text = studio.templates.get_template(template).render(
+        studio=studio,
+        project=project,
+        steps=[] if project is None else [_step(place, project, request.url.path) for place in places()],
+        **values,
+    )
+    headers = {} if project is None else {REVISION: str(project.revision)}
+    return HTMLResponse(text, status_code=status, headers=headers)
+
+
+def _step(place: Place, project: Project, path: str) -> dict[str, Any]:
+    here = f"/projects/{project.id}{place.path}"
+    current = path == here or path.startswith(f"{here}/")
+    return {"title": place.title, "href": here, "current": current, "waiting": place.ready(project)}
+
+
+def page(path: str, handler: Handler, method: str = "GET") -> Route:
+    """Return a route whose handler runs in a thread; a path with ``{project}`` gives it that project.
+
+    What a user can act upon (a ShoalError) becomes a message; a stale change is 409.
+    """
+
+    async def endpoint(request: Request) -> Response:
+        visit = await _visit(request, method)
+        try:
+            return await run_in_threadpool(handler, visit)
+        except StaleError as error:
+            return visit.problem(str(error), 409)
+        except ShoalError as error:
+            return visit.problem(str(error))
+
+    return Route(path, endpoint, methods=[method], name=f"{method} {path}")
+
+
+async def _visit(request: Request, method: str) -> Visit:
+    studio: Studio = request.app.state.studio
+    project = None
+    if "project" in request.path_params:
+        project = studio.projects.get(request.path_params["project"])
+        if project is None:
+            raise HTTPException(404)
+    pairs: list[tuple[str, str]] = []
+    if method == "POST":
+        try:
+            text = (await request.body()).decode("utf-8")
+            pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS, encoding="utf-8")
+        except ValueError:
+            raise HTTPException(400) from None
+    return Visit(request, studio, Form(pairs), project)
+
+
+Streaming = Callable[[Visit], Awaitable[Response]]
+
+
+def upload(path: str, handler: Streaming) -> Route:
+    """Return a route for a body that is taken as it comes (``visit.request.stream()``), by PUT."""
+
+    async def endpoint(request: Request) -> Response:
+        visit = await _visit(request, "PUT")
+        try:
+            return await handler(visit)
+        except StaleError as error:
+            return visit.problem(str(error), 409)
+        except ShoalError as error:
+            return visit.problem(str(error))
+
+    return Route(path, endpoint, methods=["PUT"], name=f"PUT {path}")

@@ -1,0 +1,213 @@
+"""What can be said of a policy's promises before a run: what the table as one class rules out, and what is dear."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from shoal import kernels
+from shoal.anonymizing import open_populations
+from shoal.arrays import BoolArray, IntArray
+from shoal.encoding import Tree, check_columns, encode_cells, grown
+from shoal.engines.local import LocalEngine
+from shoal.engines.looking import CountedCells
+from shoal.errors import InputError, UnreachableError
+from shoal.judging import Judge
+from shoal.methods.hopeless import failing_as_one_class, refuse_hopeless
+from shoal.plan import same_rows
+from shoal.policy import AttributePolicy, Policy
+from shoal.problem import Problem, Requirement
+from shoal.progress import Silent
+from shoal.sources import open_source
+from shoal.transactions.unfolding import unfolded
+
+MOST_ROWS = 2_000_000  # of a table that is counted for a hint
+
+Verdict = Literal["possible", "open", "costly", "impossible"]
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """What is known of one promise; "possible" says no more than that the table as one class keeps it."""
+
+    subject: str
+    verdict: Verdict
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """How many records have a value of one attribute that is too rare, and how many are too rare without it.
+
+    By a promise that merging classes cannot break, whoever is too rare by this attribute *alone* cannot be published
+    with its value as it is; *without* is what is left too rare if it were not published at all.
+    """
+
+    attribute: str
+    alone: int
+    without: int
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """The records that are below the promises with every value as it is, and what each attribute does to that."""
+
+    records: int
+    below: int
+    attributes: tuple[Cost, ...]
+
+    @property
+    def dear(self) -> bool:
+        """Whether at least half of the values of an average attribute cannot stay as they are."""
+        alone = sum(cost.alone for cost in self.attributes)
+        return 2 * alone >= self.records * len(self.attributes)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Looked:
+    """One pass over the table, which serves every list of promises as long as attributes stay as they are."""
+
+    counted: CountedCells
+    people: Mapping[str, CountedCells]
+    trees: tuple[Tree, ...]
+    attributes: Mapping[str, AttributePolicy]  # with those that take the place of baskets
+    changed: bool  # whether a sample or techniques will change the table before it is judged
+
+    @classmethod
+    def at(cls, source: Path, policy: Policy) -> Looked:
+        """Read the table as the command would."""
+        opened = open_source(source, policy.source)
+        check_columns(policy, opened)
+        if opened.n_rows is not None and opened.n_rows > MOST_ROWS:
+            raise InputError(f"the table has more than {MOST_ROWS:,} records; the run itself will tell")
+        plain, table = unfolded(policy, opened)
+        quasi, sensitive = plain.names("quasi"), plain.names("sensitive")
+        engine, silent = LocalEngine(), Silent()
+        counted = engine.count(table, (*sensitive, *quasi), silent)
+        people = {path: engine.count(other, quasi, silent) for path, other in open_populations(plain).items()}
+        changed = bool(policy.techniques) or policy.sample is not None
+        return cls(counted, people, grown(counted, plain, people), plain.attributes, changed)
+
+    def problem(self, policy: Policy) -> Problem:
+        """Bind the promises of a policy to what was counted."""
+        unfolded_policy = replace(policy, attributes=self.attributes)
+        return encode_cells(self.counted, unfolded_policy, self.trees, self.people).problem
+
+
+def looked_key(document: Mapping[str, Any]) -> str:
+    """Return a text that is equal for policies which one pass over the table serves."""
+    populations = [
+        parameters.get("population")
+        for entry in document.get("privacy") or ()
+        if isinstance(entry, Mapping)
+        for parameters in entry.values()
+        if isinstance(parameters, Mapping)
+    ]
+    method = document.get("method", "mondrian")
+    parts = {key: document.get(key) for key in ("attributes", "source", "missing", "sample")}
+    named = sorted({str(path) for path in populations if path is not None})
+    name = method if isinstance(method, str) else next(iter(method), "") if isinstance(method, Mapping) else ""
+    return json.dumps([parts, named, name], sort_keys=True, default=str)
+
+
+def hints(looked: Looked, policy: Policy) -> tuple[Hint, ...]:
+    """Say of each promise of the policy whether the table as a whole rules it out."""
+    problem = looked.problem(policy)
+    method = policy.method
+    refusal = method.refuses(problem)
+    if refusal is not None:
+        return (Hint(f"method {method.name}", "impossible", refusal),)
+    fails = {id(requirement): reason for requirement, _, reason in failing_as_one_class(problem)}
+    found: dict[int, Hint] = {}
+    rank: tuple[Verdict, ...] = ("possible", "open", "costly", "impossible")
+    for requirement in problem.requirements:
+        hint = _hint(problem, policy, requirement, fails.get(id(requirement)))
+        if looked.changed:
+            hint = Hint(hint.subject, "open", f"by the table as it is given: {hint.reason}")
+        before = found.get(requirement.number)
+        if before is None or rank.index(hint.verdict) > rank.index(before.verdict):
+            found[requirement.number] = hint
+    return tuple(found[number] for number in sorted(found))
+
+
+def _hint(problem: Problem, policy: Policy, requirement: Requirement, reason: str | None) -> Hint:
+    method, subject = policy.method, policy.privacy[requirement.number].subject
+    if reason is None:
+        if method.publishes == "values":
+            return _as_it_is(problem, subject, requirement)
+        if method.publishes == "buckets":
+            return Hint(subject, "open", f"the table as a whole keeps it; whether {method.name} can, the run will tell")
+        if requirement.model.relative_to_whole:
+            return Hint(subject, "possible", "the table as one class keeps it always; a strict one leaves little else")
+        return Hint(subject, "possible", "the table as one class keeps it")
+    if method.mends_values and requirement.place is not None:
+        return Hint(subject, "costly", f"{reason}; {method.name} could only generalize sensitive values, if that helps")
+    try:
+        refuse_hopeless(replace(problem, requirements=(requirement,)), problem.max_withheld)
+    except UnreachableError as error:
+        return Hint(subject, "impossible", str(error))
+    return Hint(subject, "costly", f"{reason}; only withholding records could help, and not every method does that")
+
+
+def _as_it_is(problem: Problem, subject: str, requirement: Requirement) -> Hint:
+    below = _below(problem, [requirement], problem.value_codes[: len(problem.quasi)])
+    if below:
+        return Hint(subject, "impossible", f"{below:,} records as they are do not meet it, and the method changes none")
+    return Hint(subject, "possible", "the records as they are meet it")
+
+
+def costs(looked: Looked, policy: Policy) -> Costs | None:
+    """Count the records that are below the promises at the finest level, by each attribute and without it.
+
+    Models on a population are left out: whom a label fits shows only in the run. None if nothing else is promised.
+    """
+    problem = looked.problem(policy)
+    asked = [requirement for requirement in problem.requirements if requirement.population is None]
+    if not asked:
+        return None
+    codes = problem.quasi_codes
+    found = []
+    for place, attribute in enumerate(problem.quasi):
+        alone = _below(problem, asked, codes[place : place + 1])
+        others = (*codes[:place], *codes[place + 1 :])
+        found.append(Cost(attribute.name, alone, _below(problem, asked, others)))
+    return Costs(problem.cells.n_records, _below(problem, asked, codes), tuple(found))
+
+
+def _below(problem: Problem, asked: list[Requirement], columns: tuple[Any, ...]) -> int:
+    """Return the records of classes, those that agree in all *columns*, which some requirement refuses."""
+    present = np.flatnonzero(problem.cells.counts)
+    records = problem.cells.counts[present]
+    if columns:
+        starts, group = same_rows([np.asarray(column)[present] for column in columns])
+        n_groups = len(starts)
+    else:
+        group, n_groups = np.zeros(len(present), dtype=np.int32), 1
+    first, order = kernels.grouped(group, n_groups)
+    cells, records = present[order], records[order]
+    sizes = np.add.reduceat(records, first[:-1])
+    large = sizes >= max(
+        requirement.model.smallest_class for requirement in asked
+    )  # others fail without being looked at
+    first, cells, records = _only(first, large, cells, records)
+    holds = np.ones(int(large.sum()), dtype=np.bool_)
+    for requirement in asked if len(holds) else ():
+        judge = Judge.of(requirement, problem.cells.counts, None, records)
+        values = None if requirement.values is None else requirement.values[cells]
+        blocks = judge.histograms(first, values, records)
+        holds &= np.concatenate([requirement.model.holds(classes, judge.whole) for classes in blocks])
+    return int(sizes[~large].sum()) + int(sizes[large][~holds].sum())
+
+
+def _only(
+    first: IntArray, chosen: BoolArray, cells: IntArray, records: IntArray
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Return some groups of items alone: where each begins now, and the items."""
+    lengths = np.diff(first)
+    inside = np.repeat(chosen, lengths)
+    return np.concatenate([[0], np.cumsum(lengths[chosen])]).astype(np.int64), cells[inside], records[inside]

@@ -1,0 +1,169 @@
+"""The gate of the studio: who may come in, how much they may bring, and strict headers on every answer."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from collections.abc import Callable
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qs
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; connect-src 'self'; "
+    "frame-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
+HEADERS = {
+    "cache-control": "no-store",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+    "referrer-policy": "same-origin",  # with no-referrer browsers send forms with the Origin null
+    "x-content-type-options": "nosniff",
+}
+MOST_HEADERS = 64
+MOST_FORM = 8 << 20
+MOST_UPLOAD = 64 << 30
+_READING = frozenset({"GET", "HEAD"})
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT"})
+_OWN = frozenset({"same-origin", "none"})
+
+Refuse = Callable[[int, str], Response]  # a status and what to say
+
+
+class Key:
+    """The token of the URL, which works once, and the cookie it becomes, which works until the studio ends."""
+
+    def __init__(self) -> None:
+        """Make both from the randomness of the operating system."""
+        self.token: str | None = secrets.token_urlsafe(32)
+        self.cookie = secrets.token_urlsafe(32)
+
+    def redeem(self, token: str) -> bool:
+        """Whether the token is right; it is worth nothing afterwards."""
+        known = self.token
+        right = known is not None and hmac.compare_digest(known.encode(), token.encode())
+        if right:
+            self.token = None
+        return right
+
+    def opens(self, cookie: str) -> bool:
+        """Whether the cookie is right."""
+        return hmac.compare_digest(self.cookie.encode(), cookie.encode())
+
+
+class TooLargeError(Exception):
+    """A body is larger than it may be."""
+
+
+class Gate:
+    """Lets in requests to the announced address, of the browser that has the key, from pages of the studio itself."""
+
+    def __init__(self, app: ASGIApp, key: Key, address: Callable[[], str], refuse: Callable[[Scope], Refuse]) -> None:
+        """Guard *app*; *address* is the announced host with its port, *refuse* makes the page of a refusal."""
+        self._app, self._key, self._address, self._refuse = app, key, address, refuse
+
+    @property
+    def cookie_name(self) -> str:
+        """Cookies are not told apart by port, so the name has it: two studios can run at once."""
+        return f"shoal-studio-{self._address().rpartition(':')[2]}"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, strictly."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._app(scope, receive, send)
+            return
+        started = False
+
+        async def strictly(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                _add_headers(MutableHeaders(scope=message))
+            await send(message)
+
+        answer = self._answer(scope)
+        if answer is not None:
+            await answer(scope, receive, strictly)
+            return
+        try:
+            await self._app(scope, _bounded(receive, _most(scope)), strictly)
+        except TooLargeError:
+            if not started:
+                await self._refuse(scope)(413, "That is more than the studio takes.")(scope, receive, strictly)
+        except Exception:  # noqa: BLE001 - its message may quote a record, so none is shown or logged
+            if not started:
+                said = "Something went wrong within the studio. Your table and policy are as they were; try again."
+                await self._refuse(scope)(500, said)(scope, receive, strictly)
+
+    def _answer(self, scope: Scope) -> Response | None:
+        """Return the refusal or the redirection that the gate gives itself, or None to let the request in."""
+        refuse, headers, address = self._refuse(scope), Headers(scope=scope), self._address()
+        if len(scope["headers"]) > MOST_HEADERS:
+            return refuse(431, "The request has too many headers.")
+        if headers.getlist("host") != [address]:
+            return refuse(421, "The studio answers only under the address that it announced.")
+        if scope["method"] not in _METHODS:
+            return refuse(405, "The studio does not know this kind of request.")
+        if headers.get("sec-fetch-site", "none") not in _OWN:
+            return refuse(403, "Another page sent this request. Open the studio from its own address.")
+        if scope["method"] not in _READING and headers.getlist("origin") != [f"http://{address}"]:
+            return refuse(403, "Another page sent this request. Open the studio from its own address.")
+        entered = self._key.opens(_cookie(headers, self.cookie_name))
+        token = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
+        if token and scope["path"] == "/" and scope["method"] == "GET" and (entered or self._key.redeem(token)):
+            return self._welcome()
+        if not entered:
+            return refuse(
+                403,
+                "This studio is open in one browser only, the one that used its link first. The link works once; "
+                "start shoal studio again for a new one.",
+            )
+        length = headers.get("content-length", "0")
+        if not (length.isascii() and length.isdigit()) or int(length) > _most(scope):
+            return refuse(413, "That is more than the studio takes.")
+        return None
+
+    def _welcome(self) -> Response:
+        answer = RedirectResponse("/", status_code=303)
+        answer.set_cookie(self.cookie_name, self._key.cookie, path="/", httponly=True, samesite="strict")
+        return answer
+
+
+def _add_headers(headers: MutableHeaders) -> None:
+    if "content-security-policy" not in headers:
+        headers["content-security-policy"] = POLICY
+        headers["x-frame-options"] = "DENY"
+    for name, value in HEADERS.items():
+        headers[name] = value
+
+
+def _cookie(headers: Headers, name: str) -> str:
+    try:
+        found = SimpleCookie(headers.get("cookie", "")).get(name)
+    except CookieError:
+        return ""
+    return "" if found is None else found.value
+
+
+def _most(scope: Scope) -> int:
+    return MOST_UPLOAD if scope["method"] == "PUT" else MOST_FORM
+
+
+def _bounded(receive: Receive, most: int) -> Receive:
+    """Return a way to receive that stops a body longer than *most*, whatever its headers said."""
+    left = most
+
+    async def counted() -> Message:
+        nonlocal left
+        message = await receive()
+        left -= len(message.get("body", b""))
+        if left < 0:
+            raise TooLargeError
+        return message
+
+    return counted

@@ -1,0 +1,211 @@
+"""Runs of commands: each in a process of its own, watched, cancelled by the signal that Ctrl-C sends."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Literal
+
+from shoal.errors import UsageError
+from shoal.studio.project import Project
+
+State = Literal["running", "done", "failed", "cancelled"]
+MOST_AT_ONCE = 2
+_PATIENCE = 10.0  # seconds from the signal to the end by force
+_MOST_ANSWER = 256 << 20
+_MOST_SAID = 200  # lines of messages that are kept
+_NOT_SAID = "the command ended without saying why; try again, and report it if it does so again"
+
+
+@dataclass(frozen=True, slots=True)
+class JobStep:
+    """How far one step of a run is; without a total nobody knows how much is left."""
+
+    title: str
+    done: int
+    total: int | None
+    unit: str
+    ended: bool
+
+
+class Job:
+    """One run of a command. Its folder stays if it succeeds and is removed if it does not."""
+
+    def __init__(self, project: Project, kind: str, arguments: Sequence[str | Path], folder: Path | None) -> None:
+        """Start the process."""
+        self.id = secrets.token_hex(8)
+        self.project = project
+        self.kind = kind
+        self.folder = folder
+        self.command = shlex.join(["shoal", *map(project.shown, arguments)])
+        self.state: State = "running"
+        self.answer: dict[str, Any] = {}
+        self.message = ""
+        self.exit_code: int | None = None
+        self.revision = project.revision
+        self.memory: dict[str, Any] = {}  # what pages keep with the run
+        self._started, self._ended = time.monotonic(), 0.0
+        self._steps: dict[str, JobStep] = {}
+        self._said: list[str] = []
+        self._cancelled = False
+        self._lock = threading.Lock()
+        self.finished = threading.Event()
+        self._process = subprocess.Popen(  # noqa: S603 - the program is this one, and no shell reads the arguments
+            [sys.executable, "-P", "-m", "shoal.cli.watched", *map(str, arguments), "--json"],
+            stdin=subprocess.PIPE,  # the command ends when it is closed, so also when the studio is killed
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=project.files,
+            env={**os.environ, "SHOAL_PROGRESS": "lines", "PYTHONUTF8": "1"},
+            start_new_session=True,
+        )
+        threading.Thread(target=self._follow, name=f"job-{self.id}", daemon=True).start()
+
+    @property
+    def steps(self) -> tuple[JobStep, ...]:
+        """The steps so far, in the order in which they began."""
+        with self._lock:
+            return tuple(self._steps.values())
+
+    @property
+    def seconds(self) -> float:
+        """How long it has run."""
+        return (self._ended or time.monotonic()) - self._started
+
+    def cancel(self) -> None:
+        """Ask the run to stop; what does not stop in some seconds is ended."""
+        if not self.finished.is_set():
+            self._cancelled = True
+            self._signal(signal.SIGINT)
+            threading.Thread(target=self._end_by_force, daemon=True).start()
+
+    def _end_by_force(self) -> None:
+        if not self.finished.wait(_PATIENCE):
+            self._signal(signal.SIGKILL)
+
+    def _signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, number)
+
+    def _follow(self) -> None:
+        process = self._process
+        assert process.stdout is not None and process.stderr is not None and process.stdin is not None  # noqa: S101, PT018
+        listening = threading.Thread(target=self._listen, args=(process.stderr,), daemon=True)
+        listening.start()
+        answer = process.stdout.read(_MOST_ANSWER)
+        code = process.wait()
+        self._signal(signal.SIGKILL)  # whatever the command started and left
+        listening.join(timeout=5)
+        for stream in (process.stdin, process.stdout, process.stderr):
+            with contextlib.suppress(OSError):
+                stream.close()
+        self._settle(code, answer)
+
+    def _listen(self, stream: IO[bytes]) -> None:
+        for line in stream:
+            text = line.decode("utf-8", "replace").rstrip()
+            step = read_step(text)
+            with self._lock:
+                if step is not None:
+                    self._steps[step.title] = step
+                elif text and len(self._said) < _MOST_SAID:
+                    self._said.append(text)
+
+    def _settle(self, code: int, answer: bytes) -> None:
+        with contextlib.suppress(ValueError):
+            found = json.loads(answer)
+            self.answer = found if isinstance(found, dict) else {}
+        self.exit_code, self._ended = code, time.monotonic()
+        if code == 0:
+            state: State = "done"
+        elif self._cancelled:
+            state, self.message = "cancelled", "cancelled; nothing was published"
+        else:
+            state = "failed"
+            self.message = str(self.answer.get("error") or "\n".join(self._said[-5:]) or _NOT_SAID)
+        if state != "done" and self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        self.state = state
+        self.finished.set()
+
+
+def read_step(line: str) -> JobStep | None:
+    """Return the progress that a line of standard error tells, or None if it is a message.
+
+    >>> read_step('{"step": "counting", "done": 5, "total": 10, "unit": "rows", "ended": false}')
+    JobStep(title='counting', done=5, total=10, unit='rows', ended=False)
+    """
+    if not line.startswith('{"step"'):
+        return None
+    try:
+        told = json.loads(line)
+        total = None if told["total"] is None else int(told["total"])
+        return JobStep(str(told["step"]), int(told["done"]), total, str(told["unit"]), bool(told["ended"]))
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+class Jobs:
+    """All runs of one studio: so many at once, and none outlives it."""
+
+    def __init__(self, most: int = MOST_AT_ONCE) -> None:
+        """Allow *most* runs at once."""
+        self._most = most
+        self._jobs: dict[str, Job] = {}
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def start(self, project: Project, kind: str, arguments: Iterable[str | Path], folder: Path | None = None) -> Job:
+        """Run ``shoal ARGUMENTS --json``; *folder* is what a run that fails or is cancelled must not leave."""
+        with self._lock:
+            running = sum(job.state == "running" for job in self._jobs.values())
+            if self._closed or running >= self._most:
+                if folder is not None:
+                    shutil.rmtree(folder, ignore_errors=True)
+                raise UsageError(f"{running} runs are under way already; wait for one to end, or cancel it")
+            job = Job(project, kind, list(arguments), folder)
+            self._jobs[job.id] = job
+            return job
+
+    def of(self, project: Project, kind: str | None = None) -> list[Job]:
+        """Return a project's runs, the newest first."""
+        with self._lock:
+            found = [job for job in self._jobs.values() if job.project is project and kind in (None, job.kind)]
+        return found[::-1]
+
+    def find(self, project: Project, identity: str) -> Job | None:
+        """Return the run of that id, if it is the project's."""
+        with self._lock:
+            job = self._jobs.get(identity)
+        return job if job is not None and job.project is project else None
+
+    def forget(self, job: Job) -> None:
+        """Cancel a run if it is still under way, and remove what it made."""
+        job.cancel()
+        job.finished.wait(_PATIENCE + 5)
+        with self._lock:
+            self._jobs.pop(job.id, None)
+        if job.folder is not None:
+            shutil.rmtree(job.folder, ignore_errors=True)
+
+    def close(self) -> None:
+        """Cancel every run and wait until none is left; no other starts."""
+        with self._lock:
+            self._closed = True
+            jobs = list(self._jobs.values())
+        for job in jobs:
+            job.cancel()
+        for job in jobs:
+            job.finished.wait(_PATIENCE + 5)

@@ -1,0 +1,16 @@
+"""The look of plots, which reports, notebooks and the studio have in common, as a file of its own."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from shoal.plots.look import STYLE
+from shoal.studio.answers import Visit, page
+
+
+def style(_: Visit) -> Response:
+    """Give the stylesheet of plots."""
+    return Response(STYLE, media_type="text/css")
+
+
+routes = [page("/static/plots.css", style)]

@@ -1,0 +1,121 @@
+"""Open a table: an upload, the demo data, or one that is open already."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote
+
+from pydantic import ValidationError
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
+from starlette.responses import JSONResponse, Response
+
+from shoal.datasets import write_stays
+from shoal.errors import InputError, UsageError
+from shoal.sources import SourceOptions
+from shoal.studio.answers import Visit, page, upload
+
+ENDINGS = (".csv", ".tsv", ".txt", ".gz", ".parquet", ".xlsx", ".dta", ".sav", ".zsav")
+_KINDS = "a .csv, .tsv, .txt (also .gz), .parquet, .xlsx, .dta, .sav or .zsav file"
+_DEMO_ROWS = 20_000
+_SPARE = 256 << 20  # bytes of the disk that an upload leaves
+
+
+def show(visit: Visit) -> Response:
+    """Show what can be opened, and what is open."""
+    return visit.render("open.html", projects=list(visit.studio.newest()), endings=ENDINGS)
+
+
+def demo(visit: Visit) -> Response:
+    """Generate hospital stays and open them."""
+    folder = visit.studio.new_folder()
+    with _nothing_left(folder):
+        path = write_stays(folder / "stays.csv", _DEMO_ROWS)
+        project = visit.studio.open(path.name, path, folder)
+    return visit.to(f"/projects/{project.id}/columns")
+
+
+def close(visit: Visit) -> Response:
+    """Close a table and remove what was made of it."""
+    visit.studio.forget(visit.project)
+    return visit.to("/")
+
+
+async def receive(visit: Visit) -> Response:
+    """Take a table as it comes, open it, and say where it is; a broken one leaves nothing behind."""
+    query = visit.request.query_params
+    name = plain_name(unquote(visit.request.headers.get("shoal-name", "")))
+    options = _options(query.get("delimiter", ""), query.get("encoding", ""))
+    folder = visit.studio.new_folder()
+    with _nothing_left(folder):
+        path = folder / name
+        _refuse_too_large(visit, folder)
+        try:
+            size = 0
+            with path.open("xb") as file:
+                async for part in visit.request.stream():
+                    size += len(part)
+                    await run_in_threadpool(file.write, part)
+        except ClientDisconnect:
+            raise InputError(f"the upload of {name} was cut off; nothing of it is kept") from None
+        except OSError as error:
+            raise InputError(f"{name} could not be kept: {error.strerror}") from None
+        if not size:
+            raise InputError(f"{name} is empty")
+        project = await run_in_threadpool(visit.studio.open, name, path, folder, options)
+    return JSONResponse({"location": f"/projects/{project.id}/columns"})
+
+
+def plain_name(given: str) -> str:
+    """Return the last part of a name without what is odd in it; a kind of file that cannot be read is refused.
+
+    >>> plain_name("../../etc/Our patients?.CSV")
+    'Our patients_.csv'
+    """
+    last = re.split(r"[/\\]", given)[-1]
+    safe = re.sub(r"[^\w .()-]", "_", last).strip(" .-")[-80:]
+    endings = [suffix.lower() for suffix in Path(safe).suffixes][-2:]
+    if endings and endings[-1] == ".gz":
+        kind = "".join(endings) if endings[0] in (".csv", ".tsv", ".txt") else ""
+    else:
+        kind = endings[-1] if endings and endings[-1] in ENDINGS else ""
+    if not kind:
+        raise UsageError(f"the studio cannot tell what {safe or 'this'} is by its ending; choose {_KINDS}")
+    return (safe[: -len(kind)].strip(" .-") or "table") + kind
+
+
+def _options(delimiter: str, encoding: str) -> SourceOptions:
+    try:
+        return SourceOptions(delimiter="\t" if delimiter == "tab" else delimiter or None, encoding=encoding or "utf-8")
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        raise UsageError(f"{problem['loc'][0] if problem['loc'] else 'reading'}: {problem['ctx']['error']}") from None
+
+
+def _refuse_too_large(visit: Visit, folder: Path) -> None:
+    length = visit.request.headers.get("content-length", "0")
+    free = shutil.disk_usage(folder).free
+    if int(length) + _SPARE > free:
+        raise UsageError(f"the table has {int(length):,} bytes, and the disk of temporary files has {free:,} left")
+
+
+@contextlib.contextmanager
+def _nothing_left(folder: Path) -> Iterator[None]:
+    """Remove a project's folder if it does not come to be one."""
+    try:
+        yield
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+routes = [
+    page("/", show),
+    page("/demo", demo, "POST"),
+    page("/projects/{project}/close", close, "POST"),
+    upload("/upload", receive),
+]

@@ -1,0 +1,50 @@
+"""The policy as YAML: read, edit, take another one, or go back to the draft."""
+
+from __future__ import annotations
+
+from starlette.responses import PlainTextResponse, Response
+
+from shoal.errors import PolicyError
+from shoal.studio.answers import Visit, page
+
+
+def show(visit: Visit) -> Response:
+    """Show the text to edit."""
+    return visit.render("policy.html", text=visit.project.policy_text, wrong="", hide_policy=True)
+
+
+def save(visit: Visit) -> Response:
+    """Take the text as the policy; one that is no YAML is shown again with its line, and nothing is changed."""
+    text = visit.form.get("text").replace("\r\n", "\n")
+    try:
+        visit.project.change_text(visit.form.revision, text)
+    except PolicyError as error:
+        return visit.render("policy.html", 422, text=text, wrong=str(error), hide_policy=True)
+    return visit.to(visit.at("/policy"))
+
+
+def reset(visit: Visit) -> Response:
+    """Go back to the draft, reasons and questions included."""
+    draft = visit.project.draft
+    visit.project.change(visit.form.revision, draft.policy, draft.text)
+    return visit.to(visit.at("/policy"))
+
+
+def download(visit: Visit) -> Response:
+    """Give the policy as a file."""
+    headers = {"content-disposition": 'attachment; filename="policy.yaml"'}
+    return PlainTextResponse(visit.project.policy_text, headers=headers, media_type="application/yaml")
+
+
+def panel(visit: Visit) -> Response:
+    """Give the panel that stands on every page."""
+    return visit.render("policy_panel.html")
+
+
+routes = [
+    page("/projects/{project}/policy", show),
+    page("/projects/{project}/policy", save, "POST"),
+    page("/projects/{project}/policy/draft", reset, "POST"),
+    page("/projects/{project}/policy/download", download),
+    page("/projects/{project}/policy/panel", panel),
+]

@@ -1,0 +1,13 @@
+// Adds a file to the project as it is, then shows the page anew.
+import { ask, announce } from "/static/studio.js";
+
+document.addEventListener("change", async (event) => {
+  const chooser = event.target;
+  if (!chooser.dataset.attach || !chooser.files[0]) return;
+  const file = chooser.files[0];
+  announce(`Adding ${file.name}`);
+  const headers = { "Shoal-Name": encodeURIComponent(file.name), "Content-Type": "application/octet-stream" };
+  const answer = await ask(chooser.dataset.attach, { method: "PUT", headers, body: file });
+  chooser.value = "";
+  if (answer !== null) location.reload();
+});

@@ -1,0 +1,155 @@
+// Swaps parts of pages, polls runs and tells what happened. Everything else is plain HTML.
+// A form or field with data-swap="#id" is sent without leaving the page; its answer replaces the content of #id.
+
+const announcer = () => document.getElementById("announcer");
+
+export function announce(text) {
+  const place = announcer();
+  if (place && place.textContent !== text) place.textContent = text;
+}
+
+export function notify(html) {
+  const place = document.getElementById("notices");
+  if (!place) return;
+  place.innerHTML = html;
+  if (html) place.scrollIntoView({ block: "nearest" });
+}
+
+function remembered(place) {
+  const active = document.activeElement;
+  if (!active || !place.contains(active)) return null;
+  const name = active.getAttribute("name");
+  const selector = active.id
+    ? `#${CSS.escape(active.id)}`
+    : name
+      ? `[name="${CSS.escape(name)}"]${active.type === "radio" || active.type === "submit" ? `[value="${CSS.escape(active.value)}"]` : ""}`
+      : null;
+  const range = "selectionStart" in active && active.type !== "number" ? [active.selectionStart, active.selectionEnd] : null;
+  return { selector, range };
+}
+
+// Puts new content into an element; focus, selection, open details and scrolling stay.
+export function swap(place, html) {
+  const focus = remembered(place);
+  const opened = [...place.querySelectorAll("details")].map((each) => each.open);
+  const left = place.querySelector("pre")?.scrollTop ?? 0;
+  const [x, y] = [window.scrollX, window.scrollY];
+  place.innerHTML = html;
+  [...place.querySelectorAll("details")].forEach((each, index) => {
+    if (opened[index] !== undefined) each.open = opened[index];
+  });
+  const pre = place.querySelector("pre");
+  if (pre) pre.scrollTop = left;
+  if (focus?.selector) {
+    const again = place.querySelector(focus.selector);
+    again?.focus({ preventScroll: true });
+    if (again && focus.range) again.setSelectionRange?.(...focus.range);
+  }
+  window.scrollTo(x, y);
+  place.dispatchEvent(new CustomEvent("swapped", { bubbles: true }));
+}
+
+export function revisionIs(number) {
+  if (!number) return;
+  let changed = false;
+  for (const field of document.querySelectorAll('input[name="revision"]')) {
+    changed ||= field.value !== number;
+    field.value = number;
+  }
+  if (changed || document.body.dataset.revision !== number) {
+    document.body.dataset.revision = number;
+    refreshPolicy();
+  }
+}
+
+async function refreshPolicy() {
+  const panel = document.getElementById("policy-panel");
+  if (!panel) return;
+  const answer = await fetch(panel.dataset.source, { headers: { "Shoal-Swap": "1" } }).catch(() => null);
+  if (answer?.ok) swap(panel, await answer.text());
+}
+
+// Sends a request for a part of a page; returns the text, or null after telling what went wrong.
+export async function ask(url, options = {}) {
+  const headers = { "Shoal-Swap": "1", ...(options.headers ?? {}) };
+  let answer;
+  try {
+    answer = await fetch(url, { ...options, headers });
+  } catch {
+    notify('<div class="notice problem"><p>The studio does not answer. Perhaps it was ended; start shoal studio again.</p></div>');
+    return null;
+  }
+  if (answer.redirected) {
+    location.assign(answer.url);
+    return null;
+  }
+  const text = await answer.text();
+  if (!answer.ok) {
+    notify(text);
+    return null;
+  }
+  notify("");
+  revisionIs(answer.headers.get("shoal-revision"));
+  return text;
+}
+
+let last = Promise.resolve(); // changes are sent one after the other, so each knows the revision before it
+
+export function send(form, submitter) {
+  last = last.then(async () => {
+    const place = document.querySelector(form.dataset.swap);
+    if (!place || !form.isConnected) return;
+    const body = new URLSearchParams(new FormData(form, submitter));
+    const text = await ask(submitter?.formAction && submitter.hasAttribute("formaction") ? submitter.formAction : form.action, { method: "POST", body });
+    if (text === null) return;
+    swap(place, text);
+    const said = place.querySelector("[data-announce]")?.dataset.announce ?? form.dataset.said ?? "Saved";
+    announce(said);
+  });
+  return last;
+}
+
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  if (!form.dataset.swap) return;
+  event.preventDefault();
+  send(form, event.submitter);
+});
+
+// Fields with data-send send their form when they are changed.
+document.addEventListener("change", (event) => {
+  const field = event.target;
+  if (field.closest("[data-send]") && field.form?.dataset.swap) send(field.form);
+});
+
+// Runs: each element with data-poll is asked twice a second until its run has ended.
+function follow(place) {
+  let told = "";
+  const timer = setInterval(async () => {
+    const state = place.querySelector("[data-state]")?.dataset.state;
+    if (!place.isConnected || (state && state !== "running")) {
+      clearInterval(timer);
+      if (state === "done" && place.isConnected && place.dataset.then) location.assign(place.dataset.then);
+      if (state) announce({ done: "Done", failed: "Not done", cancelled: "Cancelled" }[state] ?? "");
+      return;
+    }
+    const answer = await fetch(place.dataset.poll, { headers: { "Shoal-Swap": "1" } }).catch(() => null);
+    if (!answer?.ok || !place.isConnected) return;
+    swap(place, await answer.text());
+    const step = place.querySelector(".under-way label")?.textContent ?? "";
+    if (step && step !== told) announce(step);
+    told = step || told;
+  }, 500);
+}
+
+function followAll(root) {
+  for (const place of root.querySelectorAll("[data-poll]")) {
+    if (place.dataset.followed) continue;
+    place.dataset.followed = "1";
+    follow(place);
+  }
+}
+
+document.addEventListener("swapped", (event) => followAll(event.target));
+document.body.dataset.revision = document.querySelector('input[name="revision"]')?.value ?? "";
+followAll(document);

@@ -1,0 +1,72 @@
+// Uploads a table as it is, shows how far it is, and can be cancelled. Also reads a policy file into a field.
+import { announce, notify } from "/static/studio.js";
+
+const form = document.querySelector("[data-upload]");
+if (form) {
+  const [file, drop, state, says, bar] = ["file", "drop", "upload-state", "upload-says", "upload-progress"].map((id) => document.getElementById(id));
+  const cancel = document.getElementById("upload-cancel");
+
+  const send = (chosen) => {
+    notify("");
+    const query = new URLSearchParams({ delimiter: form.elements.delimiter.value, encoding: form.elements.encoding.value });
+    const request = new XMLHttpRequest();
+    request.open("PUT", `${form.getAttribute("action")}?${query}`);
+    request.setRequestHeader("Shoal-Swap", "1");
+    request.setRequestHeader("Shoal-Name", encodeURIComponent(chosen.name));
+    request.setRequestHeader("Content-Type", "application/octet-stream");
+    request.upload.onprogress = (event) => {
+      bar.value = event.total ? (100 * event.loaded) / event.total : 0;
+    };
+    request.upload.onload = () => {
+      bar.removeAttribute("value");
+      says.textContent = `Looking at ${chosen.name}`;
+      announce(says.textContent);
+    };
+    const end = (html) => {
+      state.hidden = true;
+      file.value = "";
+      if (html) notify(html);
+    };
+    request.onload = () => {
+      if (request.status === 200) location.assign(JSON.parse(request.responseText).location);
+      else end(request.responseText);
+    };
+    request.onerror = () => end('<div class="notice problem"><p>The upload was cut off. Nothing of it was kept; choose the file again.</p></div>');
+    request.onabort = () => {
+      end("");
+      announce("Upload cancelled");
+    };
+    cancel.onclick = () => request.abort();
+    bar.value = 0;
+    says.textContent = `Uploading ${chosen.name}`;
+    state.hidden = false;
+    announce(says.textContent);
+    request.send(chosen);
+  };
+
+  file.addEventListener("change", () => file.files[0] && send(file.files[0]));
+  for (const kind of ["dragover", "dragenter"]) {
+    drop.addEventListener(kind, (event) => {
+      event.preventDefault();
+      drop.classList.add("over");
+    });
+  }
+  drop.addEventListener("dragleave", () => drop.classList.remove("over"));
+  drop.addEventListener("drop", (event) => {
+    event.preventDefault();
+    drop.classList.remove("over");
+    if (event.dataTransfer.files[0]) send(event.dataTransfer.files[0]);
+  });
+  form.addEventListener("submit", (event) => event.preventDefault());
+}
+
+for (const chooser of document.querySelectorAll("[data-read-into]")) {
+  chooser.addEventListener("change", async () => {
+    if (!chooser.files[0]) return;
+    const field = document.querySelector(chooser.dataset.readInto);
+    field.value = await chooser.files[0].text();
+    chooser.value = "";
+    field.focus();
+    announce("The file was read into the field; save it to use it");
+  });
+}

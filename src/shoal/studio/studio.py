@@ -1,0 +1,81 @@
+"""What all requests of one studio share: the room, the projects, the runs and the templates."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from shoal.drafting.drafting import drafted
+from shoal.drafting.profiling import profiled
+from shoal.errors import UsageError
+from shoal.progress import Silent
+from shoal.sources import SourceOptions, open_source
+from shoal.studio.jobs import Jobs
+from shoal.studio.project import Project
+from shoal.studio.room import Room
+
+HOME = Path(__file__).parent
+MOST_PROJECTS = 20
+
+
+class Studio:
+    """The state of one studio, kept in memory and in one private folder."""
+
+    def __init__(self, room: Room) -> None:
+        """Begin without a project."""
+        self.room = room
+        self.projects: dict[str, Project] = {}
+        self.jobs = Jobs()
+        self.templates = _templates()
+        self._lock = threading.Lock()
+
+    def new_folder(self) -> Path:
+        """Make an empty private folder for a project."""
+        if len(self.projects) >= MOST_PROJECTS:
+            raise UsageError(f"{MOST_PROJECTS} tables are open; close one first")
+        folder = self.room.folder / secrets.token_hex(16)
+        folder.mkdir(mode=0o700)
+        return folder
+
+    def open(self, name: str, source: Path, folder: Path, options: SourceOptions | None = None) -> Project:
+        """Read a table once and make a project of it."""
+        chosen = options or SourceOptions()
+        opened = open_source(source, chosen)
+        profile = profiled(opened, Silent())
+        project = Project(name, source, folder, profile, drafted(name, opened, chosen, profile))
+        with self._lock:
+            self.projects[project.id] = project
+        return project
+
+    def forget(self, project: Project) -> None:
+        """Close a project: its runs end and its files go."""
+        with self._lock:
+            self.projects.pop(project.id, None)
+        for job in self.jobs.of(project):
+            self.jobs.forget(job)
+        project.remove()
+
+    def newest(self) -> Iterator[Project]:
+        """Yield the projects, the newest first."""
+        yield from reversed(list(self.projects.values()))
+
+    def close(self) -> None:
+        """End all runs and remove everything."""
+        self.jobs.close()
+        self.room.remove()
+
+
+def _templates() -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(HOME / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters["thousands"] = lambda number: f"{number:,}"
+    return made

@@ -1,0 +1,169 @@
+"""Everything that the page of one column shows, put together from its taxonomy and its profile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from shoal.studio.documents import written
+from shoal.studio.taxonomies.editing import TREES, Desk
+from shoal.studio.taxonomies.entries import EntryError, builder_of, tree_of
+from shoal.studio.taxonomies.forms import Fields, edges_text, numbers_text
+from shoal.studio.taxonomies.groves import Grove
+from shoal.studio.taxonomies.scale import ScaleView, levels_of, scale_view
+from shoal.studio.taxonomies.starts import KINDS, MOST_IN_POLICY, offered, start
+from shoal.studio.taxonomies.views import Branch, TreeView, view
+from shoal.taxonomies.builders.base import TaxonomyBuilder
+from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
+from shoal.taxonomies.scales import number_text
+
+WIDE_OPEN = 60  # nodes up to which every group is shown open
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One line of the overview."""
+
+    index: int
+    name: str
+    role: str
+    kind: str
+    chain: tuple[str, ...]
+    gaps: int
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """The page of one column; ``drawn`` is None if the policy's taxonomy does not load, which ``broken`` tells."""
+
+    desk: Desk
+    entry: str  # YAML
+    drawn: TreeView | None
+    broken: str
+    scale: ScaleView | None
+    values: Mapping[str, Any]  # of the form's fields
+    wrong: EntryError | None = None  # what an edit was refused for
+
+    @property
+    def kind(self) -> str:
+        """The builder's name, or ``default``."""
+        return self.desk.attribute.kind
+
+    @property
+    def kinds(self) -> tuple[tuple[str, str, str], ...]:
+        """The kinds that this column may have: name, title, what it does."""
+        possible = offered(self.desk.column, self.desk.attribute.role)
+        return tuple(each for each in KINDS if each[0] in possible)
+
+    @property
+    def editable(self) -> bool:
+        """Whether it is a tree that is edited in place."""
+        small = self.drawn is not None and self.drawn.taxonomy.n_leaves <= MOST_IN_POLICY
+        return self.kind in TREES and small
+
+    @property
+    def tree(self) -> Branch | None:
+        """The tree, all of it if it is edited."""
+        if self.drawn is None:
+            return None
+        return self.drawn.whole() if self.editable else self.drawn.part()
+
+    @property
+    def wide_open(self) -> bool:
+        """Whether every group is shown open."""
+        return self.drawn is not None and self.drawn.taxonomy.n_nodes <= WIDE_OPEN
+
+    @property
+    def targets(self) -> tuple[tuple[int, str], ...]:
+        """The groups that something may be moved to, as they are numbered, each with its depth in front."""
+        if self.drawn is None or not self.editable:
+            return ()
+        grove = Grove.of(self.drawn.taxonomy)
+        depth = [0] * len(grove.labels)
+        for node, parent in enumerate(grove.parents):
+            depth[node] = depth[parent] + 1 if parent >= 0 else 0
+        found = grove.groups(self.desk.values)
+        return tuple((node, "\u2003" * depth[node] + grove.labels[node]) for node in found)
+
+    @property
+    def empty_groups(self) -> tuple[str, ...]:
+        """Labels that no value of the data has, with nothing under them."""
+        if self.drawn is None or not self.editable:
+            return ()
+        leaves = self.drawn.taxonomy.n_leaves
+        records = self.drawn.records[:leaves].tolist()
+        return tuple(label for label, count in zip(self.drawn.taxonomy.leaf_labels, records, strict=True) if not count)
+
+    def problem(self, field: str) -> str:
+        """Return what is wrong with a field, or nothing."""
+        return str(self.wrong) if self.wrong is not None and self.wrong.field == field else ""
+
+    def other_problem(self, *fields: str) -> str:
+        """Return what is wrong, unless it is told at one of these fields."""
+        return str(self.wrong) if self.wrong is not None and self.wrong.field not in fields else ""
+
+
+def sheet(
+    desk: Desk, document: Mapping[str, Any], wrong: EntryError | None = None, typed: Fields | None = None
+) -> Sheet:
+    """Put together what is shown of a column, with what was typed if that was refused."""
+    attribute = desk.attribute
+    builder: TaxonomyBuilder | None = None
+    drawn, broken, scale = None, "", None
+    try:
+        builder = None if attribute.taxonomy is None else builder_of(attribute.taxonomy, desk.folder)
+        drawn = view(tree_of(attribute, desk.column, desk.folder), desk.column)
+        scale = scale_view(builder, drawn) if isinstance(builder, IntervalsTaxonomy) else None
+    except EntryError as error:
+        broken = str(error)
+    values = _values(builder or _fresh(desk))
+    if wrong is not None and typed is not None:
+        values = {**values, **{key: list(given) if key == "levels" else given[0] for key, given in typed.items()}}
+    entry = written({attribute.name: document["attributes"][attribute.name]})
+    return Sheet(desk, entry, drawn, broken, scale, values, wrong)
+
+
+def summary(index: int, desk: Desk) -> Summary:
+    """Return a column's line of the overview."""
+    attribute = desk.attribute
+    title = next((title for name, title, _ in KINDS if name == attribute.kind), attribute.kind)
+    try:
+        drawn = view(tree_of(attribute, desk.column, desk.folder), desk.column)
+    except EntryError as error:
+        return Summary(index, attribute.name, attribute.role, title, (), 0, str(error))
+    chain = next(iter(drawn.examples()), ())
+    return Summary(index, attribute.name, attribute.role, title, chain, drawn.gaps.n_values, "")
+
+
+def _fresh(desk: Desk) -> TaxonomyBuilder | None:
+    """Return a builder to begin with where the policy's does not load."""
+    try:
+        made = start(desk.attribute.kind, desk.column)
+        return None if made is None else builder_of(made, desk.folder)
+    except EntryError:
+        return None
+
+
+def _values(builder: TaxonomyBuilder | None) -> dict[str, Any]:
+    """Return what the fields of a builder's form show."""
+    if builder is None:
+        return {}
+    shown: dict[str, Any] = {}
+    for field in type(builder).model_fields:
+        given = getattr(builder, field)
+        if given is None:
+            shown[field] = ""
+        elif isinstance(given, bool | int | float):
+            shown[field] = number_text(given)
+        elif field in ("widths", "keep"):
+            shown[field] = numbers_text(given)
+        elif field == "values":
+            shown[field] = "\n".join(map(str, given))
+        else:
+            shown[field] = list(given) if isinstance(given, tuple) else str(given)
+    if isinstance(builder, IntervalsTaxonomy):
+        shown["cut"] = "edges" if builder.edges else "widths"
+        shown["edges"] = edges_text(levels_of(builder) if builder.edges else ())
+    return shown

@@ -1,0 +1,94 @@
+"""A studio behind its gate, asked without a browser, and a small table that is open in it."""
+
+from __future__ import annotations
+
+import csv
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+
+from shoal.studio.application import create_app
+from shoal.studio.gate import Key
+from shoal.studio.room import Room
+from shoal.studio.studio import Studio
+
+with warnings.catch_warnings():  # it would rather have another client than the one that is installed
+    warnings.simplefilter("ignore")
+    from starlette.testclient import TestClient
+
+HOST = "127.0.0.1:8765"
+COLUMNS = ("patient", "age", "sex", "town", "disease", "note")
+
+
+class Browser:
+    """Asks a studio as a browser that has its cookie would."""
+
+    def __init__(self, studio: Studio) -> None:
+        self.studio = studio
+        self.key = Key()
+        self.client = TestClient(create_app(studio, self.key, lambda: HOST), base_url=f"http://{HOST}")
+        assert self.client.get(f"/?token={self.key.token}", follow_redirects=False).status_code == 303
+
+    def get(self, path: str, **headers: str):
+        """Read a page; redirections are followed."""
+        return self.client.get(path, headers=headers)
+
+    def post(self, path: str, fields: dict | list | None = None, *, swap: bool = False, origin: str = f"http://{HOST}"):
+        """Send a form; redirections are not followed."""
+        headers = {"Origin": origin, "Content-Type": "application/x-www-form-urlencoded"}
+        body = urlencode(fields or {}, doseq=True)
+        more = {"Shoal-Swap": "1"} if swap else {}
+        return self.client.post(path, content=body, headers={**headers, **more}, follow_redirects=False)
+
+    def put(self, path: str, content: bytes, name: str):
+        """Upload a file."""
+        return self.client.put(path, content=content, headers={"Origin": f"http://{HOST}", "Shoal-Name": name})
+
+    def revision(self, page: str) -> int:
+        """The revision that a page's forms name."""
+        return int(re.search(r'name="revision" value="(\d+)"', self.get(page).text)[1])
+
+
+@pytest.fixture
+def studio(tmp_path: Path) -> Iterator[Studio]:
+    """A studio whose room is in the test's folder."""
+    with Room(tmp_path) as room:
+        made = Studio(room)
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def browser(studio: Studio) -> Browser:
+    """A browser that entered the studio."""
+    return Browser(studio)
+
+
+@pytest.fixture
+def small_table(tmp_path: Path) -> Path:
+    """A table of 120 patients."""
+    path = tmp_path / "patients.csv"
+    towns, diseases = ("Koeln", "Bonn", "Aachen"), ("flu", "gout", "angina", "cold")
+    rows = [
+        (f"p{i}", 20 + i * 7 % 50, "FM"[i % 2], towns[i * i % 3], diseases[i * 5 % 7 % 4], f"note {i}")
+        for i in range(120)
+    ]
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([COLUMNS, *rows])
+    return path
+
+
+@pytest.fixture
+def project(studio: Studio, small_table: Path):
+    """The small table, opened."""
+    return studio.open(small_table.name, small_table, studio.new_folder())
+
+
+@pytest.fixture
+def open_in(studio: Studio) -> Callable:
+    """Open a table of one's own: ``open_in(path)``."""
+    return lambda path: studio.open(path.name, path, studio.new_folder())
