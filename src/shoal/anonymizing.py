@@ -31,7 +31,7 @@ from shoal.regions.budget import Budget
 from shoal.regions.refusing import refuse_larger
 from shoal.release import Release, Staging, refuse_existing, write_bytes, write_json, write_text
 from shoal.report.evidence import build_evidence
-from shoal.report.page import internal_report
+from shoal.report.page import internal_report, public_report
 from shoal.report.readme import public_readme
 from shoal.sliced.table import SlicedTable
 from shoal.sources import DatabaseTable, Source, like, open_source
@@ -263,8 +263,11 @@ class Run:
         with Staging(destination) as staging:
             with self._timed("apply"):
                 manifest |= self._written(publication, manifest, staging)
-            write_text(staging.unverified / "README.md", public_readme(manifest))
-            manifest["readme"] = {"sha256": file_digest(staging.unverified / "README.md")}
+            pages = {"readme": ("README.md", public_readme), "report": ("report.html", public_report)}
+            told = {key: (name, made(manifest)) for key, (name, made) in pages.items()}
+            for key, (name, text) in told.items():
+                write_text(staging.unverified / name, text)
+                manifest[key] = {"sha256": file_digest(staging.unverified / name)}
             write_json(staging.unverified / "manifest.json", manifest)
             before = None if self.ledger is None else self.source.digest()
             with self._timed("verify"):

@@ -104,6 +104,12 @@ class Release:
 
         return like(self.data, read_sliced(self).multisets())
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: guarantees, risks and utility, for the data holder."""
+        from shoal.notebook.release import release_html
+
+        return release_html(self)
+
 
 def received(folder: Path) -> tuple[Path, dict[str, Any]] | None:
     """Return the public folder of a release and its manifest, given either folder; None if there is no manifest.

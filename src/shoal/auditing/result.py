@@ -86,6 +86,12 @@ class Audit:
             f"{', '.join(self.quasi)}."
         )
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        from shoal.notebook.audit import audit_html
+
+        return audit_html(self)
+
     def as_dict(self) -> dict[str, Any]:
         """Return everything as JSON can hold it."""
         journalist: dict[str, Any] = {"upper_bound": self.prosecutor.as_dict()}

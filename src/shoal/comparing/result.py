@@ -126,6 +126,12 @@ class Comparison:
         """Return rank, score and place on the frontier of each row that has them, by the row's place."""
         return standings(self.rows, self.labels, self.weights)
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the ranking with its frontier."""
+        from shoal.notebook.comparison import comparison_html
+
+        return comparison_html(self)
+
     def used_weights(self) -> dict[str, float]:
         """Return the weights of what was measured, which scores are made of."""
         return used_weights(self.rows, self.weights)

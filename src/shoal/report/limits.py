@@ -75,7 +75,11 @@ def limits_of(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
 def general_limits(manifest: Mapping[str, Any]) -> list[str]:
     """Return what no promise of this kind of release covers."""
     if "synthetic" in manifest:
-        return [_RECORDS.split(".", maxsplit=1)[0] + ": of a person with several of them, all together are protected less.", _SEVERAL, _TRUE]
+        return [
+            _RECORDS.split(".", maxsplit=1)[0] + ": of a person with several of them, all together are protected less.",
+            _SEVERAL,
+            _TRUE,
+        ]
     if not manifest["guarantees"]:
         return ["This release promises nothing about people: all that is below is what was measured.", _MEASURED]
     return [_QUASI, _RECORDS, _SEVERAL, _BACKGROUND, _TRUE, _MEASURED]

@@ -10,6 +10,7 @@ from shoal.report.agreed_readme import CLASS_ROW, agreed_promises, classes
 from shoal.report.changes import changes, sample_told
 from shoal.report.columns import kind_of, meaning, published_as
 from shoal.report.promises import of_changed_values, promises
+from shoal.report.public.advice import advice
 from shoal.report.sliced_readme import sliced_promises, slices
 from shoal.report.synthetic_readme import drawn, kept
 from shoal.report.text import cell
@@ -26,7 +27,7 @@ def public_readme(manifest: Mapping[str, Any]) -> str:
     lines = [
         "# About these data",
         "",
-        drawn(manifest) if synthetic else _origin(manifest),
+        origin_told(manifest),
         "",
         *(slices(manifest) if sliced else ()),
         *(classes(manifest) if agreed else ()),
@@ -39,6 +40,8 @@ def public_readme(manifest: Mapping[str, Any]) -> str:
         "",
         f"`manifest.json` states this for machines; `shoal verify` checks {_checked(manifest)}.",
         "",
+        *_analysis(manifest),
+        *_losses(manifest),
         "## Columns",
         "",
         "| column | role | kind | values |",
@@ -47,7 +50,7 @@ def public_readme(manifest: Mapping[str, Any]) -> str:
         *([CLASS_ROW] if agreed else ()),
         *(_row(name, manifest) for name in manifest["attributes"]),
         "",
-        _missing(manifest),
+        missing_told(manifest),
     ]
     for name, entry in manifest["attributes"].items():
         if "labels" in entry:
@@ -59,12 +62,33 @@ def _checked(manifest: Mapping[str, Any]) -> str:
     return "what files can show" if manifest.get("claims") else "it against the data file"
 
 
-def _origin(manifest: Mapping[str, Any]) -> str:
+def origin_told(manifest: Mapping[str, Any]) -> str:
+    """Say what the rows are, and how they were made."""
+    if "synthetic" in manifest:
+        return drawn(manifest)
     made = f"published with shoal {manifest['shoal_version']} (method `{manifest['method']}`)"
     head = f"{manifest['rows']:,} records, {made}."
     rows = _buckets(manifest) if is_sliced(manifest) else f"{_rows(manifest)} {_ORDER}"
     withheld = f"{manifest['withheld']:,} more records were withheld." if manifest["withheld"] else ""
     return " ".join(part for part in (head, sample_told(manifest), rows, withheld) if part)
+
+
+def _analysis(manifest: Mapping[str, Any]) -> list[str]:
+    found = advice(manifest)
+    lines = ["## How to analyse these data", "", *found.items, ""]
+    for example in found.examples:
+        told = f"An example in {example.language}, to be run in the folder of the data:"
+        lines += [told, "", f"```{example.language.lower()}", *example.lines.rstrip().splitlines(), "```", ""]
+    return lines
+
+
+def _losses(manifest: Mapping[str, Any]) -> list[str]:
+    losses = manifest["utility"].get("attribute-loss")
+    if not losses:
+        return []
+    told = "The share of its domain that a published value spans, on average: 0% is unchanged, 100% says nothing."
+    rows = (f"| {cell(name)} | {loss:.1%} |" for name, loss in losses.items())
+    return ["## Information lost", "", told, "", "| column | lost |", "|---|---|", *rows, ""]
 
 
 def _rows(manifest: Mapping[str, Any]) -> str:
@@ -90,7 +114,7 @@ def _buckets(manifest: Mapping[str, Any]) -> str:
     )
 
 
-def _missing(manifest: Mapping[str, Any]) -> str:
+def missing_told(manifest: Mapping[str, Any]) -> str:
     """Say how a missing value is published."""
     if "agreed" in manifest:
         return "No value is missing."

@@ -24,37 +24,24 @@ _BELIEFS = (
     "is for that person, taking all ways to link the parts of a bucket as equally likely. These likelihoods are the "
     "*class* of which a promise speaks."
 )
-_ONE_PART = "- A question about columns of one part: count these columns as they stand."
-_SEVERAL_PARTS = (
-    "- A question about columns of several parts: do not count rows, for they mix people. In Python, "
-    "`shoal.read_sliced` opens this folder, and its `estimate` answers counts and sums bucket by bucket. The error "
-    "that it tells is that of linking at random; where parts depend on each other within buckets it is off by more."
-)
-_LINKED = (
-    "- Software that wants one record a row: its `sample_table` links the parts of each bucket at random. Every call "
-    "gives another table that is as likely as this one; use several."
-)
 
 
 def slices(manifest: Mapping[str, Any]) -> list[str]:
-    """Return what the parts are, and how to use them."""
+    """Return what the parts are."""
     columns = published_columns(manifest["parts"])
     return [
         "| part | columns |",
         "|---|---|",
         *(f"| {number} | {cell(', '.join(names))} |" for number, names in enumerate(columns, start=1)),
         "",
-        _MEANING,
-        *_repeated(manifest),
-        *_two_files(manifest),
-        "",
-        "## How to use them",
-        "",
-        _ONE_PART,
-        _SEVERAL_PARTS,
-        _LINKED,
+        *parts_told(manifest),
         "",
     ]
+
+
+def parts_told(manifest: Mapping[str, Any]) -> list[str]:
+    """Say what buckets and parts are."""
+    return [_MEANING, *_repeated(manifest), *_two_files(manifest)]
 
 
 def sliced_promises(manifest: Mapping[str, Any]) -> list[str]:

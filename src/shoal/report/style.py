@@ -19,7 +19,8 @@ h2 { font-size: 1.3rem; margin: 2.2rem 0 .6rem; padding-top: .6rem; border-top: 
 h3 { font-size: 1.05rem; margin: 1.4rem 0 .4rem; overflow-wrap: anywhere; }
 p, li, dd { max-width: 46rem; } a { color: var(--link); }
 nav ol { columns: 2 18rem; padding-left: 1.4rem; } nav h2 { margin-top: 1rem; }
-.skip { position: absolute; left: -100vw; } .skip:focus { left: 1rem; top: 1rem; background: var(--ground); padding: .5rem; }
+.skip { position: absolute; left: -100vw; }
+.skip:focus { left: 1rem; top: 1rem; background: var(--ground); padding: .5rem; }
 .note { border-left: .3rem solid var(--line); background: var(--tint); padding: .5rem .8rem; }
 .verdict { border: 1px solid var(--line); border-left: .4rem solid var(--good); background: var(--tint);
   padding: .7rem 1rem; font-size: 1.1rem; }
@@ -29,7 +30,8 @@ table { border-collapse: collapse; width: 100%; } caption { text-align: left; fo
 th, td { text-align: left; padding: .35rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top;
   overflow-wrap: anywhere; min-width: 4rem; }
 thead th { border-bottom: 2px solid var(--line); } tbody th { font-weight: 500; }
-td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; overflow-wrap: normal; white-space: nowrap; }
+td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; overflow-wrap: normal;
+  white-space: nowrap; }
 .good { color: var(--good); font-weight: 600; } .bad { color: var(--bad); font-weight: 600; }
 code, pre { font: .9em/1.45 ui-monospace, monospace; } code { overflow-wrap: anywhere; }
 pre { overflow: auto; border: 1px solid var(--line); background: var(--tint); padding: .7rem; max-height: 30rem; }

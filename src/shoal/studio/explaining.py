@@ -8,6 +8,7 @@ from typing import Any
 
 from shoal.models.base import PrivacyModel
 from shoal.registry import discover
+from shoal.report.limits import LIMITS
 from shoal.studio.parameters import Parameter
 
 
@@ -41,70 +42,57 @@ _STARTS: dict[str, dict[str, Any]] = {
 }
 
 
-_TEXTS: dict[str, tuple[str, str, str]] = {
+_TEXTS: dict[str, tuple[str, str]] = {
     "k-anonymity": (
         "Nobody can be told apart from at least k - 1 others by the columns that others may know.",
-        "It does not hide what all of them have in common: if all k have the same diagnosis, it is known.",
         "With k = 10 whoever knows somebody's quasi values finds ten records that fit, or more.",
     ),
     "k-map": (
         "Every published combination fits at least k people of a population table that you add.",
-        "It is worth as much as that table is true, and protects nobody from people who know who is in your data.",
         "With k = 10 a combination may be of one record, as long as ten people of the population share it.",
     ),
     "delta-presence": (
         "Nobody can be sure that a person of the population is in the table, or that they are not.",
-        "It says nothing about sensitive values.",
         "With min = 0 and max = 0.5 at most every second person who fits a combination is in the table.",
     ),
     "distinct-l-diversity": (
         "Every class has at least l different sensitive values, so that none is given away outright.",
-        "One value may still have nearly all records of a class, and a guess is then nearly always right.",
         "With l = 3 three diagnoses are possible for everybody, however unlikely two of them are.",
     ),
     "simple-l-diversity": (
         "Whoever guesses somebody's sensitive value is right with a probability of 1/l at most.",
-        "It does not limit what a second and a third guess add, nor that values may mean nearly the same.",
         "With l = 4 no diagnosis has more than a quarter of a class.",
     ),
     "entropy-l-diversity": (
         "The sensitive values of a class are, taken together, as uncertain as l equally frequent ones.",
-        "A single value may be more frequent than 1/l if the others are many.",
         "With l = 3 the class tells no more than if three diagnoses were equally likely.",
     ),
     "recursive-cl-diversity": (
         "The most frequent value is not too frequent beside the rare ones, also once somebody ruled a few out.",
-        "What c and l mean for one person is hard to tell, and values that mean nearly the same count as different.",
         "With c = 2 and l = 3 the most frequent value has less than twice the records of the third and rarer ones.",
     ),
     "tau-l-diversity": (
         "However many values somebody guesses, one or several, the chance to be right stays under a curve.",
-        "It goes by frequency only: values that mean nearly the same count as different.",
         "With tau = 0.5 and l = 3 one value has at most half of a class, and two have at most three quarters.",
     ),
     "t-closeness": (
         "Looking somebody up teaches little beyond what the table as a whole tells.",
-        "What the table as a whole tells is not protected, and small values of t cost much.",
         "With t = 0.2 at most a fifth of a class would have to change its value to look like the whole table.",
     ),
     "alpha-k-anonymity": (
         "k-anonymity, and no sensitive value has more than the share alpha of a class.",
-        "It does not limit what a second guess adds.",
         "With alpha = 0.5 and k = 10 ten records fit everybody, and at most half of them share a diagnosis.",
     ),
     "beta-likeness": (
         "No value becomes more than 1 + beta times as likely by looking somebody up, rare values included.",
-        "That a value becomes less likely, so that somebody surely does not have it, is not limited.",
         "With beta = 1 a disease that one in a hundred has is believed of nobody with more than two in a hundred.",
     ),
     "delta-disclosure": (
         "By looking somebody up, values become neither much more nor much less likely.",
-        "It is the strictest of all and costs most: every value must occur in every class.",
         "With delta = 1 a value is at most 2.7 times as frequent in a class as in the table, and not rarer than that.",
     ),
     "confidence-bounding": (
         "Nobody is believed to have a value that could harm them with more than a given confidence.",
-        "Values that you list as harmless are not protected at all.",
         "With most = 0.2 and 'none' harmless, at most a fifth of a class has any one disease.",
     ),
 }
@@ -118,8 +106,8 @@ def explanations() -> tuple[Explanation, ...]:
 
 
 def _explained(name: str, title: str) -> Explanation:
-    promise, left_open, example = _TEXTS.get(name, (f"{title[:1].upper()}{title[1:]}.", "", ""))
-    return Explanation(name, title, promise, left_open, example)
+    promise, example = _TEXTS.get(name, (f"{title[:1].upper()}{title[1:]}.", ""))
+    return Explanation(name, title, promise, LIMITS.get(name, ""), example)
 
 
 def start_of(name: str, fields: Iterable[Parameter]) -> dict[str, Any]:

@@ -11,11 +11,22 @@ from typing import Any
 from shoal.release import INTERNAL
 from shoal.studio.answers import Visit
 from shoal.studio.jobs import Job
+from shoal.studio.project import Project
 from shoal.utility.base import told
 from shoal.wording import parameters_text
 
 KIND = "run"
 RELEASE = "release"
+
+
+def remember(job: Job) -> None:
+    """Let the project know of a run, so that the steps which need one can be entered."""
+    job.project.memory.setdefault("runs", []).append(job)
+
+
+def solved(project: Project) -> str | None:
+    """Return None if some run made a release, else what to do first."""
+    return None if any(job.state == "done" for job in project.memory.get("runs", ())) else "run it first"
 
 
 def solutions(visit: Visit) -> list[Job]:

@@ -78,4 +78,5 @@ def _templates() -> Environment:
         lstrip_blocks=True,
     )
     made.filters["thousands"] = lambda number: f"{number:,}"
+    made.filters["upper_first"] = lambda text: f"{text[:1].upper()}{text[1:]}"
     return made

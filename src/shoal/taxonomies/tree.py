@@ -263,6 +263,12 @@ class Taxonomy:
             missing=place,
         )
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the tree, to unfold."""
+        from shoal.notebook.taxonomy import taxonomy_html
+
+        return taxonomy_html(self)
+
     @property
     def _null_code(self) -> int:
         return -1 if self.missing is None else self.missing

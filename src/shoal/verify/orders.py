@@ -59,9 +59,16 @@ def orders_for(spans: Spans, boxes: CodeArray, contents: IntArray, points: CodeA
         order = np.argsort(key)
         keys[k], ordered[k] = key[order], places[order]
     greatest = np.array([2**width - 1 for width in widths], dtype=np.int32)
-    values = [np.count_nonzero(np.bincount(points[:, a], minlength=1)) for a in range(d)]
+    values = [_n_distinct(points[:, a]) for a in range(d)]
     surprise = np.log2(np.maximum(np.array(values, dtype=np.float64), 1))
     return Orders(attributes, shifts, np.uint64(top), greatest, surprise, keys, ordered)
+
+
+def _n_distinct(codes: CodeArray) -> int:
+    """Return the number of different codes; few large ones are not counted one by one."""
+    if codes.max(initial=0) > 8 * len(codes):
+        return len(np.unique(codes))
+    return int(np.count_nonzero(np.bincount(codes, minlength=1)))
 
 
 def _sequences(exact: BoolArray, n_points: int) -> list[list[int]]:

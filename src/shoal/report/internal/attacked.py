@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shoal.plots import Interval, intervals
@@ -52,7 +52,7 @@ def _rate(tally: Mapping[str, int] | None) -> str:
     return f"{tally['success'] / tally['trials']:.1%} ({tally['success']:,} of {tally['trials']:,})"
 
 
-def _notes(attacks: Mapping[str, Any]) -> list[str]:
+def _notes(attacks: Mapping[str, Any]) -> Sequence[str]:
     said: dict[str, list[str]] = {}
     for one in attacks["attacks"]:
         for note in one.get("notes", ()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 from shoal.report.frame import Section
 from shoal.report.html import bullets, details, paragraph, table, verdict
@@ -35,7 +36,7 @@ def checks(given: Given) -> Section:
     )
 
 
-def _search(given: Given) -> list[str]:
+def _search(given: Given) -> Sequence[str]:
     if not given.evidence["search"]:
         return []
     rows = ((name.replace("_", " "), json.dumps(value)) for name, value in given.evidence["search"].items())

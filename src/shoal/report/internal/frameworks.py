@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from shoal.models.base import PrivacyModel
 from shoal.registry import discover
 from shoal.report.frame import Section
-from shoal.report.html import number, paragraph, percent, table, tag
+from shoal.report.html import number, paragraph, percent, table
 from shoal.report.internal.given import Given
 from shoal.wording import listed
 
@@ -46,16 +44,24 @@ _HIPAA = (
     "results. No program is that expert; these are the facts that it can contribute."
 )
 _NIST = (
-    "NIST SP 800-188 describes how agencies govern and carry out de-identification. What this report contributes, under "
-    "its topics:"
+    "NIST SP 800-188 describes how agencies govern and carry out de-identification. What this report contributes, "
+    "under its topics:"
 )
 
 
 def opinion(given: Given) -> Section:
     """Return what the release promises and what was measured for each of the three questions."""
     rows = [
-        ("Singling out: can a person's record be isolated?", _promised(given, "singling out"), _found(given, "singling out")),
-        ("Linkability: can records about one person be linked?", _promised(given, "linkability"), _found(given, "linkability")),
+        (
+            "Singling out: can a person's record be isolated?",
+            _promised(given, "singling out"),
+            _found(given, "singling out"),
+        ),
+        (
+            "Linkability: can records about one person be linked?",
+            _promised(given, "linkability"),
+            _found(given, "linkability"),
+        ),
         ("Inference: can a value be concluded?", _promised(given, "inference"), _found(given, "inference")),
     ]
     return Section.of(
@@ -70,7 +76,7 @@ def hipaa(given: Given) -> Section:
     """Return what an expert determination needs, and what the expert must still add."""
     rows = [
         ("Principles and methods", _method(given)),
-        ("Data", f"{_columns(given, 'quasi')} are taken as known to others; {_columns(given, 'sensitive')} as what they want to learn; {_identifiers(given)}"),
+        ("Data", _survey(given)),
         ("Results", _results(given)),
         ("Re-identification tried", _tried(given)),
         ("Anticipated recipient", "To be added: who receives the data, and what they can reasonably have besides."),
@@ -90,14 +96,20 @@ def nist(given: Given) -> Section:
     rows = [
         ("Goals and intended uses", "To be added by the agency. Utility says what the data can still be used for."),
         ("Risks of release", _results(given)),
-        ("Harm, and what to do about it", "To be added by the agency: what could happen to people, and how it is mended."),
+        (
+            "Harm, and what to do about it",
+            "To be added by the agency: what could happen to people, and how it is mended.",
+        ),
         ("Data-sharing model", "Files to be handed out. Whether to all or under an agreement is to be added."),
         ("Review board", "This page and its sign-off are made for it."),
-        ("Survey of the data", f"Identifiers: {_identifiers(given)} Quasi: {_columns(given, 'quasi')}. Sensitive: {_columns(given, 'sensitive')}."),
+        ("Survey of the data", _survey(given)),
         ("Technique", _method(given)),
         ("Validation of the result", "The written files were verified by code that is independent of the methods."),
         ("Re-identification study", _tried(given)),
-        ("Software", f"shoal {given.evidence['shoal_version']}; all that it did can be repeated from the policy and the source."),
+        (
+            "Software",
+            f"shoal {given.evidence['shoal_version']}; all that it did can be repeated from the policy and the source.",
+        ),
     ]
     return Section.of("nist", "Topics of NIST SP 800-188", paragraph(_NIST), table("Topics", ("topic", "here"), rows))
 
@@ -159,12 +171,17 @@ def _tried(given: Given) -> str:
     return f"{len(tried)} attacks were tried; {found or 'none'} found more than chance explains. See Attacks."
 
 
-def _columns(given: Given, role: str) -> str:
-    names = [name for name, entry in given.manifest["attributes"].items() if entry["role"] == role]
-    return listed(names) if names else "none"
-
-
-def _identifiers(given: Given) -> str:
-    told = given.evidence["policy"].get("attributes", {})
-    names = [name for name, entry in told.items() if isinstance(entry, dict) and entry.get("role") == "identifier"]
-    return f"{listed(names)}, removed or replaced by tokens." if names else "none named by the policy."
+def _survey(given: Given) -> str:
+    """Say which columns were taken for what."""
+    by_role: dict[str, list[str]] = {"quasi": [], "sensitive": [], "insensitive": []}
+    for name, entry in given.manifest["attributes"].items():
+        by_role[entry["role"]].append(name)
+    declared = given.evidence["policy"].get("attributes", {})
+    named = [name for name, one in declared.items() if isinstance(one, dict) and one.get("role") == "identifier"]
+    told = {
+        "Taken as known to others": by_role["quasi"],
+        "what they want to learn": by_role["sensitive"],
+        "neither": by_role["insensitive"],
+        "identifiers, removed or replaced by tokens": named,
+    }
+    return "; ".join(f"{what}: {listed(names) if names else 'none'}" for what, names in told.items()) + "."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from shoal.models.base import PrivacyModel
 from shoal.registry import discover
 from shoal.report.agreed_readme import TITLES
@@ -37,12 +39,12 @@ def limitations(given: Given) -> Section:
     )
 
 
-def _told(given: Given) -> list[str]:
+def _told(given: Given) -> Sequence[str]:
     manifest = given.manifest
     if manifest.get("claims"):
-        rows = [(one["model"], parameters_text(one["parameters"]), claim_told(one)) for one in manifest["claims"]]
-        heads = ("claim", "parameters", "meaning")
-        return [paragraph(_CLAIMED), table("Claimed, and not to be checked by files", heads, rows)]
+        claims = ((one["model"], parameters_text(one["parameters"]), claim_told(one)) for one in manifest["claims"])
+        caption = "Claimed, and not to be checked by files"
+        return [paragraph(_CLAIMED), table(caption, ("claim", "parameters", "meaning"), claims)]
     if not manifest["guarantees"]:
         return [
             paragraph(_NOTHING, class_="bad"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from shoal.report.columns import published_as
@@ -51,7 +52,7 @@ def _withheld(given: Given) -> str:
     )
 
 
-def _levels(given: Given) -> list[str]:
+def _levels(given: Given) -> Sequence[str]:
     found = given.evidence.get("levels")
     if not found:
         return [paragraph(_WHY_NOT.get(given.form, "Levels were not counted by the version that made this release."))]
@@ -65,7 +66,7 @@ def _levels(given: Given) -> list[str]:
     return told
 
 
-def _shares(entry: dict[str, Any], highest: int) -> list[str]:
+def _shares(entry: dict[str, Any], highest: int) -> Sequence[str]:
     """Return the share of records at each step, a dash beyond the top, and that of ranges."""
     nodes = entry["nodes"]
     total = sum(nodes) + entry["ranges"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shoal.plots import class_sizes, risks
@@ -20,9 +20,9 @@ _FAKES = (
     "of them, with about as many matching buckets as the tuples of the table, hide who is in it."
 )
 _NOBODY = (
-    "No class of rows hides a person, for no row is one. What follows are distances between the shares that values have "
-    "among records and among rows: 0 if they are equal, 1 if they have nothing in common. They are exact figures of "
-    "the data: whoever learns them learns what noise was to hide."
+    "No class of rows hides a person, for no row is one. What follows are distances between the shares that values "
+    "have among records and among rows: 0 if they are equal, 1 if they have nothing in common. They are exact figures "
+    "of the data: whoever learns them learns what noise was to hide."
 )
 _MEMBERSHIP = (
     ("original_records", "records of the table"),
@@ -48,14 +48,14 @@ def risk(given: Given) -> Section:
     return Section.of("risk", "Risk before and after", inside)
 
 
-def _before(given: Given) -> list[str]:
+def _before(given: Given) -> Sequence[str]:
     before = given.evidence["risk_before"]
     titles = (("classes", "classes"), ("smallest_class", "smallest class"), ("unique_records", "unique records"))
     rows = [(title, number(before[key])) for key, title in titles]
     return [table("Original: how easily a record is found by its quasi values", ("figure", "value"), rows)]
 
 
-def _buckets(given: Given) -> list[str]:
+def _buckets(given: Given) -> Sequence[str]:
     after = given.evidence["risk_after"]
     columns = published_columns(given.manifest["parts"])
     titles = (("buckets", "buckets"), ("smallest_bucket", "smallest bucket"), ("mean_bucket", "mean bucket"))
@@ -70,7 +70,7 @@ def _buckets(given: Given) -> list[str]:
     ]
 
 
-def _membership(told: Mapping[str, Any]) -> list[str]:
+def _membership(told: Mapping[str, Any]) -> Sequence[str]:
     """Say whether one can tell who is in the table."""
     lines = [paragraph(_FAKES)]
     if told["reason"] is not None:
@@ -84,7 +84,7 @@ def _membership(told: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _carriers(given: Given) -> list[str]:
+def _carriers(given: Given) -> Sequence[str]:
     """Say which attributes single records out, before and after."""
     sections = []
     for when, title in (("before", "original"), ("after", "released")):
@@ -109,7 +109,7 @@ def _carriers(given: Given) -> list[str]:
     return [details("What carries the risk", *sections)] if sections else []
 
 
-def _distances(found: Mapping[str, Any]) -> list[str]:
+def _distances(found: Mapping[str, Any]) -> Sequence[str]:
     return [
         table("Attributes", ("attribute", "distance"), ((name, number(d)) for name, d in found["attributes"].items())),
         details(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from shoal.plots import sensitive_shares
 from shoal.report.frame import Section
 from shoal.report.html import figure, paragraph
@@ -17,7 +19,7 @@ def sensitive(given: Given) -> Section:
     return Section.of("sensitive", "Sensitive values by class", _told(given))
 
 
-def _told(given: Given) -> list[str]:
+def _told(given: Given) -> Sequence[str]:
     if given.form == "synthetic":
         return [paragraph(_NO_RECORDS)]
     if all(entry["role"] != "sensitive" for entry in given.manifest["attributes"].values()):

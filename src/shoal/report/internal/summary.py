@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from shoal.report.changes import change_told
 from shoal.report.frame import Section
 from shoal.report.html import code, joined, marked, paragraph, table
@@ -41,7 +43,7 @@ def _kept(given: Given) -> list[dict[str, object]]:
     return [{"name": one["model"], "ok": one["ok"]} for one in given.evidence["verification"]["guarantees"]]
 
 
-def _records(given: Given) -> list[str]:
+def _records(given: Given) -> Sequence[str]:
     manifest, source = given.manifest, given.evidence["source"]
     name, method = code(source["name"]), code(manifest["method"])
     if "synthetic" in manifest:
@@ -53,7 +55,8 @@ def _records(given: Given) -> list[str]:
             name,
             " were published with the method ",
             method,
-            f"; {manifest['withheld']:,} were withheld and {manifest['missing']['dropped']:,} dropped for missing values.",
+            f"; {manifest['withheld']:,} were withheld and {manifest['missing']['dropped']:,} dropped for missing "
+            "values.",
         )
     ]
     if "sample" in given.evidence:
@@ -69,7 +72,7 @@ def _records(given: Given) -> list[str]:
     return lines
 
 
-def _agreed(given: Given) -> list[str]:
+def _agreed(given: Given) -> Sequence[str]:
     """Say by which plan a release was made, what the plan asked for, and what was left out."""
     plan = given.manifest.get("agreed")
     if plan is None:
@@ -90,7 +93,7 @@ def _agreed(given: Given) -> list[str]:
     return lines
 
 
-def _changes(given: Given) -> list[str]:
+def _changes(given: Given) -> Sequence[str]:
     if "techniques" not in given.evidence:
         return []
     rows = (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from shoal.plots import associations, attribute_loss
 from shoal.report.frame import Section
 from shoal.report.html import code, figure, joined, number, paragraph, table
@@ -16,7 +18,7 @@ def usefulness(given: Given) -> Section:
     return Section.of("utility", "Utility", _measures(given), _associations(given))
 
 
-def _measures(given: Given) -> list[str]:
+def _measures(given: Given) -> Sequence[str]:
     utility = given.evidence["utility"]
     if not utility:
         return [paragraph(_NONE)]
@@ -30,7 +32,7 @@ def _measures(given: Given) -> list[str]:
     ]
 
 
-def _associations(given: Given) -> list[str]:
+def _associations(given: Given) -> Sequence[str]:
     found = given.evidence.get("associations")
     if found:
         return [
@@ -44,4 +46,6 @@ def _associations(given: Given) -> list[str]:
         return []
     if "regions" in given.evidence["search"]:
         return [paragraph("Correlations were not counted: the table is larger than the memory that was allowed.")]
-    return [paragraph(joined(("Correlations were not counted, for the table is large; ", code("--utility full"), " does.")))]
+    return [
+        paragraph(joined(("Correlations were not counted, for the table is large; ", code("--utility full"), " does.")))
+    ]

@@ -40,10 +40,12 @@ _SPREAD = (
     "between averaged columns look stronger than they are, those with other columns weaker."
 )
 _MODES = "- Most frequent values of groups make frequent values more frequent, and rare ones vanish."
-_VALUES = "- Values are those of records, or changed as told above: count and model them as you would the original ones."
+_VALUES = (
+    "- Values are those of records, or changed as told above: count and model them as you would the original ones."
+)
 _NOISE = (
-    "- Noise leaves means right and makes variances too large: take off {variances}. It draws the slope of a regression "
-    "on such a column towards 0."
+    "- Noise leaves means right and makes variances too large: take off {variances}. It draws the slope of a "
+    "regression on such a column towards 0."
 )
 _SHARES = "- Use shares, not counts: the number of rows is not that of people."
 _PAIRS = "- Cross-tables of kept pairs are right up to the noise; other ones, and three columns at once, are not kept."

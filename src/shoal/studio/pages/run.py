@@ -14,7 +14,7 @@ from shoal.studio.answers import Form, Visit, page
 from shoal.studio.jobs import Job
 from shoal.studio.places import Place
 from shoal.studio.project import Project
-from shoal.studio.solutions import KIND, RELEASE, kept, name_of, promised
+from shoal.studio.solutions import KIND, RELEASE, kept, name_of, promised, remember
 
 _HERE = "/run"
 _FORMATS = ("", "csv", "parquet")
@@ -101,6 +101,7 @@ def start(visit: Visit) -> Response:
     job = visit.studio.jobs.start(project, KIND, [*arguments, *chosen], folder)
     job.memory["name"] = name or f"Solution {len(visit.studio.jobs.of(project, KIND))}"
     job.memory["policy"] = project.policy_text
+    remember(job)
     return visit.to(visit.at(_HERE))
 
 
@@ -110,6 +111,9 @@ def forget(visit: Visit) -> Response:
     if job is None or job.kind != KIND:
         raise HTTPException(404)
     visit.studio.jobs.forget(job)
+    visit.project.memory["runs"] = [
+        kept_job for kept_job in visit.project.memory.get("runs", ()) if kept_job is not job
+    ]
     return visit.to(visit.at(_HERE))
 
 

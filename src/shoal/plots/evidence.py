@@ -1,0 +1,32 @@
+"""The plots of one release, as far as its evidence has what they show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from shoal.plots.associations import associations
+from shoal.plots.attribute_loss import attribute_loss
+from shoal.plots.class_sizes import class_sizes
+from shoal.plots.plot import Plot
+from shoal.plots.risks import risks
+from shoal.plots.sensitive_shares import sensitive_shares
+
+
+def release_plots(evidence: Mapping[str, Any]) -> list[Plot]:
+    """Return what can be drawn: risks and sizes, losses, sensitive values by class, associations kept."""
+    before, after = evidence.get("risk_before", {}), evidence.get("risk_after", {})
+    found: list[Plot] = []
+    if "prosecutor_highest" in before and "prosecutor_highest" in after:
+        found += [risks(before, after), class_sizes(before["class_sizes"], after["class_sizes"])]
+    elif "bucket_sizes" in after:
+        found.append(class_sizes(None, after["bucket_sizes"]))
+    losses = evidence.get("utility", {}).get("attribute-loss")
+    if losses:
+        found.append(attribute_loss(losses))
+    found += [
+        sensitive_shares(name, told["values"], told["more"]) for name, told in evidence.get("sensitive", {}).items()
+    ]
+    if evidence.get("associations"):
+        found.append(associations(evidence["associations"]))
+    return found

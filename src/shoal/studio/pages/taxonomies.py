@@ -1,0 +1,163 @@
+"""Taxonomies: what each column may be generalized to, drawn, edited, imported and exported."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import unquote
+
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from shoal.studio.answers import Visit, page, upload
+from shoal.studio.places import Place
+from shoal.studio.project import Project
+from shoal.studio.taxonomies.editing import Desk, edited
+from shoal.studio.taxonomies.entries import EntryError, attributes, tree_of, with_taxonomy
+from shoal.studio.taxonomies.files import EXPORTS, LARGEST, as_tree, imported
+from shoal.studio.taxonomies.files import exported as file_of
+from shoal.studio.taxonomies.forms import Fields
+from shoal.studio.taxonomies.sheets import sheet, summary
+
+_HERE = "/taxonomies"
+_COLUMN = "/projects/{project}" + _HERE + "/{column:int}"
+_MOST_UNDONE = 50
+_TYPES = {"csv": "text/csv; charset=utf-8", "yaml": "application/yaml"}
+
+Undone = list[Mapping[str, Any] | None]
+
+
+def overview(visit: Visit) -> Response:
+    """List the columns with what is declared for each."""
+    return visit.render("taxonomies.html", columns=[summary(index, desk) for index, desk in _desks(visit.project)])
+
+
+def show(visit: Visit) -> Response:
+    """Show the page of one column."""
+    return _answer(visit, "taxonomy.html")
+
+
+def change(visit: Visit) -> Response:
+    """Make an edit, unless what it makes does not load; then the old one stays and the field is told."""
+    index, desk = _desk(visit)
+    fields = _fields(visit)
+    before = _history(visit.project, desk.attribute.name)
+    undoing = visit.form.get("do") == "undo"
+    try:
+        if undoing and not before:
+            raise EntryError("there is nothing to undo")
+        made = before[-1] if undoing else edited(desk, fields)
+    except EntryError as wrong:
+        return _answer(visit, "taxonomy_part.html" if visit.swapping else "taxonomy.html", wrong, fields)
+    _keep(visit.project, visit.form.revision, desk, made, undoing=undoing)
+    return _done(visit, index)
+
+
+async def bring(visit: Visit) -> Response:
+    """Take a file with a tree, as a part of the policy or as an attached file."""
+    parts = bytearray()
+    async for part in visit.request.stream():
+        parts += part
+        if len(parts) > LARGEST:
+            raise EntryError(f"the file is larger than {LARGEST >> 20} MB")
+    return await run_in_threadpool(_take, visit, bytes(parts))
+
+
+def _take(visit: Visit, content: bytes) -> Response:
+    index, desk = _desk(visit)
+    name = unquote(visit.request.headers.get("shoal-name", ""))
+    revision = visit.request.query_params.get("revision", "")
+    taxonomy = imported(name, content)
+    if visit.request.query_params.get("keep") == "file":
+        made: dict[str, Any] = {"file": visit.project.attach(name, [content])}
+    else:
+        made = as_tree(taxonomy)
+    _keep(visit.project, int(revision) if revision.isdigit() and len(revision) < 10 else 0, desk, made)
+    return _done(visit, index)
+
+
+def export(visit: Visit) -> Response:
+    """Give the tree as a file."""
+    _, desk = _desk(visit)
+    ending = visit.request.path_params["ending"]
+    if ending not in EXPORTS:
+        raise HTTPException(404)
+    content = file_of(tree_of(desk.attribute, desk.column, desk.folder), ending)
+    headers = {"content-disposition": f'attachment; filename="taxonomy.{ending}"'}
+    return Response(content, media_type=_TYPES[ending], headers=headers)
+
+
+def _desks(project: Project) -> list[tuple[int, Desk]]:
+    found = {attribute.name: attribute for attribute in attributes(project.document)}
+    return [
+        (index, Desk(found[column.name], column, project.files))
+        for index, column in enumerate(project.profile)
+        if column.name in found
+    ]
+
+
+def _desk(visit: Visit) -> tuple[int, Desk]:
+    wanted = visit.request.path_params["column"]
+    for index, desk in _desks(visit.project):
+        if index == wanted:
+            return index, desk
+    raise HTTPException(404)
+
+
+def _answer(visit: Visit, template: str, wrong: EntryError | None = None, typed: Fields | None = None) -> Response:
+    index, desk = _desk(visit)
+    desks = _desks(visit.project)
+    return visit.render(
+        template,
+        sheet=sheet(desk, visit.project.document, wrong, typed),
+        here=visit.at(f"{_HERE}/{index}"),
+        columns=[(other, each.attribute.name) for other, each in desks],
+        index=index,
+        n_undone=len(_history(visit.project, desk.attribute.name)),
+        attached=visit.project.attached(),
+    )
+
+
+def _done(visit: Visit, index: int) -> Response:
+    return _answer(visit, "taxonomy_part.html") if visit.swapping else visit.to(visit.at(f"{_HERE}/{index}"))
+
+
+def _keep(
+    project: Project, revision: int, desk: Desk, made: Mapping[str, Any] | None, *, undoing: bool = False
+) -> None:
+    """Make a taxonomy the policy's and remember the one before, so that the edit can be undone."""
+    name = desk.attribute.name
+    project.change(revision, with_taxonomy(project.document, name, made))
+    before = _history(project, name)
+    if undoing:
+        before.pop()
+    elif made != desk.attribute.taxonomy:
+        before.append(desk.attribute.taxonomy)
+        del before[:-_MOST_UNDONE]
+
+
+def _history(project: Project, name: str) -> Undone:
+    kept: dict[str, Undone] = project.memory.setdefault("taxonomies", {})
+    return kept.setdefault(name, [])
+
+
+def _fields(visit: Visit) -> Fields:
+    found: dict[str, list[str]] = {}
+    for key, value in visit.form.pairs:
+        found.setdefault(key, []).append(value)
+    return found
+
+
+def _ready(project: Project) -> str | None:
+    return None if _desks(project) else "no column is quasi or sensitive"
+
+
+place = Place("Taxonomies", _HERE, 20, _ready)
+routes = [
+    page("/projects/{project}" + _HERE, overview),
+    page(_COLUMN, show),
+    page(_COLUMN, change, "POST"),
+    upload(_COLUMN, bring),
+    page(_COLUMN + "/taxonomy.{ending}", export),
+]
