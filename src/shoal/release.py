@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from shoal.errors import InputError, UsageError
 from shoal.sources.addresses import is_address_as_path
@@ -63,6 +63,22 @@ class Release:
         """The published file, if there is one."""
         return None if self.folder is None else self.folder / PUBLIC / str(self.manifest["data"]["file"])
 
+    def report(self, audience: Literal["internal", "public"] = "internal") -> str:
+        """Return the page for a review board, or that for users of the data, as HTML that needs nothing but itself.
+
+        The first tells what attacks found, once that was recorded in the release's folder; the second tells nothing
+        but what the manifest does.
+        """
+        from shoal.report.page import internal_report, public_report
+        from shoal.report.recorded import recorded_attacks
+
+        if audience == "public":
+            return public_report(self.manifest)
+        if audience != "internal":
+            raise UsageError(f"a report is for the audience 'internal' or 'public', not {audience!r}")
+        attacks = None if self.folder is None else recorded_attacks(self.folder, self.manifest)
+        return internal_report(self.manifest, self.evidence, attacks)
+
     def tables(self) -> tuple[pa.Table, pa.Table]:
         """Return a sliced release as two tables: quasi values by bucket, and counts of sensitive values by bucket."""
         from shoal.publishing.tables import two_tables
@@ -103,6 +119,11 @@ class Release:
         from shoal.sources import like
 
         return like(self.data, read_sliced(self).multisets())
+
+    def __repr__(self) -> str:
+        """Return what it is in one line; what it holds is not told."""
+        method, rows = self.manifest["method"], self.manifest["rows"]
+        return f"Release({method}, {rows:,} rows, verified={self.verification.verified}, folder={self.folder})"
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: guarantees, risks and utility, for the data holder."""

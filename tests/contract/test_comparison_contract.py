@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,16 @@ import pytest
 
 import shoal
 from shoal.attacks.base import Trials
-from shoal.comparing import Comparison, compare, recipe_names
+from shoal.comparing import Comparison, recipe_names
+from shoal.comparing import compare as cached_compare
 from shoal.comparing.ground import Ground
 from shoal.comparing.measures.base import Measure, Stage
+from shoal.comparing.parts import MEASURES, RISKS
 from shoal.comparing.recipes.base import Base, Recipe
-from shoal.comparing.result import MEASURES, RISKS
 from shoal.policy import Policy
 from shoal.registry import discover
 
+compare = partial(cached_compare, cache=False)
 RECIPES = discover("shoal.comparing.recipes", Recipe)
 KINDS = discover("shoal.comparing.measures", Measure)
 ILLNESSES = ["asthma", "flu", "gout", "migraine", "rash"]
@@ -185,4 +188,4 @@ def test_a_measure_gives_little_to_values_that_nobody_knows(name: str) -> None:
 
 
 def test_compare_is_public() -> None:
-    assert shoal.compare is compare
+    assert shoal.compare is cached_compare

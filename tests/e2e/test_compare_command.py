@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from shoal.cli import app
 from shoal.cli.compare import show
 from shoal.comparing import Comparison, compare
-from shoal.comparing.result import RISKS
+from shoal.comparing.parts import RISKS
 
 POLICY = {
     "attributes": {
@@ -56,7 +56,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(folder: Path, *arguments: str, policies: tuple[str, ...] = ("policy.yaml",)) -> tuple[int, str]:
     given = [part for name in policies for part in ("-p", str(folder / name))]
-    result = CliRunner().invoke(app, ["compare", str(folder / "people.csv"), *given, "--targets", "40", *arguments])
+    kept = [] if "--cache" in arguments else ["--no-cache"]
+    typed = ["compare", str(folder / "people.csv"), *given, *kept, "--targets", "40", *arguments]
+    result = CliRunner().invoke(app, typed)
     return result.exit_code, result.output
 
 
@@ -70,7 +72,8 @@ def test_json_has_everything(folder: Path) -> None:
     for row in told["rows"]:
         assert set(row) == {
             *("name", "title", "parameters", "opinion", "guarantees", "claims", "risks", "utility", "records"),
-            "seconds",
+            *("seconds", "cached", "label", "rank", "score", "risk", "risk_low", "risk_high", "kept"),
+            *("dominated_by", "clearly_dominated"),
         }
         assert set(row["risks"]) == set(RISKS)
         assert set(row["risks"]["inference"]["risk"]) == {"value", "low", "high"}
@@ -123,7 +126,8 @@ def test_what_is_not_understood_ends_with_2(folder: Path, arguments: tuple[str, 
 
 @pytest.fixture(scope="module")
 def found() -> Comparison:
-    return compare(people(1), POLICY, techniques="original,noise,l-diversity,anatomy", seed=1, targets=40)
+    techniques = "original,noise,l-diversity,anatomy"
+    return compare(people(1), POLICY, techniques=techniques, seed=1, targets=40, cache=False)
 
 
 @pytest.mark.parametrize("width", [80, 120])

@@ -124,6 +124,7 @@ def test_the_agency_was_told_no_rows(folder: Path, happened: list[tuple[str, int
         "data.csv",
         "manifest.json",
         "plan.json",
+        "report.html",
     ]
 
 

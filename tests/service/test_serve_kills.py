@@ -1,4 +1,4 @@
-"""Killed twenty times under load, ten on each database: every write that was acknowledged is there, with its line of the audit log."""
+"""Killed twenty times under load, ten on each database: every acknowledged write is there, and its line of the log."""
 
 from __future__ import annotations
 

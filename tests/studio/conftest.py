@@ -30,8 +30,9 @@ class Browser:
     def __init__(self, studio: Studio) -> None:
         self.studio = studio
         self.key = Key()
-        self.client = TestClient(create_app(studio, self.key, lambda: HOST), base_url=f"http://{HOST}")
-        assert self.client.get(f"/?token={self.key.token}", follow_redirects=False).status_code == 303
+        self.client = TestClient(create_app(studio, self.key, HOST), base_url=f"http://{HOST}")
+        assert self.client.get(f"/?token={self.key.token}").status_code == 200
+        assert self.client.cookies
 
     def get(self, path: str, **headers: str):
         """Read a page; redirections are followed."""

@@ -468,7 +468,7 @@ def test_a_release_is_registered_by_its_manifest_and_digests(release: Path) -> N
     assert body["manifest"] == json.loads((public / "manifest.json").read_text())
     digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in public.iterdir()}
     assert body["files"] == digests
-    assert set(digests) == {"data.csv", "manifest.json", "plan.json", "README.md"}
+    assert set(digests) == {"data.csv", "manifest.json", "plan.json", "README.md", "report.html"}
 
 
 def test_a_release_that_does_not_hold_is_not_registered(release: Path, tmp_path: Path) -> None:

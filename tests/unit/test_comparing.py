@@ -7,6 +7,7 @@ import io
 import stat
 import tempfile
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +19,19 @@ import shoal.comparing.comparing as comparing
 import shoal.comparing.pages as pages
 import shoal.comparing.trying as trying
 from shoal.attacks.base import NO_CONTROL, Refusal
-from shoal.comparing import Comparison, compare
+from shoal.comparing import Comparison
 from shoal.comparing.measures.base import Score
 from shoal.comparing.page import page
+from shoal.comparing.parts import MEASURES, RISKS
 from shoal.comparing.picture import draw_comparison
-from shoal.comparing.result import MEASURES, RISKS, Row
+from shoal.comparing.result import Row
+from shoal.comparing.sweeping import policy_names
 from shoal.comparing.wording import reading
 from shoal.comparing.writing import Wanted, flat_csv
 from shoal.errors import InputError, PolicyError, UnreachableError, UsageError, VerificationError
 from shoal.policy import Policy
 
+compare = partial(comparing.compare, cache=False)
 POLICY: dict[str, Any] = {
     "attributes": {
         "name": {"role": "identifier"},
@@ -145,7 +149,7 @@ def test_a_release_that_cannot_be_made_is_a_row_with_its_reason(
     monkeypatch.setattr(trying, "anonymize", refused)
     (row,) = compare(people(), POLICY, techniques=["k-anonymity"], targets=20).rows
     assert row.reason == "too much is asked for"
-    assert set(row.as_dict()) == {"name", "title", "parameters", "opinion", "reason"}
+    assert set(row.as_dict()) == {"name", "title", "parameters", "opinion", "cached", "reason"}
     assert row.flat()["singling_out_value"] is None
 
 
@@ -167,9 +171,7 @@ def test_policies_are_compared_row_by_row(tmp_path: Path) -> None:
 
 def test_policies_are_named_by_files_and_by_folders_where_that_takes(tmp_path: Path) -> None:
     paths = [tmp_path / "a" / "policy.yaml", tmp_path / "b" / "policy.yaml", tmp_path / "other.yaml"]
-    loaded = [Policy.load(POLICY)] * 4
-    rows = comparing._policy_rows([*paths, POLICY], loaded)
-    assert [row.name for row in rows] == [str(paths[0]), str(paths[1]), "other.yaml", "policy 4"]
+    assert policy_names([*paths, POLICY]) == [str(paths[0]), str(paths[1]), "other.yaml", "policy 4"]
 
 
 def test_policies_compare_what_both_publish() -> None:
@@ -314,7 +316,7 @@ def test_the_page_has_every_row_and_every_reason(small: Comparison) -> None:
     assert "- **differential-privacy**: the values of sex, illness are not declared" in text
     tables = [line for line in text.splitlines() if line.startswith("| ")]
     assert {line.count(" | ") for line in tables} == {5, 6}
-    assert text.count("| original |") == 2
+    assert text.count("| original |") == 3  # risks, what is kept, the ranking
     for line in reading(small):
         assert line in text
 

@@ -63,6 +63,7 @@ def test_what_lies_where(tmp_path: Path) -> None:
         "out/public/README.md",
         "out/public/data.parquet",
         "out/public/manifest.json",
+        "out/public/report.html",
     ]
     assert stat.S_IMODE((tmp_path / "out" / "internal").stat().st_mode) == 0o700
     assert release.data is None
@@ -95,11 +96,13 @@ def test_the_evidence_has_no_record_and_the_public_folder_no_seed(tmp_path: Path
     release = published(tmp_path / "out", format="csv")
     evidence = (tmp_path / "out" / "internal" / "evidence.json").read_text()
     assert not any(repr(cost) in evidence for cost in patients()["cost"].to_pylist())
-    assert not any(word in evidence for word in ("ague", "catarrh", "dropsy"))
+    without = {key: entry for key, entry in json.loads(evidence).items() if key != "sensitive"}
+    assert not any(word in json.dumps(without) for word in ("ague", "catarrh", "dropsy"))
     assert json.loads(evidence)["seed"] == 3
     assert len(json.loads(evidence)["source"]["sha256"]) == 64
     assert "seed" not in release.manifest
     assert "seed" not in (tmp_path / "out" / "public" / "README.md").read_text()
+    assert "seed" not in (tmp_path / "out" / "public" / "report.html").read_text()
 
 
 def test_an_existing_folder_is_refused_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,6 +166,7 @@ ERRORS = [KeyboardInterrupt(), OSError(28, "No space left on device"), MemoryErr
         (TableWriter, "close"),
         (anonymizing, "file_digest"),
         (anonymizing, "public_readme"),
+        (anonymizing, "public_report"),
         (anonymizing, "verify_folder"),
         (anonymizing, "build_evidence"),
         (anonymizing, "internal_report"),
@@ -313,13 +317,14 @@ def test_undeclared_and_absent_columns() -> None:
         shoal.anonymize(more, POLICY)
 
 
+@pytest.mark.parametrize("name", ["README.md", "report.html"])
 @pytest.mark.parametrize("change", ["edited", "deleted"])
-def test_a_readme_that_is_not_the_one_written_is_refused(tmp_path: Path, change: str) -> None:
+def test_a_page_that_is_not_the_one_written_is_refused(tmp_path: Path, change: str, name: str) -> None:
     shoal.anonymize(patients(), POLICY, out=tmp_path / "out", format="csv")
-    readme = tmp_path / "out" / "public" / "README.md"
+    page = tmp_path / "out" / "public" / name
     if change == "edited":
-        readme.write_text(readme.read_text() + "x")
+        page.write_text(page.read_text() + "x")
     else:
-        readme.unlink()
+        page.unlink()
     failed = [check.name for check in verify_folder(tmp_path / "out").checks if not check.ok]
     assert failed == ["folder"]

@@ -71,6 +71,7 @@ def test_what_lies_where(tmp_path: Path, kind: Any) -> None:
         f"public/quasi.{kind}",
         f"public/sensitive.{kind}",
         "public/manifest.json",
+        "public/report.html",
         "internal/buckets.parquet",
         "internal/evidence.json",
         "internal/report.html",
@@ -95,6 +96,7 @@ def test_a_slicing_has_no_further_tables(tmp_path: Path) -> None:
         "README.md",
         "data.parquet",
         "manifest.json",
+        "report.html",
     }
 
 

@@ -41,6 +41,9 @@ def attack(
         typer.Option("--policy", "-p", help="Policy that says how to read the tables, and which values are alike."),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Repeat a run; the same seed gives the same figures.", min=0)] = None,
+    record: Annotated[
+        bool, typer.Option("--record", help="Keep the findings in the folder internal, and make its report anew.")
+    ] = False,
     json_output: JsonOption = False,
 ) -> None:
     """Measure what attacks find, on your own data. The findings are for the data holder alone."""
@@ -49,6 +52,11 @@ def attack(
         from shoal.attacks.running import attack_release
         from shoal.cli.bars import bars
 
+        recorder = None
+        if record:
+            from shoal.report.recorded import Recorder
+
+            recorder = Recorder.of(folder)
         with bars() as progress:
             found = attack_release(
                 folder,
@@ -64,16 +72,28 @@ def attack(
             )
         tried = [each for each in found if isinstance(each, Trials)]
         refused = [each for each in found if isinstance(each, Refusal)]
+        told = {
+            "attacks": [each.as_dict() for each in tried],
+            "refused": [each.as_dict() for each in refused],
+            "notes": [] if control is not None else [NO_CONTROL],
+        }
+        if recorder is not None:
+            recorder.write(told, judged_by(source, policy))
         if json_output:
-            answer(
-                {
-                    "attacks": [each.as_dict() for each in tried],
-                    "refused": [each.as_dict() for each in refused],
-                    "notes": [] if control is not None else [NO_CONTROL],
-                }
-            )
+            answer(told)
         else:
             show(tried, refused, out(), controlled=control is not None)
+            if recorder is not None:
+                out().print(f"Recorded in {recorder.folder}.", markup=False, soft_wrap=True)
+
+
+def judged_by(source: str, policy: Path | None) -> dict[str, str]:
+    """Return the name and the digest of the table by which answers are judged."""
+    from shoal.policy import Policy
+    from shoal.sources import open_source
+
+    opened = open_source(source, None if policy is None else Policy.load(policy).source)
+    return {"name": opened.name, "sha256": opened.digest()}
 
 
 def show(tried: Sequence[Trials], refused: Sequence[Refusal], console: Console, *, controlled: bool) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from numba.core import event
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as RichProgress
 
@@ -48,7 +49,7 @@ class Bars:
     @contextmanager
     def step(self, title: str, total: int | None = None, unit: str = "rows") -> Iterator[Step]:
         """Show one step until it is done."""
-        task = self._bars.add_task(title, total=total, unit=unit)
+        task = self._bars.add_task(escape(title), total=total, unit=unit)
         yield _RichStep(self._bars, task)
         done = self._bars.tasks[task].completed
         self._bars.update(task, total=done, completed=done)

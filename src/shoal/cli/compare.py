@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from shoal.comparing import Comparison, Row
+    from shoal.comparing.ranking import Standing
 
 WIDE = 110  # columns of a terminal from which every figure has one of its own
 
@@ -55,6 +56,12 @@ def compare(
     csv: Annotated[Path | None, typer.Option(help="New file for the table, as CSV.")] = None,
     picture: Annotated[Path | None, typer.Option(help="New file for a picture, .svg or .png.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="New file for the table, as a page of Markdown.")] = None,
+    frontier: Annotated[
+        Path | None, typer.Option(help="New file for the plot of risk against what is kept, .svg.")
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="New file for ranking, plot and table, as one page of HTML.")
+    ] = None,
     cache: Annotated[
         Path | None, typer.Option(help="Folder in which figures are kept for later runs; your own cache by default.")
     ] = None,
@@ -69,7 +76,7 @@ def compare(
         from shoal.errors import UsageError
         from shoal.sources.addresses import named
 
-        wanted = Wanted(csv, picture, markdown)
+        wanted = Wanted(csv, picture, markdown, frontier, html)
         wanted.check()
         if no_cache and cache is not None:
             raise UsageError("--cache names a folder for figures, and --no-cache wants none; choose one")
@@ -100,9 +107,8 @@ def show(found: Comparison, console: Console) -> None:
     """Show the table, then what was not possible, and whom it is about."""
     from rich.markup import escape
 
-    made = [row for row in found.rows if row.reason is None]
-    if made:
-        console.print(_table(made, wide=console.width >= WIDE))
+    if any(row.reason is None for row in found.rows):
+        console.print(_table(found, wide=console.width >= WIDE))
     for row in found.rows:
         if row.reason is not None:
             name = " ".join(filter(None, [row.name, f"({row.parameters})" if row.parameters else ""]))
@@ -110,7 +116,7 @@ def show(found: Comparison, console: Console) -> None:
     _show_end(found, console)
 
 
-def _table(rows: list[Row], *, wide: bool) -> Table:
+def _table(found: Comparison, *, wide: bool) -> Table:
     """Return the table; in a narrow terminal what is kept stands in one column."""
     from rich.markup import escape
     from rich.table import Table
@@ -118,28 +124,44 @@ def _table(rows: list[Row], *, wide: bool) -> Table:
     from shoal.comparing.parts import HEADS, MEASURES, RISKS
 
     table = Table(box=None, padding=(0, 2 if wide else 1, 1, 0))
-    table.add_column("technique", ratio=1, overflow="fold")
+    table.add_column("release" if found.of_policies else "technique", ratio=1, overflow="fold")
     for head in HEADS.values():
         table.add_column(head, no_wrap=True)
     for head in (*MEASURES, "records", "s") if wide else ("kept",):
         table.add_column(head, justify="right", no_wrap=True)
-    for row in rows:
-        what = f"[bold]{escape(row.name)}[/]\n{escape(row.parameters)}\npromise: {escape(row.promise)}"
+    stands = found.standings()
+    for place, row in enumerate(found.rows):
+        if row.reason is not None:
+            continue
+        lines = [f"[bold]{escape(row.name)}[/]"]
+        lines += [] if row.settings else [escape(row.parameters)]  # the name tells what was swept, the promise the rest
+        lines.append(f"promise: {escape(row.promise)}")
+        lines += [escape(_standing(stands.get(place)))] if len(stands) > 1 else []
         kept = {measure: _share(row.kept(measure)) for measure in MEASURES}
         made = (f"{row.records:,}", f"{row.seconds:.1f}")
+        lines += [] if wide else [f"{made[0]} records, {made[1]} s"]
         table.add_row(
-            what if wide else f"{what}\n{made[0]} records, {made[1]} s",
-            *(_risk(row, risk) for risk in RISKS),
+            "\n".join(lines),
+            *(_risk(row, risk, rated=not found.of_policies) for risk in RISKS),
             *((*kept.values(), *made) if wide else ["\n".join(f"{name} {share}" for name, share in kept.items())]),
         )
     return table
 
 
-def _risk(row: Row, risk: str) -> str:
-    """Write a measured risk, its interval, and what the opinion says of it."""
+def _standing(stand: Standing | None) -> str:
+    from shoal.comparing.result import share_text
+    from shoal.comparing.wording import standing_text
+
+    if stand is None:
+        return standing_text(None)
+    return f"rank {stand.rank}, score {share_text(stand.score)}: {standing_text(stand)}"
+
+
+def _risk(row: Row, risk: str, *, rated: bool) -> str:
+    """Write a measured risk, its interval, and what the opinion says of it, if it can rate such rows."""
     from shoal.comparing.result import share_text
 
-    trials, said = row.trials(risk), row.opinion(risk) or "not rated"
+    trials, said = row.trials(risk), (row.opinion(risk) or "not rated") if rated else ""
     if trials is None:
         return f"not tried\n\n[dim]{said}[/]"
     colour = "red" if trials.risk.low > 0 else "green"

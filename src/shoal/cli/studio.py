@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from shoal.cli.console import answer, out, reporting
+
+if TYPE_CHECKING:
+    from shoal.studio.serving import Entrance
 
 
 def studio(
@@ -23,27 +26,37 @@ def studio(
     """Open tables, set roles, run and compare in a browser. Only this machine can reach it, until interrupted."""
     with reporting(json_output):
         _installed()
+        import threading
+        import webbrowser
+
         from shoal.studio.serving import serve
 
-        def announce(url: str) -> None:
+        def announce(entrance: Entrance) -> None:
+            link = entrance.link()
             if json_output:
-                answer({"url": url})
+                answer({"url": link})
+                sys.stdout.flush()
             else:
-                out().print(f"The studio is open at {url}", soft_wrap=True, markup=False)
-                out().print("The link works once. Ctrl-C ends the studio and removes what was opened in it.")
-            sys.stdout.flush()
+                _tell(link)
+                if sys.stdin.isatty():
+                    threading.Thread(target=_tell_again, args=(entrance,), daemon=True).start()
             if browser:
-                _open(url)
+                page = entrance.file(link).as_uri()
+                threading.Thread(target=webbrowser.open, args=(page,), daemon=True).start()  # some wait for its end
 
         serve(port, data, announce)
 
 
-def _open(url: str) -> None:
-    """Open the browser from a thread: some wait until it is closed."""
-    import threading
-    import webbrowser
+def _tell(link: str) -> None:
+    console = out()
+    console.print(f"The studio is open at {link}", soft_wrap=True, markup=False)
+    console.print("The link works once; press Enter for another. Ctrl-C ends the studio and removes what it kept.")
 
-    threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
+
+def _tell_again(entrance: Entrance) -> None:
+    """Give another link for each line that is typed."""
+    for _ in sys.stdin:
+        out().print(f"Another link: {entrance.link()}", soft_wrap=True, markup=False)
 
 
 def _installed() -> None:

@@ -26,6 +26,7 @@ def _watch() -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored where the program was started
     threading.Thread(target=_watch, daemon=True).start()
     sys.argv[0] = "shoal"
     main()

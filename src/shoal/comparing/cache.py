@@ -52,16 +52,17 @@ class Cache:
 
     def drawing(self, key: str) -> int:
         """Return the random number of this key: drawn by the operating system once, the same ever after."""
-        kept = self._read("drawing", key)
-        if kept is not None and (number := _number(kept)) is not None:
+        kept = self._number(key)
+        if kept is not None:
             self._touch("drawing", key)
-            return number
+            return kept
         drawn = secrets.randbits(DRAWING_BITS)
-        self._write(
-            "drawing", key, {"number": f"{drawn:x}"}, over=kept is not None or self._path("drawing", key).exists()
-        )
-        kept = self._read("drawing", key)  # of another process, if it was quicker
-        return drawn if kept is None or (number := _number(kept)) is None else number
+        for over in (False, True):  # what another process was quicker to draw counts; what nobody can read is replaced
+            self._write("drawing", key, {"number": f"{drawn:x}"}, over=over)
+            kept = self._number(key)
+            if kept is not None:
+                return kept
+        return drawn
 
     def found(self, key: str) -> Any:
         """Return what was kept under a key, None if nothing was."""
@@ -83,6 +84,13 @@ class Cache:
                 self._remove([name for _, name in ours[: max(0, len(ours) - most)]])
             old = time.time() - _UNFINISHED
             self._remove([name for age, name in files if name.startswith("part-") and age < old])
+
+    def _number(self, key: str) -> int | None:
+        try:
+            number = int(self._read("drawing", key)["number"], 16)
+        except (ValueError, TypeError, KeyError):
+            return None
+        return number if 0 <= number < 1 << DRAWING_BITS else None
 
     def _path(self, kind: str, key: str) -> Path:
         return self._folder / f"{kind}-{key}.json"
@@ -142,11 +150,3 @@ def _entry(kind: str, key: str, content: Any) -> dict[str, Any]:
         "digest": hashlib.sha256(text.encode()).hexdigest(),
         "content": content,
     }
-
-
-def _number(content: Any) -> int | None:
-    try:
-        number = int(content["number"], 16)
-    except (ValueError, TypeError, KeyError):
-        return None
-    return number if 0 <= number < 1 << DRAWING_BITS else None

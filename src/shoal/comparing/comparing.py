@@ -150,7 +150,7 @@ def _rows(asked: Sequence[Asked], memory: Memory, progress: Progress) -> list[Ro
     try:
         with progress.step("comparing", len(asked), unit="releases") as step:
             for each in asked:
-                rows.append(memory.row(each))
+                rows.append(memory.row(each, progress))
                 step.advance(1)
     finally:
         memory.tidy()

@@ -52,7 +52,7 @@ class Common:
 
     def key(self, policy: Policy) -> str | None:
         """Return the digest that a policy's row is kept under; None if it names what may change unseen."""
-        told, first = _content(policy), _content(self.first)
+        told, first = self._content(policy), self._content(self.first)
         if told is None or first is None:
             return None
         text = _canonical(
@@ -68,6 +68,23 @@ class Common:
             }
         )
         return hashlib.sha256(text.replace(_canonical(str(self.own_key)), _canonical(_OWN_KEY)).encode()).hexdigest()
+
+    def _content(self, policy: Policy) -> dict[str, Any] | None:
+        """Return what a policy says, with digests of the files that it names."""
+        for model in policy.privacy:
+            if isinstance(model, PopulationModel) and not _is_file(policy.folder, model.population):
+                return None  # a database, say, whose rows nobody has a digest of
+        texts = {text for text in _texts(policy.document) if text != str(self.own_key)}
+        named = sorted(text for text in texts if _is_file(policy.folder, text))
+        try:
+            files = {text: file_digest(policy.folder / text) for text in named}
+        except OSError:
+            return None
+        return {
+            "document": policy.document,
+            "read": [repr((policy.privacy, policy.method, policy.missing, policy.max_withheld, policy.sample))],
+            "files": files,
+        }
 
 
 def digest(content: Any) -> str:
@@ -95,19 +112,6 @@ def code_digest() -> str:
         found.update(f"{name} {version(name)}\n".encode())
     found.update(shoal.__version__.encode())
     return found.hexdigest()
-
-
-def _content(policy: Policy) -> dict[str, Any] | None:
-    """Return what a policy says, with digests of the files that it names."""
-    for model in policy.privacy:
-        if isinstance(model, PopulationModel) and not _is_file(policy.folder, model.population):
-            return None  # a database, say, whose rows nobody has a digest of
-    named = sorted({text for text in _texts(policy.document) if _is_file(policy.folder, text)})
-    return {
-        "document": policy.document,
-        "read": [repr((policy.privacy, policy.method, policy.missing, policy.max_withheld, policy.sample))],
-        "files": {text: file_digest(policy.folder / text) for text in named},
-    }
 
 
 def _is_file(folder: Path, text: str) -> bool:

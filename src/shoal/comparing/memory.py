@@ -11,6 +11,7 @@ from shoal.comparing.keys import Common
 from shoal.comparing.result import Row
 from shoal.comparing.trying import Asked, Field
 from shoal.policy import Policy
+from shoal.progress import Progress
 
 
 @dataclass(slots=True)
@@ -22,7 +23,7 @@ class Memory:
     build: Callable[[], Field]
     field: Field | None = None
 
-    def row(self, asked: Asked) -> Row:
+    def row(self, asked: Asked, progress: Progress) -> Row:
         """Return a row with figures of an earlier comparison of the same content, or with new ones, which are kept."""
         policy = asked.policy
         if policy is None:
@@ -31,9 +32,11 @@ class Memory:
         kept = None if key is None else self._kept(key, asked.row, policy)
         if kept is not None:
             return kept
-        if self.field is None:
-            self.field = self.build()
-        row = self.field.tried(asked)
+        with progress.step(asked.row.name, 1, unit="release") as step:
+            if self.field is None:
+                self.field = self.build()
+            row = self.field.tried(asked)
+            step.advance(1)
         self._keep(key, row, policy)
         return row
 

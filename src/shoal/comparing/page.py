@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shoal.comparing.parts import HEADS, MEASURES, RISKS
+from shoal.comparing.ranking import Standing
 from shoal.comparing.result import Comparison, Row, share_text
-from shoal.comparing.wording import reading
+from shoal.comparing.wording import reading, standing_text
 
 
 def page(found: Comparison, title: str, picture: str | None = None, before: Sequence[str] = ()) -> str:
@@ -38,6 +39,14 @@ def page(found: Comparison, title: str, picture: str | None = None, before: Sequ
             for row in made
         ],
     )
+    stands = found.standings()
+    if len(stands) > 1:
+        best = sorted(stands, key=lambda place: stands[place].rank)
+        lines += ["## Ranking", ""]
+        lines += _table(
+            ["rank", "release", "score", "risk", "kept", "frontier"],
+            [_ranked(found.labels[place], stands[place]) for place in best],
+        )
     refused = [row for row in found.rows if row.reason is not None]
     if refused:
         lines += ["## What could not be made", ""]
@@ -45,6 +54,11 @@ def page(found: Comparison, title: str, picture: str | None = None, before: Sequ
         lines.append("")
     lines += ["## Reading it", "", *(f"- {line}" for line in reading(found)), ""]
     return "\n".join(lines)
+
+
+def _ranked(label: str, stand: Standing) -> list[str]:
+    figures = [share_text(each) for each in (stand.score, stand.risk.value, stand.kept)]
+    return [str(stand.rank), label, *figures, standing_text(stand)]
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -10,6 +10,8 @@ from shoal.attacks.base import Refusal, Trials
 from shoal.comparing.measures.base import Score
 from shoal.comparing.parts import MEASURES, RISKS
 from shoal.comparing.ranking import EQUAL_WEIGHTS, NO_STANDING, Standing, standings, used_weights
+from shoal.plots.frontier import Point, frontier
+from shoal.plots.plot import Plot
 from shoal.techniques.verdicts import Verdict
 from shoal.wording import parameters_text
 
@@ -88,9 +90,11 @@ class Row:
             "seconds": self.seconds,
         }
 
-    def flat(self) -> dict[str, Any]:
+    def flat(self, stand: Standing | None = None) -> dict[str, Any]:
         """Return one line of a table, the same columns for every row."""
         line: dict[str, Any] = {"name": self.name, "parameters": self.parameters}
+        told = dict(NO_STANDING) if stand is None else stand.as_dict()
+        line |= told | {"dominated_by": "; ".join(told["dominated_by"])}
         for risk in RISKS:
             trials = self.trials(risk)
             column = risk.replace("-", "_")
@@ -117,6 +121,11 @@ class Comparison:
     weights: Mapping[str, float] = field(default_factory=lambda: dict(EQUAL_WEIGHTS))
 
     @property
+    def of_policies(self) -> bool:
+        """Whether rows are policies, which the opinion does not rate, and not techniques."""
+        return all(row.policy is not None for row in self.rows)
+
+    @property
     def labels(self) -> tuple[str, ...]:
         """The name of each row, with its parameters where another row has the same."""
         names = [row.name for row in self.rows]
@@ -131,6 +140,24 @@ class Comparison:
         from shoal.notebook.comparison import comparison_html
 
         return comparison_html(self)
+
+    def frontier(self) -> Plot:
+        """Draw risk against what is kept, a point for each row that is ranked."""
+        labels = self.labels
+        return frontier(
+            [
+                Point(
+                    labels[place],
+                    stand.risk.value,
+                    stand.kept,
+                    bool(stand.dominated_by),
+                    stand.rank,
+                    risk_low=stand.risk.low,
+                    risk_high=stand.risk.high,
+                )
+                for place, stand in self.standings().items()
+            ]
+        )
 
     def used_weights(self) -> dict[str, float]:
         """Return the weights of what was measured, which scores are made of."""

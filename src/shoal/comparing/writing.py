@@ -1,4 +1,4 @@
-"""A comparison as files: CSV, a page of Markdown, a picture."""
+"""A comparison as files: CSV, a page of Markdown or HTML, a picture, the frontier."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from shoal.comparing.html import html_page
 from shoal.comparing.page import page
 from shoal.comparing.picture import PICTURES, draw_comparison
 from shoal.comparing.result import Comparison
@@ -25,10 +26,12 @@ class Wanted:
     csv: Path | None = None
     picture: Path | None = None
     markdown: Path | None = None
+    frontier: Path | None = None
+    html: Path | None = None
 
     def check(self) -> None:
         """Refuse, before any work, files that exist and pictures that cannot be drawn."""
-        for path in (self.csv, self.picture, self.markdown):
+        for path in (self.csv, self.picture, self.markdown, self.frontier, self.html):
             if path is not None:
                 refuse_existing(path)
                 if not path.absolute().parent.is_dir():
@@ -37,6 +40,9 @@ class Wanted:
             if self.picture.suffix.lower() not in PICTURES:
                 raise UsageError(f"a picture ends in {' or '.join(PICTURES)}, not in {self.picture.suffix!r}")
             require_plots()
+        for path, suffixes in ((self.frontier, (".svg",)), (self.html, (".html", ".htm"))):
+            if path is not None and path.suffix.lower() not in suffixes:
+                raise UsageError(f"{path.name} must end in {suffixes[0]}")
 
     def write(self, found: Comparison, title: str) -> None:
         """Write what is asked for; the page shows the picture if there is one."""
@@ -47,11 +53,16 @@ class Wanted:
                 draw_comparison(found, title, self.picture)
         if self.markdown is not None:
             write_text(self.markdown, page(found, title, _beside(self.picture, self.markdown)))
+        if self.frontier is not None:
+            write_text(self.frontier, found.frontier().standalone())
+        if self.html is not None:
+            write_text(self.html, html_page(found, title))
 
 
 def flat_csv(found: Comparison) -> str:
     """Return a line for each row, the same columns in all; empty where nothing was measured."""
-    lines = [row.flat() for row in found.rows]
+    stands = found.standings()
+    lines = [row.flat(stands.get(place)) for place, row in enumerate(found.rows)]
     text = io.StringIO()
     writer = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
     writer.writeheader()

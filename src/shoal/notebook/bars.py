@@ -14,7 +14,7 @@ from shoal.plots.svg import element, escaped
 from shoal.progress import Progress, Silent, Step
 
 PAUSE = 0.1  # seconds between two writings
-_MOST = 6  # steps that are shown, the last ones
+_MOST = 6  # steps that are shown, the last ones, beside those that still run
 
 
 @dataclass(slots=True, eq=False)
@@ -73,7 +73,8 @@ class Bars:
         now = time.monotonic()
         if at_once or now - self._written >= PAUSE:
             self._written = now
-            rows = "".join(bar.html() for bar in self._steps[-_MOST:])
+            running = [bar for bar in self._steps[:-_MOST] if not bar.ended]
+            rows = "".join(bar.html() for bar in (*running, *self._steps[-_MOST:]))
             self._write(output(f"<table>{rows}</table>") if rows else "")
 
     def clear(self) -> None:

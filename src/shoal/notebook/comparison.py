@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 from shoal.comparing.parts import HEADS, MEASURES, RISKS
 from shoal.comparing.result import Comparison, Row
 from shoal.notebook.page import folded, heading, output, paragraph, plots, table
-from shoal.plots.frontier import Point, frontier
-from shoal.plots.svg import percent
 from shoal.wording import counted_text
 
 if TYPE_CHECKING:
@@ -32,7 +30,7 @@ def comparison_html(found: Comparison) -> str:
             f"All are about the same {counted_text(found.records, 'record')}; each attack was tried "
             f"{found.targets:,} times." + (f" Weights of the ranking: {weights}." if weights else "")
         ),
-        plots([frontier([_point(labels[place], stands[place]) for place in ranked])] if ranked else ()),
+        plots([found.frontier()] if stands else ()),
         table(
             "By rank: risks that attacks found, and what is kept",
             ("rank", "release", *(f"risk: {head}" for head in HEADS.values()), *MEASURES, "promise", "frontier"),
@@ -44,16 +42,13 @@ def comparison_html(found: Comparison) -> str:
     )
 
 
-def _point(label: str, stand: Standing) -> Point:
-    risk = stand.risk
-    return Point(
-        label, risk.value, stand.kept, bool(stand.dominated_by), stand.rank, risk_low=risk.low, risk_high=risk.high
-    )
-
-
 def _cells(row: Row, label: str, stand: Standing | None) -> tuple[str, ...]:
     trials = (row.trials(risk) for risk in RISKS)
-    risks = ("–" if each is None else percent(round(each.risk.value, 3)) for each in trials)
-    kept = ("–" if (share := row.kept(measure)) is None else percent(round(share, 3)) for measure in MEASURES)
-    frontier_told = "–" if stand is None else "dominated" if stand.dominated_by else "yes"
-    return ("–" if stand is None else str(stand.rank), label, *risks, *kept, row.promise, frontier_told)
+    risks = ("–" if each is None else _percent(each.risk.value) for each in trials)
+    kept = ("–" if (share := row.kept(measure)) is None else _percent(share) for measure in MEASURES)
+    place = "–" if stand is None else "dominated" if stand.dominated_by else "yes"
+    return ("–" if stand is None else str(stand.rank), label, *risks, *kept, row.promise, place)
+
+
+def _percent(share: float) -> str:
+    return f"{round(share, 3) + 0.0:.1%}"

@@ -31,9 +31,9 @@ def class_sizes(before: Sequence[Mapping[str, int]] | None, after: Sequence[Mapp
     for told, side in ((" before", before), ("", after) if before is None else (" after", after)):
         heads += [] if side is None else [f"{_groups(side)}{told}", f"records{told}"]
     rows = [[name, *(cell for side in sides for cell in _cells(side, low))] for low, name in sizes.items()]
-    words = [] if before is None else [f"Before, {_alone(before)}."]
-    words.append(f"{'Released' if before is None else 'After'}, {_alone(after, one)}.")
-    return drawn(f"{one.capitalize()} sizes", " ".join(words), parts, height, heads, rows)
+    told = _alone(after, one)
+    words = f"{told[0].upper()}{told[1:]}." if before is None else f"Before, {_alone(before)}. After, {told}."
+    return drawn(f"{one.capitalize()} sizes", words, parts, height, heads, rows)
 
 
 def _alone(entries: Sequence[Mapping[str, int]], one: str = "class") -> str:

@@ -44,7 +44,7 @@ _MARKS = """
 """
 
 _PAGE = """
-.plot { display: block; width: 100%; height: auto; max-width: 34rem; }
+.plot { display: block; width: 100%; height: auto; max-width: 34rem; break-inside: avoid; }
 .plot-small { max-width: 15rem; }
 .plot a:hover circle, .plot a:focus circle, .plot a:hover polygon, .plot a:focus polygon
   { stroke: var(--plot-ink); stroke-width: 4; }

@@ -115,7 +115,9 @@ def number(value: float | None) -> str:
     """Return a number as people read it, a dash if there is none."""
     if value is None:
         return "–"
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
+    if isinstance(value, int) or abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.4g}"
 
 
 def percent(share: float) -> str:
@@ -134,17 +136,20 @@ def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> H
         {"class_": "number"} if cells and all(_NUMERIC.fullmatch(row[column]) for row in cells) else {}
         for column in range(len(head))
     ]
+    kinds[0] = {}
     heads = (tag("th", text, scope="col", **kind) for text, kind in zip(head, kinds, strict=True))
     lines = (
         tag(
             "tr",
-            tag("th", row[0], scope="row", **kinds[0]),
+            tag("th", row[0], scope="row"),
             *(tag("td", text, **kind) for text, kind in zip(row[1:], kinds[1:], strict=True)),
         )
         for row in cells
     )
     body = Html("\n".join(lines))
-    shown_table = tag("table", tag("caption", caption), tag("thead", tag("tr", *heads)), tag("tbody", body))
+    shown_table = tag(
+        "table", tag("caption", tag("span", caption)), tag("thead", tag("tr", *heads)), tag("tbody", body)
+    )
     return tag("div", shown_table, class_="wide")
 
 

@@ -10,7 +10,7 @@ STYLE = (
   --good: #1a7f37; --bad: #b42318; --link: #0550ae; }
 @media (prefers-color-scheme: dark) { :root { --ground: #15181d; --ink: #e9ecf0; --soft: #aeb7c1; --line: #3d444d;
   --tint: #1f242b; --good: #57c877; --bad: #ff8a80; --link: #79b8ff; } }
-* { box-sizing: border-box; }
+header, main, nav, footer, pre, table, .note, .verdict { box-sizing: border-box; }
 body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--ground); margin: 0; }
 header, main, nav, footer { max-width: 58rem; margin: 0 auto; padding: 0 1rem; }
 header { padding-top: 1.5rem; } footer { padding-bottom: 2rem; color: var(--soft); }
@@ -26,19 +26,22 @@ nav ol { columns: 2 18rem; padding-left: 1.4rem; } nav h2 { margin-top: 1rem; }
   padding: .7rem 1rem; font-size: 1.1rem; }
 .verdict.refused { border-left-color: var(--bad); }
 .wide { overflow-x: auto; margin: 1rem 0; }
-table { border-collapse: collapse; width: 100%; } caption { text-align: left; font-weight: 600; padding-bottom: .3rem; }
+table { border-collapse: collapse; min-width: min(100%, 32rem); }
+caption { text-align: left; font-weight: 600; padding-bottom: .3rem; }
+caption span { display: inline-block; max-width: min(100%, calc(100vw - 2rem)); }
 th, td { text-align: left; padding: .35rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top;
-  overflow-wrap: anywhere; min-width: 4rem; }
+  overflow-wrap: break-word; }
+td:not(.number) { min-width: 6.5rem; }
 thead th { border-bottom: 2px solid var(--line); } tbody th { font-weight: 500; }
-td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; overflow-wrap: normal;
-  white-space: nowrap; }
+td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .good { color: var(--good); font-weight: 600; } .bad { color: var(--bad); font-weight: 600; }
 code, pre { font: .9em/1.45 ui-monospace, monospace; } code { overflow-wrap: anywhere; }
-pre { overflow: auto; border: 1px solid var(--line); background: var(--tint); padding: .7rem; max-height: 30rem; }
+pre { overflow: auto; border: 1px solid var(--line); background: var(--tint); padding: .7rem; }
 pre code { overflow-wrap: normal; font-size: 1em; }
 details { margin: .8rem 0; } summary { cursor: pointer; font-weight: 600; }
 .plot-figure summary { font-weight: 400; } .plot-figure table { min-width: 0; }
-.sign { width: 100%; } .sign td { height: 2.6rem; min-width: 8rem; }
+.sign table { width: 100%; } .sign td { height: 2.6rem; min-width: 6rem; }
+@media (max-width: 40rem) { table { font-size: .9rem; } th, td { padding: .3rem .4rem; } }
 :focus-visible { outline: 2px solid var(--link); outline-offset: 2px; }
 @page { size: A4; margin: 18mm 16mm; }
 @media print {
@@ -46,7 +49,7 @@ details { margin: .8rem 0; } summary { cursor: pointer; font-weight: 600; }
     --link: #000; color-scheme: light; }
   body { font-size: 10.5pt; } header, main, nav, footer { max-width: none; padding: 0; }
   h2, h3, caption, summary { break-after: avoid; } tr, figure, .verdict, .note, .sign { break-inside: avoid; }
-  thead { display: table-header-group; } .wide, pre { overflow: visible; max-height: none; }
+  thead { display: table-header-group; } .wide, pre { overflow: visible; }
   pre { white-space: pre-wrap; overflow-wrap: anywhere; } p, li { orphans: 3; widows: 3; }
   .skip { display: none; } a { text-decoration: none; } p, li, dd { max-width: none; }
   details::details-content { content-visibility: visible; display: block; height: auto; }

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Mount
+from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from shoal.studio.answers import SWAP, render
-from shoal.studio.gate import Gate, Key, Refuse
+from shoal.studio.gate import Gate, Key, Pages
 from shoal.studio.places import page_modules
 from shoal.studio.studio import HOME, Studio
 
@@ -26,19 +22,21 @@ _SAID = {
 }
 
 
-def create_app(studio: Studio, key: Key, address: Callable[[], str]) -> Starlette:
-    """Return the application behind its gate; *address* is asked at each request, for the port is known late."""
-    routes: list[Any] = [route for module in page_modules() for route in getattr(module, "routes", [])]
+def create_app(studio: Studio, key: Key, address: str, landing: str = "/") -> Starlette:
+    """Return the application behind its gate; who comes in by the link of the *key* is led to *landing*."""
+    routes: list[BaseRoute] = [route for module in page_modules() for route in getattr(module, "routes", [])]
     routes.append(Mount("/static", StaticFiles(directory=HOME / "static")))
     app = Starlette(routes=routes, exception_handlers={HTTPException: _refused})
     app.router.redirect_slashes = False
     app.state.studio = studio
 
-    def refuse(scope: Scope) -> Refuse:
+    def pages(scope: Scope) -> Pages:
         request = Request({**scope, "app": app})
-        return lambda status, message: _page(request, status, message)
+        return lambda status, message: (
+            render(request, "enter.html", landing=landing) if status == 200 else _page(request, status, message)
+        )
 
-    app.user_middleware = [Middleware(Gate, key=key, address=address, refuse=refuse)]
+    app.add_middleware(Gate, key=key, address=address, pages=pages)
     return app
 
 

@@ -86,7 +86,7 @@ def spread(column: ColumnProfile) -> Plot | None:
     if column.kind in ("whole", "decimal") and len(values) > BARS:
         return histogram(*_numbers(decimal_numbers(values)[0], counts, whole=column.kind == "whole"), title)
     if column.kind == "date" and len(values) > BARS:
-        return histogram(*_days(days(values, column.date_formats[0] or None)[0], counts), title)
+        return histogram(*_days(days(values, column.date_formats[0] or None)[0], counts), title, "from")
     labels = texts(values).to_pylist()
     if column.kind in ("whole", "decimal", "date"):
         order = np.argsort(np.asarray(decimal_numbers(values)[0]) if column.kind != "date" else np.array(labels))
@@ -123,4 +123,4 @@ def _days(numbers: np.ndarray, counts: IntArray) -> tuple[list[str], list[int]]:
         starts = [(_EPOCH + timedelta(days=int(day))).isoformat() for day in edges[:-1]]
     except OverflowError:  # years that no calendar of ours has
         starts = [f"day {int(day)}" for day in edges[:-1]]
-    return [f"from {start}" for start in starts], [int(amount) for amount in amounts]
+    return starts, [int(amount) for amount in amounts]

@@ -135,6 +135,11 @@ def hints(looked: Looked, policy: Policy) -> tuple[Hint, ...]:
     return tuple(found[number] for number in sorted(found))
 
 
+def _reason(text: str) -> str:
+    """Return a model's message without its subject, which the hint has already."""
+    return text.partition(": ")[2] or text
+
+
 def _hint(problem: Problem, policy: Policy, requirement: Requirement, reason: str | None) -> Hint:
     method, subject = policy.method, policy.privacy[requirement.number].subject
     if reason is None:
@@ -146,12 +151,16 @@ def _hint(problem: Problem, policy: Policy, requirement: Requirement, reason: st
             return Hint(subject, "possible", "the table as one class keeps it always; a strict one leaves little else")
         return Hint(subject, "possible", "the table as one class keeps it")
     if method.mends_values and requirement.place is not None:
-        return Hint(subject, "costly", f"{reason}; {method.name} could only generalize sensitive values, if that helps")
+        return Hint(
+            subject, "costly", f"{_reason(reason)}; {method.name} could only generalize sensitive values, if that helps"
+        )
     try:
         refuse_hopeless(replace(problem, requirements=(requirement,)), problem.max_withheld)
     except UnreachableError as error:
-        return Hint(subject, "impossible", str(error))
-    return Hint(subject, "costly", f"{reason}; only withholding records could help, and not every method does that")
+        return Hint(subject, "impossible", _reason(str(error)))
+    return Hint(
+        subject, "costly", f"{_reason(reason)}; only withholding records could help, and not every method does that"
+    )
 
 
 def _as_it_is(problem: Problem, subject: str, requirement: Requirement) -> Hint:

@@ -9,7 +9,7 @@ from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 POLICY = (
@@ -30,8 +30,15 @@ MOST_UPLOAD = 64 << 30
 _READING = frozenset({"GET", "HEAD"})
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT"})
 _OWN = frozenset({"same-origin", "none"})
+_FOREIGN = "Another page sent this request. Open the studio from its own address."
+_CLOSED = (
+    "This studio is open only to the browser that used its link. The link works once; press Enter where shoal studio "
+    "runs for another."
+)
+_TOO_LARGE = "That is more than the studio takes."
+_WRONG = "Something went wrong within the studio. Your table and policy are as they were; try again."
 
-Refuse = Callable[[int, str], Response]  # a status and what to say
+Pages = Callable[[int, str], Response]  # of a status and a message; 200 is the way in
 
 
 class Key:
@@ -39,8 +46,14 @@ class Key:
 
     def __init__(self) -> None:
         """Make both from the randomness of the operating system."""
-        self.token: str | None = secrets.token_urlsafe(32)
+        self.token: str | None = None
+        self.renew()
         self.cookie = secrets.token_urlsafe(32)
+
+    def renew(self) -> str:
+        """Return another token; one that was not used is worth nothing from now on."""
+        self.token = secrets.token_urlsafe(32)
+        return self.token
 
     def redeem(self, token: str) -> bool:
         """Whether the token is right; it is worth nothing afterwards."""
@@ -62,14 +75,14 @@ class TooLargeError(Exception):
 class Gate:
     """Lets in requests to the announced address, of the browser that has the key, from pages of the studio itself."""
 
-    def __init__(self, app: ASGIApp, key: Key, address: Callable[[], str], refuse: Callable[[Scope], Refuse]) -> None:
-        """Guard *app*; *address* is the announced host with its port, *refuse* makes the page of a refusal."""
-        self._app, self._key, self._address, self._refuse = app, key, address, refuse
+    def __init__(self, app: ASGIApp, key: Key, address: str, pages: Callable[[Scope], Pages]) -> None:
+        """Guard *app*; *address* is the announced host with its port, *pages* makes what the gate itself shows."""
+        self._app, self._key, self._address, self._pages = app, key, address, pages
 
     @property
     def cookie_name(self) -> str:
         """Cookies are not told apart by port, so the name has it: two studios can run at once."""
-        return f"shoal-studio-{self._address().rpartition(':')[2]}"
+        return f"shoal-studio-{self._address.rpartition(':')[2]}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, strictly."""
@@ -86,50 +99,44 @@ class Gate:
                 _add_headers(MutableHeaders(scope=message))
             await send(message)
 
-        answer = self._answer(scope)
-        if answer is not None:
-            await answer(scope, receive, strictly)
-            return
+        pages = self._pages(scope)
         try:
-            await self._app(scope, _bounded(receive, _most(scope)), strictly)
+            answer = self._answer(scope, pages)
+            await (answer or self._app)(scope, _bounded(receive, _most(scope)), strictly)
         except TooLargeError:
             if not started:
-                await self._refuse(scope)(413, "That is more than the studio takes.")(scope, receive, strictly)
+                await pages(413, _TOO_LARGE)(scope, receive, strictly)
         except Exception:  # noqa: BLE001 - its message may quote a record, so none is shown or logged
             if not started:
-                said = "Something went wrong within the studio. Your table and policy are as they were; try again."
-                await self._refuse(scope)(500, said)(scope, receive, strictly)
+                await pages(500, _WRONG)(scope, receive, strictly)
 
-    def _answer(self, scope: Scope) -> Response | None:
-        """Return the refusal or the redirection that the gate gives itself, or None to let the request in."""
-        refuse, headers, address = self._refuse(scope), Headers(scope=scope), self._address()
+    def _answer(self, scope: Scope, pages: Pages) -> Response | None:
+        """Return the answer that the gate gives itself, or None to let the request in."""
+        headers, method = Headers(scope=scope), scope["method"]
         if len(scope["headers"]) > MOST_HEADERS:
-            return refuse(431, "The request has too many headers.")
-        if headers.getlist("host") != [address]:
-            return refuse(421, "The studio answers only under the address that it announced.")
-        if scope["method"] not in _METHODS:
-            return refuse(405, "The studio does not know this kind of request.")
-        if headers.get("sec-fetch-site", "none") not in _OWN:
-            return refuse(403, "Another page sent this request. Open the studio from its own address.")
-        if scope["method"] not in _READING and headers.getlist("origin") != [f"http://{address}"]:
-            return refuse(403, "Another page sent this request. Open the studio from its own address.")
+            return pages(431, "The request has too many headers.")
+        if headers.getlist("host") != [self._address]:
+            return pages(421, "The studio answers only under the address that it announced.")
+        if method not in _METHODS:
+            return pages(405, "The studio does not know this kind of request.")
         entered = self._key.opens(_cookie(headers, self.cookie_name))
         token = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
-        if token and scope["path"] == "/" and scope["method"] == "GET" and (entered or self._key.redeem(token)):
-            return self._welcome()
+        if token and scope["path"] == "/" and method == "GET" and (entered or self._key.redeem(token)):
+            return self._welcome(pages)
+        if headers.get("sec-fetch-site", "none") not in _OWN:
+            return pages(403, _FOREIGN)
+        if method not in _READING and headers.getlist("origin") != [f"http://{self._address}"]:
+            return pages(403, _FOREIGN)
         if not entered:
-            return refuse(
-                403,
-                "This studio is open in one browser only, the one that used its link first. The link works once; "
-                "start shoal studio again for a new one.",
-            )
+            return pages(403, _CLOSED)
         length = headers.get("content-length", "0")
-        if not (length.isascii() and length.isdigit()) or int(length) > _most(scope):
-            return refuse(413, "That is more than the studio takes.")
+        if not (length.isascii() and length.isdigit() and len(length) < 20 and int(length) <= _most(scope)):
+            return pages(413, _TOO_LARGE)
         return None
 
-    def _welcome(self) -> Response:
-        answer = RedirectResponse("/", status_code=303)
+    def _welcome(self, pages: Pages) -> Response:
+        """Give the cookie with a page that leads on: a redirection would still come from where the link was."""
+        answer = pages(200, "Come in")
         answer.set_cookie(self.cookie_name, self._key.cookie, path="/", httponly=True, samesite="strict")
         return answer
 

@@ -86,8 +86,9 @@ class Job:
 
     def cancel(self) -> None:
         """Ask the run to stop; what does not stop in some seconds is ended."""
-        if not self.finished.is_set():
-            self._cancelled = True
+        with self._lock:
+            first, self._cancelled = not self._cancelled, True
+        if first and not self.finished.is_set():  # a second signal would interrupt the tidying up
             self._signal(signal.SIGINT)
             threading.Thread(target=self._end_by_force, daemon=True).start()
 
@@ -101,27 +102,32 @@ class Job:
 
     def _follow(self) -> None:
         process = self._process
-        assert process.stdout is not None and process.stderr is not None and process.stdin is not None  # noqa: S101, PT018
-        listening = threading.Thread(target=self._listen, args=(process.stderr,), daemon=True)
-        listening.start()
-        answer = process.stdout.read(_MOST_ANSWER)
+        assert process.stdin and process.stdout and process.stderr  # noqa: S101, PT018 - all of them are pipes
+        answer: list[bytes] = []
+        readers = [
+            threading.Thread(target=self._listen, args=(process.stderr,), daemon=True),
+            threading.Thread(target=_collect, args=(process.stdout, answer), daemon=True),
+        ]
+        for reader in readers:
+            reader.start()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        self._signal(signal.SIGKILL)  # whatever the command started and left, while its number is still taken
         code = process.wait()
-        self._signal(signal.SIGKILL)  # whatever the command started and left
-        listening.join(timeout=5)
-        for stream in (process.stdin, process.stdout, process.stderr):
-            with contextlib.suppress(OSError):
-                stream.close()
-        self._settle(code, answer)
+        for reader in readers:
+            reader.join(timeout=5)
+        process.stdin.close()
+        self._settle(code, b"".join(answer))
 
     def _listen(self, stream: IO[bytes]) -> None:
-        for line in stream:
-            text = line.decode("utf-8", "replace").rstrip()
-            step = read_step(text)
-            with self._lock:
-                if step is not None:
-                    self._steps[step.title] = step
-                elif text and len(self._said) < _MOST_SAID:
-                    self._said.append(text)
+        with stream:
+            for line in stream:
+                text = line.decode("utf-8", "replace").rstrip()
+                step = read_step(text)
+                with self._lock:
+                    if step is not None:
+                        self._steps[step.title] = step
+                    elif text and len(self._said) < _MOST_SAID:
+                        self._said.append(text)
 
     def _settle(self, code: int, answer: bytes) -> None:
         with contextlib.suppress(ValueError):
@@ -139,6 +145,16 @@ class Job:
             shutil.rmtree(self.folder, ignore_errors=True)
         self.state = state
         self.finished.set()
+
+
+def _collect(stream: IO[bytes], parts: list[bytes]) -> None:
+    """Read a stream to its end and keep it, unless it is too long to be an answer."""
+    size = 0
+    with stream:
+        while part := stream.read1(1 << 16):  # type: ignore[attr-defined]  # pipes are buffered
+            size += len(part)
+            if size <= _MOST_ANSWER:
+                parts.append(part)
 
 
 def read_step(line: str) -> JobStep | None:

@@ -10,47 +10,58 @@ from shoal.drafting.profiling import ColumnProfile
 from shoal.drafting.requirements import diversity
 from shoal.policy import Role
 
-_NEEDS_TAXONOMY = ("quasi", "sensitive")
+PutAway = dict[str, dict[str, Any]]  # by column: the taxonomy and the models that a role had no use for
 
 
-def with_role(document: Mapping[str, Any], column: ColumnProfile, role: Role) -> tuple[dict[str, Any], str]:
+def with_role(
+    document: Mapping[str, Any], column: ColumnProfile, role: Role, put_away: PutAway
+) -> tuple[dict[str, Any], str]:
     """Return the policy with another role for one column, and what else was changed for that, in words.
 
     A quasi attribute gets the taxonomy that a draft would give it, a sensitive one the guarantee; guarantees about a
-    column that is no longer sensitive cannot be kept and go.
+    column that is no longer sensitive cannot be kept. What goes is *put away* and comes back with the role.
     """
     attributes = _mapping(document.get("attributes"))
     entry = _mapping(attributes.get(column.name))
-    before = entry.get("role")
+    own = put_away.setdefault(column.name, {})
+    if "taxonomy" in entry:
+        own["taxonomy"] = entry["taxonomy"]
     kept = {key: value for key, value in entry.items() if key not in ("role", "taxonomy", "items")}
     changed: dict[str, Any] = {"role": role}
-    if role in _NEEDS_TAXONOMY and before in _NEEDS_TAXONOMY and "taxonomy" in entry:
-        changed["taxonomy"] = entry["taxonomy"]
-    elif role == "quasi":
-        guessed = quasi_taxonomy(column)
-        if guessed is not None and guessed.taxonomy is not None:
-            changed["taxonomy"] = dict(guessed.taxonomy)
+    if role == "quasi" or (role == "sensitive" and "taxonomy" in entry):
+        taxonomy = own.get("taxonomy") or _guessed_taxonomy(column)
+        changed |= {} if taxonomy is None else {"taxonomy": taxonomy}
     attributes[column.name] = {**changed, **kept}
-    privacy, said = _privacy(document.get("privacy"), column, role, was_sensitive=before == "sensitive")
+    privacy, said = _privacy(document.get("privacy"), column, role, own)
     result = {**document, "attributes": attributes}
     if privacy is not None:
         result["privacy"] = privacy
     return result, said
 
 
-def _privacy(given: Any, column: ColumnProfile, role: Role, *, was_sensitive: bool) -> tuple[list[Any] | None, str]:
+def _guessed_taxonomy(column: ColumnProfile) -> dict[str, Any] | None:
+    guessed = quasi_taxonomy(column)
+    return None if guessed is None or guessed.taxonomy is None else dict(guessed.taxonomy)
+
+
+def _privacy(given: Any, column: ColumnProfile, role: Role, put_away: dict[str, Any]) -> tuple[list[Any] | None, str]:
     """Return the models with those that the role needs, or None if they stay as they are."""
     if not isinstance(given, list):
         return None, ""
     own = [model for model in given if column.name in _attributes_of(model)]
-    if role != "sensitive" and was_sensitive and own:
-        names = ", ".join(next(iter(model)) for model in own)
-        return [model for model in given if model not in own], f"{names} about {column.name} was removed"
+    if role != "sensitive" and own:
+        put_away["models"] = own
+        return [model for model in given if model not in own], f"{_names(own)} about {column.name} was removed"
     if role == "sensitive" and not own:
-        guessed = diversity(column)
-        if guessed.model is not None:
-            return [*given, dict(guessed.model)], f"{next(iter(guessed.model))} about {column.name} was added"
+        guessed = diversity(column).model
+        added = put_away.pop("models", None) or ([] if guessed is None else [dict(guessed)])
+        if added:
+            return [*given, *added], f"{_names(added)} about {column.name} was added"
     return None, ""
+
+
+def _names(models: list[Any]) -> str:
+    return ", ".join(str(next(iter(model))) for model in models)
 
 
 def _attributes_of(model: Any) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from typing import Self
 
 _PREFIX = "shoal-studio-"
 _LOCK = "lock"
+_ATTEMPTS = 10
 _UNLOCKED_SECONDS = 3600  # a folder without a lock is only just being made, or was left long ago
 
 
@@ -36,7 +37,11 @@ class Room:
         """Remove the folder with everything in it; a second call does nothing."""
         if self._lock is None:
             return
-        shutil.rmtree(self.folder, ignore_errors=True)
+        for _ in range(_ATTEMPTS):
+            shutil.rmtree(self.folder, ignore_errors=True)
+            if not self.folder.exists():
+                break
+            time.sleep(0.1)  # a thread that is being ended still wrote a file
         os.close(self._lock)
         self._lock = None
 

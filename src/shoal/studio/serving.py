@@ -21,8 +21,28 @@ _HOST = "127.0.0.1"
 _PATIENCE = 2  # seconds for requests under way at the end
 
 
-def serve(port: int, table: Path | None, announce: Callable[[str], None]) -> None:
-    """Serve on loopback until SIGINT, SIGTERM or SIGHUP; *announce* is told the URL once requests are taken."""
+class Entrance:
+    """The way into a running studio."""
+
+    def __init__(self, address: str, key: Key, room: Room) -> None:
+        """Lead to the studio that serves under this address."""
+        self._address, self._key, self._room = address, key, room
+
+    def link(self) -> str:
+        """Return a link that works once; links from before do not work any more."""
+        return f"http://{self._address}/?token={self._key.renew()}"
+
+    def file(self, link: str) -> Path:
+        """Write a private page that leads to a link: everybody may see what a browser is started with."""
+        path = self._room.folder / "enter.html"
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(f'<!doctype html><title>shoal studio</title><meta http-equiv="refresh" content="0;url={link}">')
+        return path
+
+
+def serve(port: int, table: Path | None, announce: Callable[[Entrance], None]) -> None:
+    """Serve on loopback until SIGINT, SIGTERM or SIGHUP; *announce* is called once requests are taken."""
     import uvicorn
 
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL + 1)  # a traceback may quote a record
@@ -36,17 +56,20 @@ def serve(port: int, table: Path | None, announce: Callable[[str], None]) -> Non
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
             if self.started:
-                announce(f"http://{address}/?token={key.token}")
+                announce(Entrance(address, key, room))
 
-    with Room() as room:
+    with listening, Room() as room:
         atexit.register(room.remove)
-        signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
         studio = Studio(room)
         try:
+            landing = "/"
             if table is not None:
-                studio.open(table.name, table.absolute(), studio.new_folder())
+                project = studio.open(table.name, table.absolute(), studio.new_folder())
+                landing = f"/projects/{project.id}/columns"
             config = uvicorn.Config(
-                create_app(studio, key, lambda: address),
+                create_app(studio, key, address, landing),
                 http="h11",
                 log_config=None,
                 access_log=False,
@@ -65,8 +88,7 @@ def serve(port: int, table: Path | None, announce: Callable[[str], None]) -> Non
 def _listening(port: int) -> socket.socket:
     made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
-        if os.name == "posix":
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind((_HOST, port))
     except OSError as error:
         made.close()

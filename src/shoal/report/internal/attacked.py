@@ -32,6 +32,7 @@ def attacked(given: Given) -> Section:
     return Section.of(
         "attacks",
         "Attacks",
+        _other_source(given),
         paragraph(f"{found or 'None'} of {len(tried)} attacks found more than chance explains."),
         figure(intervals(rows)) if rows else "",
         paragraph(_MEANING),
@@ -43,6 +44,17 @@ def attacked(given: Given) -> Section:
         if tried
         else "",
         _notes(given.attacks),
+    )
+
+
+def _other_source(given: Given) -> str:
+    """Say so if answers were judged by another file than the release was made from."""
+    if given.attacks is None or given.attacks["source"]["sha256"] == given.evidence["source"]["sha256"]:
+        return ""
+    return paragraph(
+        f"Answers were judged by {given.attacks['source']['name']}, whose digest is not that of the source. If it is "
+        "not the same table in another form, these figures mean nothing.",
+        class_="bad",
     )
 
 

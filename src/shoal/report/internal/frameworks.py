@@ -108,7 +108,7 @@ def nist(given: Given) -> Section:
         ("Re-identification study", _tried(given)),
         (
             "Software",
-            f"shoal {given.evidence['shoal_version']}; all that it did can be repeated from the policy and the source.",
+            f"shoal {given.evidence['shoal_version']}; the policy says what it was asked for.",
         ),
     ]
     return Section.of("nist", "Topics of NIST SP 800-188", paragraph(_NIST), table("Topics", ("topic", "here"), rows))

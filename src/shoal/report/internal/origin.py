@@ -5,7 +5,7 @@ from __future__ import annotations
 import yaml
 
 from shoal.report.frame import Section
-from shoal.report.html import block, details, number, paragraph, table
+from shoal.report.html import block, code, details, number, paragraph, table
 from shoal.report.internal.given import Given
 from shoal.wording import counted_text
 
@@ -28,7 +28,7 @@ def sources(given: Given) -> Section:
     evidence, source = given.evidence, given.evidence["source"]
     populations = given.manifest.get("populations", {})
     written = given.manifest.get("data", {})
-    files = [(f"published: {written['file']}", written["sha256"])] if written else []
+    files = [(f"published: {written['file']}", code(written["sha256"]))] if written else []
     return Section.of(
         "sources",
         "Sources",
@@ -36,8 +36,8 @@ def sources(given: Given) -> Section:
             "SHA-256 of the tables",
             ("table", "digest"),
             (
-                (f"source: {source['name']}", source["sha256"]),
-                *((f"population: {name}", entry["sha256"]) for name, entry in populations.items()),
+                (f"source: {source['name']}", code(source["sha256"])),
+                *((f"population: {name}", code(entry["sha256"])) for name, entry in populations.items()),
                 *files,
             ),
         ),

@@ -7,12 +7,12 @@ from typing import Any
 
 from shoal.report.columns import published_as
 from shoal.report.frame import Section
-from shoal.report.html import marked, number, paragraph, percent, table
+from shoal.report.html import marked, paragraph, percent, table
 from shoal.report.internal.given import Given
 
 _STEPS = (
-    "Steps are counted from the original values up the hierarchy of the policy; the last reaches its top, which says "
-    "nothing. A range that is no node lies between two levels: it was cut where the records asked for it."
+    "Steps are counted from the original values up the hierarchy of the policy. Its top stands for all values and says "
+    "nothing. A range between is no node of the hierarchy: it was cut where the records asked for it."
 )
 _WHY_NOT = {
     "values": "No hierarchy was used: quasi columns hold values, not labels.",
@@ -56,8 +56,8 @@ def _levels(given: Given) -> Sequence[str]:
     found = given.evidence.get("levels")
     if not found:
         return [paragraph(_WHY_NOT.get(given.form, "Levels were not counted by the version that made this release."))]
-    highest = max(len(entry["nodes"]) for entry in found.values())
-    heads = ("column", "original", *(f"{step} up" for step in range(1, highest)), "ranges between")
+    highest = max(2, *(len(entry["nodes"]) for entry in found.values()))
+    heads = ("column", "original", *(f"{step} up" for step in range(1, highest - 1)), "top", "ranges between")
     rows = [(name, *_shares(entry, highest)) for name, entry in found.items()]
     told = [table("Hierarchy levels used, as shares of the published records", heads, rows), paragraph(_STEPS)]
     if "levels" in given.manifest:
@@ -67,9 +67,8 @@ def _levels(given: Given) -> Sequence[str]:
 
 
 def _shares(entry: dict[str, Any], highest: int) -> Sequence[str]:
-    """Return the share of records at each step, a dash beyond the top, and that of ranges."""
-    nodes = entry["nodes"]
-    total = sum(nodes) + entry["ranges"]
-    shares = [percent(count / total) if count else number(0) for count in nodes]
-    shares[-1] += " (top)" if len(nodes) > 1 and nodes[-1] else ""
-    return [*shares, *(["–"] * (highest - len(nodes))), percent(entry["ranges"] / total) if entry["ranges"] else "0"]
+    """Return the share of records at each step, a dash where there is none, at the top, and that of ranges."""
+    total = sum(entry["nodes"]) + entry["ranges"]
+    shares = [percent(count / total) if count else "0" for count in (*entry["nodes"], entry["ranges"])]
+    *nodes, top, between = shares if len(shares) > 2 else (shares[0], "–", shares[1])
+    return [*nodes, *(["–"] * (highest - 1 - len(nodes))), top, between]

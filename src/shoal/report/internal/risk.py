@@ -30,8 +30,8 @@ _MEMBERSHIP = (
     ("fake_tuples", "fake tuples"),
 )
 _OTHERS = (
-    "Prosecutor: the highest chance to pick out the record of somebody who is known to be in the table. Marketer: the "
-    "share of all records that somebody who wants many would be right about. Both take all quasi values as known."
+    "Highest and mean risk are those of somebody who is known to be in the table (the prosecutor's). A marketer wants "
+    "as many records as possible. Both are taken to know all quasi values of everybody."
 )
 
 

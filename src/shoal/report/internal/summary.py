@@ -34,7 +34,9 @@ def _verdict(given: Given) -> str:
         told = f"{n_checks} of the written files held, but this release promises nothing about people."
     else:
         promises = counted_text(len(given.manifest["guarantees"]), "promise")
-        told = f"The verifier recomputed {promises} from the written files; all hold. So did {n_checks} of their form."
+        told = (
+            f"The verifier recomputed {promises} from the written files; all hold, and so do {n_checks} of the files."
+        )
     bad = not given.manifest["guarantees"] and not given.manifest.get("claims")
     return paragraph(told, class_="verdict refused" if bad else "verdict")
 

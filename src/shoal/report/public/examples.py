@@ -51,7 +51,7 @@ def examples_of(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return (language, lines) of examples that suit a release."""
     form = form_of(manifest)
     if form == "buckets":
-        first, second = (repr(part[0]) for part in published_columns(manifest["parts"])[:2])
+        first, second = (_quoted(part[0]) for part in published_columns(manifest["parts"])[:2])
         return [("Python", _IMPORTS + _read(manifest, texts=False) + _LINKED.format(first=first, second=second))]
     if form == "classes" and "agreed" not in manifest:
         return _of_labels(manifest)
@@ -67,10 +67,10 @@ def _of_labels(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
     covers = labelled[name]["labels"].values()
     starts = [cover["from"] for cover in covers if "below" in cover and cover["from"] is not None]
     if starts:
-        lines = _RANGES.format(name=repr(name), edge=repr(median_low(starts)))
+        lines = _RANGES.format(name=_quoted(name), edge=_quoted(median_low(starts)))
     else:
         named = [value for cover in covers for value in cover.get("values", ())]
-        lines = _SETS.format(name=repr(name), value=repr(named[0] if named else ""))
+        lines = _SETS.format(name=_quoted(name), value=_quoted(named[0] if named else ""))
     found = [("Python", _LABEL_IMPORTS + _read(manifest, texts=True) + lines)]
     return [*found, ("R", _in_r(manifest, name))] if _file(manifest).endswith(".csv") else found
 
@@ -82,18 +82,18 @@ def _counted(manifest: Mapping[str, Any], form: str) -> str:
         by_role[entry["role"]].append(name)
     quasi, secret = by_role["quasi"], by_role["sensitive"]
     if "agreed" in manifest:
-        return f'print(data.groupby("class")[{secret[0]!r}].value_counts().head(20))\n'
+        return f'print(data.groupby("class")[{_quoted(secret[0])}].value_counts().head(20))\n'
     if form == "synthetic":
         pairs = manifest["synthetic"]["tree"]
         if pairs:
             first, second = pairs[0]
-            return f'print(pd.crosstab(data[{first!r}], data[{second!r}], normalize="index").round(2))\n'
-        return f"print(data[{next(iter(manifest['attributes']))!r}].value_counts(normalize=True).round(2))\n"
+            return f'print(pd.crosstab(data[{_quoted(first)}], data[{_quoted(second)}], normalize="index").round(2))\n'
+        return f"print(data[{_quoted(next(iter(manifest['attributes'])))}].value_counts(normalize=True).round(2))\n"
     numbers = [name for name in quasi if manifest["attributes"][name]["kind"] == "number"]
     if form == "centres" and numbers:
-        grouped = f".groupby(data[{secret[0]!r}])" if secret else ""
-        return f"print(data[{numbers[0]!r}]{grouped}.mean())\n"
-    return f"print(data[{next(iter(quasi or secret or by_role['insensitive']))!r}].value_counts())\n"
+        grouped = f".groupby(data[{_quoted(secret[0])}])" if secret else ""
+        return f"print(data[{_quoted(numbers[0])}]{grouped}.mean())\n"
+    return f"print(data[{_quoted(next(iter(quasi or secret or by_role['insensitive'])))}].value_counts())\n"
 
 
 def _read(manifest: Mapping[str, Any], *, texts: bool) -> str:
@@ -107,9 +107,14 @@ def _read(manifest: Mapping[str, Any], *, texts: bool) -> str:
 def _in_r(manifest: Mapping[str, Any], name: str) -> str:
     return (
         f'data <- read.csv("{_file(manifest)}", colClasses = "character", check.names = FALSE)\n'
-        f"sort(table(data[[{json.dumps(name, ensure_ascii=False)}]]), decreasing = TRUE)\n"
+        f"sort(table(data[[{_quoted(name)}]]), decreasing = TRUE)\n"
     )
 
 
 def _file(manifest: Mapping[str, Any]) -> str:
     return str(manifest["data"]["file"]) if "data" in manifest else "data.csv"
+
+
+def _quoted(value: object) -> str:
+    """Return a number or a text as Python and R write it."""
+    return json.dumps(value, ensure_ascii=False)

@@ -13,7 +13,7 @@ from shoal.studio.answers import Visit, page
 from shoal.studio.describing import ROLES, Column, described
 from shoal.studio.places import Place
 from shoal.studio.project import Project
-from shoal.studio.roles import description_of, role_of, with_description, with_role
+from shoal.studio.roles import PutAway, description_of, role_of, with_description, with_role
 
 _MEMORY = "columns"
 _LONGEST = 500  # characters of a description
@@ -23,19 +23,20 @@ def show(visit: Visit) -> Response:
     """Show the columns with their roles."""
     project, document = visit.project, visit.project.document
     rows = [_row(column, document) for column in columns_of(project)]
-    return visit.render("columns.html", rows=rows, roles=ROLES, said="")
+    return visit.render("columns.html", rows=rows, roles=ROLES, said="", told="")
 
 
 def change(visit: Visit) -> Response:
     """Give one column another role or description, and answer with its row."""
     project, form = visit.project, visit.form
     column = _column(visit)
-    document, said = project.document, ""
+    document, said, told = project.document, "", f"Meaning of {column.name} saved"
     if "role" in form and form.get("role") != role_of(document, column.name):
         if form.get("role") not in [role for role, _, _ in ROLES]:
             raise UsageError("choose one of the four roles")
         profile = project.profile[column.number]
-        document, said = with_role(document, profile, cast("Role", form.get("role")))
+        document, said = with_role(document, profile, cast("Role", form.get("role")), _put_away(project))
+        told = "; ".join(filter(None, [f"{column.name} is {form.get('role')} now", said]))
     if "description" in form and role_of(document, column.name):
         if len(form.get("description")) > _LONGEST:
             raise UsageError(f"a description has at most {_LONGEST} characters")
@@ -43,7 +44,8 @@ def change(visit: Visit) -> Response:
             document = with_description(document, column.name, form.get("description"))
     project.change(form.revision, document)
     if visit.swapping:
-        return visit.render("column_row.html", row=_row(column, project.document), roles=ROLES, said=said)
+        row = _row(column, project.document)
+        return visit.render("column_row.html", row=row, roles=ROLES, said=said, told=told)
     return visit.to(visit.at("/columns"))
 
 
@@ -52,6 +54,10 @@ def columns_of(project: Project) -> tuple[Column, ...]:
     if _MEMORY not in project.memory:
         project.memory[_MEMORY] = described(project.profile, project.draft.columns)
     return cast("tuple[Column, ...]", project.memory[_MEMORY])
+
+
+def _put_away(project: Project) -> PutAway:
+    return cast("PutAway", project.memory.setdefault("put away", {}))
 
 
 def _column(visit: Visit) -> Column:

@@ -20,6 +20,7 @@ from shoal.sources import SourceOptions
 from shoal.studio.answers import Visit, page, upload
 
 ENDINGS = (".csv", ".tsv", ".txt", ".gz", ".parquet", ".xlsx", ".dta", ".sav", ".zsav")
+_ENDINGS_OF_TABLES = (".csv.gz", ".tsv.gz", ".txt.gz", *(ending for ending in ENDINGS if ending != ".gz"))
 _KINDS = "a .csv, .tsv, .txt (also .gz), .parquet, .xlsx, .dta, .sav or .zsav file"
 _DEMO_ROWS = 20_000
 _SPARE = 256 << 20  # bytes of the disk that an upload leaves
@@ -76,16 +77,12 @@ def plain_name(given: str) -> str:
     >>> plain_name("../../etc/Our patients?.CSV")
     'Our patients_.csv'
     """
-    last = re.split(r"[/\\]", given)[-1]
-    safe = re.sub(r"[^\w .()-]", "_", last).strip(" .-")[-80:]
-    endings = [suffix.lower() for suffix in Path(safe).suffixes][-2:]
-    if endings and endings[-1] == ".gz":
-        kind = "".join(endings) if endings[0] in (".csv", ".tsv", ".txt") else ""
-    else:
-        kind = endings[-1] if endings and endings[-1] in ENDINGS else ""
-    if not kind:
-        raise UsageError(f"the studio cannot tell what {safe or 'this'} is by its ending; choose {_KINDS}")
-    return (safe[: -len(kind)].strip(" .-") or "table") + kind
+    safe = re.sub(r"[^\w .()-]", "_", re.split(r"[/\\]", given)[-1])
+    kind = next((known for known in _ENDINGS_OF_TABLES if safe.lower().endswith(known)), None)
+    if kind is None:
+        shown = safe.strip(" .-")[:80] or "this"
+        raise UsageError(f"the studio cannot tell what {shown} is by its ending; choose {_KINDS}")
+    return (safe[: -len(kind)].strip(" .-")[:76] or "table") + kind
 
 
 def _options(delimiter: str, encoding: str) -> SourceOptions:

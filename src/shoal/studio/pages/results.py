@@ -48,6 +48,7 @@ def show(visit: Visit) -> Response:
         after=after,
         columns=columns,
         filtered="",
+        within="",
         **_distributions(visit, job, columns[0] if columns else ""),
     )
 
@@ -64,7 +65,9 @@ def rows(visit: Visit) -> Response:
     job = _found(visit)
     column, text = visit.form.get("column"), visit.form.get("text").strip()
     before, after, columns = _sides(visit, job, {column: text} if text else {})
-    return visit.render("rows-part.html", job=job, before=before, after=after, columns=columns, filtered=text)
+    return visit.render(
+        "rows-part.html", job=job, before=before, after=after, columns=columns, filtered=text, within=column
+    )
 
 
 def values(visit: Visit) -> Response:
@@ -87,13 +90,18 @@ def _distributions(visit: Visit, job: Job, column: str) -> dict[str, Any]:
     released, manifest = open_released(folder_of(job))
     shared = [name for name in released.schema.names if name in source.schema.names]
     if column not in shared:
-        return {"shared": shared, "column": "", "plot_before": None, "plot_after": None}
+        return {"shared": shared, "column": "", "sides": []}
     order = label_order(manifest["attributes"].get(column, {}))
     return {
         "shared": shared,
         "column": column,
-        "plot_before": distribution(bars_of(source, column), f"{column} before"),
-        "plot_after": distribution(bars_of(released, column, order), f"{column} after"),
+        "sides": [
+            (bars, distribution(bars, f"{column} {when}"))
+            for when, bars in (
+                ("before", bars_of(source, column)),
+                ("after", bars_of(released, column, order)),
+            )
+        ],
     }
 
 

@@ -52,7 +52,6 @@ def show(visit: Visit) -> Response:
     return visit.render(
         "run.html",
         runs=[_told(job, project) for job in runs],
-        running=[job for job in runs if job.state == "running"],
         problems=project.problems(),
         command=shlex.join(["shoal", "anonymize", project.name, "-p", "policy.yaml", "-o", RELEASE]),
         next_name=f"Solution {1 + len(runs)}",
@@ -97,10 +96,11 @@ def start(visit: Visit) -> Response:
     chosen = options(visit.form)
     name = " ".join(visit.form.get("name").split())[:_MOST_NAME]
     folder = project.new_folder(KIND)
-    arguments: list[str | Path] = ["anonymize", project.source, "-p", project.write_policy(), "-o", folder / RELEASE]
+    policy = project.write_policy()
+    arguments: list[str | Path] = ["anonymize", project.source, "-p", policy, "-o", folder / RELEASE]
     job = visit.studio.jobs.start(project, KIND, [*arguments, *chosen], folder)
     job.memory["name"] = name or f"Solution {len(visit.studio.jobs.of(project, KIND))}"
-    job.memory["policy"] = project.policy_text
+    job.memory["policy"], job.memory["policy file"] = project.policy_text, policy
     remember(job)
     return visit.to(visit.at(_HERE))
 

@@ -43,11 +43,12 @@ def change(visit: Visit) -> Response:
     index, desk = _desk(visit)
     fields = _fields(visit)
     before = _history(visit.project, desk.attribute.name)
-    undoing = visit.form.get("do") == "undo"
+    edit = visit.form.get("do")
+    undoing = edit == "undo"
     try:
         if undoing and not before:
             raise EntryError("there is nothing to undo")
-        made = before[-1] if undoing else edited(desk, fields)
+        made = before[-1] if undoing else edited(desk, edit, fields)
     except EntryError as wrong:
         return _answer(visit, "taxonomy_part.html" if visit.swapping else "taxonomy.html", wrong, fields)
     _keep(visit.project, visit.form.revision, desk, made, undoing=undoing)

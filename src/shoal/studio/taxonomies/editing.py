@@ -47,12 +47,11 @@ class Desk:
             return None
 
 
-def edited(desk: Desk, fields: Fields) -> dict[str, Any] | None:
-    """Return the taxonomy that the edit named by the field ``do`` makes; it loads."""
-    name = _one(fields, "do")
-    if name not in EDITS:
+def edited(desk: Desk, edit: str, fields: Fields) -> dict[str, Any] | None:
+    """Return the taxonomy that an edit makes of what was typed and selected; it loads."""
+    if edit not in EDITS:
         raise EntryError("this page does not know that edit; reload it")
-    made = EDITS[name](desk, fields)
+    made = EDITS[edit](desk, fields)
     desk.tree(made)
     return made
 

@@ -80,7 +80,10 @@ def builder_of(taxonomy: Mapping[str, Any], folder: Path) -> TaxonomyBuilder:
         raise EntryError("a taxonomy is one name with its parameters, such as {flat: {}}; correct it in the policy")
     if outside_names(dict(taxonomy)):
         raise EntryError("only files that were added here can be named, without a folder", "path")
-    kind = find("shoal.taxonomies.builders", TaxonomyBuilder, str(name), what="taxonomy")
+    try:
+        kind = find("shoal.taxonomies.builders", TaxonomyBuilder, str(name), what="taxonomy")
+    except PolicyError as error:
+        raise EntryError(str(error), "kind") from None
     try:
         return kind.model_validate(parameters).resolve(folder)
     except ValidationError as error:

@@ -82,12 +82,16 @@ class Grove:
         return tuple(node for node, label in enumerate(self.labels) if below[node] or label not in values)
 
     def add_group(self, under: int, name: str, values: Collection[str], members: Sequence[int] = ()) -> Grove:
-        """Put a new group under a node, with *members* taken from where they are."""
+        """Put a new group under a node, at the place of the first of its *members*, which go into it."""
         text = group_name(name)
         self._check_new(text)
         self._check_target(under, values)
+        new = len(self.labels)
         grown = Grove((*self.labels, text), (*self.parents, under), self.fixed_root)
-        return grown.move(members, len(self.labels), values) if members else grown._renumbered(grown.children())
+        below = grown.children()
+        beside = [place for place, node in enumerate(below[under]) if node in members]
+        below[under].insert(min(beside, default=0), below[under].pop())
+        return grown._renumbered(grown._moved(below, members, new, values))
 
     def place(self, texts: Sequence[str], under: int, values: Collection[str]) -> Grove:
         """Put values of the data that have no place yet under a node."""
@@ -114,19 +118,7 @@ class Grove:
 
     def move(self, nodes: Sequence[int], under: int, values: Collection[str]) -> Grove:
         """Put nodes, with all that is under them, last under another one."""
-        self._check_target(under, values)
-        above = set(self._path(under))
-        for node in nodes:
-            if node == 0:
-                raise EntryError("the top cannot be moved", "target")
-            if node in above:
-                raise EntryError("a group cannot be put under itself", "target")
-        chosen = [node for node in dict.fromkeys(nodes) if not set(self._path(node)[1:]) & set(nodes)]
-        below = self.children()
-        for node in chosen:
-            below[self.parents[node]].remove(node)
-        below[under] += chosen
-        return self._renumbered(below)
+        return self._renumbered(self._moved(self.children(), nodes, under, values))
 
     def shift(self, node: int, steps: int) -> Grove:
         """Move a node before or after its neighbours under the same parent."""
@@ -150,6 +142,21 @@ class Grove:
         siblings[place : place + 1] = below[node]
         below[node] = []
         return self._renumbered(below)
+
+    def _moved(
+        self, below: list[list[int]], nodes: Sequence[int], under: int, values: Collection[str]
+    ) -> list[list[int]]:
+        """Return the children of each node after a move; what is selected with the group it is in goes with it."""
+        self._check_target(under, values)
+        if 0 in nodes:
+            raise EntryError("the top cannot be moved", "target")
+        if set(self._path(under)) & set(nodes):
+            raise EntryError("a group cannot be put under itself", "target")
+        chosen = [node for node in dict.fromkeys(nodes) if not set(self._path(node)[1:]) & set(nodes)]
+        for node in chosen:
+            below[self.parents[node]].remove(node)
+        below[under] += chosen
+        return below
 
     def _check_target(self, node: int, values: Collection[str]) -> None:
         if self.labels[node] in values and not self.children()[node]:

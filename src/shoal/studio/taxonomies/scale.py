@@ -58,9 +58,15 @@ class ScaleView:
     low: Number
     high: Number
     step: Number
+    whole: bool
     bars: tuple[Bar, ...]
     strips: tuple[tuple[Stretch, ...], ...]  # the coarsest first
     edges: tuple[Edge, ...]
+
+    @property
+    def ends(self) -> str:
+        """The scale in words."""
+        return f"{number_text(self.low)} to {number_text(self.high)}"
 
 
 def scale_view(builder: IntervalsTaxonomy, drawn: TreeView) -> ScaleView:
@@ -71,6 +77,7 @@ def scale_view(builder: IntervalsTaxonomy, drawn: TreeView) -> ScaleView:
         low=builder.min,
         high=builder.max,
         step=builder.finest,
+        whole=builder.whole,
         bars=_bars(builder, drawn, low, end),
         strips=tuple(_strip(level, drawn, low, end) for level in reversed(levels)),
         edges=_edges(builder, low, end) if builder.edges else (),

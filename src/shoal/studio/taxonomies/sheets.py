@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from shoal.registry import discover
 from shoal.studio.documents import written
 from shoal.studio.taxonomies.editing import TREES, Desk
 from shoal.studio.taxonomies.entries import EntryError, builder_of, tree_of
@@ -96,6 +97,11 @@ class Sheet:
         records = self.drawn.records[:leaves].tolist()
         return tuple(label for label, count in zip(self.drawn.taxonomy.leaf_labels, records, strict=True) if not count)
 
+    @property
+    def formats(self) -> str:
+        """The formats of dates, other than ISO, that read every value of the column."""
+        return ", ".join(filter(None, self.desk.column.date_formats))
+
     def problem(self, field: str) -> str:
         """Return what is wrong with a field, or nothing."""
         return str(self.wrong) if self.wrong is not None and self.wrong.field == field else ""
@@ -118,7 +124,7 @@ def sheet(
         scale = scale_view(builder, drawn) if isinstance(builder, IntervalsTaxonomy) else None
     except EntryError as error:
         broken = str(error)
-    values = _values(builder or _fresh(desk))
+    values = _blank(attribute.kind) | _values(builder or _fresh(desk))
     if wrong is not None and typed is not None:
         values = {**values, **{key: list(given) if key == "levels" else given[0] for key, given in typed.items()}}
     entry = written({attribute.name: document["attributes"][attribute.name]})
@@ -144,6 +150,11 @@ def _fresh(desk: Desk) -> TaxonomyBuilder | None:
         return None if made is None else builder_of(made, desk.folder)
     except EntryError:
         return None
+
+
+def _blank(kind: str) -> dict[str, Any]:
+    known = discover("shoal.taxonomies.builders", TaxonomyBuilder).get(kind)
+    return {} if known is None else {"cut": "widths"} | dict.fromkeys(known.model_fields, "")
 
 
 def _values(builder: TaxonomyBuilder | None) -> dict[str, Any]:

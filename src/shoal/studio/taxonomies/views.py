@@ -36,6 +36,11 @@ class Branch:
         """Whether anything is under it."""
         return bool(self.children) or self.rest > 0
 
+    @property
+    def rest_records(self) -> int:
+        """The records of the children that are not drawn."""
+        return self.records - sum(child.records for child in self.children)
+
 
 @dataclass(frozen=True, slots=True)
 class LevelView:

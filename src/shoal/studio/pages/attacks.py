@@ -1,0 +1,124 @@
+"""Attacks: what somebody could still find out from a release, tried on the holder's own table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from shoal.attacks.base import FEWEST, Attack
+from shoal.errors import UsageError
+from shoal.registry import discover
+from shoal.studio.answers import Visit, page
+from shoal.studio.jobs import Job
+from shoal.studio.places import Place
+from shoal.studio.plotting import attack_plot
+from shoal.studio.solutions import folder_of, name_of, solution, solutions, solved
+
+_HERE = "/attacks"
+_KIND = "attack"
+_CLEAR, _GRAVE, _LITTLE = 0.1, 0.5, 0.05
+
+place = Place("Attacks", _HERE, 70, solved)
+
+
+def show(visit: Visit) -> Response:
+    """Show what can be tried on a release, how far that is, and what was found."""
+    run = solution(visit)
+    if run is None:
+        if "run" in visit.request.path_params:
+            raise HTTPException(404)
+        return visit.render("nothing-yet.html", title="Attacks")
+    jobs = [job for job in visit.studio.jobs.of(visit.project, _KIND) if job.memory.get("run") == run.id]
+    done = next((job for job in jobs if job.state == "done"), None)
+    last = jobs[0] if jobs else None
+    return visit.render(
+        "attacks.html",
+        run=run,
+        name=name_of(run),
+        others=[other for other in solutions(visit) if other is not run],
+        attacks=list(discover("shoal.attacks", Attack).values()),
+        attached=visit.project.attached(),
+        running=[job for job in jobs if job.state == "running"],
+        failed=last if last is not None and last.state in ("failed", "cancelled") else None,
+        done=done,
+        found=[] if done is None else _told(done),
+        refused=[] if done is None else done.answer.get("refused", []),
+        plot=None if done is None else attack_plot(done.answer),
+    )
+
+
+def _told(job: Job) -> list[dict[str, Any]]:
+    """Return what each attack found, the greatest risk first, in figures and words."""
+    tried = sorted(job.answer.get("attacks", ()), key=lambda one: -one["risk"]["value"])
+    titles = {name: kind.title for name, kind in discover("shoal.attacks", Attack).items()}
+    return [
+        {
+            "name": one["name"],
+            "title": titles.get(one["name"], ""),
+            "right": _rate(one.get("attack")),
+            "baseline": _rate(one.get("baseline")),
+            "control": _rate(one.get("control")),
+            "risk": one["risk"],
+            "verdict": verdict(one["risk"]),
+            "found": one["risk"]["low"] > 0,
+            "notes": one.get("notes", []),
+        }
+        for one in tried
+    ]
+
+
+def _rate(tally: Mapping[str, int] | None) -> str:
+    return "–" if tally is None else f"{tally['success'] / tally['trials']:.1%}"
+
+
+def verdict(risk: Mapping[str, float]) -> str:
+    """Say what a risk means, in words.
+
+    >>> verdict({"value": 0.02, "low": -0.01, "high": 0.04}), verdict({"value": 0.3, "low": 0.2, "high": 0.4})
+    ('nothing found', 'clear: 30% more than chance or outsiders explain')
+    """
+    if risk["low"] <= 0:
+        return "nothing found" if risk["high"] <= _LITTLE else f"nothing sure, at most {risk['high']:.0%}"
+    size = "grave" if risk["value"] >= _GRAVE else "clear" if risk["value"] >= _CLEAR else "slight"
+    return f"{size}: {risk['value']:.0%} more than chance or outsiders explain"
+
+
+def start(visit: Visit) -> Response:
+    """Attack a release; what is found is recorded with it, and its internal report is made anew."""
+    project, run = visit.project, solution(visit)
+    if run is None:
+        raise HTTPException(404)
+    chosen = [name for name in visit.form.all("attack") if name in discover("shoal.attacks", Attack)]
+    targets = visit.form.get("targets").strip()
+    if not (targets.isascii() and targets.isdigit() and FEWEST <= int(targets) <= 1_000_000):
+        raise UsageError(f"attacks are tried on a number of people, at least {FEWEST}")
+    arguments: list[str | Path] = [
+        "attack",
+        folder_of(run),
+        "--source",
+        project.source,
+        "-p",
+        run.memory["policy file"],
+    ]
+    for name in chosen:
+        arguments += ["--attack", name]
+    control = visit.form.get("control")
+    if control:
+        if control not in project.attached():
+            raise UsageError("choose a control table that was added here")
+        arguments += ["--control", project.files / control]
+    job = visit.studio.jobs.start(project, _KIND, [*arguments, "--targets", targets, "--record"])
+    job.memory["run"] = run.id
+    return visit.to(visit.at(f"{_HERE}/{run.id}"))
+
+
+_PATH = f"/projects/{{project}}{_HERE}"
+routes = [
+    page(_PATH, show),
+    page(f"{_PATH}/{{run}}", show),
+    page(f"{_PATH}/{{run}}", start, "POST"),
+]

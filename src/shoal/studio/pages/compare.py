@@ -1,0 +1,179 @@
+"""Compare: sweeps over parameters and methods, by risk and by what is kept; and the solutions of a session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from shoal.comparing.parts import PARTS
+from shoal.drafting.writing import flow
+from shoal.errors import UsageError
+from shoal.methods.base import Method
+from shoal.models.base import PrivacyModel
+from shoal.plots import Plot, Point, frontier
+from shoal.policy import Policy
+from shoal.registry import discover
+from shoal.studio.answers import Form, Visit, page
+from shoal.studio.explaining import start_of
+from shoal.studio.jobs import Job
+from shoal.studio.parameters import parameters
+from shoal.studio.places import Place
+from shoal.studio.project import Project
+from shoal.studio.solutions import evidence_of, kept, name_of, promised, solutions
+
+_HERE = "/compare"
+_KIND = "compare"
+_USUAL = {"k-anonymity.k": "5, 10, 25", "max_withheld": "0, 0.01, 0.05"}
+
+
+def _ready(project: Project) -> str | None:
+    return "mend the policy first" if project.problems() else None
+
+
+place = Place("Compare", _HERE, 60, _ready)
+
+
+def sweepable(project: Project) -> list[str]:
+    """Return the parameters that a sweep may change: numbers of the promised models, and the share withheld."""
+    if project.problems():
+        return []
+    policy = Policy.load(project.document, project.files)
+    models = discover("shoal.models", PrivacyModel)
+    found = [
+        f"{model.name}.{field.name}"
+        for model in policy.privacy
+        for field in parameters(models[model.name])
+        if field.shape in ("whole", "number")
+    ]
+    return [*dict.fromkeys(found), "max_withheld"]
+
+
+def show(visit: Visit) -> Response:
+    """Show what can be compared, how far a comparison is, and what the newest one found."""
+    project = visit.project
+    jobs = visit.studio.jobs.of(project, _KIND)
+    newest = next((job for job in jobs if job.state == "done"), None)
+    last = jobs[0] if jobs else None
+    asked: Mapping[str, str] = (last.memory if last else {}).get("form", {})
+    return visit.render(
+        "compare.html",
+        names=sweepable(project),
+        usual=_USUAL,
+        methods=list(discover("shoal.methods", Method).values()),
+        chosen=set((last.memory if last else {}).get("methods", ())),
+        parts=PARTS,
+        asked=asked,
+        running=[job for job in jobs if job.state == "running"],
+        failed=last if last is not None and last.state in ("failed", "cancelled") else None,
+        newest=newest,
+        rows=[] if newest is None else _ranked(newest),
+        plot=None if newest is None else _plot(newest),
+        solutions=[_solution(job) for job in solutions(visit)],
+    )
+
+
+def _ranked(job: Job) -> list[dict[str, Any]]:
+    """Return the rows of a comparison, the best first; those that were not made come last."""
+    rows = [{**row, "place": place} for place, row in enumerate(job.answer.get("rows", ()))]
+    for row in rows:
+        row["promises"] = promised(row)
+    return sorted(rows, key=lambda row: (row.get("rank") is None, row.get("rank") or 0))
+
+
+def _plot(job: Job) -> Plot | None:
+    points = [
+        Point(
+            str(row["name"]),
+            row["risk"],
+            row["kept"],
+            bool(row["dominated_by"]),
+            row["rank"],
+            f"#row-{row['place']}",
+            row.get("risk_low"),
+            row.get("risk_high"),
+        )
+        for row in _ranked(job)
+        if row.get("rank") is not None
+    ]
+    return frontier(points) if points else None
+
+
+def _solution(job: Job) -> dict[str, Any]:
+    evidence = evidence_of(job)
+    return {
+        "job": job,
+        "name": name_of(job),
+        "method": job.answer["method"],
+        "promises": promised(job.answer),
+        "rows": job.answer["rows"],
+        "withheld": job.answer["withheld"],
+        "highest": evidence["risk_after"].get("prosecutor_highest"),
+        "kept": {name: value for name, _, value in kept(evidence["utility"]) if name in ("um", "ncp")},
+    }
+
+
+def arguments(form: Form, names: list[str]) -> list[str]:
+    """Return the options of ``shoal compare`` that a form asks for."""
+    found: list[str] = []
+    for name in names:
+        values = ",".join(value for part in form.get(f"sweep {name}").split(",") if (value := part.strip()))
+        if values:
+            found += ["--sweep", f"{name}={values}"]
+    known = discover("shoal.methods", Method)
+    methods = [name for name in form.all("method") if name in known]
+    if methods:
+        found += ["--methods", ",".join(map(_written, methods))]
+    if not found:
+        raise UsageError("there is nothing to compare: give values of a parameter, or choose methods")
+    weights = {part: form.get(f"weight {part}").strip() for part in PARTS}
+    changed = [f"{part}={weight}" for part, weight in weights.items() if weight not in ("", "1")]
+    if changed:
+        found += ["--weights", ",".join(changed)]
+    for name in ("hold-out", "targets"):
+        if form.get(name).strip():
+            found += [f"--{name}", form.get(name).strip()]
+    return found
+
+
+def _written(method: str) -> str:
+    """Return a method as the command takes it: with a usual value of what must be given."""
+    given = start_of(method, parameters(discover("shoal.methods", Method)[method]))
+    return f"{method}{flow(given)}" if given else method
+
+
+def start(visit: Visit) -> Response:
+    """Start a comparison; what an earlier one measured is taken from the project's own cache."""
+    project = visit.project
+    if project.problems():
+        raise UsageError(f"the policy cannot be run yet: {project.problems()[0].message}")
+    chosen = arguments(visit.form, sweepable(project))
+    command: list[str | Path] = ["compare", project.source, "-p", project.write_policy(), *chosen]
+    job = visit.studio.jobs.start(project, _KIND, [*command, "--cache", project.folder / "comparisons"])
+    job.memory["form"] = dict(visit.form.pairs)
+    job.memory["methods"] = visit.form.all("method")
+    job.memory["document"] = project.document
+    return visit.to(visit.at(_HERE))
+
+
+def take(visit: Visit) -> Response:
+    """Make the policy of one row the project's policy."""
+    job = visit.studio.jobs.find(visit.project, visit.request.path_params["job"])
+    number = visit.form.get("row")
+    rows = [] if job is None or job.kind != _KIND else job.answer.get("rows", [])
+    if job is None or not (number.isascii() and number.isdigit() and int(number) < len(rows)):
+        raise HTTPException(404)
+    document = {**job.memory["document"], **rows[int(number)].get("changes", {})}
+    visit.project.change(visit.form.revision, document)
+    return visit.to(visit.at("/run"))
+
+
+_PATH = f"/projects/{{project}}{_HERE}"
+routes = [
+    page(_PATH, show),
+    page(_PATH, start, "POST"),
+    page(f"{_PATH}/{{job}}/use", take, "POST"),
+]

@@ -1,0 +1,150 @@
+"""Report and download: both reports to read and print, and the release to take away, verified once more."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from starlette.exceptions import HTTPException
+from starlette.responses import FileResponse, PlainTextResponse, Response
+
+from shoal.release import INTERNAL, PUBLIC
+from shoal.studio.answers import Visit, page
+from shoal.studio.jobs import Job
+from shoal.studio.places import Place
+from shoal.studio.previewing import public_files
+from shoal.studio.solutions import folder_of, name_of, solution, solutions, solved
+from shoal.studio.zipping import unzipped, zipped
+
+_HERE = "/release"
+_KIND = "verify"
+_FOLDERS = {"internal": INTERNAL, "public": PUBLIC}
+# A report has its style within and nothing else; it may be shown by the studio's own pages only, and runs nothing.
+REPORT_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'none'; base-uri 'none'; "
+    "frame-ancestors 'self'; sandbox"
+)
+
+place = Place("Report & download", _HERE, 80, solved)
+
+
+def show(visit: Visit) -> Response:
+    """Show a report and what can be taken away."""
+    run = solution(visit)
+    if run is None:
+        if "run" in visit.request.path_params:
+            raise HTTPException(404)
+        return visit.render("nothing-yet.html", title="Report and download")
+    audience = visit.request.path_params.get("audience", "internal")
+    if audience not in _FOLDERS:
+        raise HTTPException(404)
+    checks = [job for job in visit.studio.jobs.of(visit.project, _KIND) if job.memory.get("run") == run.id]
+    verified = next((job for job in checks if _accepted(job)), None)
+    last = checks[0] if checks else None
+    return visit.render(
+        "release.html",
+        run=run,
+        name=name_of(run),
+        others=[other for other in solutions(visit) if other is not run],
+        audience=audience,
+        has_report=(folder_of(run) / _FOLDERS[audience] / "report.html").is_file(),
+        running=[job for job in checks if job.state == "running"],
+        failed=last if last is not None and last.state in ("failed", "cancelled") else None,
+        verified=verified,
+        checks=[] if verified is None else verified.answer.get("checks", []),
+        files=[(path.name, path.stat().st_size) for path in public_files(folder_of(run))],
+    )
+
+
+def _accepted(job: Job) -> bool:
+    return job.state == "done" and job.exit_code == 0 and job.answer.get("verified") is True
+
+
+def _run(visit: Visit) -> Job:
+    run = solution(visit)
+    if run is None:
+        raise HTTPException(404)
+    return run
+
+
+def report(visit: Visit) -> Response:
+    """Return a report as a page of its own, which can do nothing but be read."""
+    audience = visit.request.path_params["audience"]
+    if audience not in _FOLDERS:
+        raise HTTPException(404)
+    path = folder_of(_run(visit)) / _FOLDERS[audience] / "report.html"
+    if not path.is_file():
+        raise HTTPException(404)
+    return FileResponse(path, media_type="text/html", headers={"content-security-policy": REPORT_POLICY})
+
+
+def check(visit: Visit) -> Response:
+    """Make the archive of what may leave the house, and verify what is in it as whoever receives it could."""
+    project, run = visit.project, _run(visit)
+    folder = project.new_folder(_KIND)
+    inside = _plain(name_of(run))
+    zipped(folder_of(run), "public", folder / "public.zip", inside)
+    unzipped(folder / "public.zip", folder / "unpacked")
+    arguments: list[str | Path] = ["verify", folder / "unpacked" / inside, "--source", project.source]
+    job = visit.studio.jobs.start(project, _KIND, [*arguments, "-p", run.memory["policy file"]], folder)
+    job.memory["run"] = run.id
+    return visit.to(visit.at(f"{_HERE}/{run.id}"))
+
+
+def _plain(name: str) -> str:
+    """Return a name that every system takes for a folder.
+
+    >>> _plain("Solution 1: k/10")
+    'Solution-1-k-10'
+    """
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")[:60] or "release"
+
+
+def _verified(visit: Visit, run: Job) -> Path:
+    """Return the folder of the archive that the verifier accepted; without one nothing is given out."""
+    for job in visit.studio.jobs.of(visit.project, _KIND):
+        if job.memory.get("run") == run.id and _accepted(job) and job.folder is not None:
+            return job.folder
+    raise HTTPException(404)
+
+
+def download(visit: Visit) -> Response:
+    """Give out one folder of a verified release as an archive."""
+    run, audience = _run(visit), visit.request.path_params["audience"]
+    folder = _verified(visit, run)
+    if audience not in _FOLDERS:
+        raise HTTPException(404)
+    archive = folder / f"{audience}.zip"
+    if audience == "internal":  # anew each time: attacks may have been recorded since
+        zipped(folder_of(run), "internal", archive, _plain(name_of(run)))
+    return FileResponse(archive, media_type="application/zip", filename=f"{_plain(name_of(run))}-{audience}.zip")
+
+
+def single(visit: Visit) -> Response:
+    """Give out one public file of a verified release."""
+    run = _run(visit)
+    _verified(visit, run)
+    wanted = visit.request.path_params["name"]
+    found = next((path for path in public_files(folder_of(run)) if path.name == wanted), None)
+    if found is None:
+        raise HTTPException(404)
+    return FileResponse(found, media_type="application/octet-stream", filename=found.name)
+
+
+def policy(visit: Visit) -> Response:
+    """Give out the policy by which a release was made."""
+    headers = {"content-disposition": 'attachment; filename="policy.yaml"'}
+    return PlainTextResponse(str(_run(visit).memory["policy"]), headers=headers, media_type="application/yaml")
+
+
+_PATH = f"/projects/{{project}}{_HERE}"
+routes = [
+    page(_PATH, show),
+    page(f"{_PATH}/{{run}}", show),
+    page(f"{_PATH}/{{run}}/check", check, "POST"),
+    page(f"{_PATH}/{{run}}/policy.yaml", policy),
+    page(f"{_PATH}/{{run}}/{{audience}}", show),
+    page(f"{_PATH}/{{run}}/{{audience}}/report.html", report),
+    page(f"{_PATH}/{{run}}/{{audience}}/archive.zip", download),
+    page(f"{_PATH}/{{run}}/files/{{name}}", single),
+]

@@ -1,0 +1,149 @@
+"""The notebooks of the docs run from top to bottom, each in a fresh kernel, and show what they are about."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from nbformat import NotebookNode
+from traitlets.config import Config
+
+NOTEBOOKS = Path(__file__).parents[2] / "docs" / "notebooks"
+# What the outputs of each notebook must tell, in this order: patterns of the shown HTML or text.
+EXPECTED = {
+    "first-release": (
+        r"5,000 of 5,000 records .* are published by the method mondrian",
+        r"k-anonymity</td><td>k = 10</td><td[^>]*>\d+</td><td>holds",
+        r"Risk of being found",
+        r"'public/manifest\.json'",
+        r"^True$",
+    ),
+    "taxonomies-and-audit": (
+        r"people \(\d+\.\d%\) are unique on age, sex, postcode",
+        r"k-anonymity</td><td>k = 10</td><td[^>]*>1</td><td>missed by [\d,]+ records",
+        r"31 values of the kind category",
+        r"<summary>In education",
+        r"'\[30, 34\]', '\[30, 39\]'",
+    ),
+    "slicing-and-questions": (
+        r"4,000 of 4,000 records .* are published by the method slicing in \d+ buckets",
+        r"Bucket sizes",
+        r"Estimate\(value=(\d+)\.0, error=0\.0\)",
+        r"<th>insurance</th>",
+    ),
+    "compare-and-attack": (
+        r"'singling-out': Estimate\(",
+        r"<title id=\"plot-\w+-title\">Attacks</title>",
+        r"Comparison of 3 releases",
+        r"On the frontier (is|are) \d of 3 releases",
+        r"mondrian, k=40",
+    ),
+}
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+
+
+def executed(book: NotebookNode, folder: Path) -> NotebookNode:
+    """Run a notebook; kernel and client talk by sockets that are files, and none but this user may open them."""
+    with tempfile.TemporaryDirectory(prefix="shoal-") as place:  # names of sockets must be short
+        sockets = Config({"KernelManager": {"transport": "ipc", "ip": f"{place}/kernel"}})
+        where = {"metadata": {"path": str(folder)}}
+        return NotebookClient(book, config=sockets, kernel_name="python3", timeout=180, resources=where).execute()
+
+
+def shown(output: Mapping[str, Any]) -> str:
+    data = output.get("data", {})
+    return str(data.get("text/html", data.get("text/plain", output.get("text", ""))))
+
+
+def test_every_notebook_is_known() -> None:
+    assert {path.stem for path in NOTEBOOKS.glob("*.ipynb")} == set(EXPECTED)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_notebook_is_written_without_outputs(name: str) -> None:
+    book = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
+    nbformat.validate(book)
+    assert (book.nbformat, book.nbformat_minor) == (4, 5)
+    code = [cell for cell in book.cells if cell.cell_type == "code"]
+    assert not any(cell.outputs or cell.execution_count for cell in code)
+    assert book.cells[0].source.startswith("# ")
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_notebook_runs(name: str, tmp_path: Path) -> None:
+    book = executed(nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4), tmp_path)
+    outputs = [output for cell in book.cells if cell.cell_type == "code" for output in cell.outputs]
+    assert not [output for output in outputs if output.output_type in ("error", "stream")]
+    told = "\n".join(map(shown, outputs))
+    place = 0
+    for pattern in EXPECTED[name]:
+        found = re.compile(pattern, re.MULTILINE).search(told, place)
+        assert found, f"{pattern!r} is not shown, or not in its place"
+        place = found.end()
+    by_html = [output for output in outputs if 'class="shoal-output"' in output.get("data", {}).get("text/html", "")]
+    assert by_html
+    assert all(len(output.data["text/plain"]) < 20_000 for output in by_html)
+
+
+BARS = (
+    """
+import sys
+sent = []
+get_ipython().display_pub.register_hook(lambda message: sent.append(message) or message)
+from shoal.progress import in_notebook, shown
+with shown(None) as progress, progress.step("counting", total=5000) as step:
+    for _ in range(5000):
+        step.advance(1)
+    within = len(sent)
+    with shown(None) as inner, inner.step("of a run within", total=2) as other:
+        other.advance(1)
+    assert len(sent) == within, "a run within a run has bars of its own"
+assert in_notebook()
+assert [message["msg_type"] for message in sent[:2]] == ["display_data", "update_display_data"]
+assert "0 of 5,000 rows" in sent[0]["content"]["data"]["text/html"]
+assert len({message["content"]["transient"]["display_id"] for message in sent}) == 1
+len(sent)
+""",
+    """
+import time
+sent.clear()
+begun = time.monotonic()
+with shown(None) as progress, progress.step("slowly", total=None, unit="things") as step:
+    while time.monotonic() < begun + 0.5:
+        step.advance(1)
+taken = time.monotonic() - begun
+assert 3 <= len(sent) <= 10 * taken + 2, (len(sent), taken)
+""",
+    """
+try:
+    with shown(None) as progress:
+        with progress.step("first", total=3) as step:
+            step.advance(3)
+        with progress.step("<second>", total=4) as step:
+            step.advance(1)
+            raise KeyError
+except KeyError:
+    pass
+""",
+)
+
+
+def test_bars_in_a_kernel(tmp_path: Path) -> None:
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in BARS])
+    first, second, failed = executed(book, tmp_path).cells
+    assert shown(first.outputs[0]) == ""  # the bars went
+    assert int(shown(first.outputs[1])) <= 12
+    assert [shown(output) for output in second.outputs] == [""]
+    (left,) = failed.outputs
+    assert re.search(r"<td>first</td>.*3 rows, done.*<td>&lt;second&gt;</td>.*1 of 4 rows", shown(left))

@@ -1,0 +1,172 @@
+"""Columns in the studio: what is shown of them, and what a change of role does to the policy."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from datetime import date, timedelta
+
+import pyarrow as pa
+import pytest
+
+from shoal.drafting.profiling import profiled
+from shoal.policy import Policy
+from shoal.progress import Silent
+from shoal.sources import open_source
+from shoal.studio.describing import BARS, described, spread
+from shoal.studio.roles import with_role
+
+
+def column(**values):
+    """The profile of a column on its own."""
+    return profiled(open_source(pa.table(values)), Silent())[0]
+
+
+def counted(plot) -> int:
+    return sum(int(row[1].replace(",", "")) for row in plot.rows)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        list(range(100)) * 3,
+        [i / 7 for i in range(90)],
+        [str(date(2001, 1, 1) + timedelta(days=11 * i)) for i in range(80)],
+        ["a", "b", "b"] * 9,
+        [f"town {i * i % 40}" for i in range(200)],
+        [True, False, False],
+        [3, 1, 2, 2],
+        [7] * 5,
+        [None, 4, 5, None],
+    ],
+    ids=["whole", "decimal", "dates", "texts", "many-texts", "truth", "few-numbers", "one", "missing"],
+)
+def test_every_record_with_a_value_is_in_the_plot(values):
+    plot = spread(column(x=values))
+    assert counted(plot) == sum(value is not None for value in values)
+    assert len(plot.rows) <= BARS + 1
+
+
+def test_bars_of_whole_numbers_are_ranges_that_do_not_overlap():
+    plot = spread(column(x=[i % 53 for i in range(500)]))
+    ends = [[int(end) for end in row[0].split(" to ")] for row in plot.rows]
+    for (_, *before), (after, *_) in itertools.pairwise(ends):
+        assert after == (before or [ends[0][0]])[-1] + 1
+    assert (ends[0][0], ends[-1][-1]) == (0, 52)
+
+
+def test_nothing_is_drawn_of_names(project):
+    shown = {each.name: each for each in described(project.profile, project.draft.columns)}
+    assert shown["patient"].plot is None
+    assert shown["age"].plot is not None
+    assert shown["sex"].n_distinct == 2
+
+
+def test_the_page_shows_each_column_with_its_suggestion_and_reason(browser, project):
+    page = browser.get(f"/projects/{project.id}/columns").text
+    for drafted in project.draft.columns:
+        assert f'<span class="column-name">{drafted.name}</span>' in page
+        assert f"Suggested {drafted.role}" in page
+    assert not re.search(r"\sstyle=", page)
+    assert "p17" not in page, "names of people are not shown"
+
+
+def number(project, name: str) -> int:
+    return project.columns.index(name)
+
+
+def set_role(browser, project, name, role, revision=None, **more):
+    path = f"/projects/{project.id}/columns/{number(project, name)}"
+    fields = {"revision": project.revision if revision is None else revision, "role": role, **more}
+    return browser.post(path, fields, swap=True)
+
+
+def test_a_role_changes_the_policy_at_once(browser, project):
+    answer = set_role(browser, project, "town", "insensitive", description="where they live")
+    assert answer.status_code == 200
+    assert "<html" not in answer.text
+    assert answer.headers["shoal-revision"] == "2"
+    entry = project.document["attributes"]["town"]
+    assert entry == {"role": "insensitive", "description": "where they live"}
+    assert "town: {role: insensitive" in project.policy_text
+    assert project.problems() == ()
+    assert "insensitive" in browser.get(f"/projects/{project.id}/policy/panel").text
+
+
+def test_a_role_that_breaks_the_policy_is_taken_and_told(browser, project):
+    for name in ("age", "sex", "town"):
+        assert set_role(browser, project, name, "insensitive").status_code == 200
+    assert any("quasi" in problem.message for problem in project.problems())
+    assert "1 problem" in browser.get(f"/projects/{project.id}/policy/panel").text
+
+
+def test_guarantees_follow_the_sensitive_columns(browser, project):
+    assert project.draft.names("sensitive") == ("disease",)
+    answer = set_role(browser, project, "disease", "insensitive")
+    assert "about disease was removed" in answer.text
+    assert project.document["privacy"] == [{"k-anonymity": {"k": 5}}]
+    assert project.problems() == ()
+    assert "about disease was added" in set_role(browser, project, "disease", "sensitive").text
+    assert len(project.document["privacy"]) == 2
+    assert project.problems() == ()
+
+
+def test_every_role_of_every_column_gives_a_policy_that_loads(project):
+    for profile in project.profile:
+        for role in ("identifier", "quasi", "sensitive", "insensitive"):
+            document, _ = with_role(project.document, profile, role, {})
+            document["attributes"].setdefault("age", {})
+            if profile.name == "age":
+                document["attributes"]["sex"] = {"role": "quasi"}
+            assert Policy.load(document).attributes[profile.name].role == role
+
+
+def test_what_a_role_had_no_use_for_comes_back_with_it(browser, project):
+    document = project.document
+    document["attributes"]["town"]["taxonomy"] = {"tree": {"Rhine": ["Koeln", "Bonn"], "West": ["Aachen"]}}
+    document["privacy"][1] = {"distinct-l-diversity": {"l": 3, "attribute": "disease"}}
+    project.change(1, document)
+    for role in ("sensitive", "insensitive", "identifier", "quasi"):
+        set_role(browser, project, "town", role)
+        assert project.problems() == ()
+    for role in ("quasi", "insensitive", "sensitive"):
+        set_role(browser, project, "disease", role)
+        assert project.problems() == ()
+    assert project.document["attributes"]["town"] == document["attributes"]["town"]
+    assert project.document["privacy"] == document["privacy"]
+
+
+def test_odd_documents_are_still_editable(project):
+    for document in ({}, {"attributes": []}, {"attributes": {"age": 3}, "privacy": {"k-anonymity": {"k": 2}}}):
+        changed, _ = with_role(document, project.profile[number(project, "age")], "quasi", {})
+        assert changed["attributes"]["age"]["role"] == "quasi"
+
+
+def test_a_second_tab_is_told_and_nothing_is_lost(browser, project):
+    assert set_role(browser, project, "town", "insensitive", revision=1).status_code == 200
+    answer = set_role(browser, project, "sex", "sensitive", revision=1)
+    assert answer.status_code == 409
+    assert "another tab" in answer.text
+    assert "<html" not in answer.text
+    roles = {name: entry["role"] for name, entry in project.document["attributes"].items()}
+    assert (roles["town"], roles["sex"]) == ("insensitive", "quasi")
+
+
+@pytest.mark.parametrize("revision", ["", "-1", "x", "9" * 50, "٣"])
+def test_a_change_that_names_no_revision_is_stale(browser, project, revision):
+    assert set_role(browser, project, "sex", "sensitive", revision=revision).status_code == 409
+    assert project.revision == 1
+
+
+def test_odd_roles_and_columns_are_refused(browser, project):
+    assert set_role(browser, project, "sex", "admin").status_code == 422
+    path = f"/projects/{project.id}/columns/99"
+    assert browser.post(path, {"revision": 1, "role": "quasi"}).status_code == 404
+    assert set_role(browser, project, "sex", "quasi", description="x" * 501).status_code == 422
+    assert project.revision == 1
+
+
+def test_without_a_script_the_form_leads_back(browser, project):
+    path = f"/projects/{project.id}/columns/{number(project, 'sex')}"
+    answer = browser.post(path, {"revision": 1, "role": "sensitive"})
+    assert (answer.status_code, answer.headers["location"]) == (303, f"/projects/{project.id}/columns")

@@ -1,0 +1,185 @@
+"""Runs: progress, answers, failures, cancelling, and that nothing of them is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from shoal.errors import UsageError
+from shoal.studio import jobs as jobs_module
+from shoal.studio.jobs import Jobs, read_step
+
+
+def anonymizing(project, folder):
+    return ["anonymize", project.source, "-p", project.write_policy(), "-o", folder / "release"]
+
+
+@pytest.fixture
+def slow(monkeypatch):
+    """Let every run be a program that waits, says so, and tidies up when interrupted."""
+    program = (
+        "import json, sys, time, signal\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "told = dict(step='waiting', done=1, total=4, unit='rows', ended=False)\n"
+        "print(json.dumps(told), file=sys.stderr, flush=True)\n"
+        "try:\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    sys.exit(130)\n"
+    )
+    real = subprocess.Popen
+    monkeypatch.setattr(
+        jobs_module.subprocess, "Popen", lambda command, **more: real([sys.executable, "-c", program], **more)
+    )
+
+
+def until(true):
+    for _ in range(200):
+        if true():
+            return
+        time.sleep(0.05)
+    raise AssertionError("it did not happen in ten seconds")
+
+
+def test_a_run_that_succeeds_then_one_that_fails(studio, project):
+    folder = project.new_folder("run")
+    job = studio.jobs.start(project, "anonymize", anonymizing(project, folder), folder)
+    assert job.command == "shoal anonymize patients.csv -p policy.yaml -o release"
+    failing = project.new_folder("run")
+    document = project.document
+    document["privacy"] = [{"k-anonymity": {"k": 121}}]
+    policy = project.write_policy(document)
+    other = studio.jobs.start(
+        project, "anonymize", ["anonymize", project.source, "-p", policy, "-o", failing / "x"], failing
+    )
+    assert job.finished.wait(60)
+    assert (job.state, job.exit_code, job.message) == ("done", 0, "")
+    assert job.answer["verified"] is True
+    assert (folder / "release" / "public" / "manifest.json").is_file()
+    assert [step.title for step in job.steps]
+    assert all(step.ended for step in job.steps)
+    assert other.finished.wait(60)
+    assert (other.state, other.exit_code) == ("failed", 3)
+    assert "k = 121" in other.message
+    assert not failing.exists()
+    assert studio.jobs.of(project) == [other, job]
+    assert studio.jobs.find(project, job.id) is job
+    assert str(studio.room.folder) not in job.command + other.message
+
+
+def test_cancelling_leaves_nothing(studio, project, slow):
+    folder = project.new_folder("run")
+    (folder / ".staging").mkdir()
+    job = studio.jobs.start(project, "anonymize", ["anonymize"], folder)
+    until(lambda: job.steps)
+    assert job.steps[0].title == "waiting"
+    job.cancel()
+    job.cancel()
+    assert job.finished.wait(10)
+    assert (job.state, job.exit_code) == ("cancelled", 130)
+    assert not folder.exists()
+
+
+def test_what_does_not_stop_is_ended(studio, project, monkeypatch):
+    monkeypatch.setattr(jobs_module, "_PATIENCE", 0.3)
+    stubborn = (
+        "import os, signal, sys, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "child = os.fork()\n"
+        "print(child or os.getpid(), file=sys.stderr, flush=True)\ntime.sleep(60)\n"
+    )
+    real = subprocess.Popen
+    monkeypatch.setattr(
+        jobs_module.subprocess, "Popen", lambda command, **more: real([sys.executable, "-c", stubborn], **more)
+    )
+    job = studio.jobs.start(project, "anonymize", ["anonymize"])
+    until(lambda: len(job._said) == 2)
+    child = int(job._said[0])
+    job.cancel()
+    assert job.finished.wait(10)
+    assert job.state == "cancelled"
+    until(lambda: gone(child))
+
+
+def gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def test_only_so_many_at_once(studio, project, slow):
+    running = [studio.jobs.start(project, "wait", ["x"]) for _ in range(jobs_module.MOST_AT_ONCE)]
+    folder = project.new_folder("run")
+    with pytest.raises(UsageError, match="2 runs are under way"):
+        studio.jobs.start(project, "wait", ["x"], folder)
+    assert not folder.exists()
+    running[0].cancel()
+    assert running[0].finished.wait(10)
+    third = studio.jobs.start(project, "wait", ["x"])
+    studio.jobs.close()
+    assert third.state == running[1].state == "cancelled"
+    with pytest.raises(UsageError):
+        studio.jobs.start(project, "wait", ["x"])
+
+
+def test_runs_of_one_project_are_not_another_ones(studio, project, open_in, small_table, slow):
+    other = open_in(small_table)
+    job = studio.jobs.start(project, "wait", ["x"])
+    assert studio.jobs.find(other, job.id) is None
+    assert studio.jobs.of(other) == []
+    studio.forget(project)
+    assert job.state == "cancelled"
+    assert not project.folder.exists()
+    assert small_table.exists()
+
+
+def test_the_fragment_shows_progress_and_cancels(browser, project, slow):
+    job = browser.studio.jobs.start(project, "wait", ["x"])
+    until(lambda: job.steps)
+    path = f"/projects/{project.id}/jobs/{job.id}"
+    page = browser.get(path).text
+    assert 'data-state="running"' in page
+    assert '<progress id="step-' in page
+    assert 'value="1" max="4"' in page
+    assert "<html" not in page
+    page = browser.post(f"{path}/cancel", swap=True).text
+    assert 'data-state="cancelled"' in page
+    assert browser.get(f"/projects/{project.id}/jobs/{'0' * 16}").status_code == 404
+
+
+def test_a_command_that_nobody_watches_any_more_ends(small_table, tmp_path):
+    """The pipe closes when the studio is killed; the command stops as if interrupted and publishes nothing."""
+    program = "from shoal.cli import watched; import threading, time; watched._watch()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    assert process.poll() is None
+    process.stdin.close()
+    assert process.wait(20) == -signal.SIGINT
+
+
+def test_lines_of_progress(small_table):
+    command = [Path(sys.executable).with_name("shoal"), "init", small_table, "--json"]
+    environment = {**os.environ, "SHOAL_PROGRESS": "lines"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    steps = [read_step(line) for line in done.stderr.splitlines()]
+    assert None not in steps
+    assert (steps[0].title, steps[0].done, steps[0].ended) == ("looking", 0, False)
+    assert (steps[-1].done, steps[-1].ended, steps[-1].unit) == (120, True, "rows")
+    assert json.loads(done.stdout)["rows"] == 120
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["", "a message", '{"step"', '{"step": "x"}', '{"step": "x", "done": "many", "total": 1, "unit": "", "ended": 1}'],
+)
+def test_lines_that_are_no_progress(line):
+    assert read_step(line) is None
+
+
+def test_closing_without_runs():
+    Jobs().close()

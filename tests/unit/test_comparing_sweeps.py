@@ -1,0 +1,175 @@
+"""Sweeps and methods of a comparison: rows, their names, and what is refused before anything runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shoal.comparing import compare
+from shoal.comparing.axes import read_methods, read_sweep
+from shoal.comparing.sweeping import MOST_ROWS, asked_rows
+from shoal.comparing.trying import Asked
+from shoal.errors import PolicyError, UsageError
+from shoal.policy import Policy
+
+POLICY: dict[str, Any] = {
+    "attributes": {"age": {"role": "quasi"}, "town": {"role": "quasi"}, "illness": {"role": "sensitive"}},
+    "privacy": [{"k-anonymity": {"k": 3}}, {"t-closeness": {"t": 0.3, "distance": "equal"}}],
+}
+
+
+def rows(*policies: dict[str, Any], sweep: Any = None, methods: Any = None) -> list[Asked]:
+    given = policies or (POLICY,)
+    names = [f"{letter}.yaml" for letter in "abcdef"[: len(given)]]
+    return asked_rows(names, [Policy.load(each) for each in given], read_sweep(sweep), read_methods(methods))
+
+
+def names(*policies: dict[str, Any], **asked: Any) -> list[str]:
+    return [each.row.name for each in rows(*policies, **asked)]
+
+
+def test_a_sweep_has_a_row_for_each_value() -> None:
+    found = rows(sweep="k-anonymity.k=2,5,10")
+    assert [each.row.name for each in found] == ["mondrian, k=2", "mondrian, k=5", "mondrian, k=10"]
+    assert [each.policy.privacy[0].k for each in found if each.policy] == [2, 5, 10]
+    assert [each.policy.privacy[1].t for each in found if each.policy] == [0.3] * 3
+    assert found[1].row.changes == {
+        "privacy": [{"k-anonymity": {"k": 5}}, {"t-closeness": {"t": 0.3, "distance": "equal"}}]
+    }
+    assert found[1].row.settings == {"k-anonymity.k": 5}
+    assert found[1].row.policy == "a.yaml"
+
+
+def test_changes_put_into_the_policy_are_the_policy_of_the_row() -> None:
+    for each in rows(sweep=["k-anonymity.k=2,5", "max_withheld=0,0.05"], methods="mondrian{cuts: strict},slicing"):
+        again = Policy.load({**POLICY, **each.row.changes})
+        assert each.policy is not None
+        assert (again.privacy, again.method, again.max_withheld) == (
+            *(each.policy.privacy, each.policy.method),
+            each.policy.max_withheld,
+        )
+
+
+def test_sweeps_are_crossed_and_named_shortly() -> None:
+    found = names(sweep=["k-anonymity.k=2,5", "max_withheld=0,0.05"])
+    assert found == [
+        "mondrian, k=2, max_withheld=0",
+        "mondrian, k=2, max_withheld=0.05",
+        "mondrian, k=5, max_withheld=0",
+        "mondrian, k=5, max_withheld=0.05",
+    ]
+
+
+def test_methods_are_crossed_with_sweeps_and_have_their_parameters_in_the_name() -> None:
+    found = names(sweep="k-anonymity.k=2,5", methods="mondrian, incognito{measure: um}")
+    assert found == [
+        *("mondrian, k=2", "mondrian, k=5"),
+        *("incognito measure=um, k=2", "incognito measure=um, k=5"),
+    ]
+
+
+def test_a_sweep_over_a_methods_parameter_is_for_its_rows_alone() -> None:
+    found = rows(sweep="incognito.measure=um,ncp", methods="mondrian,incognito")
+    assert [each.row.name for each in found] == ["mondrian", "incognito, measure=um", "incognito, measure=ncp"]
+    assert [each.policy.method.measure for each in found[1:] if each.policy] == ["um", "ncp"]
+
+
+def test_a_policy_without_the_model_has_one_row() -> None:
+    other = {**POLICY, "privacy": [{"distinct-l-diversity": {"l": 2}}]}
+    assert names(POLICY, other, sweep="k-anonymity.k=2,5") == ["a.yaml, k=2", "a.yaml, k=5", "b.yaml"]
+
+
+def test_without_sweeps_rows_are_the_policies() -> None:
+    assert names() == ["a.yaml"]
+    assert names(POLICY, POLICY) == ["a.yaml", "b.yaml"]
+    assert rows()[0].row.changes == {}
+
+
+def test_parameters_that_end_alike_are_told_apart() -> None:
+    both = {**POLICY, "privacy": [{"k-anonymity": {"k": 3}}, {"alpha-k-anonymity": {"k": 3, "alpha": 0.5}}]}
+    found = names(both, sweep=["k-anonymity.k=2,5", "alpha-k-anonymity.k=4"])
+    assert found[0] == "mondrian, k-anonymity.k=2, alpha-k-anonymity.k=4"
+
+
+def test_values_that_are_given_twice_count_once() -> None:
+    assert names(sweep="k-anonymity.k=2,2,5") == ["mondrian, k=2", "mondrian, k=5"]
+    assert names(methods="mondrian,mondrian") == ["mondrian"]
+
+
+def test_names_are_unique_whatever_is_swept() -> None:
+    found = names(sweep={"t-closeness.t": [0.30000001, 0.30000002]})
+    assert len(set(found)) == 2
+
+
+def test_values_are_yaml_and_mappings_do_as_well() -> None:
+    typed = read_sweep(["slicing.parts=[[age, illness], [town]],[[age]]", "missing=drop"])
+    assert typed[0].values == ([["age", "illness"], ["town"]], [["age"]])
+    assert read_sweep({"k-anonymity.k": [2, 5]}) == read_sweep("k-anonymity.k=2,5")
+    assert read_methods(["mondrian", {"incognito": {"measure": "um"}}]) == read_methods(
+        "mondrian, {incognito: {measure: um}}"
+    )
+
+
+def test_a_method_that_the_policy_cannot_have_is_one_row_with_the_reason() -> None:
+    (made, *_), (refused,) = (
+        rows(sweep="k-anonymity.k=2,5"),
+        rows(sweep="k-anonymity.k=2,5", methods="synthetic{epsilon: 1}"),
+    )
+    assert made.policy is not None
+    assert refused.policy is None
+    assert "synthetic promises nothing about classes" in str(refused.row.reason)
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"sweep": "k-anonimity.k=2"}, "did you mean 'k-anonymity'"),
+        ({"sweep": "k-anonymity.kk=2"}, "did you mean 'k-anonymity.k'"),
+        ({"sweep": "k=2,5"}, "did you mean 'k-anonymity.k'"),
+        ({"sweep": "max_witheld=0"}, "did you mean 'max_withheld'"),
+        ({"sweep": "l-diversity.l=2"}, "no policy or method here has 'l-diversity'"),
+        ({"sweep": "incognito.measure=um"}, "no policy or method here has 'incognito'"),
+        ({"sweep": "k-anonymity.k"}, "names no parameter and its values"),
+        ({"sweep": "k-anonymity.k="}, "has no list of values"),
+        ({"sweep": "=2"}, "names no parameter"),
+        ({"sweep": "k-anonymity.k=[2"}, "not valid YAML"),
+        ({"sweep": ["k-anonymity.k=2", "k-anonymity.k=5"]}, "given twice"),
+        ({"sweep": {"k-anonymity.k": 5}}, "no list of values"),
+        ({"methods": "mondrain"}, "did you mean 'mondrian'"),
+        ({"methods": "incognito{mesure: um}"}, "did you mean 'measure'"),
+        ({"methods": "incognito{measure: umm}"}, "incognito.measure: must be one of"),
+        ({"methods": "incognito{measure"}, "write methods as"),
+        ({"methods": ""}, "name a method"),
+        ({"sweep": {"k-anonymity.k": range(2, MOST_ROWS + 3)}}, "at most 100 are compared at once"),
+    ],
+    ids=lambda each: each if isinstance(each, str) else None,
+)
+def test_what_cannot_be_swept_is_refused(asked: dict[str, Any], told: str) -> None:
+    with pytest.raises(UsageError, match=told.replace("[", r"\[")):
+        rows(**asked)
+
+
+@pytest.mark.parametrize(
+    ("sweep", "told"),
+    [
+        ("k-anonymity.k=5,0", r"k=0: privacy\[0\].k-anonymity.k: must be at least 1; received 0"),
+        ("k-anonymity.k=x", "k=x: .*must be a whole number"),
+        ("max_withheld=0,2", "max_withheld=2: max_withheld: must be less than 1"),
+        ("mondrian.cuts=strickt", "must be one of 'strict' or 'relaxed'"),
+    ],
+    ids=["small", "text", "share", "choice"],
+)
+def test_values_are_checked_as_a_policy_is(sweep: str, told: str) -> None:
+    with pytest.raises(PolicyError, match=told):
+        rows(sweep=sweep)
+
+
+def test_nothing_is_read_before_values_are_checked() -> None:
+    with pytest.raises(PolicyError, match="must be at least 1"):
+        compare("there-is-no-such-file.csv", POLICY, sweep="k-anonymity.k=0", cache=False)
+
+
+def test_techniques_are_not_swept() -> None:
+    with pytest.raises(UsageError, match="parameters of their own"):
+        compare("x.csv", POLICY, techniques="all", sweep="k-anonymity.k=2", cache=False)
