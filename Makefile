@@ -30,9 +30,11 @@ demo: $(VENV)/ready ## generate hospital stays, draft a policy, audit, anonymize
 	rm -rf $(DEMO)
 	$(BIN)/shoal demo --out $(DEMO)
 
+# Tests of Spark mostly wait for processes to start, so they run beside the others and are shown last.
 test: check .venv-pycanon/ready ## lint, types, all tests; SHOAL_NO_SKIP=1 turns skips into failures
-	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal --ignore tests/spark
-	$(BIN)/python -m pytest tests/spark
+	$(BIN)/python -m pytest tests/spark >$(VENV)/spark.log 2>&1 & spark=$$!; \
+	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal --ignore tests/spark; main=$$?; \
+	wait $$spark; spark=$$?; cat $(VENV)/spark.log; exit $$((main + spark))
 
 check: $(VENV)/dev-ready ## ruff and mypy only
 	$(BIN)/ruff check .

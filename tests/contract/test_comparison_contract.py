@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import shoal
+import shoal.comparing.trying as trying
 from shoal.attacks.base import Trials
 from shoal.comparing import Comparison, recipe_names
 from shoal.comparing import compare as cached_compare
@@ -56,8 +59,13 @@ def patients(n: int, seed: int) -> pa.Table:
 
 
 @pytest.fixture(scope="module")
-def everything() -> Comparison:
-    return compare(patients(1500, 1), POLICY, techniques="all", seed=3, targets=300)
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("kept") / "figures"
+
+
+@pytest.fixture(scope="module")
+def everything(kept: Path) -> Comparison:
+    return compare(patients(1500, 1), POLICY, techniques="all", seed=3, targets=300, cache=kept)
 
 
 def row(found: Comparison, name: str) -> Any:
@@ -122,6 +130,26 @@ def test_every_recipe_has_a_row_or_a_reason_where_little_is_declared(name: str) 
                 *("t-closeness", "tau-l-diversity", "anatomy", "slicing", "differential-privacy"),
             }
             assert len(each.reason) > 20
+
+
+def test_every_row_is_found_again_as_it_was(
+    everything: Comparison, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trying, "anonymize", None)
+    again = compare(patients(1500, 1), POLICY, techniques="all", seed=3, targets=300, cache=kept)
+    assert all(each.cached for each in again.rows)
+    assert [replace(each, cached=False) for each in again.rows] == list(everything.rows)
+    told = [[{**each, "cached": None} for each in found.as_dict()["rows"]] for found in (everything, again)]
+    assert json.dumps(told[0]) == json.dumps(told[1])
+
+
+def test_every_technique_but_the_original_gives_something_up(everything: Comparison) -> None:
+    stands = everything.standings()
+    assert set(stands) == set(range(len(everything.rows)))
+    assert stands[0].kept == 1.0
+    assert all(stand.kept < 1 or stand.risk.value > 0 for stand in stands.values())
+    points = {stand.score for stand in stands.values() if not stand.dominated_by}
+    assert max(stand.score for stand in stands.values()) in points
 
 
 def test_what_is_promised_is_what_the_policy_asks_for(everything: Comparison) -> None:

@@ -5,7 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from html import escape
 from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pyarrow as pa
@@ -15,10 +20,13 @@ import yaml
 from rich.console import Console
 from typer.testing import CliRunner
 
+import shoal.comparing.trying as trying
 from shoal.cli import app
 from shoal.cli.compare import show
 from shoal.comparing import Comparison, compare
 from shoal.comparing.parts import RISKS
+from shoal.comparing.wording import reading
+from shoal.comparing.writing import Wanted
 
 POLICY = {
     "attributes": {
@@ -141,3 +149,143 @@ def test_the_table_fits_the_terminal(found: Comparison, width: int) -> None:
     for text in ("original", "noise", "l-diversity", "anatomy", "not rated", "may not", "promise: none"):
         assert text in table
     assert ("kept" in lines[0]) == (width == 80)
+
+
+def test_sweeps_are_ranked_and_a_rerun_is_read_from_the_folder(folder: Path, tmp_path: Path) -> None:
+    asked = ("--sweep", "k-anonymity.k=2,20", "--methods", "mondrian,slicing", "--weights", "inference=2")
+    rows = []
+    for _ in range(2):
+        code, said = run(folder, *asked, "--cache", str(tmp_path / "kept"), "--json")
+        assert code == 0, said
+        told = json.loads(said)
+        rows.append(told["rows"])
+    assert told["weights"]["inference"] == 2
+    assert [row["name"] for row in rows[0]] == ["mondrian, k=2", "mondrian, k=20", "slicing, k=2", "slicing, k=20"]
+    assert [[row.pop("cached") for row in each] for each in rows] == [[False] * 4, [True] * 4]
+    assert rows[0] == rows[1]
+    assert min(row["rank"] for row in rows[0]) == 1
+    for row in rows[0]:
+        assert row["policy"] == "policy.yaml"
+        assert row["settings"]["k-anonymity.k"] == row["guarantees"][0]["parameters"]["k"]
+        assert row["changes"]["privacy"] == [{"k-anonymity": {"k": row["settings"]["k-anonymity.k"]}}]
+        assert {"score", "risk", "risk_low", "risk_high", "kept", "clearly_dominated"} <= set(row)
+        assert set(row["dominated_by"]) <= {other["label"] for other in rows[0]} - {row["label"]}
+
+
+def test_the_command_is_the_function(folder: Path) -> None:
+    code, said = run(folder, "--sweep", "k-anonymity.k=2,20", "--seed", "3", "--weights", "counts=2", "--json")
+    assert code == 0, said
+    found = compare(
+        folder / "people.csv",
+        folder / "policy.yaml",
+        sweep={"k-anonymity.k": [2, 20]},
+        weights={"counts": 2},
+        seed=3,
+        targets=40,
+        cache=False,
+    )
+    expected, told = json.loads(json.dumps(found.as_dict())), json.loads(said)
+    for row in (*expected["rows"], *told["rows"]):
+        row["seconds"] = None
+    assert told == expected
+
+
+@pytest.fixture(scope="module")
+def swept() -> Comparison:
+    return compare(
+        people(1),
+        {**POLICY, "privacy": [{"k-anonymity": {"k": 3}}, {"distinct-l-diversity": {"l": 2}}]},
+        sweep={"k-anonymity.k": [2, 20, 1000]},
+        methods="mondrian,slicing,synthetic{epsilon: 1}",
+        seed=1,
+        targets=40,
+        cache=False,
+    )
+
+
+def test_the_page_is_one_file_with_ranking_plot_table_and_reasons(swept: Comparison, tmp_path: Path) -> None:
+    Wanted(html=tmp_path / "found.html", frontier=tmp_path / "found.svg").write(swept, "Comparison on <people>")
+    text = (tmp_path / "found.html").read_text(encoding="utf-8")
+    assert "<h1>Comparison on &lt;people&gt;</h1>" in text
+    assert "http:" not in text.replace("http://www.w3.org/2000/svg", "")
+    assert "<script" not in text
+    for row in swept.rows:
+        assert row.name in text
+    assert text.count("<svg") == 1
+    assert "What could not be made" in text
+    assert "synthetic promises nothing about classes" in text
+    for line in reading(swept):
+        assert escape(line) in text
+    ElementTree.parse(tmp_path / "found.svg")
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_ranks_are_told_in_the_terminal(swept: Comparison, width: int) -> None:
+    said = io.StringIO()
+    show(swept, Console(width=width, highlight=False, file=said))
+    table = said.getvalue().split("was not made")[0]
+    assert max(map(len, table.splitlines()[:-1])) <= width
+    assert "not rated" not in table
+    words = " ".join(said.getvalue().split())
+    assert "rank 1, score" in words
+    assert "on the frontier" in words
+    assert "slicing, k=1000 (slicing; k-anonymity k = 1000; distinct-l-diversity l = 2) was not made" in words
+    assert "by the weights singling-out 1, linkability 1, inference 1, counts 1, association 1." in words
+    assert "learning: " in words  # why nothing could be learned, so that it has no weight
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--sweep", "k-anonymity.kk=2"), "did you mean 'k-anonymity.k'"),
+        (("--sweep", "k-anonymity.k=0"), "must be at least 1"),
+        (("--methods", "mondrain"), "did you mean 'mondrian'"),
+        (("--weights", "inferense=2"), "did you mean 'inference'"),
+        (("--techniques", "all", "--methods", "mondrian"), "parameters of their own"),
+        (("--frontier", "x.png"), "must end in .svg"),
+        (("--html", "x.txt"), "must end in .html"),
+        (("--cache", "x", "--no-cache"), "choose one"),
+    ],
+    ids=["parameter", "value", "method", "weight", "techniques", "frontier", "html", "cache"],
+)
+def test_what_cannot_be_swept_ends_with_2(folder: Path, arguments: tuple[str, ...], told: str) -> None:
+    code, said = run(folder, *arguments, "--json")
+    assert code == 2
+    assert told in json.loads(said)["error"]
+
+
+def test_an_interrupt_ends_with_130(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(trying, "anonymize", interrupted)
+    code, said = run(folder, "--sweep", "k-anonymity.k=2,5", "--json")
+    assert code == 130
+    assert "interrupted" in json.loads(said)["error"]
+
+
+def test_progress_tells_of_all_releases_and_of_each_that_is_made(
+    tmp_path: Path,
+) -> None:
+    seen: list[list[Any]] = []
+
+    class Noted:
+        @contextmanager
+        def step(self, title: str, total: int | None = None, unit: str = "rows") -> Iterator[Any]:
+            entry: list[Any] = [title, total, unit, 0]
+            seen.append(entry)
+
+            class Counted:
+                def advance(self, amount: int) -> None:
+                    entry[3] += amount
+
+            yield Counted()
+
+    for sweep in ("k-anonymity.k=2", "k-anonymity.k=2,5"):
+        compare(people(1), POLICY, sweep=sweep, targets=40, cache=tmp_path, progress=Noted())
+    assert seen == [
+        ["comparing", 1, "releases", 1],
+        ["mondrian, k=2", 1, "release", 1],
+        ["comparing", 2, "releases", 2],
+        ["mondrian, k=5", 1, "release", 1],
+    ]

@@ -98,8 +98,9 @@ def test_a_notebook_runs(name: str, tmp_path: Path) -> None:
 
 BARS = (
     """
-import sys
+import time
 sent = []
+begun = time.monotonic()
 get_ipython().display_pub.register_hook(lambda message: sent.append(message) or message)
 from shoal.progress import in_notebook, shown
 with shown(None) as progress, progress.step("counting", total=5000) as step:
@@ -113,17 +114,15 @@ assert in_notebook()
 assert [message["msg_type"] for message in sent[:2]] == ["display_data", "update_display_data"]
 assert "0 of 5,000 rows" in sent[0]["content"]["data"]["text/html"]
 assert len({message["content"]["transient"]["display_id"] for message in sent}) == 1
-len(sent)
+assert len(sent) <= 10 * (time.monotonic() - begun) + 3
 """,
     """
-import time
 sent.clear()
 begun = time.monotonic()
 with shown(None) as progress, progress.step("slowly", total=None, unit="things") as step:
-    while time.monotonic() < begun + 0.5:
+    while len(sent) < 5 and time.monotonic() < begun + 60:
         step.advance(1)
-taken = time.monotonic() - begun
-assert 3 <= len(sent) <= 10 * taken + 2, (len(sent), taken)
+assert 5 <= len(sent) <= 10 * (time.monotonic() - begun) + 3
 """,
     """
 try:
@@ -142,8 +141,7 @@ except KeyError:
 def test_bars_in_a_kernel(tmp_path: Path) -> None:
     book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in BARS])
     first, second, failed = executed(book, tmp_path).cells
-    assert shown(first.outputs[0]) == ""  # the bars went
-    assert int(shown(first.outputs[1])) <= 12
+    assert [shown(output) for output in first.outputs] == [""]  # the bars went
     assert [shown(output) for output in second.outputs] == [""]
     (left,) = failed.outputs
     assert re.search(r"<td>first</td>.*3 rows, done.*<td>&lt;second&gt;</td>.*1 of 4 rows", shown(left))

@@ -6,6 +6,7 @@ import csv
 import re
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -13,6 +14,8 @@ import pytest
 
 from shoal.studio.application import create_app
 from shoal.studio.gate import Key
+from shoal.studio.jobs import Job
+from shoal.studio.project import Project
 from shoal.studio.room import Room
 from shoal.studio.studio import Studio
 
@@ -69,10 +72,7 @@ def browser(studio: Studio) -> Browser:
     return Browser(studio)
 
 
-@pytest.fixture
-def small_table(tmp_path: Path) -> Path:
-    """A table of 120 patients."""
-    path = tmp_path / "patients.csv"
+def write_patients(path: Path) -> Path:
     towns, diseases = ("Koeln", "Bonn", "Aachen"), ("flu", "gout", "angina", "cold")
     rows = [
         (f"p{i}", 20 + i * 7 % 50, "FM"[i % 2], towns[i * i % 3], diseases[i * 5 % 7 % 4], f"note {i}")
@@ -81,6 +81,44 @@ def small_table(tmp_path: Path) -> Path:
     with path.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows([COLUMNS, *rows])
     return path
+
+
+@pytest.fixture
+def small_table(tmp_path: Path) -> Path:
+    """A table of 120 patients."""
+    return write_patients(tmp_path / "patients.csv")
+
+
+@dataclass(frozen=True)
+class Solved:
+    """A table with a release: for tests that look at it, and change neither."""
+
+    browser: Browser
+    project: Project
+    run: Job
+    table: Path
+
+    def at(self, path: str) -> str:
+        """The path of a page of the project."""
+        return f"/projects/{self.project.id}{path}"
+
+
+@pytest.fixture(scope="session")
+def solved(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Solved]:
+    """The patients with one release, made by the page that makes them."""
+    folder = tmp_path_factory.mktemp("solved")
+    with Room(folder) as room:
+        studio = Studio(room)
+        table = write_patients(folder / "patients.csv")
+        project = studio.open(table.name, table, studio.new_folder())
+        browser = Browser(studio)
+        fields = {"revision": project.revision, "name": "First try", "utility": "full"}
+        assert browser.post(f"/projects/{project.id}/run", fields).status_code == 303
+        (run,) = studio.jobs.of(project, "run")
+        assert run.finished.wait(60)
+        assert run.state == "done", run.message
+        yield Solved(browser, project, run, table)
+        studio.close()
 
 
 @pytest.fixture

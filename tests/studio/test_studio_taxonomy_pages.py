@@ -1,4 +1,4 @@
-"""The pages of taxonomies: what they show, which edits they take, and that a refused one leaves the policy as it was."""
+"""The pages of taxonomies: what they show, what they take, and that a refused edit leaves the policy as it was."""
 
 from __future__ import annotations
 
@@ -8,6 +8,16 @@ from urllib.parse import quote
 import pytest
 
 AGE, TOWN, DISEASE = 1, 3, 4
+
+
+@pytest.fixture
+def project(open_in, tmp_path):
+    """A table of 120 people in three towns, opened."""
+    path = tmp_path / "people.csv"
+    towns, diseases = ("Koeln", "Bonn", "Aachen"), ("flu", "gout", "angina", "cold")
+    rows = [f"p{i},{20 + i * 7 % 50},{'FM'[i % 2]},{towns[i % 3]},{diseases[i % 4]},note {i}" for i in range(120)]
+    path.write_text("\n".join(["patient,age,sex,town,disease,note", *rows, ""]))
+    return open_in(path)
 
 
 @pytest.fixture
@@ -136,13 +146,18 @@ def bring(browser, project, path, content, name, **query):
 
 
 def test_a_file_becomes_a_part_of_the_policy_or_lies_beside_it(browser, project, at):
-    content = "Bonn;Rhine;*\nKoeln;Rhine;*\nAachen;West;*\n".encode()
+    content = b"Bonn;Rhine;*\nKoeln;Rhine;*\nAachen;West;*\n"
     assert bring(browser, project, at(TOWN), content, "towns.csv", keep="tree").status_code == 200
     assert taxonomy(project, "town") == {"tree": {"*": {"Rhine": ["Bonn", "Koeln"], "West": ["Aachen"]}}}
     bring(browser, project, at(TOWN), content, "towns.csv", keep="file")
     assert taxonomy(project, "town") == {"file": "towns.csv"}
     assert project.attached() == ("towns.csv",)
     assert project.problems() == ()
+    bring(browser, project, at(DISEASE), b"flu;*\ngout;*\nangina;*\ncold;*\n", "towns.csv", keep="file")
+    assert taxonomy(project, "disease") == {"file": "towns-2.csv"}
+    bring(browser, project, at(DISEASE), content, "towns.csv", keep="file")
+    assert taxonomy(project, "disease") == {"file": "towns.csv"}
+    assert (project.files / "towns.csv").read_bytes() == content
     assert "Every value of the table has its place" in browser.get(at(TOWN)).text
 
 
@@ -172,7 +187,7 @@ def test_a_stale_import_attaches_nothing(browser, project, at):
 
 def test_trees_are_downloaded_as_files(browser, project, at):
     answer = browser.get(f"{at(TOWN)}/taxonomy.csv")
-    assert answer.headers["content-disposition"] == 'attachment; filename="taxonomy.csv"'
+    assert answer.headers["content-disposition"] == 'attachment; filename="town.csv"'
     assert answer.text == "Aachen;*\nBonn;*\nKoeln;*\n"
     assert browser.get(f"{at(TOWN)}/taxonomy.yaml").text == "'*':\n- Aachen\n- Bonn\n- Koeln\n"
     assert browser.get(f"{at(TOWN)}/taxonomy.exe").status_code == 404

@@ -15,7 +15,7 @@ import pytest
 import shoal
 from shoal.notebook.page import output
 from shoal.notebook.taxonomy import MOST_NODES
-from shoal.plots.evidence import release_plots
+from shoal.plots import release_plots
 from shoal.progress import Silent, in_notebook, shown
 from shoal.taxonomies.builders.groups import GroupsTaxonomy
 from shoal.taxonomies.builders.intervals import IntervalsTaxonomy

@@ -201,14 +201,3 @@ def test_large_tables_have_associations_only_if_asked_for(monkeypatch: pytest.Mo
     assert "associations" not in quick.evidence
     assert "--utility full" in quick.report()
     assert "associations" in shoal.anonymize(people(), policy, seed=1, utility="full").evidence
-
-
-def test_synthetic_tables_tell_no_share_of_records() -> None:
-    declared = {
-        "age": QUASI["age"],
-        "sex": {"role": "quasi", "taxonomy": {"flat": ["f", "m"]}},
-        "illness": ATTRIBUTES["illness"],
-    }
-    policy = {"attributes": declared, "privacy": [], "method": {"synthetic": {"epsilon": 1}}}
-    evidence = shoal.anonymize(people(), policy).evidence
-    assert not {"levels", "sensitive", "associations"} & set(evidence)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from shoal.notebook.page import INTERNAL, folded, heading, output, paragraph, plots, table
-from shoal.plots.evidence import release_plots
+from shoal.plots import release_plots
 from shoal.plots.svg import percent
 from shoal.utility.base import told
 from shoal.wording import counted_text, parameters_text

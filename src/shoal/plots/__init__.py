@@ -5,6 +5,7 @@ from __future__ import annotations
 from shoal.plots.associations import associations
 from shoal.plots.attribute_loss import attribute_loss
 from shoal.plots.class_sizes import class_sizes
+from shoal.plots.evidence import release_plots
 from shoal.plots.frontier import Point, frontier
 from shoal.plots.histogram import histogram
 from shoal.plots.intervals import Interval, intervals
@@ -24,6 +25,7 @@ __all__ = [
     "frontier",
     "histogram",
     "intervals",
+    "release_plots",
     "risks",
     "sensitive_shares",
 ]

@@ -24,8 +24,10 @@ def release_plots(evidence: Mapping[str, Any]) -> list[Plot]:
     losses = evidence.get("utility", {}).get("attribute-loss")
     if losses:
         found.append(attribute_loss(losses))
+    group = "bucket" if "bucket_sizes" in after else "class"
     found += [
-        sensitive_shares(name, told["values"], told["more"]) for name, told in evidence.get("sensitive", {}).items()
+        sensitive_shares(name, told["values"], told["more"], group)
+        for name, told in evidence.get("sensitive", {}).items()
     ]
     if evidence.get("associations"):
         found.append(associations(evidence["associations"]))

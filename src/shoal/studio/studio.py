@@ -69,6 +69,16 @@ class Studio:
         self.room.remove()
 
 
+def upper_first(text: str) -> str:
+    """Begin a sentence with a capital, unless its first word is a name of a file or a key.
+
+    >>> upper_first("the table is empty"), upper_first("stays.csv is empty"), upper_first("age: too many")
+    ('The table is empty', 'stays.csv is empty', 'age: too many')
+    """
+    first = text.split(" ", 1)[0]
+    return f"{text[:1].upper()}{text[1:]}" if first.isalpha() else text
+
+
 def _templates() -> Environment:
     made = Environment(
         loader=FileSystemLoader(HOME / "templates"),
@@ -78,5 +88,5 @@ def _templates() -> Environment:
         lstrip_blocks=True,
     )
     made.filters["thousands"] = lambda number: f"{number:,}"
-    made.filters["upper_first"] = lambda text: f"{text[:1].upper()}{text[1:]}"
+    made.filters["upper_first"] = upper_first
     return made

@@ -63,7 +63,7 @@ def _told(job: Job) -> list[dict[str, Any]]:
             "baseline": _rate(one.get("baseline")),
             "control": _rate(one.get("control")),
             "risk": one["risk"],
-            "verdict": verdict(one["risk"]),
+            "verdict": verdict(one["risk"]).partition(": "),
             "found": one["risk"]["low"] > 0,
             "notes": one.get("notes", []),
         }

@@ -58,12 +58,13 @@ def show(visit: Visit) -> Response:
     jobs = visit.studio.jobs.of(project, _KIND)
     newest = next((job for job in jobs if job.state == "done"), None)
     last = jobs[0] if jobs else None
+    promises = project.document.get("privacy")
     asked: Mapping[str, str] = (last.memory if last else {}).get("form", {})
     return visit.render(
         "compare.html",
         names=sweepable(project),
         usual=_USUAL,
-        methods=list(discover("shoal.methods", Method).values()),
+        methods=[each for each in discover("shoal.methods", Method).values() if each.models != "none" or not promises],
         chosen=set((last.memory if last else {}).get("methods", ())),
         parts=PARTS,
         asked=asked,

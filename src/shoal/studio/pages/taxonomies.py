@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -11,8 +12,9 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from shoal.studio.answers import Visit, page, upload
+from shoal.studio.documents import is_plain
 from shoal.studio.places import Place
-from shoal.studio.project import Project
+from shoal.studio.project import Project, StaleError
 from shoal.studio.taxonomies.editing import Desk, edited
 from shoal.studio.taxonomies.entries import EntryError, attributes, tree_of, with_taxonomy
 from shoal.studio.taxonomies.files import EXPORTS, LARGEST, as_tree, imported
@@ -69,13 +71,28 @@ def _take(visit: Visit, content: bytes) -> Response:
     index, desk = _desk(visit)
     name = unquote(visit.request.headers.get("shoal-name", ""))
     revision = visit.request.query_params.get("revision", "")
+    if revision != str(visit.project.revision):
+        raise StaleError
     taxonomy = imported(name, content)
     if visit.request.query_params.get("keep") == "file":
-        made: dict[str, Any] = {"file": visit.project.attach(name, [content])}
+        made: dict[str, Any] = {"file": _attached(visit.project, name, content)}
     else:
         made = as_tree(taxonomy)
-    _keep(visit.project, int(revision) if revision.isdigit() and len(revision) < 10 else 0, desk, made)
+    _keep(visit.project, int(revision), desk, made)
     return _done(visit, index)
+
+
+def _attached(project: Project, name: str, content: bytes) -> str:
+    """Keep a file, under another name if one of its name is there already: that one may be in use, or be undone to."""
+    if not is_plain(name):
+        raise EntryError(f"{name[:100]!r} is no name for a file; use letters and digits, and no folder", "file")
+    own, number = Path(name), 1
+    while name in project.attached():
+        if (project.files / name).read_bytes() == content:
+            return name
+        number += 1
+        name = f"{own.stem}-{number}{own.suffix}"
+    return project.attach(name, [content])
 
 
 def export(visit: Visit) -> Response:
@@ -85,7 +102,8 @@ def export(visit: Visit) -> Response:
     if ending not in EXPORTS:
         raise HTTPException(404)
     content = file_of(tree_of(desk.attribute, desk.column, desk.folder), ending)
-    headers = {"content-disposition": f'attachment; filename="taxonomy.{ending}"'}
+    name = desk.column.name if desk.column.name.isascii() and desk.column.name.isidentifier() else "taxonomy"
+    headers = {"content-disposition": f'attachment; filename="{name}.{ending}"'}
     return Response(content, media_type=_TYPES[ending], headers=headers)
 
 

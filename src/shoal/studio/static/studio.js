@@ -153,3 +153,5 @@ function followAll(root) {
 document.addEventListener("swapped", (event) => followAll(event.target));
 document.body.dataset.revision = document.querySelector('input[name="revision"]')?.value ?? "";
 followAll(document);
+const here = document.querySelector(".steps [aria-current]"); // on narrow screens the steps scroll sideways
+here?.closest("ol").scrollTo({ left: here.offsetLeft - 40 });

@@ -1,7 +1,10 @@
 // Edges of intervals, moved by pointer and by keyboard. Each change writes the field of edges and sends the form.
 import { announce } from "/static/studio.js";
 
-const decimals = (step) => (String(step).split(".")[1] ?? "").length;
+function decimals(step) {
+  const [digits, exponent = "0"] = String(step).split("e");
+  return Math.max(0, (digits.split(".")[1] ?? "").length - Number(exponent));
+}
 
 // A label that is wider than its interval is not shown; its title and the table of levels still tell it.
 const fitting = new ResizeObserver((entries) => {

@@ -2,6 +2,7 @@
 import { announce } from "/static/studio.js";
 
 let opened = new Map(); // label path -> whether it was open, kept over swaps
+let several = false; // whether a click adds to the selection, kept over swaps
 let again = null; // label of what shall have the focus after the next swap
 
 export function wireTree(root) {
@@ -131,7 +132,7 @@ export function wireTree(root) {
     const item = event.target.closest('[role="treeitem"]');
     if (!item) return;
     if (event.target.closest(".twist") || !item.dataset.node) fold(item, item.getAttribute("aria-expanded") === "false");
-    else if (event.ctrlKey || event.metaKey || event.shiftKey) toggle(item);
+    else if (several || event.ctrlKey || event.metaKey || event.shiftKey) toggle(item);
     else select([item]);
     focus(item);
   });
@@ -185,6 +186,12 @@ export function wireTree(root) {
     event.preventDefault();
     const what = form.elements.name.dataset.renaming ? "rename" : "group";
     form.requestSubmit(form.querySelector(`button[value="${what}"]`));
+  });
+
+  const box = form.querySelector("#tree-several");
+  box.checked = several;
+  box.addEventListener("change", () => {
+    several = box.checked;
   });
 
   for (const button of form.querySelectorAll("[data-fold]")) {

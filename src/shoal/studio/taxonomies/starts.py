@@ -32,6 +32,7 @@ _WRONG = {
     "numbers": "this kind is for whole numbers, and not every value of this column is one",
     "dates": "not every value of this column is a date that we can read; take another kind",
     "mask": "masks are for texts of one length, from 2 to 12 characters, and the values of this column differ in it",
+    "file": "choose the file under Import a tree",
 }
 
 
@@ -49,7 +50,7 @@ def start(kind: str, column: ColumnProfile, present: Taxonomy | None = None) -> 
         return {"numbers": {}}
     guess = guess_of_kind(column, kind)
     if guess is None or guess.taxonomy is None:
-        raise EntryError(_WRONG.get(kind, f"a taxonomy of kind {kind!r} cannot be started here"), "kind")
+        raise EntryError(_WRONG.get(kind, f"there is no taxonomy of kind {kind!r}"), "kind")
     return dict(guess.taxonomy)
 
 

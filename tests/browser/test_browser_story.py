@@ -1,0 +1,202 @@
+"""The whole story in a browser: from a table to a verified release, and the same by the command."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+import yaml
+
+
+def unpacked(archive: Path, into: Path) -> Path:
+    """Return the one folder of an archive."""
+    with zipfile.ZipFile(archive) as opened:
+        opened.extractall(into)
+    (folder,) = into.iterdir()
+    return folder
+
+
+def changes_a_role(person) -> None:
+    page = person.page
+    assert person.policy()["attributes"]["diagnosis"]["role"] == "sensitive"
+    page.get_by_label("Role of insurance").select_option("insensitive")
+    person.waits_for_policy(lambda policy: policy["attributes"]["insurance"]["role"] == "insensitive")
+    page.get_by_label("Meaning of age").fill("in years, at admission")
+    page.keyboard.press("Tab")
+    person.waits_for_policy(lambda policy: "admission" in policy["attributes"]["age"].get("description", ""))
+
+
+def moves_edges(person) -> None:
+    """Cut ages by hand: one edge with the mouse, another with the keyboard."""
+    page, expect = person.page, person.expect
+    person.goes_to("Taxonomies")
+    page.get_by_role("link", name="age", exact=True).first.click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Taxonomy of age")
+    page.get_by_role("button", name="Move the edges by hand").click()
+    edge = page.get_by_role("slider", name="Edge 2 of")
+    expect(edge).to_be_visible()
+    start = int(edge.get_attribute("aria-valuenow"))
+    before = person.policy()["attributes"]["age"]["taxonomy"]["intervals"]
+    assert str(start) in str(before)
+
+    scale = page.get_by_role("group", name="Intervals over the numbers of the column")
+    scale.evaluate("scale => scale.scrollIntoView({block: 'center'})")
+    box, knob = scale.bounding_box(), edge.locator("circle").bounding_box()
+    low, high = (float(page.locator("[data-scale]").get_attribute(f"data-{end}")) for end in ("low", "high"))
+    a_year = box["width"] / (high + 1 - low)
+    x, y = knob["x"] + knob["width"] / 2, knob["y"] + knob["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + a_year, y, steps=4)
+    page.mouse.move(x + 2 * a_year, y, steps=4)
+    page.mouse.up()
+    expect(edge).to_have_attribute("aria-valuenow", str(start + 2))
+    moved = person.waits_for_policy(lambda policy: policy["attributes"]["age"]["taxonomy"]["intervals"] != before)
+    assert start + 2 in moved["attributes"]["age"]["taxonomy"]["intervals"]["edges"][0]
+
+    edge.focus()
+    page.keyboard.press("ArrowLeft")
+    expect(edge).to_have_attribute("aria-valuenow", str(start + 1))
+    person.waits_for_policy(
+        lambda policy: start + 1 in policy["attributes"]["age"]["taxonomy"]["intervals"]["edges"][0]
+    )
+    expect(edge).to_be_focused()
+    person.expect(page.locator("#completeness")).to_contain_text("complete")
+    page.get_by_role("button", name="Undo", exact=True).click()
+    person.waits_for_policy(
+        lambda policy: start + 2 in policy["attributes"]["age"]["taxonomy"]["intervals"]["edges"][0]
+    )
+
+
+def asks_for_guarantees(person) -> None:
+    """See that an impossible promise is told at once, and end with two that can be kept."""
+    page, expect = person.page, person.expect
+    person.goes_to("Guarantees")
+    hints = page.locator("#feasibility")
+    expect(hints.locator("[data-verdict]").first).to_be_visible()
+    assert "entropy-l-diversity" not in hints.text_content()
+    page.get_by_text("with what each does and does not protect against").click()
+    page.get_by_role("radio", name="entropy-l-diversity").check()
+    page.get_by_role("button", name="Add this guarantee").click()
+    person.is_told("Added")
+    expect(hints).to_contain_text("entropy-l-diversity")
+    entropy = page.locator("[data-model=entropy-l-diversity]")
+    entropy.get_by_label("l", exact=True).fill("1000")
+    page.keyboard.press("Tab")
+    expect(hints.locator("[data-verdict=impossible]")).to_contain_text("entropy-l-diversity")
+    entropy.get_by_label("l", exact=True).fill("2")
+    page.keyboard.press("Tab")
+    expect(hints.locator("[data-verdict=impossible]")).to_have_count(0)
+    k = page.locator("[data-model=k-anonymity]").get_by_label("k", exact=True)
+    k.fill("10")
+    page.keyboard.press("Tab")
+    asked = person.waits_for_policy(lambda policy: {"k-anonymity": {"k": 10}} in policy["privacy"])
+    assert any("entropy-l-diversity" in promise for promise in asked["privacy"])
+
+
+def runs_and_looks(person) -> None:
+    page, expect = person.page, person.expect
+    person.goes_to("Run")
+    expect(page.get_by_role("region", name="Command", exact=True).first).to_contain_text("shoal anonymize stays.csv")
+    page.get_by_role("button", name="Start the run").click()
+    expect(page.get_by_role("progressbar").first).to_be_visible()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Results: Solution 1")
+    asked = page.get_by_role("table", name="What was asked for, and what all classes reach")
+    expect(asked).to_contain_text("entropy-l-diversity")
+    before, after = (page.get_by_role("region", name=name) for name in ("Before:", "After:"))
+    expect(before.get_by_role("row")).to_have_count(13)
+    assert "[" in after.text_content()
+    assert "[" not in before.text_content()
+    page.get_by_label("Only rows whose column").select_option("sex")
+    page.get_by_label("contains", exact=True).fill("nowhere at all")
+    page.get_by_role("button", name="Show these rows").click()
+    expect(before).to_contain_text("no such rows")
+    page.locator("#values-column").select_option("diagnosis")
+    expect(page.locator("#values")).to_contain_text("diagnosis before")
+    assert page.locator("main figure svg").count() > 3
+
+
+def compares(person) -> None:
+    page, expect = person.page, person.expect
+    person.goes_to("Compare")
+    page.get_by_label("k-anonymity.k", exact=True).fill("5, 50")
+    page.get_by_text("Weights of the ranking").click()
+    page.get_by_label("People that each attack is tried on").fill("200")
+    page.get_by_role("button", name="Compare", exact=True).click()
+    ranked = page.get_by_role("table", name="Ranked by the stated weights")
+    expect(ranked.get_by_role("row")).to_have_count(3)
+    expect(page.locator("#frontier svg")).to_be_visible()
+    expect(page.get_by_role("table", name="Releases that were made here")).to_contain_text("Solution 1")
+    ranked.get_by_role("button", name="Use this policy").first.click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Run")
+    used = {"k-anonymity": {"k": 5}}, {"k-anonymity": {"k": 50}}
+    assert any(promise in person.policy()["privacy"] for promise in used)
+
+
+def attacks(person) -> None:
+    page, expect = person.page, person.expect
+    person.goes_to("Attacks")
+    page.get_by_label("People that each attack is tried on").fill("200")
+    page.get_by_role("button", name="Attack", exact=True).click()
+    found = page.get_by_role("table", name="Answers that were right")
+    expect(found).to_be_visible()
+    assert found.get_by_role("row").count() > 1
+
+
+def reads_and_takes(person, into: Path) -> Path:
+    """Read both reports in their frames; return the archive."""
+    page, expect = person.page, person.expect
+    person.goes_to("Report & download")
+    internal = page.frame_locator("iframe[title='Internal report']")
+    expect(internal.get_by_role("heading", level=1)).to_be_visible()
+    expect(internal.locator("body")).to_contain_text("attack")
+    page.get_by_role("link", name="Public report").click()
+    public = page.frame_locator("iframe[title='Public report']")
+    expect(public.get_by_role("heading", level=1)).to_be_visible()
+    assert page.get_by_role("link", name="Download the release").count() == 0
+    page.get_by_role("button", name="Verify and prepare the download").click()
+    expect(page.get_by_role("link", name="Download the release")).to_be_visible()
+    return person.downloads("Download the release", into)
+
+
+def test_the_demo_from_opening_to_a_verified_download(person, studio, tmp_path, shoal):
+    person.opens_demo()
+    changes_a_role(person)
+    moves_edges(person)
+    asks_for_guarantees(person)
+    runs_and_looks(person)
+    compares(person)
+    attacks(person)
+    archive = reads_and_takes(person, tmp_path)
+    public = unpacked(archive, tmp_path / "unpacked")
+    assert not list(public.rglob("evidence.json"))
+    (table,) = studio.rooms()[0].glob("*/stays.csv")
+    checked = shoal("verify", public, "--source", table, "--json")
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    promised = {entry["model"] for entry in json.loads((public / "public" / "manifest.json").read_text())["guarantees"]}
+    assert {"k-anonymity", "entropy-l-diversity"} <= promised
+
+
+def builds_a_tree(person) -> None:
+    """Make a taxonomy of jobs: groups by name, values by dragging, by the keyboard and by the list."""
+    page, expect = person.page, person.expect
+    person.goes_to("Taxonomies")
+    page.get_by_role("link", name="job", exact=True).first.click()
+    page.get_by_label("Kind", exact=True).select_option("tree")
+    page.get_by_role("button", name="Start with this kind").click()
+    tree = page.get_by_role("tree")
+    expect(tree.get_by_role("treeitem", name="nurse")).to_be_visible()
+    for group in ("indoors", "outdoors"):
+        page.get_by_label("Name", exact=True).fill(group)
+        page.get_by_role("button", name="New group").click()
+        expect(tree.locator(f"[data-label={group}]")).to_be_visible()
+    tree.locator("[data-label=driver] > .line").drag_to(tree.locator("[data-label=outdoors] > .line"))
+    expect(tree.locator("[data-label=outdoors] [data-label=driver]")).to_be_attached()
+
+
+def test_an_own_table_and_its_policy_by_the_command(person, visits, tmp_path, shoal):
+    person.opens(visits)
+    person.waits_for_policy(lambda policy: policy["attributes"]["person"]["role"] == "identifier")
+    builds_a_tree(person)
+    person.runs()

@@ -1,0 +1,378 @@
+"""Both reports of every kind of release: what they must tell, what the public one must not, and that examples run."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+from fractions import Fraction
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pytest
+from typer.testing import CliRunner
+
+import shoal
+from shoal.agency.applying import apply_plan
+from shoal.agency.distribution import read_distribution
+from shoal.agency.plan_file import write_plan
+from shoal.agency.planning import make_plan
+from shoal.attacks.base import Attack
+from shoal.cli import app
+from shoal.errors import InputError, UsageError
+from shoal.methods.base import Method
+from shoal.models.base import PrivacyModel
+from shoal.registry import discover
+from shoal.report.agreed_readme import TITLES
+from shoal.report.internal.frameworks import QUESTIONS
+from shoal.report.limits import LIMITS
+from shoal.report.page import internal_report, public_report
+from shoal.report.recorded import Recorder
+from shoal.verify import verify_folder
+
+N = 500
+SEED = 918273645
+ILLNESS = {"any": {"joints": ["gout", "sprain"], "lungs": ["asthma", "flu"]}}
+ATTRIBUTES: dict[str, Any] = {
+    "patient": {"role": "identifier"},
+    "age": {"role": "quasi", "taxonomy": {"intervals": {"min": 0, "max": 119, "widths": [10, 40]}}},
+    "sex": {"role": "quasi", "taxonomy": {"flat": ["f", "m"]}, "description": "as <registered>"},
+    "illness": {"role": "sensitive", "taxonomy": {"tree": ILLNESS}},
+    "wage": {"role": "insensitive"},
+}
+K, L = [{"k-anonymity": {"k": 4}}], [{"distinct-l-diversity": {"l": 2}}]
+POLICIES: dict[str, dict[str, Any]] = {
+    "mondrian": {"privacy": K + L, "method": "mondrian"},
+    "incognito": {"privacy": K, "method": "incognito", "max_withheld": 0.1},
+    "hilbert": {"privacy": K, "method": "hilbert"},
+    "sweep": {"privacy": [{"tau-l-diversity": {"tau": 0.4, "l": 3}}], "method": "sweep"},
+    "slicing": {"privacy": K + L, "method": "slicing"},
+    "anatomy": {"privacy": L, "method": {"anatomy": {"two_tables": True}}},
+    "microaggregation": {"privacy": K, "method": "microaggregation"},
+    "plain": {"privacy": [], "method": "plain", "sample": {"share": 0.5}},
+    "synthetic": {"privacy": [], "method": {"synthetic": {"epsilon": 2}}},
+}
+KINDS = (*POLICIES, "agreed")
+RISKS = ("unique", "prosecutor", "marketer", "smallest", "achieved", "seed", "risk", "discernibility", "adversary")
+
+
+def people(seed: int = 4) -> pa.Table:
+    rng = np.random.default_rng(seed)
+    return pa.table(
+        {
+            "patient": [f"patient-{number:04}" for number in range(N)],
+            "age": rng.integers(20, 90, N),
+            "sex": rng.choice(["f", "m"], N),
+            "illness": rng.choice(["gout", "sprain", "asthma", "flu"], N),
+            "wage": rng.integers(1000, 9000, N),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("reports")
+    pa_csv.write_csv(people(), place / "secret-source.csv")
+    pa_csv.write_csv(people(5), place / "aside.csv")
+    return place
+
+
+@pytest.fixture(scope="module")
+def releases(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, policy in POLICIES.items():
+        attributes = ATTRIBUTES
+        if name == "synthetic":
+            attributes = {**ATTRIBUTES, "wage": {"role": "identifier"}}
+        asked = {"attributes": attributes, **policy}
+        found[name] = shoal.anonymize(folder / "secret-source.csv", asked, out=folder / name, seed=SEED)
+    counts = {"age": [], "illness": [], "count": []}
+    for age in range(20, 40):
+        for illness in ("flu", "gout", "asthma", "angina"):
+            for key, value in (("age", age), ("illness", illness), ("count", 25)):
+                counts[key].append(value)
+    known = read_distribution(pa.table(counts), "illness")
+    write_plan(make_plan(known, l=3, delta=Fraction("0.01"), samples=500), folder / "plan.json")
+    table = pa.table(counts).drop_columns(["count"])
+    everybody = pa.concat_tables([table] * 40)
+    found["agreed"] = apply_plan(folder / "plan.json", everybody, folder / "agreed", format="csv")
+    return found
+
+
+class Page(HTMLParser):
+    """What a reader and a screen reader get: texts, headings, captions, landmarks."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text, self.headings = "", []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+        if re.fullmatch("h[1-6]", tag):
+            self.headings.append(int(tag[1]))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if not {"style", "pre"} & set(self.open):
+            self.text += data + " "
+
+
+def both(folder: Path, name: str) -> list[str]:
+    return [(folder / name / which / "report.html").read_text() for which in ("internal", "public")]
+
+
+def test_every_method_is_walked() -> None:
+    assert set(POLICIES) == set(discover("shoal.methods", Method))
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_pages_are_whole_and_readable_by_everybody(folder: Path, releases: dict[str, Any], name: str) -> None:
+    assert name in releases
+    for text in both(folder, name):
+        page = Page(text)
+        assert page.open == []
+        tags = [tag for tag, _ in page.tags]
+        assert text.startswith('<!doctype html>\n<html lang="en">')
+        assert (tags.count("h1"), tags.count("main"), tags.count("nav")) == (1, 1, 1)
+        assert all(after - before <= 1 for before, after in zip(page.headings, page.headings[1:], strict=False))
+        assert tags.count("table") == tags.count("caption") > 0
+        assert all(attrs.get("scope") in ("row", "col") for tag, attrs in page.tags if tag == "th")
+        drawings = [attrs for tag, attrs in page.tags if tag == "svg"]
+        names = {attrs.get("id") for _, attrs in page.tags}
+        assert all(attrs["role"] == "img" for attrs in drawings)
+        assert all(set((attrs["aria-labelledby"] or "").split()) <= names for attrs in drawings)
+        assert tags.count("figure") == len(drawings)
+        links = [attrs["href"] or "" for tag, attrs in page.tags if tag == "a"]
+        assert links[0] == "#report"  # the skip link
+        assert {link[1:] for link in links} <= names
+        assert not {"script", "img", "link", "iframe", "object", "form"} & set(tags)
+        assert not any(key.startswith("on") or key in ("src", "style") for _, attrs in page.tags for key in attrs)
+        assert re.findall(r"url\(|@import|https?:(?!//www.w3.org/2000/svg)", text) == []
+        assert not re.search(r"\bNone\b|\bnan\b|[*`{}]{2}", page.text)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_public_pages_tell_no_risk_no_seed_and_no_source(folder: Path, releases: dict[str, Any], name: str) -> None:
+    evidence = releases[name].evidence
+    texts = [Page((folder / name / "public" / "report.html").read_text()).text]
+    texts.append((folder / name / "public" / "README.md").read_text())
+    secrets = (str(SEED), evidence["source"]["sha256"], "secret-source", "patient-0")
+    for text in texts:
+        assert [word for word in RISKS if re.search(rf"\b{word}", text, re.IGNORECASE)] == []
+        assert [secret for secret in secrets if secret in text] == []
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_public_pages_do_not_depend_on_figures_of_risk(folder: Path, releases: dict[str, Any], name: str) -> None:
+    manifest = json.loads((folder / name / "public" / "manifest.json").read_text())
+    told = (folder / name / "public" / "report.html").read_text()
+    assert public_report(manifest) == told == releases[name].report("public")
+    for promise in manifest["guarantees"]:
+        promise["achieved"] = 987_654.25
+    for measure, value in manifest["utility"].items():
+        if measure != "attribute-loss":
+            manifest["utility"][measure] = dict.fromkeys(value, 0.5) if isinstance(value, dict) else 987_654.25
+    assert public_report(manifest) == told
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_public_pages_have_the_dictionary_the_labels_and_the_losses(
+    folder: Path, releases: dict[str, Any], name: str
+) -> None:
+    manifest = releases[name].manifest
+    page = (folder / name / "public" / "report.html").read_text()
+    for column, entry in manifest["attributes"].items():
+        assert f'<th scope="row">{html.escape(column)}</th>' in page
+        for label in list(entry.get("labels", {}))[:200]:
+            assert f'<th scope="row">{html.escape(label)}</th>' in page
+    losses = manifest["utility"].get("attribute-loss", {})
+    assert ("Information lost by attribute" in page) == bool(losses)
+    if name not in ("agreed", "synthetic"):
+        assert "as &lt;registered&gt;" in page
+    assert ("no row is a person" in page.lower()) == (name == "synthetic")
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_examples_run_where_the_data_are(
+    folder: Path,
+    releases: dict[str, Any],
+    name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    page = (folder / name / "public" / "report.html").read_text()
+    blocks = re.findall(r'aria-label="An example in Python"><code>(.*?)</code>', page, re.DOTALL)
+    assert len(blocks) == 1
+    code = html.unescape(blocks[0])
+    assert code.rstrip() in (folder / name / "public" / "README.md").read_text()
+    monkeypatch.chdir(folder / name / "public")
+    exec(compile(code, "example", "exec"), {})
+    said = capsys.readouterr().out
+    assert said.strip()
+    if name == "mondrian":
+        edge, least, most = map(int, re.findall(r"\d+", said))
+        truth = sum(age >= edge for age in people()["age"].to_pylist())
+        assert least <= truth <= most <= releases[name].manifest["rows"]
+    if name == "slicing":
+        assert 0 < int(re.findall(r"\d+", said)[0]) < N
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_internal_pages_have_all_that_a_board_asks_for(folder: Path, releases: dict[str, Any], name: str) -> None:
+    release = releases[name]
+    text = (folder / name / "internal" / "report.html").read_text()
+    assert text == release.report() == internal_report(release.manifest, release.evidence)
+    page = Page(text).text
+    for words in (
+        "Summary",
+        "Guarantees promised and achieved",
+        "Limitations",
+        "Risk before and after",
+        "No attacks were recorded",
+        "What was generalized and withheld",
+        "Sensitive values by class",
+        "Article 29",
+        "45 CFR 164.514(b)(1)",
+        "SP 800-188",
+        "Policy",
+        release.evidence["source"]["sha256"],
+        release.manifest["data"]["sha256"],
+        "Checks of the verifier",
+        "Signatures",
+    ):
+        assert words in page, words
+    for promise in (*release.manifest["guarantees"], *release.manifest.get("claims", ())):
+        assert LIMITS[promise["model"]] in page
+
+
+def test_every_model_has_its_limits_and_every_attack_its_question() -> None:
+    models = {*discover("shoal.models", PrivacyModel), *TITLES, "differential-privacy"}
+    assert set(LIMITS) == models
+    attacks = [attack for several in QUESTIONS.values() for attack in several]
+    assert sorted(attacks) == sorted(discover("shoal.attacks", Attack))
+
+
+def test_verdicts_follow_the_verifier(releases: dict[str, Any]) -> None:
+    assert 'class="verdict"' in releases["mondrian"].report()
+    assert 'class="verdict refused"' in releases["plain"].report()
+    evidence = json.loads(json.dumps(releases["mondrian"].evidence))
+    evidence["verification"]["checks"][0]["ok"] = False
+    page = internal_report(releases["mondrian"].manifest, evidence)
+    assert f"Do not release: {evidence['verification']['checks'][0]['name']} failed." in page
+
+
+def test_evidence_of_earlier_versions_still_makes_a_page(releases: dict[str, Any]) -> None:
+    release = releases["mondrian"]
+    older = {
+        key: entry for key, entry in release.evidence.items() if key not in ("levels", "sensitive", "associations")
+    }
+    assert "Not counted by the version that made this release" in internal_report(release.manifest, older)
+
+
+def test_an_unknown_audience_is_refused(releases: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="'internal' or 'public', not 'board'"):
+        releases["plain"].report("board")
+
+
+def test_attacks_are_recorded_and_told(folder: Path, releases: dict[str, Any], tmp_path: Path) -> None:
+    copy = shutil.copytree(folder / "mondrian", tmp_path / "out")
+    options = ["--source", str(folder / "secret-source.csv"), "--control", str(folder / "aside.csv"), "--seed", "1"]
+    options += ["--attack", "inference", "--attack", "homogeneity", "--attack", "definetti", "--targets", "100"]
+    done = CliRunner().invoke(app, ["attack", str(copy), *options, "--record", "--json"])
+    assert done.exit_code == 0, done.output
+    told = json.loads((copy / "internal" / "attacks.json").read_text())
+    assert told["attacks"] == json.loads(done.stdout)["attacks"]
+    assert told["source"]["sha256"] == releases["mondrian"].evidence["source"]["sha256"]
+    page = (copy / "internal" / "report.html").read_text()
+    assert sorted(path.name for path in (copy / "internal").iterdir()) == [
+        "attacks.json",
+        "evidence.json",
+        "report.html",
+    ]
+    assert "No attacks were recorded" not in page
+    assert "attacks found more than chance explains" in page
+    assert "whose digest is not that of the source" not in page
+    assert re.search(r"Risks found by attacks: (homogeneity|inference) \d", page)
+    assert "definetti: " in page  # not tried, with the reason
+    assert verify_folder(copy).verified
+    again = CliRunner().invoke(app, ["attack", str(copy / "public"), *options, "--record"])
+    assert again.exit_code == 0, again.output
+    assert "Recorded in" in again.stdout
+
+
+def test_findings_judged_by_another_table_say_so(folder: Path, releases: dict[str, Any], tmp_path: Path) -> None:
+    assert releases
+    copy = shutil.copytree(folder / "mondrian", tmp_path / "out")
+    options = ["--source", str(folder / "aside.csv"), "--attack", "homogeneity", "--targets", "50", "--record"]
+    done = CliRunner().invoke(app, ["attack", str(copy), *options])
+    assert done.exit_code == 0, done.output
+    assert "aside.csv, whose digest is not that of the source" in (copy / "internal" / "report.html").read_text()
+
+
+def test_recording_needs_an_internal_folder(folder: Path, releases: dict[str, Any], tmp_path: Path) -> None:
+    assert releases
+    copy = shutil.copytree(folder / "mondrian" / "public", tmp_path / "received")
+    options = ["--source", str(folder / "secret-source.csv"), "--record"]
+    done = CliRunner().invoke(app, ["attack", str(copy), *options])
+    assert done.exit_code == 2
+    assert "there is none at" in " ".join(done.stderr.split())
+    assert sorted(path.name for path in copy.iterdir()) == ["README.md", "data.csv", "manifest.json", "report.html"]
+
+
+@pytest.mark.parametrize("broken", ["attacks.json", "report.html"])
+def test_what_cannot_be_recorded_leaves_what_was_there(
+    folder: Path, releases: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    assert releases
+    copy = shutil.copytree(folder / "mondrian", tmp_path / "out")
+    before = {path.name: path.read_bytes() for path in (copy / "internal").iterdir()}
+
+    def full(path: Path, text: str) -> None:
+        path.write_text(text[:10])
+        if broken in path.name:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("shoal.report.recorded._write", full)
+    recorder = Recorder.of(copy)
+    with pytest.raises(UsageError, match="No space left on device; nothing was recorded"):
+        recorder.write({"attacks": [], "refused": [], "notes": []}, {"name": "x", "sha256": "0" * 64})
+    assert {path.name: path.read_bytes() for path in (copy / "internal").iterdir()} == before
+
+
+def test_findings_about_another_release_are_refused(folder: Path, releases: dict[str, Any], tmp_path: Path) -> None:
+    release = releases["mondrian"]
+    copy = shutil.copytree(folder / "mondrian", tmp_path / "out")
+    found = {"attacks": [], "refused": [], "notes": [], "release": "0" * 64, "source": {"name": "x", "sha256": ""}}
+    (copy / "internal" / "attacks.json").write_text(json.dumps(found))
+    moved = shoal.Release(release.manifest, release.evidence, release.verification, folder=copy)
+    with pytest.raises(InputError, match="attacks on another release"):
+        moved.report()
+    (copy / "internal" / "attacks.json").write_text("[")
+    with pytest.raises(InputError, match="cannot be read as JSON"):
+        moved.report()
+
+
+def test_names_and_values_cannot_become_markup(tmp_path: Path) -> None:
+    nasty = "<script>alert(1)</script>"
+    rng = np.random.default_rng(2)
+    table = pa.table({nasty: rng.choice([nasty, "b", "</style>"], 80), '"><b>': rng.choice(["x", "'y'"], 80)})
+    attributes = {nasty: {"role": "quasi", "description": nasty}, '"><b>': {"role": "sensitive"}}
+    release = shoal.anonymize(table, {"attributes": attributes, "privacy": K, "method": "mondrian"}, out=tmp_path / "o")
+    for audience in ("internal", "public"):
+        page = release.report(audience)
+        assert "<script" not in page
+        assert "<b>" not in page
+        assert page.count("</style>") == 1
+        assert Page(page).open == []

@@ -1,0 +1,69 @@
+"""Attacks in the studio: chosen, run as the command, recorded with the release, told in words."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from shoal.studio.pages.attacks import verdict
+from shoal.studio.solutions import folder_of
+
+
+@pytest.fixture(scope="module")
+def attacked(solved):
+    """The job of two attacks."""
+    fields = {"revision": solved.project.revision, "attack": ["homogeneity", "linkability"], "targets": "40"}
+    answer = solved.browser.post(solved.at(f"/attacks/{solved.run.id}"), fields)
+    assert answer.status_code == 303
+    job = solved.browser.studio.jobs.of(solved.project, "attack")[0]
+    assert job.finished.wait(60)
+    assert job.state == "done", job.message
+    return job
+
+
+def test_what_was_found_is_shown_and_recorded(solved, attacked) -> None:
+    assert attacked.command == (
+        "shoal attack release --source patients.csv -p policy.yaml --attack homogeneity --attack linkability "
+        "--targets 40 --record"
+    )
+    text = solved.browser.get(solved.at(f"/attacks/{solved.run.id}")).text
+    tried = {one["name"]: one for one in attacked.answer["attacks"]}
+    assert tried
+    for name, one in tried.items():
+        assert f'<th scope="row">{name}' in text
+        assert f"{one['risk']['low']:.3f} to {one['risk']['high']:.3f}" in text
+        assert all(part in text for part in verdict(one["risk"]).split(": "))
+    assert "What a risk means" in text
+    assert "plot-figure" in text
+    recorded = json.loads((folder_of(solved.run) / "internal" / "attacks.json").read_text())
+    assert {one["name"] for one in recorded["attacks"]} == set(tried)
+    report = solved.browser.get(solved.at(f"/release/{solved.run.id}/internal/report.html")).text
+    assert all(name in report for name in tried)
+
+
+@pytest.mark.parametrize("fields", [{"targets": "5"}, {"targets": "many"}, {"targets": "40", "control": "../x.csv"}])
+def test_what_makes_no_sense_is_refused(solved, fields: dict) -> None:
+    before = len(solved.browser.studio.jobs.of(solved.project, "attack"))
+    answer = solved.browser.post(solved.at(f"/attacks/{solved.run.id}"), {"revision": 1, **fields})
+    assert answer.status_code == 422
+    assert len(solved.browser.studio.jobs.of(solved.project, "attack")) == before
+
+
+def test_unknown_runs_are_not_found(solved) -> None:
+    assert solved.browser.get(solved.at("/attacks/0123456789abcdef")).status_code == 404
+    assert solved.browser.post(solved.at("/attacks/0123456789abcdef"), {"targets": "40"}).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("risk", "words"),
+    [
+        ((0.0, -0.1, 0.05), "nothing found"),
+        ((0.2, 0.0, 0.4), "nothing sure, at most 40%"),
+        ((0.05, 0.01, 0.1), "slight: 5%"),
+        ((0.1, 0.01, 0.2), "clear: 10%"),
+        ((0.5, 0.4, 0.6), "grave: 50%"),
+    ],
+)
+def test_risks_in_words(risk: tuple[float, float, float], words: str) -> None:
+    assert verdict(dict(zip(("value", "low", "high"), risk, strict=True))).startswith(words)

@@ -1,0 +1,85 @@
+"""Comparison in the studio: the command's options from a form, the frontier, and a row's policy taken over."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from shoal.errors import UsageError
+from shoal.studio.answers import Form
+from shoal.studio.pages.compare import arguments, sweepable
+
+
+def test_a_form_becomes_the_commands_options() -> None:
+    pairs = [
+        ("sweep k-anonymity.k", " 5, 10 ,,25"),
+        ("sweep max_withheld", ""),
+        ("sweep secret.key", "1"),
+        ("method", "mondrian"),
+        ("method", "synthetic"),
+        ("method", "--out"),
+        ("weight inference", "2"),
+        ("weight counts", "1"),
+        ("hold-out", "0.3"),
+        ("targets", ""),
+    ]
+    assert arguments(Form(pairs), ["k-anonymity.k", "max_withheld"]) == [
+        *("--sweep", "k-anonymity.k=5,10,25"),
+        *("--methods", "mondrian,synthetic{epsilon: 1}"),
+        *("--weights", "inference=2"),
+        *("--hold-out", "0.3"),
+    ]
+
+
+def test_nothing_to_compare_is_refused() -> None:
+    with pytest.raises(UsageError, match="nothing to compare"):
+        arguments(Form([("weight inference", "2")]), ["k-anonymity.k"])
+
+
+def test_numbers_of_what_is_promised_can_be_swept(project) -> None:
+    document = project.document
+    document["privacy"] = [{"k-anonymity": {"k": 2}}, {"t-closeness": {"t": 0.5}}]
+    project.change(project.revision, document)
+    assert sweepable(project) == ["k-anonymity.k", "t-closeness.t", "max_withheld"]
+    project.change(project.revision, {**document, "privacy": []})
+    assert sweepable(project) == []
+
+
+@pytest.fixture(scope="module")
+def compared(solved):
+    """The job of a comparison of two values, one of which no table reaches."""
+    fields = {"revision": solved.project.revision, "sweep k-anonymity.k": "4, 500", "targets": "20", "hold-out": "0.3"}
+    assert solved.browser.post(solved.at("/compare"), fields).status_code == 303
+    job = solved.browser.studio.jobs.of(solved.project, "compare")[0]
+    assert job.finished.wait(120)
+    assert job.state == "done", job.message
+    return job
+
+
+def test_rows_are_ranked_drawn_and_linked(solved, compared) -> None:
+    text = solved.browser.get(solved.at("/compare")).text
+    made = [place for place, row in enumerate(compared.answer["rows"]) if row.get("rank") is not None]
+    assert len(made) == 1
+    for place in made:
+        assert f'href="#row-{place}"' in text
+    assert len(re.findall(r'<tr id="row-\d+"', text)) == len(compared.answer["rows"]) == 2
+    assert "not made:" in text
+    assert "First try" in text  # the session's own solutions
+    assert 'value="4, 500"' in text  # the form stays as it was sent
+    assert "--cache comparisons" in compared.command
+
+
+def test_a_rows_policy_becomes_the_projects(solved, compared) -> None:
+    before, text = solved.project.document, solved.project.policy_text
+    place = next(place for place, row in enumerate(compared.answer["rows"]) if row.get("rank") is not None)
+    path = solved.at(f"/compare/{compared.id}/use")
+    try:
+        assert solved.browser.post(path, {"revision": solved.project.revision, "row": place}).status_code == 303
+        assert {"k-anonymity": {"k": 4}} in solved.project.document["privacy"]
+        assert solved.project.document["attributes"] == before["attributes"]
+        for row in ("7", "-1", "x"):
+            fields = {"revision": solved.project.revision, "row": row}
+            assert solved.browser.post(path, fields).status_code == 404
+    finally:
+        solved.project.change(solved.project.revision, before, text)

@@ -1,0 +1,123 @@
+"""What is said before a run, against what the command then says."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import shoal
+from shoal.errors import UnreachableError
+from shoal.policy import Policy
+from shoal.studio.feasibility import Looked, costs, hints, looked_key
+
+ATTRIBUTES = {
+    "age": {"role": "quasi", "taxonomy": {"intervals": {"min": 0, "max": 100, "widths": [10, 50]}}},
+    "sex": {"role": "quasi"},
+    "disease": {"role": "sensitive"},
+}
+MODELS = [
+    *({"k-anonymity": {"k": k}} for k in (2, 24, 25)),
+    *({"distinct-l-diversity": {"l": l}} for l in (2, 3, 4)),
+    *({"simple-l-diversity": {"l": l}} for l in (1.5, 2, 2.5)),
+    *({"entropy-l-diversity": {"l": l}} for l in (2, 2.5, 2.9)),
+    {"recursive-cl-diversity": {"c": 1, "l": 2}},
+    {"recursive-cl-diversity": {"c": 1.1, "l": 2}},
+    {"alpha-k-anonymity": {"alpha": 0.5, "k": 4}},
+    {"alpha-k-anonymity": {"alpha": 0.4, "k": 4}},
+    {"tau-l-diversity": {"tau": 0.5, "l": 3}},
+    {"tau-l-diversity": {"tau": 0.4, "l": 3}},
+    {"confidence-bounding": {"most": 0.45}},
+    {"confidence-bounding": {"most": 0.3, "harmless": ["flu"]}},
+]
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory):
+    """24 people: half of them with flu, the others with gout and cold."""
+    path = tmp_path_factory.mktemp("feasibility") / "people.parquet"
+    diseases = ["flu"] * 12 + ["gout"] * 8 + ["cold"] * 4
+    content = {"age": [20 + 3 * i % 60 for i in range(24)], "sex": ["F", "M"] * 12, "disease": diseases}
+    pq.write_table(pa.table(content), path)
+    return path
+
+
+def document(model: dict, method: str = "mondrian", **more: object) -> dict:
+    return {"attributes": ATTRIBUTES, "privacy": [model], "method": {method: {}}, **more}
+
+
+def verdict(table, asked: dict) -> str:
+    policy = Policy.load(asked)
+    (found,) = hints(Looked.at(table, policy), policy)
+    assert found.reason
+    return found.verdict
+
+
+def reached(table, asked: dict) -> bool:
+    try:
+        shoal.anonymize(table, asked)
+    except UnreachableError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    "method", ["mondrian", "incognito", "hilbert", "microaggregation", "anatomy", "plain", "sweep"]
+)
+def test_no_hint_says_the_contrary_of_the_command(table, method: str) -> None:
+    said = set()
+    for model in MODELS:
+        asked = document(model, method)
+        found = verdict(table, asked)
+        said.add(found)
+        if found == "possible":
+            assert reached(table, asked), (method, model)
+        elif found == "impossible":
+            assert not reached(table, asked), (method, model)
+    assert "impossible" in said or method == "sweep"
+
+
+@pytest.mark.parametrize("share", [0.1, 0.4])
+def test_what_only_withholding_could_reach_is_never_called_reachable(table, share: float) -> None:
+    asked = document({"simple-l-diversity": {"l": 2.5}}, "incognito", max_withheld=share)
+    found = verdict(table, asked)
+    assert found in ("costly", "impossible")
+    assert found == "costly" or not reached(table, asked)
+
+
+def test_a_table_that_is_changed_first_is_only_guessed_about(table) -> None:
+    asked = document({"k-anonymity": {"k": 2}}, sample={"share": 0.5})
+    assert verdict(table, asked) == "open"
+
+
+def test_costs_are_those_of_the_classes(table) -> None:
+    policy = Policy.load(document({"k-anonymity": {"k": 2}}))
+    found = costs(Looked.at(table, policy), policy)
+    assert found is not None
+    rows = pq.read_table(table).to_pylist()
+    ages = [row["age"] for row in rows]
+    sexes = [row["sex"] for row in rows]
+
+    def below(keys: list) -> int:
+        return sum(keys.count(key) < 2 for key in keys)
+
+    assert (found.records, found.below) == (24, below(list(zip(ages, sexes, strict=True))))
+    assert [(cost.attribute, cost.alone, cost.without) for cost in found.attributes] == [
+        ("age", below(ages), below(sexes)),
+        ("sex", below(sexes), below(ages)),
+    ]
+    assert not found.dear
+    strict = Policy.load(document({"k-anonymity": {"k": 13}}))
+    assert costs(Looked.at(table, strict), strict).dear
+
+
+def test_the_table_is_read_again_only_if_its_attributes_change() -> None:
+    first = document({"k-anonymity": {"k": 2}})
+    assert looked_key(first) == looked_key(document({"t-closeness": {"t": 0.1}}, max_withheld=0.1))
+    for other in (
+        {**first, "attributes": {**ATTRIBUTES, "sex": {"role": "insensitive"}}},
+        {**first, "missing": "drop"},
+        {**first, "method": {"synthetic": {"epsilon": 1}}},
+        document({"k-map": {"k": 2, "population": "people.csv"}}),
+    ):
+        assert looked_key(other) != looked_key(first)

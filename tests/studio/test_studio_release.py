@@ -1,0 +1,117 @@
+"""Reports and downloads in the studio: reports that run nothing, archives that were verified, nothing internal."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+
+import pytest
+
+from shoal.studio.solutions import folder_of
+from shoal.studio.zipping import unzipped, zipped
+from shoal.verify import verify_folder
+
+
+@pytest.fixture
+def at(solved):
+    return solved.at(f"/release/{solved.run.id}")
+
+
+def test_nothing_is_given_out_before_the_archive_was_verified(solved, at: str) -> None:
+    """It must be the first test of this file: later ones verify."""
+    text = solved.browser.get(at).text
+    assert "Verify and prepare the download" in text
+    assert "archive.zip" not in text
+    for path in ("public/archive.zip", "internal/archive.zip", "files/data.csv"):
+        assert solved.browser.get(f"{at}/{path}").status_code == 404
+
+
+@pytest.mark.parametrize("audience", ["internal", "public"])
+def test_reports_are_shown_where_they_can_do_nothing(solved, at: str, audience: str) -> None:
+    page = solved.browser.get(f"{at}/{audience}").text
+    assert f'<iframe class="report-frame" sandbox src="{at}/{audience}/report.html"' in page
+    answer = solved.browser.get(f"{at}/{audience}/report.html")
+    written = (folder_of(solved.run) / audience / "report.html").read_bytes()
+    assert answer.content == written
+    policy = answer.headers["content-security-policy"]
+    for part in ("default-src 'none'", "frame-ancestors 'self'", "sandbox"):
+        assert part in policy
+    assert "script" not in policy
+    assert "x-frame-options" not in answer.headers
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.fixture(scope="module")
+def verified(solved):
+    """The job that verified the archive."""
+    answer = solved.browser.post(solved.at(f"/release/{solved.run.id}/check"), {"revision": solved.project.revision})
+    assert answer.status_code == 303
+    job = solved.browser.studio.jobs.of(solved.project, "verify")[0]
+    assert job.finished.wait(60)
+    assert job.state == "done", job.message
+    return job
+
+
+def test_the_archive_has_the_public_folder_alone_and_is_accepted(solved, at: str, verified, tmp_path) -> None:
+    assert verified.answer["verified"] is True
+    assert verified.command == "shoal verify First-try --source patients.csv -p policy.yaml --json".removesuffix(
+        " --json"
+    )
+    text = solved.browser.get(at).text
+    assert f'href="{at}/public/archive.zip"' in text
+    answer = solved.browser.get(f"{at}/public/archive.zip")
+    assert 'filename="First-try-public.zip"' in answer.headers["content-disposition"]
+    with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
+        names = archive.namelist()
+        archive.extractall(tmp_path)
+    public = {path.name for path in (folder_of(solved.run) / "public").iterdir()}
+    assert set(names) == {f"First-try/public/{name}" for name in public}
+    assert verify_folder(tmp_path / "First-try").verified
+    for name in public:
+        assert (tmp_path / "First-try" / "public" / name).read_bytes() == (
+            folder_of(solved.run) / "public" / name
+        ).read_bytes()
+
+
+@pytest.mark.usefixtures("verified")
+def test_internal_files_are_another_archive_with_a_warning(solved, at: str) -> None:
+    assert "Must not leave the house" in solved.browser.get(at).text
+    with zipfile.ZipFile(io.BytesIO(solved.browser.get(f"{at}/internal/archive.zip").content)) as archive:
+        assert {name.split("/")[1] for name in archive.namelist()} == {"internal"}
+        assert json.loads(archive.read("First-try/internal/evidence.json"))["source"]["rows"] == 120
+
+
+@pytest.mark.usefixtures("verified")
+def test_single_files_are_looked_up_by_name(solved, at: str) -> None:
+    data = folder_of(solved.run) / "public" / "data.csv"
+    assert solved.browser.get(f"{at}/files/data.csv").content == data.read_bytes()
+    for name in ("evidence.json", "..%2Finternal%2Fevidence.json", "%2e%2e", "nothing.csv"):
+        assert solved.browser.get(f"{at}/files/{name}").status_code == 404
+    for audience in ("secret", "..", "%2e%2e"):
+        assert solved.browser.get(f"{at}/{audience}/archive.zip").status_code == 404
+        assert solved.browser.get(f"{at}/{audience}/report.html").status_code == 404
+    policy = solved.browser.get(f"{at}/policy.yaml")
+    assert policy.text == solved.run.memory["policy"]
+    assert "attachment" in policy.headers["content-disposition"]
+
+
+def test_an_archive_holds_no_links_and_is_whole_or_not_there(tmp_path) -> None:
+    public = tmp_path / "release" / "public"
+    public.mkdir(parents=True)
+    (public / "data.csv").write_text("a\n1\n")
+    (tmp_path / "secret").write_text("secret")
+    (public / "link.csv").symlink_to(tmp_path / "secret")
+    zipped(tmp_path / "release", "public", tmp_path / "made.zip", "one")
+    unzipped(tmp_path / "made.zip", tmp_path / "out")
+    assert [path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*.csv")] == [
+        "one/public/data.csv"
+    ]
+    assert (tmp_path / "made.zip").stat().st_mode & 0o777 == 0o600
+    (public / "data.csv").chmod(0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("shutil.copyfileobj", lambda *_: (_ for _ in ()).throw(OSError(28, "no space")))
+        with pytest.raises(OSError, match="no space"):
+            zipped(tmp_path / "release", "public", tmp_path / "again.zip", "one")
+    assert not list(tmp_path.glob(".zip-*"))
+    assert not (tmp_path / "again.zip").exists()
