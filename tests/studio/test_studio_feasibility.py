@@ -121,3 +121,8 @@ def test_the_table_is_read_again_only_if_its_attributes_change() -> None:
         document({"k-map": {"k": 2, "population": "people.csv"}}),
     ):
         assert looked_key(other) != looked_key(first)
+
+
+def test_counting_ends_when_nobody_waits_for_it(table) -> None:
+    policy = Policy.load(document({"k-anonymity": {"k": 2}}))
+    assert costs(Looked.at(table, policy), policy, wanted=lambda: False) is None

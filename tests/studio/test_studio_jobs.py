@@ -56,13 +56,13 @@ def test_a_run_that_succeeds_then_one_that_fails(studio, project):
     other = studio.jobs.start(
         project, "anonymize", ["anonymize", project.source, "-p", policy, "-o", failing / "x"], failing
     )
-    assert job.finished.wait(60)
+    assert job.finished.wait(300)
     assert (job.state, job.exit_code, job.message) == ("done", 0, "")
     assert job.answer["verified"] is True
     assert (folder / "release" / "public" / "manifest.json").is_file()
     assert [step.title for step in job.steps]
     assert all(step.ended for step in job.steps)
-    assert other.finished.wait(60)
+    assert other.finished.wait(300)
     assert (other.state, other.exit_code) == ("failed", 3)
     assert "k = 121" in other.message
     assert not failing.exists()
@@ -103,6 +103,23 @@ def test_what_does_not_stop_is_ended(studio, project, monkeypatch):
     assert job.finished.wait(10)
     assert job.state == "cancelled"
     until(lambda: gone(child))
+
+
+def test_what_a_run_started_and_left_is_ended(studio, project, monkeypatch):
+    """The command ends by itself, and a process of its group would go on."""
+    leaving = (
+        "import os, sys, time\nchild = os.fork()\n"
+        "if child:\n    print(child, file=sys.stderr, flush=True)\n    sys.exit(2)\n"
+        "time.sleep(60)\n"
+    )
+    real = subprocess.Popen
+    monkeypatch.setattr(
+        jobs_module.subprocess, "Popen", lambda command, **more: real([sys.executable, "-c", leaving], **more)
+    )
+    job = studio.jobs.start(project, "anonymize", ["anonymize"])
+    assert job.finished.wait(10)
+    assert (job.state, job.exit_code) == ("failed", 2)
+    assert gone(int(job.message))
 
 
 def gone(pid: int) -> bool:

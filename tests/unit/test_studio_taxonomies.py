@@ -185,6 +185,15 @@ def test_groups_are_kept_when_a_tree_becomes_ordered_groups_and_back(towns):
     assert start("tree", towns, lacking) == {"tree": {"*": ["Aachen", "Bonn", "Koeln", "Trier"]}}
 
 
+def test_intervals_become_the_groups_of_a_tree_unless_an_open_end_has_no_values(ages):
+    closed = {"intervals": {"min": 0, "max": 99, "widths": [50]}}
+    tree = start("tree", ages, tree_of(Attribute("age", "quasi", closed), ages, HERE))
+    assert list(tree["tree"]["*"]) == ["[0, 49]", "[50, 99]"]
+    opened = {"intervals": {"min": 0, "max": 99, "widths": [50], "open": "high"}}
+    tree = start("tree", ages, tree_of(Attribute("age", "quasi", opened), ages, HERE))
+    assert len(tree["tree"]["*"]) == ages.n_distinct
+
+
 def test_edits_of_a_tree():
     values = {"Bonn", "Koeln", "Jena"}
     grouped = FOREST.add_group(0, " rhine ", values, (2, 3))

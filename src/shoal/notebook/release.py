@@ -48,7 +48,9 @@ def _summary(release: Release) -> Iterator[str]:
             f"{manifest['missing']['dropped']:,} dropped for missing values."
         )
     kept = release.evidence["utility"].get("um")
-    if isinstance(kept, float):
+    if "buckets" in manifest:
+        yield "What belongs together across parts is hidden within buckets."
+    elif isinstance(kept, float):
         yield f"{percent(kept)} of the information is kept."
     if not manifest["guarantees"] and not manifest.get("claims"):
         yield "Nothing is promised about people."

@@ -47,7 +47,9 @@ def _alone(entries: Sequence[Mapping[str, int]], one: str = "class") -> str:
     told = f"{alone:,} of {counted_text(every, 'record')} ({percent(alone / every)})" if alone else "no record"
     told += f" {'is' if alone < 2 else 'are'} alone in {'its' if alone < 2 else 'their'} {one}"
     groups = "buckets" if one == "bucket" else "classes"
-    return told if most["to"] == 1 else f"{told}; most ({percent(most['records'] / every)}) are in {groups} of {size}"
+    share = most["records"] / every
+    where = f"most ({percent(share)}) are" if share > 0.5 else f"the largest part ({percent(share)}) is"
+    return told if most["to"] == 1 else f"{told}; {where} in {groups} of {size}"
 
 
 def _range_text(low: int, high: int) -> str:

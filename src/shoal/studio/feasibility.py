@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -170,10 +170,11 @@ def _as_it_is(problem: Problem, subject: str, requirement: Requirement) -> Hint:
     return Hint(subject, "possible", "the records as they are meet it")
 
 
-def costs(looked: Looked, policy: Policy) -> Costs | None:
+def costs(looked: Looked, policy: Policy, wanted: Callable[[], bool] = lambda: True) -> Costs | None:
     """Count the records that are below the promises at the finest level, by each attribute and without it.
 
-    Models on a population are left out: whom a label fits shows only in the run. None if nothing else is promised.
+    Models on a population are left out: whom a label fits shows only in the run. None if nothing else is promised, or
+    once it is not *wanted* any more.
     """
     problem = looked.problem(policy)
     asked = [requirement for requirement in problem.requirements if requirement.population is None]
@@ -182,6 +183,8 @@ def costs(looked: Looked, policy: Policy) -> Costs | None:
     codes = problem.quasi_codes
     found = []
     for place, attribute in enumerate(problem.quasi):
+        if not wanted():
+            return None
         alone = _below(problem, asked, codes[place : place + 1])
         others = (*codes[:place], *codes[place + 1 :])
         found.append(Cost(attribute.name, alone, _below(problem, asked, others)))

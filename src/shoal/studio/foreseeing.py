@@ -79,7 +79,7 @@ class Foresight:
                     looked = self._look(project, document, policy, question[1])
                     found = Foreseen(hints(looked, policy))
                     first.set_result(Foreseen(found.hints, pending=True))
-                    found = Foreseen(found.hints, costs(looked, policy))
+                    found = Foreseen(found.hints, costs(looked, policy, lambda: question == self._question))
             except ShoalError as error:
                 found = Foreseen(problem=str(error))
             except Exception:  # noqa: BLE001 - a hint is a courtesy, and its failure may quote a record
