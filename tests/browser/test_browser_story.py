@@ -6,8 +6,6 @@ import json
 import zipfile
 from pathlib import Path
 
-import yaml
-
 
 def unpacked(archive: Path, into: Path) -> Path:
     """Return the one folder of an archive."""

@@ -82,6 +82,7 @@ def test_layout_of_the_output(published):
         "public/data.csv",
         "public/manifest.json",
         "public/README.md",
+        "public/report.html",
         "internal/evidence.json",
         "internal/report.html",
     }

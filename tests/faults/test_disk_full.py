@@ -107,7 +107,7 @@ def test_no_room_for_the_data(people, sizes, kind, room):
 
 
 @pytest.mark.parametrize(
-    ("limit", "files"), [(1_000, {"README.md", "manifest.json"}), (4_000, {"evidence.json", "report.html"})]
+    ("limit", "files"), [(1_000, {"README.md", "manifest.json"}), (25_000, {"evidence.json", "report.html"})]
 )
 def test_no_room_for_another_file(people, limit, files):
     """A table so small that other files are the first too large: before the verifier has agreed, and after."""

@@ -98,6 +98,7 @@ class Spoiled:
         (public / "plan.json").write_bytes(content)
         (public / "README.md").write_text("A release.\n")
         manifest.pop("readme", None)
+        manifest.pop("report", None)
         (public / "manifest.json").write_text(json.dumps(manifest))
         self.after(public)
         return folder

@@ -126,3 +126,10 @@ def test_the_table_is_read_again_only_if_its_attributes_change() -> None:
 def test_counting_ends_when_nobody_waits_for_it(table) -> None:
     policy = Policy.load(document({"k-anonymity": {"k": 2}}))
     assert costs(Looked.at(table, policy), policy, wanted=lambda: False) is None
+
+
+def test_what_a_method_refuses_is_told_in_its_words(table) -> None:
+    policy = Policy.load(document({"k-anonymity": {"k": 2}}, "anatomy"))
+    (found,) = hints(Looked.at(table, policy), policy)
+    assert (found.subject, found.verdict) == ("method anatomy", "impossible")
+    assert "slicing generalizes parts" in found.reason

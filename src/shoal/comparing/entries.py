@@ -62,8 +62,10 @@ class Findings:
             and set(self.risks) == set(RISKS)
             and set(self.utility) == set(MEASURES)
             and all(score.kept is None or math.isfinite(score.kept) for score in self.utility.values())
-            and (self.seconds or -1) >= 0
-            and (self.records or -1) >= 0
+            and self.seconds is not None
+            and self.seconds >= 0
+            and self.records is not None
+            and self.records >= 0
         )
         if not sound:
             return None

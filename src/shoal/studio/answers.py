@@ -19,6 +19,7 @@ from shoal.studio.project import Project, StaleError
 from shoal.studio.studio import Studio
 
 _MOST_FIELDS = 20_000
+_STALE = 409
 SWAP = "shoal-swap"  # header of requests that want a part of a page
 REVISION = "shoal-revision"  # header of answers about a project
 
@@ -84,8 +85,9 @@ class Visit:
 
     def problem(self, message: str, status: int = 422) -> Response:
         """Return a message: a notice for a part of a page, or a page of its own."""
+        template = "notice.html" if self.swapping else "problem.html"
         return self.render(
-            "notice.html" if self.swapping else "problem.html", status, message=message, title="Not done"
+            template, status, message=message, title="Not done", reload=self.swapping and status == _STALE
         )
 
 
@@ -123,7 +125,7 @@ def page(path: str, handler: Handler, method: str = "GET") -> Route:
         try:
             return await run_in_threadpool(handler, visit)
         except StaleError as error:
-            return visit.problem(str(error), 409)
+            return visit.problem(str(error), _STALE)
         except ShoalError as error:
             return visit.problem(str(error))
 
@@ -158,7 +160,7 @@ def upload(path: str, handler: Streaming) -> Route:
         try:
             return await handler(visit)
         except StaleError as error:
-            return visit.problem(str(error), 409)
+            return visit.problem(str(error), _STALE)
         except ShoalError as error:
             return visit.problem(str(error))
 

@@ -17,7 +17,6 @@ class Explanation:
     """A model for people who have never heard of it."""
 
     name: str
-    title: str  # the model's own sentence
     promise: str
     open: str  # what it does not protect against
     example: str  # what a usual choice means
@@ -107,7 +106,7 @@ def explanations() -> tuple[Explanation, ...]:
 
 def _explained(name: str, title: str) -> Explanation:
     promise, example = _TEXTS.get(name, (f"{title[:1].upper()}{title[1:]}.", ""))
-    return Explanation(name, title, promise, LIMITS.get(name, ""), example)
+    return Explanation(name, promise, LIMITS.get(name, ""), example)
 
 
 def start_of(name: str, fields: Iterable[Parameter]) -> dict[str, Any]:

@@ -60,12 +60,6 @@ def evidence_of(job: Job) -> Mapping[str, Any]:
     return _read(folder_of(job) / INTERNAL / "evidence.json")
 
 
-def recorded_attacks(job: Job) -> Mapping[str, Any]:
-    """Return the attacks that were recorded with the release; empty if none were."""
-    path = folder_of(job) / INTERNAL / "attacks.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-
-
 @lru_cache(maxsize=8)
 def _read(path: Path) -> Mapping[str, Any]:
     found: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))

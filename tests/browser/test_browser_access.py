@@ -1,0 +1,89 @@
+"""Every page for everybody: names, headings, landmarks, contrast, targets, narrow screens, and no mouse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+CHECKS = Path(__file__).with_name("accessibility.js").read_text(encoding="utf-8")
+PAGES = {
+    "open": "/",
+    "columns": "{project}/columns",
+    "taxonomies": "{project}/taxonomies",
+    "intervals": "{project}/taxonomies/1",
+    "tree": "{project}/taxonomies/4",
+    "guarantees": "{project}/guarantees",
+    "run": "{project}/run",
+    "results": "{project}/results",
+    "compare": "{project}/compare",
+    "attacks": "{project}/attacks",
+    "release": "{project}/release",
+    "policy": "{project}/policy",
+    "internal-report": "{project}/release/{run}/internal/report.html",
+    "public-report": "{project}/release/{run}/public/report.html",
+    "not-found": "{project}/nowhere",
+}
+VIEWS = {"light-wide": ("light", 1280), "dark-narrow": ("dark", 390)}
+
+
+@dataclass(frozen=True)
+class Solved:
+    """A table that was opened, run, compared and attacked."""
+
+    project: str
+    run: str
+
+
+@pytest.fixture(scope="module")
+def solved(chromium, studio, somebody, visits) -> Iterator[Solved]:
+    context = chromium.new_context()
+    context.add_cookies([studio.enter()])
+    person = somebody(context.new_page())
+    page, expect = person.page, person.expect
+    page.set_default_timeout(60_000)
+    page.goto(studio.origin)
+    person.opens(visits)
+    project = page.url.removeprefix(studio.origin).removesuffix("/columns")
+    page.goto(f"{studio.origin}{project}/taxonomies/4")
+    page.get_by_label("Kind", exact=True).select_option("tree")
+    page.get_by_role("button", name="Start with this kind").click()
+    expect(page.get_by_role("tree")).to_be_visible()
+    page.goto(f"{studio.origin}{project}/taxonomies/1")
+    page.get_by_role("button", name="Move the edges by hand").click()
+    expect(page.get_by_role("slider").first).to_be_visible()
+    person.runs()
+    run = page.url.rsplit("/", 1)[1]
+    person.goes_to("Compare")
+    page.get_by_label("k-anonymity.k", exact=True).fill("3, 10")
+    page.get_by_role("button", name="Compare", exact=True).click()
+    person.goes_to("Attacks")
+    page.get_by_label("People that each attack is tried on").fill("100")
+    page.get_by_role("button", name="Attack", exact=True).click()
+    expect(page.get_by_role("table", name="Answers that were right")).to_be_visible()
+    person.goes_to("Compare")
+    expect(page.get_by_role("table", name="Ranked by the stated weights")).to_be_visible()
+    yield Solved(project, run)
+    context.close()
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_every_page_is_named_ordered_visible_and_wide_enough(context, studio, solved, watch, view):
+    scheme, width = VIEWS[view]
+    page = context.new_page()
+    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size({"width": width, "height": 900})
+    found = {}
+    for name, path in PAGES.items():
+        page.goto(studio.origin + path.format(project=solved.project, run=solved.run))
+        for summary in page.locator("main details:not([open]) > summary").all():
+            if summary.is_visible():
+                summary.evaluate("summary => { summary.parentElement.open = true; }")
+        wrong = page.evaluate(CHECKS, {"report": name.endswith("report"), "width": width})
+        if wrong:
+            found[name] = wrong
+    watch.forgive("status of 404")
+    assert found == {}
