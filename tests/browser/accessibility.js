@@ -1,5 +1,6 @@
 // What is wrong with a page for people who use a keyboard, a screen reader, large letters or a small screen.
 (asked) => {
+  for (const each of document.querySelectorAll("main details")) each.open = true;
   const wrong = [];
   const shown = (element) => element.checkVisibility({ visibilityProperty: true }) && element.getBoundingClientRect().width > 1;
   const told = (element) => `<${element.tagName.toLowerCase()}${element.id ? ` id=${element.id}` : ""}${element.getAttribute("class") ? ` class=${element.getAttribute("class")}` : ""}> ${(element.textContent || "").trim().slice(0, 40)}`;

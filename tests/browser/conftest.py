@@ -251,7 +251,7 @@ def person(page) -> Person:
     return Person(page)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def somebody() -> type[Person]:
     """For tests with several tabs: ``somebody(page)``."""
     return Person
