@@ -95,12 +95,19 @@
     seen.add(key);
   }
 
-  // Targets that a finger hits; links within a sentence may be as small as the sentence.
-  for (const each of all("button, select, summary, input:not([type=hidden]), a.button, nav a")) {
-    if (each.classList.contains("unseen")) continue;
+  // Targets that a finger hits: 24 pixels, or alone in a circle of 24; links within a sentence may be smaller.
+  const targets = all("button, select, summary, input:not([type=hidden], .unseen), a.button, nav a, li > a:only-child").map((each) => {
     const label = ["checkbox", "radio"].includes(each.type) ? each.closest("label") : null;
-    const box = (label ?? each).getBoundingClientRect();
-    if (box.height < 24 || box.width < 24) complain(`a target of ${Math.round(box.width)} by ${Math.round(box.height)}`, each);
+    return { each, box: (label ?? each).getBoundingClientRect() };
+  });
+  for (const { each, box } of targets) {
+    if (box.height >= 24 && box.width >= 24) continue;
+    const [x, y] = [box.left + box.width / 2, box.top + box.height / 2];
+    const near = targets.some(({ each: other, box: its }) => {
+      const [across, down] = [Math.max(its.left - x, x - its.right, 0), Math.max(its.top - y, y - its.bottom, 0)];
+      return other !== each && !other.contains(each) && Math.hypot(across, down) < 12;
+    });
+    if (near) complain(`a target of ${Math.round(box.width)} by ${Math.round(box.height)}`, each);
   }
 
   // Nothing wider than the screen.

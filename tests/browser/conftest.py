@@ -90,27 +90,30 @@ class Running:
         return self.cookie
 
     def end(self) -> None:
-        """End the process, by its number."""
+        """End the process, by its number; until then it lived, without a word of complaint."""
+        ended = self.process.poll()
         self.process.terminate()
         self.process.communicate(timeout=60)
+        assert (ended, (self.temporary / "said.txt").read_text()) == (None, "")
 
 
 def start(temporary: Path, *arguments: object) -> Running:
     temporary.mkdir(exist_ok=True)
-    process = subprocess.Popen(
-        [str(COMMAND), "studio", "--no-browser", "--json", *map(str, arguments)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env={**os.environ, "TMPDIR": str(temporary)},
-    )
-    said = ""
-    while "}" not in said:
+    with (temporary / "said.txt").open("w") as said:
+        process = subprocess.Popen(
+            [str(COMMAND), "studio", "--no-browser", "--json", *map(str, arguments)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            text=True,
+            env={**os.environ, "TMPDIR": str(temporary)},
+        )
+    announced = ""
+    while "}" not in announced:
         line = process.stdout.readline()
         assert line, f"the studio ended with {process.wait()}"
-        said += line
-    return Running(process, json.loads(said)["url"], temporary)
+        announced += line
+    return Running(process, json.loads(announced)["url"], temporary)
 
 
 @pytest.fixture(scope="module")

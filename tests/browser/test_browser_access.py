@@ -76,11 +76,10 @@ def test_every_page_is_named_ordered_visible_and_wide_enough(context, studio, so
     page = context.new_page()
     page.emulate_media(color_scheme=scheme)
     page.set_viewport_size({"width": width, "height": 900})
-    found = {}
+    found = []
     for name, path in PAGES.items():
         page.goto(studio.origin + path.format(project=solved.project, run=solved.run))
         wrong = page.evaluate(CHECKS, {"report": name.endswith("report"), "width": width})
-        if wrong:
-            found[name] = wrong
+        found += [f"{name}: {each}" for each in wrong]
     watch.forgive("status of 404")
-    assert found == {}
+    assert not found, "\n".join(found)

@@ -201,3 +201,11 @@ def test_large_tables_have_associations_only_if_asked_for(monkeypatch: pytest.Mo
     assert "associations" not in quick.evidence
     assert "--utility full" in quick.report()
     assert "associations" in shoal.anonymize(people(), policy, seed=1, utility="full").evidence
+
+
+def test_a_value_that_hangs_high_in_its_tree_is_no_step_up() -> None:
+    tree = from_nested(ILLNESS).with_missing()
+    assert tree.missing is not None
+    ends = np.array([tree.missing], dtype=np.int32)
+    told = LevelTally.of(tree, ends, ends + np.int32(1), np.array([5])).as_dict()
+    assert told == {"nodes": [5, 0, 0], "ranges": 0}

@@ -54,6 +54,7 @@ _QUASI = (
     "attribute that others can look up is as good as a quasi one, and nothing here knows that."
 )
 _RECORDS = "Promises are about records. A person with several of them is in several classes, which can be compared."
+_TOGETHER = "The claim is about records. Of a person with several of them, all together are protected less."
 _SEVERAL = (
     "Promises are about this release alone. Another one about the same people can leave less together than each by "
     "itself: shoal link and the ledger measure that, if they are told of it."
@@ -75,11 +76,7 @@ def limits_of(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
 def general_limits(manifest: Mapping[str, Any]) -> list[str]:
     """Return what no promise of this kind of release covers."""
     if "synthetic" in manifest:
-        return [
-            _RECORDS.split(".", maxsplit=1)[0] + ": of a person with several of them, all together are protected less.",
-            _SEVERAL,
-            _TRUE,
-        ]
+        return [_TOGETHER, _SEVERAL, _TRUE]
     if not manifest["guarantees"]:
         return ["This release promises nothing about people: all that is below is what was measured.", _MEASURED]
     return [_QUASI, _RECORDS, _SEVERAL, _BACKGROUND, _TRUE, _MEASURED]

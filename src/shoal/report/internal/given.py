@@ -27,8 +27,3 @@ class Given:
     def group(self) -> str:
         """What a set of records that hide each other is called."""
         return "bucket" if self.form == "buckets" else "class"
-
-    @property
-    def groups(self) -> str:
-        """The same for several of them."""
-        return "buckets" if self.form == "buckets" else "classes"
