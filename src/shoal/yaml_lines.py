@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,9 @@ import yaml
 from shoal.errors import PolicyError
 
 Place = tuple[str | int, ...]
+
+_MOST_REPEATED = 1 << 22  # characters that aliases may add to a document; few lines of them can stand for terabytes
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class _Loader(yaml.SafeLoader):
@@ -22,16 +26,39 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 
-def _lines(node: yaml.Node, place: Place, lines: dict[Place, int]) -> None:
+class _Lines(dict[Place, int]):
+    """The line of every key and item of a document."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen: set[int] = set()
+        self._repeated = 0
+
+    def count(self, node: yaml.Node) -> None:
+        """Refuse a document whose aliases repeat too much, and texts that no file can hold."""
+        text = node.value if isinstance(node, yaml.ScalarNode) else ""
+        line = node.start_mark.line + 1
+        if id(node) in self._seen:
+            self._repeated += 4 + len(text)
+        self._seen.add(id(node))
+        if self._repeated > _MOST_REPEATED:
+            raise PolicyError(f"line {line}: aliases (*) repeat too much; write less by them")
+        if not text.isascii() and _SURROGATE.search(text):
+            raise PolicyError(f"line {line}: half of a character, such as \\ud800; write the character itself")
+
+
+def _lines(node: yaml.Node, place: Place, lines: _Lines) -> None:
     """Note the line of every key and item; refuse a key given twice; read keys as the text they are written as.
 
     Without that a column ``no`` would become False, and ``010`` the number 8.
     """
+    lines.count(node)
     lines[place] = node.start_mark.line + 1
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
                 key.tag = "tag:yaml.org,2002:str"
+                lines.count(key)
             inner = (*place, str(key.value))
             if inner in lines:
                 line = key.start_mark.line + 1
@@ -55,9 +82,9 @@ def load_with_lines(text: str, name: str) -> tuple[Any, dict[Place, int]]:
         node = loader.get_single_node()
         if node is None:
             return None, {}
-        lines: dict[Place, int] = {}
+        lines = _Lines()
         _lines(node, (), lines)
-        return loader.construct_document(node), lines
+        return loader.construct_document(node), dict(lines)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise PolicyError(f"{name}, line {line}: not valid YAML: {error.problem}") from None
@@ -67,6 +94,8 @@ def load_with_lines(text: str, name: str) -> tuple[Any, dict[Place, int]]:
         raise PolicyError(f"{name}: not a valid policy: it contains itself, or is nested too deeply") from None
     except PolicyError as error:
         raise PolicyError(f"{name}, {error}") from None
+    except (ValueError, LookupError, AttributeError, OverflowError):  # of its constructors, such as !!int x
+        raise PolicyError(f"{name}: not valid YAML: a value is not of the kind that it is written as") from None
 
 
 def read_text(path: Path) -> str:

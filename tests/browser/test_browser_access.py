@@ -83,3 +83,70 @@ def test_every_page_is_named_ordered_visible_and_wide_enough(context, studio, so
         found += [f"{name}: {each}" for each in wrong]
     watch.forgive("status of 404")
     assert not found, "\n".join(found)
+
+
+FOCUSED = """() => {
+    const focused = document.activeElement;
+    const labels = [...(focused.labels ?? [])].map((label) => label.textContent).join(' ');
+    const words = focused.getAttribute('aria-label') || labels || (focused.tagName === 'SELECT' ? '' : focused.textContent);
+    return words.replace(/\\s+/g, ' ').trim();
+}"""
+
+
+def tabs_to(page, words: str) -> None:
+    """Press Tab until what has the focus is called so."""
+    passed = []
+    for _ in range(150):
+        page.keyboard.press("Tab")
+        passed.append(page.evaluate(FOCUSED))
+        if passed[-1] == words:
+            return
+    raise AssertionError(f"no {words} among {passed}")
+
+
+def test_from_a_file_to_the_download_without_a_mouse(person, visits, tmp_path):
+    page, expect = person.page, person.expect
+    heading = page.get_by_role("heading", level=1)
+    tabs_to(page, "Skip to the page")
+    page.keyboard.press("Enter")
+    tabs_to(page, "Choose a file")
+    with page.expect_file_chooser() as chooser:
+        page.keyboard.press("Enter")
+    chooser.value.set_files(visits)
+    person.sees_columns()
+    tabs_to(page, "Role of sex")
+    page.keyboard.press("ArrowDown")
+    changed = person.waits_for_policy(lambda policy: policy["attributes"]["sex"]["role"] != "quasi")
+    page.keyboard.press("ArrowUp")
+    person.waits_for_policy(lambda policy: policy["attributes"]["sex"]["role"] == "quasi")
+    assert changed["attributes"]["sex"]["role"] in ("identifier", "sensitive", "insensitive")
+    assert page.evaluate(FOCUSED) == "Role of sex"
+
+    page.reload()
+    tabs_to(page, "Guarantees")
+    page.keyboard.press("Enter")
+    expect(heading).to_have_text("Guarantees")
+    tabs_to(page, "k")
+    page.keyboard.press("Control+a")
+    page.keyboard.type("7")
+    page.keyboard.press("Enter")
+    person.waits_for_policy(lambda policy: {"k-anonymity": {"k": 7}} in policy["privacy"])
+    tabs_to(page, "On to the run")
+    page.keyboard.press("Enter")
+    expect(heading).to_have_text("Run")
+    tabs_to(page, "Measures of what is left")
+    page.keyboard.press("ArrowDown")
+    tabs_to(page, "Start the run")
+    page.keyboard.press("Space")
+    expect(heading).to_contain_text("Results: ")
+    tabs_to(page, "Report and download")
+    page.keyboard.press("Enter")
+    expect(heading).to_contain_text("Report and download")
+    tabs_to(page, "Verify and prepare the download")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("link", name="Download the release")).to_be_visible()
+    tabs_to(page, "Download the release")
+    with page.expect_download() as taken:
+        page.keyboard.press("Enter")
+    taken.value.save_as(tmp_path / "release.zip")
+    assert any(name.endswith("public/manifest.json") for name in ZipFile(tmp_path / "release.zip").namelist())

@@ -193,9 +193,49 @@ def builds_a_tree(person) -> None:
     tree.locator("[data-label=driver] > .line").drag_to(tree.locator("[data-label=outdoors] > .line"))
     expect(tree.locator("[data-label=outdoors] [data-label=driver]")).to_be_attached()
 
+    farmer = tree.locator("[data-label=farmer]")
+    farmer.focus()
+    page.keyboard.press("Control+x")
+    person.is_told("farmer cut; go to a group and press Control V")
+    while page.evaluate("document.activeElement.dataset.label") != "outdoors":
+        page.keyboard.press("ArrowDown")
+    page.keyboard.press("Control+v")
+    expect(tree.locator("[data-label=outdoors] [data-label=farmer]")).to_be_attached()
+
+    for job in ("baker", "clerk", "nurse", "teacher"):
+        tree.locator(f"[data-label={job}] > .line").click(modifiers=["Control"])
+    expect(page.locator("#tree-selection")).to_contain_text("Selected: 4")
+    page.get_by_label("Move to", exact=True).select_option(label="indoors")
+    page.get_by_role("button", name="Move", exact=True).click()
+    expect(tree.locator("[data-label=indoors] [data-label=nurse]")).to_be_attached()
+    made = person.policy()["attributes"]["job"]["taxonomy"]
+    assert made == {
+        "tree": {"*": {"indoors": ["baker", "clerk", "nurse", "teacher"], "outdoors": ["driver", "farmer"]}}
+    }
+
 
 def test_an_own_table_and_its_policy_by_the_command(person, visits, tmp_path, shoal):
     person.opens(visits)
-    person.waits_for_policy(lambda policy: policy["attributes"]["person"]["role"] == "identifier")
+    assert person.policy()["attributes"]["person"]["role"] == "identifier"
     builds_a_tree(person)
+    person.page.locator("#policy-panel summary").click()
+    policy = person.downloads("Download", tmp_path)
+    assert policy.name == "policy.yaml"
+    assert yaml.safe_load(policy.read_text(encoding="utf-8")) == person.policy()
     person.runs()
+    person.page.get_by_role("link", name="Report and download").click()
+    person.page.get_by_role("button", name="Verify and prepare the download").click()
+    archive = person.downloads("Download the release", tmp_path)
+    shown = unpacked(archive, tmp_path / "unpacked")
+
+    made = shoal("anonymize", visits, "-p", policy, "-o", tmp_path / "typed", "--json")
+    assert made.returncode == 0, made.stdout + made.stderr
+    by_browser, by_command = (
+        json.loads((folder / "public" / "manifest.json").read_text(encoding="utf-8"))
+        for folder in (shown, tmp_path / "typed")
+    )
+    for key in ("guarantees", "method", "attributes", "rows", "withheld"):
+        assert by_browser[key] == by_command[key], key
+    for folder in (shown, tmp_path / "typed"):
+        checked = shoal("verify", folder, "--source", visits, "-p", policy)
+        assert checked.returncode == 0, checked.stdout + checked.stderr

@@ -154,3 +154,14 @@ def test_a_failed_check_is_shown_as_such(release: Any) -> None:
     page = internal_report(release.manifest, evidence)
     assert page.count('class="bad"') == 1
     assert "–" in page
+
+
+def test_what_releases_by_one_plan_promise_together_is_not_denied() -> None:
+    from shoal.report.limits import general_limits
+
+    promise = {"model": "l-delta-diversity", "parameters": {"l": 3, "delta": 0.01}}
+    agreed = " ".join(general_limits({"guarantees": [promise], "agreed": {}}))
+    alone = " ".join(general_limits({"guarantees": [promise]}))
+    assert "others by the same plan" in agreed
+    assert "this release alone" not in agreed
+    assert "this release alone" in alone

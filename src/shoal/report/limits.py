@@ -59,6 +59,10 @@ _SEVERAL = (
     "Promises are about this release alone. Another one about the same people can leave less together than each by "
     "itself: shoal link and the ledger measure that, if they are told of it."
 )
+_OTHER_PLANS = (
+    "Promises are about this release and others by the same plan. One by another plan, or by none, about the same "
+    "people can leave less together: shoal link and the ledger measure that, if they are told of it."
+)
 _BACKGROUND = (
     "Who knows more than quasi values, such as the order of rows in another file or how the method decides, may "
     "conclude more. The attacks try some of that, not all."
@@ -79,4 +83,5 @@ def general_limits(manifest: Mapping[str, Any]) -> list[str]:
         return [_TOGETHER, _SEVERAL, _TRUE]
     if not manifest["guarantees"]:
         return ["This release promises nothing about people: all that is below is what was measured.", _MEASURED]
-    return [_QUASI, _RECORDS, _SEVERAL, _BACKGROUND, _TRUE, _MEASURED]
+    several = _OTHER_PLANS if "agreed" in manifest else _SEVERAL
+    return [_QUASI, _RECORDS, several, _BACKGROUND, _TRUE, _MEASURED]

@@ -48,9 +48,10 @@ details { margin: .8rem 0; } summary { cursor: pointer; font-weight: 600; }
   :root { --ground: #fff; --ink: #000; --soft: #444; --line: #999; --tint: #fff; --good: #1a7f37; --bad: #b42318;
     --link: #000; color-scheme: light; }
   body { font-size: 10.5pt; } header, main, nav, footer { max-width: none; padding: 0; }
-  h2, h3, caption, summary { break-after: avoid; } tr, figure, .verdict, .note, .sign { break-inside: avoid; }
-  thead { display: table-header-group; } .wide, pre { overflow: visible; }
-  pre { white-space: pre-wrap; overflow-wrap: anywhere; } p, li { orphans: 3; widows: 3; }
+  h2, h3, caption, summary { break-after: avoid; } tr, svg, figcaption, .verdict, .note, .sign { break-inside: avoid; }
+  thead { display: table-header-group; } tbody tr:first-child { break-before: avoid; }
+  svg { break-after: avoid; } .wide, pre { overflow: visible; }
+  pre { break-inside: avoid; white-space: pre-wrap; overflow-wrap: anywhere; } p, li { orphans: 3; widows: 3; }
   .skip { display: none; } a { text-decoration: none; } p, li, dd { max-width: none; }
   details::details-content { content-visibility: visible; display: block; height: auto; }
   #sign-off { break-before: page; }

@@ -7,7 +7,7 @@ from shoal.registry import discover
 from shoal.report.frame import Section
 from shoal.report.html import number, paragraph, percent, table
 from shoal.report.internal.given import Given
-from shoal.wording import listed
+from shoal.wording import listed, parameters_text
 
 # Attacks by the question of the opinion that they ask.
 QUESTIONS = {
@@ -101,7 +101,8 @@ def nist(given: Given) -> Section:
             "To be added by the agency: what could happen to people, and how it is mended.",
         ),
         ("Data-sharing model", "Files to be handed out. Whether to all or under an agreement is to be added."),
-        ("Review board", "This page and its sign-off are made for it."),
+        ("Disclosure Review Board", "This page and its sign-off are made for it."),
+        ("Standard with measurable levels", _standard(given)),
         ("Survey of the data", _survey(given)),
         ("Technique", _method(given)),
         ("Validation of the result", "The written files were verified by code that is independent of the methods."),
@@ -147,6 +148,12 @@ def _method(given: Given) -> str:
     promised = [str(one["model"]) for one in (*given.manifest["guarantees"], *given.manifest.get("claims", ()))]
     models = f"; promised: {listed(promised)}" if promised else "; nothing is promised"
     return f"Method {given.manifest['method']}{models}. The policy is part of this report."
+
+
+def _standard(given: Given) -> str:
+    promised = [*given.manifest["guarantees"], *given.manifest.get("claims", ())]
+    levels = [f"{one['model']} ({parameters_text(one['parameters'])})" for one in promised]
+    return f"{listed(levels)}. Whether these levels are enough is for the board." if levels else "None was promised."
 
 
 def _results(given: Given) -> str:

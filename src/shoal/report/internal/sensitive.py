@@ -16,7 +16,7 @@ _NOT_COUNTED = "Not counted by the version that made this release."
 
 def sensitive(given: Given) -> Section:
     """Return for each sensitive attribute how far shares in classes go from those in the whole table."""
-    return Section.of("sensitive", "Sensitive values by class", _told(given))
+    return Section.of("sensitive", f"Sensitive values by {given.group}", _told(given))
 
 
 def _told(given: Given) -> Sequence[str]:
@@ -34,5 +34,5 @@ def _told(given: Given) -> Sequence[str]:
         )
     ]
     for name, entry in given.evidence["sensitive"].items():
-        lines.append(figure(sensitive_shares(name, entry["values"], entry["more"])))
+        lines.append(figure(sensitive_shares(name, entry["values"], entry["more"], group=given.group)))
     return lines
