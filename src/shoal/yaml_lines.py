@@ -13,6 +13,7 @@ from shoal.errors import PolicyError
 Place = tuple[str | int, ...]
 
 _MOST_REPEATED = 1 << 22  # characters that aliases may add to a document; few lines of them can stand for terabytes
+_LONGEST_NUMBER = 100
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -35,7 +36,7 @@ class _Lines(dict[Place, int]):
         self._repeated = 0
 
     def count(self, node: yaml.Node) -> None:
-        """Refuse a document whose aliases repeat too much, and texts that no file can hold."""
+        """Refuse a document whose aliases repeat too much, numbers without end, and texts that no file can hold."""
         text = node.value if isinstance(node, yaml.ScalarNode) else ""
         line = node.start_mark.line + 1
         if id(node) in self._seen:
@@ -43,6 +44,8 @@ class _Lines(dict[Place, int]):
         self._seen.add(id(node))
         if self._repeated > _MOST_REPEATED:
             raise PolicyError(f"line {line}: aliases (*) repeat too much; write less by them")
+        if len(text) > _LONGEST_NUMBER and node.tag == "tag:yaml.org,2002:int":
+            raise PolicyError(f"line {line}: a number has more than {_LONGEST_NUMBER} digits")
         if not text.isascii() and _SURROGATE.search(text):
             raise PolicyError(f"line {line}: half of a character, such as \\ud800; write the character itself")
 

@@ -88,8 +88,7 @@ def test_every_page_is_named_ordered_visible_and_wide_enough(context, studio, so
 FOCUSED = """() => {
     const focused = document.activeElement;
     const labels = [...(focused.labels ?? [])].map((label) => label.textContent).join(' ');
-    const words = focused.getAttribute('aria-label') || labels || (focused.tagName === 'SELECT' ? '' : focused.textContent);
-    return words.replace(/\\s+/g, ' ').trim();
+    return (focused.getAttribute('aria-label') || labels || focused.textContent).replace(/\\s+/g, ' ').trim();
 }"""
 
 

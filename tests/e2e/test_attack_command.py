@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 import shoal
 from shoal.attacks.base import NO_CONTROL, Tally, Trials
 from shoal.attacks.running import attack_names
+from shoal.attacks.verdicts import verdict
 from shoal.cli import app
-from shoal.cli.attack import verdict
 
 POLICY = {
     "attributes": {

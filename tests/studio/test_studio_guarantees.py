@@ -157,7 +157,7 @@ def test_the_hint_follows_the_policy(browser, project, at: str) -> None:
 
 
 def test_files_beside_the_table_are_taken_by_plain_names_only(browser, project) -> None:
-    path = f"/projects/{project.id}/attach"
+    path = f"/projects/{project.id}/files"
     assert browser.put(path, b"age,sex\n30,F\n", "census.csv").status_code == 200
     assert project.attached() == ("census.csv",)
     assert "census.csv" in browser.get(f"/projects/{project.id}/guarantees").text

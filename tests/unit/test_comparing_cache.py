@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -16,14 +17,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import shoal
 import shoal.comparing.cache as caching
 import shoal.comparing.keys as keys
 import shoal.comparing.trying as trying
 from shoal.comparing import Comparison, compare
 from shoal.comparing.cache import Cache, default_folder
 from shoal.comparing.entries import Findings
-from shoal.comparing.keys import table_digest
+from shoal.comparing.keys import About, Common, table_digest
+from shoal.comparing.parts import RISKS
 from shoal.errors import UsageError
+from shoal.policy import Policy
 
 POLICY: dict[str, Any] = {
     "attributes": {
@@ -72,6 +76,26 @@ def told(found: Comparison) -> dict[str, Any]:
     return {**content, "rows": [{**row, "cached": None} for row in content["rows"]]}
 
 
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that has one row, of a comparison with the seed 7."""
+    folder = tmp_path_factory.mktemp("cache") / "kept"
+    compared(folder, seed=7)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def findings() -> Any:
+    release = shoal.anonymize(people(), POLICY, seed=7)
+    return trying.attack_release(release, people(), people(60, 3), attacks=RISKS, targets=20, seed=7)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch, findings: Any) -> None:
+    """Every release has the same findings: what attacks cost is most of a comparison, and not what is tested."""
+    monkeypatch.setattr(trying, "attack_release", lambda *_, **__: findings)
+
+
 def entries(folder: Path, kind: str = "row") -> list[Path]:
     return sorted(folder.glob(f"{kind}-*.json"))
 
@@ -88,6 +112,7 @@ def test_a_rerun_makes_no_release_and_says_so(tmp_path: Path, made: list[set[str
     assert json.dumps(told(first)) == json.dumps(told(second))
 
 
+@pytest.mark.usefixtures("quick")
 def test_another_value_costs_one_release_about_the_same_people(tmp_path: Path, made: list[set[str]]) -> None:
     compared(tmp_path, sweep="k-anonymity.k=2,4")
     found = compared(tmp_path, sweep="k-anonymity.k=2,3,4")
@@ -96,12 +121,14 @@ def test_another_value_costs_one_release_about_the_same_people(tmp_path: Path, m
     assert len(made) == 3
 
 
+@pytest.mark.usefixtures("quick")
 def test_without_a_folder_others_are_put_aside_each_time(made: list[set[str]]) -> None:
     for _ in range(2):
         compare(people(), POLICY, cache=False, targets=20)
     assert made[0] != made[1]  # 30 of 150 alike: one in 1e31
 
 
+@pytest.mark.usefixtures("quick")
 def test_names_weights_and_order_are_no_content(tmp_path: Path, made: list[set[str]]) -> None:
     compared(tmp_path, sweep="k-anonymity.k=2,4")
     found = compared(tmp_path, sweep={"k-anonymity.k": [4]}, methods="mondrian", weights="inference=3")
@@ -128,13 +155,17 @@ def test_names_weights_and_order_are_no_content(tmp_path: Path, made: list[set[s
     ],
     ids=["targets", "predict", "seed", "share", "control", "rows", "values", "policy", "order", "weight"],
 )
-def test_changed_content_is_made_anew(tmp_path: Path, made: list[set[str]], changed: dict[str, Any]) -> None:
-    compared(tmp_path, seed=7)
-    assert [row.cached for row in compared(tmp_path, **{"seed": 7, **changed}).rows] == [False]
-    assert len(made) == 2
-    assert [row.cached for row in compared(tmp_path, seed=7).rows] == [True]
+@pytest.mark.usefixtures("quick")
+def test_changed_content_is_made_anew(
+    tmp_path: Path, kept: Path, made: list[set[str]], changed: dict[str, Any]
+) -> None:
+    folder = shutil.copytree(kept, tmp_path / "kept")
+    assert [row.cached for row in compared(folder, **{"seed": 7, **changed}).rows] == [False]
+    assert len(made) == 1
+    assert [row.cached for row in compared(folder, seed=7).rows] == [True]
 
 
+@pytest.mark.usefixtures("quick")
 def test_files_that_a_policy_names_are_content(tmp_path: Path, made: list[set[str]]) -> None:
     policy = tmp_path / "policy.yaml"
     tree = tmp_path / "sex.csv"
@@ -159,6 +190,7 @@ def test_files_that_a_policy_names_are_content(tmp_path: Path, made: list[set[st
     assert compared(tmp_path / "kept", elsewhere / "policy.yaml").rows[0].cached  # content, not places
 
 
+@pytest.mark.usefixtures("quick")
 def test_a_file_that_changes_while_a_release_is_made_is_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,6 +208,39 @@ def test_a_file_that_changes_while_a_release_is_made_is_not_kept(
     assert not entries(tmp_path / "kept")
 
 
+@pytest.mark.usefixtures("quick")
+def test_rows_after_a_file_changed_are_not_kept_for_they_are_compared_by_the_old_tree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = tmp_path / "sex.csv"
+    tree.write_text("F;*\nM;*\n", encoding="utf-8")
+    attributes = {**POLICY["attributes"], "sex": {"role": "quasi", "taxonomy": {"file": str(tree)}}}
+    real = trying.anonymize
+
+    def meanwhile(*arguments: Any, **options: Any) -> Any:
+        release = real(*arguments, **options)
+        tree.write_text("M;*\nF;*\n", encoding="utf-8")
+        return release
+
+    monkeypatch.setattr(trying, "anonymize", meanwhile)
+    found = compared(tmp_path / "kept", {**POLICY, "attributes": attributes}, sweep=["k-anonymity.k=3,4"])
+    assert [row.reason for row in found.rows] == [None, None]
+    assert not entries(tmp_path / "kept")
+
+
+def test_a_policy_that_names_a_pipe_has_no_key(tmp_path: Path) -> None:
+    tree = tmp_path / "sex.csv"
+    attributes = {**POLICY["attributes"], "sex": {"role": "quasi", "taxonomy": {"file": str(tree)}}}
+    policy = Policy.load({**POLICY, "attributes": attributes})
+    common = Common(About("0", None, 0.2), "seed 1", 20, None, ["sex"], policy, tmp_path / "key")
+    tree.write_text("F;*\nM;*\n", encoding="utf-8")
+    assert common.key(policy) is not None
+    tree.unlink()
+    os.mkfifo(tree)
+    assert common.key(policy) is None
+
+
+@pytest.mark.usefixtures("quick")
 def test_a_population_is_content_and_one_without_a_digest_is_never_kept(tmp_path: Path, made: list[set[str]]) -> None:
     import pyarrow.csv as pa_csv
 
@@ -192,6 +257,7 @@ def test_a_population_is_content_and_one_without_a_digest_is_never_kept(tmp_path
     assert len(entries(tmp_path / "kept")) == before
 
 
+@pytest.mark.usefixtures("quick")
 def test_other_code_makes_everything_anew(
     tmp_path: Path, made: list[set[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,6 +292,7 @@ def test_techniques_are_kept_too_though_their_key_is_new_each_time(tmp_path: Pat
     assert len(made) == len(found.rows) == 5
 
 
+@pytest.mark.usefixtures("quick")
 def test_an_interrupted_run_keeps_what_it_had(
     tmp_path: Path, made: list[set[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -279,14 +346,17 @@ def _signed(change: Callable[[dict[str, Any]], Any]) -> Callable[[dict[str, Any]
         *("missing", "text", "negative", "achieved", "more", "utility", "content"),
     ],
 )
-def test_a_spoiled_entry_is_made_anew(tmp_path: Path, made: list[set[str]], change: Callable[[Any], Any]) -> None:
-    first = compared(tmp_path)
-    (file,) = entries(tmp_path)
+@pytest.mark.usefixtures("quick")
+def test_a_spoiled_entry_is_made_anew(
+    tmp_path: Path, kept: Path, made: list[set[str]], change: Callable[[Any], Any]
+) -> None:
+    folder = shutil.copytree(kept, tmp_path / "kept")
+    (file,) = entries(folder)
     file.write_text(json.dumps(change(json.loads(file.read_text(encoding="utf-8")))), encoding="utf-8")
-    assert compared(tmp_path).rows[0].cached is False
-    assert len(made) == 2
-    assert compared(tmp_path).rows[0].cached
-    assert first.rows[0].records == 120
+    (row,) = compared(folder, seed=7).rows
+    assert (row.cached, row.records) == (False, 120)
+    assert len(made) == 1
+    assert compared(folder, seed=7).rows[0].cached
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[" * 100_000, b'"x"' + b" " * (1 << 20)])
@@ -343,6 +413,7 @@ def test_a_folder_that_others_may_write_to_or_that_is_none_is_refused(tmp_path: 
             compared(tmp_path / wrong)
 
 
+@pytest.mark.usefixtures("quick")
 def test_the_users_own_folder_is_used_unless_it_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "mine"))
     assert default_folder() == tmp_path / "mine" / "shoal" / "compare"
@@ -393,9 +464,8 @@ def test_the_least_recently_used_go_first(tmp_path: Path, monkeypatch: pytest.Mo
 def test_processes_at_once_agree_on_whom_to_draw(tmp_path: Path) -> None:
     go = tmp_path / "go"
     program = (
-        "import sys, time, pathlib\n"
-        "from shoal.comparing.cache import Cache\n"
-        "cache = Cache(pathlib.Path(sys.argv[1]))\n"
+        "import runpy, sys, time, pathlib\n"
+        "cache = runpy.run_path(sys.argv[3])['Cache'](pathlib.Path(sys.argv[1]))\n"
         "print('ready', flush=True)\n"
         "while not pathlib.Path(sys.argv[2]).exists(): time.sleep(0.001)\n"
         "for n in range(200): cache.keep('0' * 64, {'n': n}); assert cache.found('0' * 64) is not None\n"
@@ -403,7 +473,9 @@ def test_processes_at_once_agree_on_whom_to_draw(tmp_path: Path) -> None:
     )
     running = [
         subprocess.Popen(
-            [sys.executable, "-c", program, str(tmp_path / "kept"), str(go)], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", program, str(tmp_path / "kept"), str(go), caching.__file__],
+            stdout=subprocess.PIPE,
+            text=True,
         )
         for _ in range(2)
     ]

@@ -16,10 +16,12 @@ ROOT = Path(shoal.__file__).parent
 HEAVY = ("numpy", "numba", "pyarrow", "pydantic", "pandas", "polars", "duckdb", "rich")
 OPTIONAL = (
     *("pandas", "polars", "duckdb", "pyspark", "sklearn", "scipy", "plotly", "matplotlib", "cryptography", "opendp"),
-    *("fastapi", "sqlalchemy", "alembic", "uvicorn", "prometheus_client", "psycopg"),
+    *("fastapi", "sqlalchemy", "alembic", "uvicorn", "prometheus_client", "psycopg", "starlette", "jinja2"),
+    *("IPython", "ipykernel", "nbclient", "nbformat", "playwright"),
     *("adbc_driver_manager", "adbc_driver_postgresql", "adbc_driver_sqlite", "pyreadstat", "python_calamine"),
 )
 SERVICE = "shoal.agency.service"  # a program of its own, which stands on what the extra `agency` brings
+STUDIO = "shoal.studio"  # another one, on what the extra `studio` brings
 
 
 def module_name(path: Path) -> str:
@@ -116,9 +118,18 @@ def test_only_the_command_line_knows_the_command_line(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in MODULES if not within(name, SERVICE)])
 def test_optional_packages_load_only_where_they_are_used(name: str) -> None:
-    assert not [other for other in imports(MODULES[name], only_at_import=True) if within(other, SERVICE)]
-    early = [other for other in imports(MODULES[name], only_at_import=True) if any(within(other, o) for o in OPTIONAL)]
-    assert not early
+    at_once = list(imports(MODULES[name], only_at_import=True))
+    own = ("starlette", "jinja2") if within(name, STUDIO) else ()
+    assert not [other for other in at_once if within(other, SERVICE)]
+    assert not [other for other in at_once if any(within(other, o) for o in OPTIONAL if o not in own)]
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if not within(name, STUDIO)])
+def test_nothing_stands_on_the_studio(name: str) -> None:
+    """The command starts it and knows no more of it."""
+    known = {other for other in of_shoal(MODULES[name]) if within(other, STUDIO)}
+    assert known <= ({STUDIO, "shoal.studio.serving"} if name == "shoal.cli.studio" else set())
+    assert not [other for other in imports(MODULES[name], only_at_import=True) if within(other, STUDIO)]
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -167,6 +178,10 @@ def test_a_run_loads_only_what_its_policy_names() -> None:
         "shoal.anonymize(pyarrow.table({'age': [1, 1, 2, 2]}), policy)",
     )
     techniques = {f"shoal.techniques.{name}" for name in ("coding", "hash", "noise", "permutation", "pseudonym")}
-    packages = {f"shoal.{name}" for name in ("attacks", "comparing", "linkage", "microaggregation")}
+    packages = {
+        f"shoal.{name}" for name in ("attacks", "comparing", "linkage", "microaggregation", "notebook", "studio")
+    }
     assert "shoal.anonymizing" in loaded
-    assert not loaded & (techniques | packages | {"cryptography", "matplotlib", "opendp", "sklearn"})
+    assert not loaded & (
+        techniques | packages | {"cryptography", "jinja2", "matplotlib", "opendp", "sklearn", "starlette"}
+    )

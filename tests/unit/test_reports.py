@@ -46,7 +46,7 @@ def test_the_readme_tells_every_column_promise_and_label(release: Any) -> None:
     age = release.manifest["attributes"]["age"] | {"description": "years | months"}
     text = public_readme(release.manifest | {"attributes": release.manifest["attributes"] | {"age": age}})
     for name in POLICY["attributes"]:
-        shown = name.replace("|", "\\|")
+        shown = name.replace("|", "\\|").replace("<", "&lt;")
         assert f"| {shown} |" in text
     assert "years \\| months" in text
     assert "**k-anonymity** (k = 3)" in text

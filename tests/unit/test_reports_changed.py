@@ -206,7 +206,7 @@ def test_the_readme_of_synthetic_rows_says_that_they_are_nobodys(releases: dict[
     text = public_readme(manifest | {"synthetic": account | {"tree": [["age", "a|b"], ["sex", "illness"]]}})
     assert "**No row is a person.**" in text
     assert "**differential-privacy** (epsilon = 2, delta = 0)" in text
-    assert "- `age` and `a\\|b`\n- `sex` and `illness`" in text
+    assert "- `age` and `a|b`\n- `sex` and `illness`" in text
     assert "This is a claim" in text
     assert "record of the original table" not in text
     assert "no pair of them was kept" in public_readme(manifest | {"synthetic": account | {"tree": []}})

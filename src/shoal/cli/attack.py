@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from shoal.attacks.base import Refusal, Tally, Trials
 
-CLEAR, GRAVE = 0.1, 0.5  # risks from which a finding is called so
-LITTLE = 0.05  # a risk that is surely below this is called none
 WIDE = 100  # columns of a terminal from which the verdict has one of its own
 
 
@@ -50,6 +48,7 @@ def attack(
     with reporting(json_output):
         from shoal.attacks.base import NO_CONTROL, Refusal, Trials
         from shoal.attacks.running import attack_release
+        from shoal.attacks.verdicts import verdict
         from shoal.cli.bars import bars
 
         recorder = None
@@ -73,7 +72,7 @@ def attack(
         tried = [each for each in found if isinstance(each, Trials)]
         refused = [each for each in found if isinstance(each, Refusal)]
         told = {
-            "attacks": [each.as_dict() for each in tried],
+            "attacks": [{**each.as_dict(), "verdict": verdict(each)} for each in tried],
             "refused": [each.as_dict() for each in refused],
             "notes": [] if control is not None else [NO_CONTROL],
         }
@@ -131,6 +130,8 @@ def _table(tried: Sequence[Trials], titles: Mapping[str, str], console: Console)
     """Show the counts, the risk and its meaning of every attack."""
     from rich.table import Table
 
+    from shoal.attacks.verdicts import verdict
+
     if not tried:
         return
     wide = console.width >= WIDE
@@ -152,17 +153,6 @@ def _table(tried: Sequence[Trials], titles: Mapping[str, str], console: Console)
             *([told] if wide else []),
         )
     console.print(table)
-
-
-def verdict(trials: Trials) -> str:
-    """Say what a risk means, in words."""
-    risk = trials.risk
-    if risk.low <= 0:
-        return "nothing found" if risk.high <= LITTLE else f"nothing sure, at most {risk.high:.0%}"
-    size = "grave" if risk.value >= GRAVE else "clear" if risk.value >= CLEAR else "slight"
-    if trials.decides:
-        return f"{size}: members are told from others, {risk.value:.0%} better than by chance"
-    return f"{size}: {risk.value:.0%} of what would stay hidden is found"
 
 
 def _counted(tally: Tally | None) -> str:

@@ -69,12 +69,19 @@ class Common:
         )
         return hashlib.sha256(text.replace(_canonical(str(self.own_key)), _canonical(_OWN_KEY)).encode()).hexdigest()
 
+    def ground(self) -> str | None:
+        """Return the digest of the trees that values are compared by, as their files are now."""
+        first = self._content(self.first)
+        return None if first is None else digest([first["document"].get("attributes"), first["files"]])
+
     def _content(self, policy: Policy) -> dict[str, Any] | None:
         """Return what a policy says, with digests of the files that it names."""
         for model in policy.privacy:
             if isinstance(model, PopulationModel) and not _is_file(policy.folder, model.population):
                 return None  # a database, say, whose rows nobody has a digest of
         texts = {text for text in _texts(policy.document) if text != str(self.own_key)}
+        if any(_is_stream(policy.folder, text) for text in texts):
+            return None
         named = sorted(text for text in texts if _is_file(policy.folder, text))
         try:
             files = {text: file_digest(policy.folder / text) for text in named}
@@ -117,6 +124,14 @@ def code_digest() -> str:
 def _is_file(folder: Path, text: str) -> bool:
     try:
         return (folder / text).is_file()
+    except OSError:  # a text that is too long for a name
+        return False
+
+
+def _is_stream(folder: Path, text: str) -> bool:
+    """Whether a text names a pipe or a device, which gives something else each time it is read."""
+    try:
+        return (folder / text).exists() and not (folder / text).is_file() and not (folder / text).is_dir()
     except OSError:  # a text that is too long for a name
         return False
 

@@ -22,6 +22,7 @@ class Memory:
     common: Common
     build: Callable[[], Field]
     field: Field | None = None
+    ground: str | None = None  # what the field was built on
 
     def row(self, asked: Asked, progress: Progress) -> Row:
         """Return a row with figures of an earlier comparison of the same content, or with new ones, which are kept."""
@@ -34,6 +35,7 @@ class Memory:
             return kept
         with progress.step(asked.row.name, 1, unit="release") as step:
             if self.field is None:
+                self.ground = self.common.ground()
                 self.field = self.build()
             row = self.field.tried(asked)
             step.advance(1)
@@ -51,8 +53,8 @@ class Memory:
         return None if found is None else found.filled(row, policy)
 
     def _keep(self, key: str | None, row: Row, policy: Policy) -> None:
-        """Keep a row, unless a file that it comes from changed meanwhile."""
-        if self.cache is None or key is None or self.common.key(policy) != key:
+        """Keep a row, unless a file that it comes from changed meanwhile, or since rows are compared by it."""
+        if self.cache is None or key is None or self.common.key(policy) != key or self.common.ground() != self.ground:
             return
         found = Findings.of(row, policy)
         if found is not None:

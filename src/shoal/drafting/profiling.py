@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -19,6 +22,8 @@ from shoal.taxonomies.parse import days, decimal_numbers, is_text, texts, whole_
 MOST_DISTINCT = 100_000  # distinct values of a column are counted exactly up to here
 FORMATS = ("", "%d.%m.%Y", "%Y/%m/%d", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y")  # of dates; "" is ISO
 MARKERS = ("?", "NA", "N/A", "n/a", "#N/A", "NULL", "null", "NaN", "nan")  # texts that usually mean missing
+_FEW = 1000  # values that are looked at before the rest
+_MOST_THREADS = 8
 _LEADING_ZERO = "^0[0-9]"
 _DIGITS = "^[0-9]+$"
 _WORDS = r"\S\s+\S+\s+\S"
@@ -82,10 +87,13 @@ class _Watch:
         present = np.bincount(indices + 1, minlength=len(values) + 1)
         self.n_rows += len(indices)
         self.n_missing += int(present[0])
-        self._remember(values, present)
-        used = values.filter(pa.array(present[1:] > 0))
-        if len(used):
-            self._look(used)
+        used = present[1:] > 0
+        if not used.all():
+            values = values.filter(pa.array(used))
+        new = self._remember(values, present[np.append(True, used)])
+        for part in (new[:_FEW], new[_FEW:]):  # what a few values rule out is not asked of all the others
+            if len(part):
+                self._look(part)
 
     def _without_markers(self, indices: CodeArray, values: pa.Array) -> CodeArray:
         marked = pc.is_in(values, value_set=pa.array(MARKERS)).to_numpy(zero_copy_only=False)
@@ -95,17 +103,19 @@ class _Watch:
         gone = np.append(marked, True)
         return np.where(gone[indices], np.int32(-1), indices)
 
-    def _remember(self, values: pa.Array, present: IntArray) -> None:
-        """Count each value, until there are too many."""
+    def _remember(self, values: pa.Array, records: IntArray) -> pa.Array:
+        """Count values, of which *records* are (n_values + 1,), until there are too many; return those that are new."""
         if not self.exact:
-            return
+            return values
+        known = self.dictionary.size
         codes = self.dictionary.codes(values).astype(np.int64)
         if self.dictionary.size > MOST_DISTINCT + 1:
             self.exact = False
         counts = np.zeros(self.dictionary.size, dtype=np.int64)
         counts[: len(self.counts)] = self.counts
-        np.add.at(counts, codes, np.append(present[1:], present[0]))
+        counts[codes] += np.append(records[1:], records[0])  # codes of one batch differ
         self.counts = counts
+        return values.filter(pa.array(codes[:-1] >= known))
 
     def _look(self, values: pa.Array) -> None:
         """Rule out what these values, at least one, cannot be."""
@@ -190,9 +200,9 @@ class _Watch:
 def profiled(source: Source, progress: Progress) -> tuple[ColumnProfile, ...]:
     """Read the table once and describe each of its columns."""
     watches = [_Watch(column.name, column.type) for column in source.schema]
-    with progress.step("looking", source.n_rows) as step:
+    threads = min(os.cpu_count() or 1, _MOST_THREADS)
+    with ThreadPoolExecutor(threads) as pool, progress.step("looking", source.n_rows) as step:
         for batch in source.batches(dictionary=source.schema.names):
-            for watch, column in zip(watches, batch.columns, strict=True):
-                watch.see(column)
+            deque(pool.map(_Watch.see, watches, batch.columns), maxlen=0)  # the first error is raised here
             step.advance(batch.num_rows)
     return tuple(watch.profile() for watch in watches)

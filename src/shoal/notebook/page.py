@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 from shoal.plots.look import DARK, LIGHT, STYLE, variables
 from shoal.plots.plot import Plot
 from shoal.plots.svg import element, escaped
+from shoal.plots.tables import table as plain_table
 
 # JupyterLab tells its own theme, which may differ from that of the system; others follow the system.
 _THEMES = f"""
@@ -34,7 +34,6 @@ _RULES = """
 .shoal-output summary { cursor: pointer; } .shoal-output ul { margin: 0; padding-left: 1.3rem; list-style: none; }
 .shoal-output progress { width: 14rem; accent-color: var(--plot-after); }
 """
-_NUMERIC = re.compile(r"[<>]?-?[\d,.]+(e[-+]?\d+)?%?|–")
 INTERNAL = "These figures are for the data holder; what may leave the house is in the public folder alone."
 
 
@@ -54,23 +53,9 @@ def paragraph(words: str, kind: str | None = None) -> str:
 
 
 def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table, or nothing if it has no rows; columns of numbers stand to the right."""
+    """Return a table, or nothing if it has no rows."""
     cells = [tuple(row) for row in rows]
-    if not cells:
-        return ""
-    kinds = [
-        "number" if all(_NUMERIC.fullmatch(row[column]) for row in cells) else None for column in range(len(heads))
-    ]
-    head = "".join(
-        element("th", escaped(word), scope="col", class_=kind) for word, kind in zip(heads, kinds, strict=True)
-    )
-    body = "".join(
-        "<tr>"
-        + "".join(element("td", escaped(word) or " ", class_=kind) for word, kind in zip(row, kinds, strict=True))
-        + "</tr>"
-        for row in cells
-    )
-    return f"<table><caption>{escaped(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return plain_table(caption, heads, cells) if cells else ""
 
 
 def plots(drawn: Iterable[Plot]) -> str:

@@ -9,13 +9,11 @@ from shoal.plots.evidence import release_plots
 from shoal.plots.frontier import Point, frontier
 from shoal.plots.histogram import histogram
 from shoal.plots.intervals import Interval, intervals
-from shoal.plots.look import STYLE
 from shoal.plots.plot import Plot
 from shoal.plots.risks import risks
 from shoal.plots.sensitive_shares import sensitive_shares
 
 __all__ = [
-    "STYLE",
     "Interval",
     "Plot",
     "Point",

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
 from shoal.plots.look import STANDALONE
 from shoal.plots.svg import element, escaped, place_text
+from shoal.plots.tables import table
 
 WIDTH = 480.0
 LIMIT = 20  # rows that a plot shows; the rest is told in words
-_NUMERIC = re.compile(r"[<>]?-?[\d,.]+(e[-+]?\d+)?%?|–")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,27 +34,7 @@ class Plot:
 
     def table(self) -> str:
         """Return the figures as a table; columns of numbers stand to the right."""
-        numeric = [
-            "number" if self.rows and all(_NUMERIC.fullmatch(row[column]) for row in self.rows) else None
-            for column in range(len(self.heads))
-        ]
-        heads = (
-            element("th", escaped(head), scope="col", class_=kind)
-            for head, kind in zip(self.heads, numeric, strict=True)
-        )
-        lines = (
-            element("th", escaped(row[0]) or " ", scope="row", class_=numeric[0])
-            + "".join(
-                element("td", escaped(cell) or " ", class_=kind)
-                for cell, kind in zip(row[1:], numeric[1:], strict=True)
-            )
-            for row in self.rows
-        )
-        body = "".join(f"<tr>{cells}</tr>" for cells in lines)
-        return (
-            f"<table><caption>{escaped(self.title)}</caption>"
-            f"<thead><tr>{''.join(heads)}</tr></thead><tbody>{body}</tbody></table>"
-        )
+        return table(self.title, self.heads, self.rows)
 
     def standalone(self) -> str:
         """Return the drawing as an SVG file of its own."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from shoal.report.text import cell
+from shoal.report.text import code
 from shoal.wording import counted_text, listed
 
 
 def changes(manifest: Mapping[str, Any]) -> list[str]:
     """Return the section on techniques and on the sample; nothing where nothing was changed."""
-    lines = [f"- `{cell(name)}`: {cell(change_told(entry))}" for name, entry in manifest.get("techniques", {}).items()]
+    lines = [f"- {code(name)}: {change_told(entry)}" for name, entry in manifest.get("techniques", {}).items()]
     if not lines:
         return []
     return [
@@ -99,7 +99,7 @@ def _permutation(entry: Mapping[str, Any]) -> str:
 def _within(entry: Mapping[str, Any]) -> str:
     if not entry["within"]:
         return " among all records"
-    return f" among records that agree in {listed([f'`{name}`' for name in entry['within']])}"
+    return f" among records that agree in {listed([code(name) for name in entry['within']])}"
 
 
 def _pseudonym(entry: Mapping[str, Any]) -> str:

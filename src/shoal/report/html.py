@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from html import escape
 
 from shoal.plots.plot import Plot
+from shoal.plots.svg import escaped
+from shoal.plots.tables import number_columns
+from shoal.report.text import unmarked
 
-_NUMERIC = re.compile(r"-?[\d,.]+(e[-+]?\d+)?%?|–")
-_MARKED = re.compile(r"`([^`]+)`|\*\*([^*]+)\*\*|\*([^*]+)\*")
+_MARKED = re.compile(
+    r"(?<!\\)(?:(?P<ticks>`+)(?P<code>.+?)(?<!`)(?P=ticks)(?!`)|\*\*(?P<strong>[^*]+)\*\*|\*(?P<em>[^*]+)\*)"
+)
 
 _KINDS = ("code", "strong", "em")
 
@@ -22,7 +25,7 @@ class Html(str):
 
 def shown(text: str) -> Html:
     """Return a text as HTML, escaped unless it is HTML."""
-    return text if isinstance(text, Html) else Html(escape(text))
+    return text if isinstance(text, Html) else Html(escaped(text))
 
 
 def tag(name: str, *inside: str, **attributes: str) -> Html:
@@ -31,7 +34,7 @@ def tag(name: str, *inside: str, **attributes: str) -> Html:
     >>> tag("a", "1 < 2", href="#x", class_="far")
     '<a href="#x" class="far">1 &lt; 2</a>'
     """
-    given = "".join(f' {key.rstrip("_").replace("_", "-")}="{escape(text)}"' for key, text in attributes.items())
+    given = "".join(f' {key.rstrip("_").replace("_", "-")}="{escaped(text)}"' for key, text in attributes.items())
     return Html(f"<{name}{given}>{joined(inside)}</{name}>")
 
 
@@ -64,11 +67,15 @@ def marked(text: str) -> Html:
     parts: list[str] = []
     end = 0
     for found in _MARKED.finditer(text):
-        parts.append(_plain(text[end : found.start()]))
-        kind, words = next((kind, words) for kind, words in zip(_KINDS, found.groups(), strict=True) if words)
-        parts.append(tag(kind, _plain(words)))
+        parts.append(unmarked(text[end : found.start()]))
+        kind, inside = next((kind, found[kind]) for kind in _KINDS if found[kind])
+        if kind == "code":
+            apart = len(found["ticks"]) > 1  # blanks keep backticks of its own from those around it
+            parts.append(code(inside[1:-1] if apart else inside))
+        else:
+            parts.append(tag(kind, unmarked(inside)))
         end = found.end()
-    return joined((*parts, _plain(text[end:])))
+    return joined((*parts, unmarked(text[end:])))
 
 
 def sentences(lines: Iterable[str]) -> Html:
@@ -132,10 +139,7 @@ def percent(share: float) -> str:
 def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> Html:
     """Return a table whose first column names the rows; columns of numbers stand to the right."""
     cells = list(rows)
-    kinds = [
-        {"class_": "number"} if cells and all(_NUMERIC.fullmatch(row[column]) for row in cells) else {}
-        for column in range(len(head))
-    ]
+    kinds = [{"class_": "number"} if numeric else {} for numeric in number_columns(cells, len(head))]
     kinds[0] = {}
     heads = (tag("th", text, scope="col", **kind) for text, kind in zip(head, kinds, strict=True))
     lines = (
@@ -160,8 +164,3 @@ def size_range(low: int, high: int) -> str:
     ('1', '1,024 to 2,047')
     """
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
-
-
-def _plain(text: str) -> str:
-    """Return a piece of Markdown without what protects a table's cells."""
-    return text.replace("\\|", "|")

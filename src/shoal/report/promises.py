@@ -8,7 +8,7 @@ from typing import Any
 
 from shoal.models.base import PrivacyModel
 from shoal.registry import discover
-from shoal.report.text import cell, promise_line
+from shoal.report.text import code, promise_line
 from shoal.wording import listed
 
 _NOTHING = (
@@ -46,7 +46,7 @@ def promises(manifest: Mapping[str, Any]) -> list[str]:
 def of_changed_values(manifest: Mapping[str, Any]) -> list[str]:
     """Return what the promises of a release with changed columns are about; nothing if none is quasi or sensitive."""
     roles = {name: manifest["attributes"][name]["role"] for name in manifest.get("techniques", {})}
-    names = [f"`{cell(name)}`" for name, role in roles.items() if role in ("quasi", "sensitive")]
+    names = [code(name) for name, role in roles.items() if role in ("quasi", "sensitive")]
     if not names or not manifest["guarantees"]:
         return []
     return ["", f"The promises are about values as published. Those of {listed(names)} are not the original ones."]

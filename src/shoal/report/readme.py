@@ -13,7 +13,7 @@ from shoal.report.promises import of_changed_values, promises
 from shoal.report.public.advice import advice
 from shoal.report.sliced_readme import sliced_promises, slices
 from shoal.report.synthetic_readme import drawn, kept
-from shoal.report.text import cell
+from shoal.report.text import code_cell, words
 from shoal.sliced.table import is_sliced
 
 _MOST_LABELS = 40
@@ -54,7 +54,7 @@ def public_readme(manifest: Mapping[str, Any]) -> str:
     ]
     for name, entry in manifest["attributes"].items():
         if "labels" in entry:
-            lines += ["", f"### {cell(name)}", "", *_labels(entry)]
+            lines += ["", f"### {words(name)}", "", *_labels(entry)]
     return "\n".join(lines) + "\n"
 
 
@@ -87,7 +87,7 @@ def _losses(manifest: Mapping[str, Any]) -> list[str]:
     if not losses:
         return []
     told = "The share of its domain that a published value spans, on average: 0% is unchanged, 100% says nothing."
-    rows = (f"| {cell(name)} | {loss:.1%} |" for name, loss in losses.items())
+    rows = (f"| {words(name)} | {loss:.1%} |" for name, loss in losses.items())
     return ["## Information lost", "", told, "", "| column | lost |", "|---|---|", *rows, ""]
 
 
@@ -132,14 +132,14 @@ def missing_told(manifest: Mapping[str, Any]) -> str:
 
 def _row(name: str, manifest: Mapping[str, Any]) -> str:
     entry = manifest["attributes"][name]
-    description = f"{cell(entry['description'])}; " if "description" in entry else ""
-    return f"| {cell(name)} | {entry['role']} | {kind_of(entry)} | {description}{published_as(name, manifest)} |"
+    description = f"{words(entry['description'])}; " if "description" in entry else ""
+    return f"| {words(name)} | {entry['role']} | {kind_of(entry)} | {description}{published_as(name, manifest)} |"
 
 
 def _labels(entry: Mapping[str, Any]) -> list[str]:
     shown = list(entry["labels"].items())[:_MOST_LABELS]
     lines = ["| published | stands for |", "|---|---|"]
-    lines += [f"| `{cell(label)}` | {cell(meaning(cover))} |" for label, cover in shown]
+    lines += [f"| {code_cell(label)} | {words(meaning(cover))} |" for label, cover in shown]
     if len(shown) < len(entry["labels"]):
         lines += ["", f"... and {len(entry['labels']) - len(shown)} more, all listed in `manifest.json`."]
     return lines

@@ -7,7 +7,7 @@ from typing import Any
 
 from shoal.models.base import PrivacyModel
 from shoal.registry import discover
-from shoal.report.text import cell, promise_line
+from shoal.report.text import code, promise_line, words
 from shoal.sliced.table import published_columns
 
 _CROWD = (
@@ -32,7 +32,7 @@ def slices(manifest: Mapping[str, Any]) -> list[str]:
     return [
         "| part | columns |",
         "|---|---|",
-        *(f"| {number} | {cell(', '.join(names))} |" for number, names in enumerate(columns, start=1)),
+        *(f"| {number} | {words(', '.join(names))} |" for number, names in enumerate(columns, start=1)),
         "",
         *parts_told(manifest),
         "",
@@ -63,7 +63,7 @@ def _repeated(manifest: Mapping[str, Any]) -> list[str]:
     twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
     if not twice:
         return []
-    listed = ", ".join(f"`{cell(name)} (2)`" for name in twice)
+    listed = ", ".join(code(f"{name} (2)") for name in twice)
     return ["", f"Parts share attributes: {listed} and the like is the same attribute once more, in a later part."]
 
 

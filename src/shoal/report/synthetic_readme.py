@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from shoal.report.text import cell
+from shoal.report.text import code
 
 _NOBODY = (
     "**No row is a person.** Rows were drawn at random from counts of the original table, to which noise was added "
@@ -37,5 +37,5 @@ def drawn(manifest: Mapping[str, Any]) -> str:
 def kept(manifest: Mapping[str, Any]) -> list[str]:
     """Return what the table keeps of the original one, and what it does not."""
     pairs = manifest["synthetic"]["tree"]
-    lines = [f"- `{cell(first)}` and `{cell(second)}`" for first, second in pairs]
+    lines = [f"- {code(first)} and {code(second)}" for first, second in pairs]
     return ["## What is kept", "", *([_KEPT, "", *lines, "", _LOST] if pairs else [_ALONE]), ""]

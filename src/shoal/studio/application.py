@@ -12,6 +12,7 @@ from starlette.types import Scope
 
 from shoal.studio.answers import SWAP, render
 from shoal.studio.gate import Gate, Key, Pages
+from shoal.studio.peers import Own
 from shoal.studio.places import page_modules
 from shoal.studio.studio import HOME, Studio
 
@@ -22,8 +23,11 @@ _SAID = {
 }
 
 
-def create_app(studio: Studio, key: Key, address: str, landing: str = "/") -> Starlette:
-    """Return the application behind its gate; who comes in by the link of the *key* is led to *landing*."""
+def create_app(studio: Studio, key: Key, address: str, landing: str = "/", own: Own | None = None) -> Starlette:
+    """Return the application behind its gate; who comes in by the link of the *key* is led to *landing*.
+
+    *own* tells whether a connection is one of the studio's user, where that is known.
+    """
     routes: list[BaseRoute] = [route for module in page_modules() for route in getattr(module, "routes", [])]
     routes.append(Mount("/static", StaticFiles(directory=HOME / "static")))
     app = Starlette(routes=routes, exception_handlers={HTTPException: _refused})
@@ -36,7 +40,7 @@ def create_app(studio: Studio, key: Key, address: str, landing: str = "/") -> St
             render(request, "enter.html", landing=landing) if status == 200 else _page(request, status, message)
         )
 
-    app.add_middleware(Gate, key=key, address=address, pages=pages)
+    app.add_middleware(Gate, key=key, address=address, pages=pages, own=own)
     return app
 
 

@@ -15,6 +15,7 @@ from shoal.yaml_lines import load_with_lines
 
 NAME = "policy.yaml"
 _INDENT = 2
+_LONGEST_NAME = 200  # bytes; systems take 255
 _PROBLEM = re.compile(rf"{re.escape(NAME)}, (?:line (\d+)(?:, |: ))?(.*)", re.DOTALL)
 _PATHS = frozenset({"file", "path", "population", "key", "key_file"})  # parameters that name files
 
@@ -145,6 +146,7 @@ def is_plain(name: str) -> bool:
     return (
         0 < len(name) <= 100
         and name.isprintable()
+        and len(name.encode()) <= _LONGEST_NAME
         and not name.startswith((".", " ", "-"))
         and not any(mark in name for mark in '/\\:*?"<>|')
     )

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from shoal import kernels
 from shoal.anonymizing import open_populations
-from shoal.arrays import BoolArray, IntArray
 from shoal.encoding import Tree, check_columns, encode_cells, grown
 from shoal.engines.local import LocalEngine
 from shoal.engines.looking import CountedCells
 from shoal.errors import InputError, UnreachableError
 from shoal.judging import Judge
 from shoal.methods.hopeless import failing_as_one_class, refuse_hopeless
-from shoal.plan import same_rows
 from shoal.policy import AttributePolicy, Policy
 from shoal.problem import Problem, Requirement
 from shoal.progress import Silent
 from shoal.sources import open_source
+from shoal.studio.grouping import Grouping, Groupings
 from shoal.transactions.unfolding import unfolded
 
 MOST_ROWS = 2_000_000  # of a table that is counted for a hint
@@ -77,6 +75,7 @@ class Looked:
     trees: tuple[Tree, ...]
     attributes: Mapping[str, AttributePolicy]  # with those that take the place of baskets
     changed: bool  # whether a sample or techniques will change the table before it is judged
+    groupings: Groupings = field(default_factory=Groupings)
 
     @classmethod
     def at(cls, source: Path, policy: Policy) -> Looked:
@@ -126,7 +125,7 @@ def hints(looked: Looked, policy: Policy) -> tuple[Hint, ...]:
     found: dict[int, Hint] = {}
     rank: tuple[Verdict, ...] = ("possible", "open", "costly", "impossible")
     for requirement in problem.requirements:
-        hint = _hint(problem, policy, requirement, fails.get(id(requirement)))
+        hint = _hint(looked, problem, policy, requirement, fails.get(id(requirement)))
         if looked.changed:
             hint = Hint(hint.subject, "open", f"by the table as it is given: {hint.reason}")
         before = found.get(requirement.number)
@@ -140,11 +139,11 @@ def _reason(text: str) -> str:
     return text.partition(": ")[2] or text
 
 
-def _hint(problem: Problem, policy: Policy, requirement: Requirement, reason: str | None) -> Hint:
+def _hint(looked: Looked, problem: Problem, policy: Policy, requirement: Requirement, reason: str | None) -> Hint:
     method, subject = policy.method, policy.privacy[requirement.number].subject
     if reason is None:
         if method.publishes == "values":
-            return _as_it_is(problem, subject, requirement)
+            return _as_it_is(looked, problem, subject, requirement)
         if method.publishes == "buckets":
             return Hint(subject, "open", f"the table as a whole keeps it; whether {method.name} can, the run will tell")
         if requirement.model.relative_to_whole:
@@ -163,8 +162,9 @@ def _hint(problem: Problem, policy: Policy, requirement: Requirement, reason: st
     )
 
 
-def _as_it_is(problem: Problem, subject: str, requirement: Requirement) -> Hint:
-    below = _below(problem, [requirement], problem.value_codes[: len(problem.quasi)])
+def _as_it_is(looked: Looked, problem: Problem, subject: str, requirement: Requirement) -> Hint:
+    columns, counts = problem.value_codes[: len(problem.quasi)], problem.cells.counts
+    below = _below(problem, [requirement], looked.groupings.by("values", columns, counts))
     if below:
         return Hint(subject, "impossible", f"{below:,} records as they are do not meet it, and the method changes none")
     return Hint(subject, "possible", "the records as they are meet it")
@@ -180,46 +180,31 @@ def costs(looked: Looked, policy: Policy, wanted: Callable[[], bool] = lambda: T
     asked = [requirement for requirement in problem.requirements if requirement.population is None]
     if not asked:
         return None
-    codes = problem.quasi_codes
+    every = range(len(problem.quasi))
+
+    def below(places: Sequence[int]) -> int:
+        columns = [problem.quasi_codes[place] for place in places]
+        return _below(problem, asked, looked.groupings.by(tuple(places), columns, problem.cells.counts))
+
     found = []
     for place, attribute in enumerate(problem.quasi):
         if not wanted():
             return None
-        alone = _below(problem, asked, codes[place : place + 1])
-        others = (*codes[:place], *codes[place + 1 :])
-        found.append(Cost(attribute.name, alone, _below(problem, asked, others)))
-    return Costs(problem.cells.n_records, _below(problem, asked, codes), tuple(found))
+        others = [other for other in every if other != place]
+        found.append(Cost(attribute.name, below([place]), below(others)))
+    return Costs(problem.cells.n_records, below(every), tuple(found))
 
 
-def _below(problem: Problem, asked: list[Requirement], columns: tuple[Any, ...]) -> int:
-    """Return the records of classes, those that agree in all *columns*, which some requirement refuses."""
-    present = np.flatnonzero(problem.cells.counts)
-    records = problem.cells.counts[present]
-    if columns:
-        starts, group = same_rows([np.asarray(column)[present] for column in columns])
-        n_groups = len(starts)
-    else:
-        group, n_groups = np.zeros(len(present), dtype=np.int32), 1
-    first, order = kernels.grouped(group, n_groups)
-    cells, records = present[order], records[order]
-    sizes = np.add.reduceat(records, first[:-1])
-    large = sizes >= max(
-        requirement.model.smallest_class for requirement in asked
-    )  # others fail without being looked at
-    first, cells, records = _only(first, large, cells, records)
-    holds = np.ones(int(large.sum()), dtype=np.bool_)
+def _below(problem: Problem, asked: list[Requirement], grouping: Grouping) -> int:
+    """Return the records of classes, which are the groups, that some requirement refuses."""
+    smallest = max(requirement.model.smallest_class for requirement in asked)
+    large = grouping.sizes >= smallest  # others fail without being looked at
+    first, cells = grouping.only(large)
+    records = problem.cells.counts[cells]
+    holds = np.ones(len(first) - 1, dtype=np.bool_)
     for requirement in asked if len(holds) else ():
         judge = Judge.of(requirement, problem.cells.counts, None, records)
         values = None if requirement.values is None else requirement.values[cells]
         blocks = judge.histograms(first, values, records)
         holds &= np.concatenate([requirement.model.holds(classes, judge.whole) for classes in blocks])
-    return int(sizes[~large].sum()) + int(sizes[large][~holds].sum())
-
-
-def _only(
-    first: IntArray, chosen: BoolArray, cells: IntArray, records: IntArray
-) -> tuple[IntArray, IntArray, IntArray]:
-    """Return some groups of items alone: where each begins now, and the items."""
-    lengths = np.diff(first)
-    inside = np.repeat(chosen, lengths)
-    return np.concatenate([[0], np.cumsum(lengths[chosen])]).astype(np.int64), cells[inside], records[inside]
+    return int(grouping.sizes[~large].sum()) + int(grouping.sizes[large][~holds].sum())

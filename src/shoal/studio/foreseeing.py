@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import weakref
+from collections import deque
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +14,7 @@ from shoal.policy import Policy
 from shoal.studio.feasibility import Costs, Hint, Looked, costs, hints, looked_key
 from shoal.studio.project import Project
 
+MOST_LOOKED = 2  # projects whose tables are held as they were counted
 PATIENCE = 0.12  # seconds that a request waits for the answer
 _UNFORESEEN = "nothing can be said beforehand; the run will tell"
 
@@ -88,7 +91,22 @@ class Foresight:
 
     def _look(self, project: Project, document: dict[str, Any], policy: Policy, attached: object) -> Looked:
         key = f"{looked_key(document)} {attached}"
-        if self._looked is None or self._looked[0] != key:
-            self._looked = None  # before the next one takes its memory
-            self._looked = key, Looked.at(project.source, policy)
-        return self._looked[1]
+        held = self._looked
+        if held is not None and held[0] == key:
+            return held[1]
+        held = self._looked = None  # before the next one takes its memory
+        looked = Looked.at(project.source, policy)
+        self._looked = key, looked
+        _LATEST.append(weakref.ref(self))
+        while len(_LATEST) > MOST_LOOKED:
+            earlier = _LATEST.popleft()()
+            if earlier is not None and not any(other() is earlier for other in _LATEST):
+                earlier.let_go()
+        return looked
+
+    def let_go(self) -> None:
+        """Free what was counted; the next question counts again."""
+        self._looked = None
+
+
+_LATEST: deque[weakref.ref[Foresight]] = deque()  # those that counted a table last

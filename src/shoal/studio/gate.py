@@ -12,6 +12,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from shoal.studio.peers import Own
+
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; connect-src 'self'; "
     "frame-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
@@ -35,6 +37,7 @@ _CLOSED = (
     "This studio is open only to the browser that used its link. The link works once; press Enter where shoal studio "
     "runs for another."
 )
+_STRANGER = "This studio is open only to programs of the user who started it."
 _TOO_LARGE = "That is more than the studio takes."
 _WRONG = "Something went wrong within the studio. Your table and policy are as they were; try again."
 
@@ -73,11 +76,16 @@ class TooLargeError(Exception):
 
 
 class Gate:
-    """Lets in requests to the announced address, of the browser that has the key, from pages of the studio itself."""
+    """Lets in requests to the announced address, of the browser that has the key, from pages of the studio itself.
 
-    def __init__(self, app: ASGIApp, key: Key, address: str, pages: Callable[[Scope], Pages]) -> None:
+    Where the system tells whose a connection is, those of other users stay outside even with the key.
+    """
+
+    def __init__(
+        self, app: ASGIApp, key: Key, address: str, pages: Callable[[Scope], Pages], own: Own | None = None
+    ) -> None:
         """Guard *app*; *address* is the announced host with its port, *pages* makes what the gate itself shows."""
-        self._app, self._key, self._address, self._pages = app, key, address, pages
+        self._app, self._key, self._address, self._pages, self._own = app, key, address, pages, own
 
     @property
     def cookie_name(self) -> str:
@@ -113,6 +121,8 @@ class Gate:
     def _answer(self, scope: Scope, pages: Pages) -> Response | None:
         """Return the answer that the gate gives itself, or None to let the request in."""
         headers, method = Headers(scope=scope), scope["method"]
+        if self._own is not None and not self._own(scope["client"], scope["server"]):
+            return pages(403, _STRANGER)
         if len(scope["headers"]) > MOST_HEADERS:
             return pages(431, "The request has too many headers.")
         if headers.getlist("host") != [self._address]:

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
 
-import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from shoal.drafting.writing import flow
 from shoal.errors import PolicyError
+from shoal.yaml_lines import load_with_lines
 
 Shape = Literal["whole", "number", "truth", "choice", "text", "words", "attribute", "population", "yaml"]
 _LEAST, _MOST = ("ge", "gt"), ("le", "lt")
@@ -129,8 +129,8 @@ def _value(field: Parameter, text: str) -> Any:
             return [word for part in text.split(",") if (word := part.strip())]
         case "yaml":
             try:
-                return yaml.safe_load(text)
-            except yaml.YAMLError:
+                return load_with_lines(text, field.name)[0]
+            except PolicyError:
                 raise PolicyError(f"{field.name}: this is no YAML; write a list like [1, 2]") from None
         case _:
             return text

@@ -16,6 +16,11 @@ def _always(_: Project) -> str | None:
     return None
 
 
+def usable(project: Project) -> str | None:
+    """Return None if the policy can be used, else what to do first."""
+    return "mend the policy first" if project.problems() else None
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """One step of the navigation: *ready* says why it cannot be entered yet, or None if it can."""

@@ -1,40 +1,12 @@
-"""Plots of a release, as far as its evidence has what they show."""
+"""Plots of the studio's own: how a column's values are spread, and what attacks found."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from shoal.plots import (
-    Interval,
-    Plot,
-    associations,
-    attribute_loss,
-    class_sizes,
-    histogram,
-    intervals,
-    risks,
-    sensitive_shares,
-)
+from shoal.plots import Interval, Plot, histogram, intervals
 from shoal.studio.previewing import Bars
-
-
-def release_plots(evidence: Mapping[str, Any]) -> list[Plot]:
-    """Return what can be drawn: risks and sizes, losses, sensitive values by class, associations kept."""
-    before, after = evidence["risk_before"], evidence["risk_after"]
-    plots: list[Plot] = []
-    if "prosecutor_highest" in after:
-        plots += [risks(before, after), class_sizes(before["class_sizes"], after["class_sizes"])]
-    elif "bucket_sizes" in after:
-        plots.append(class_sizes(None, after["bucket_sizes"]))
-    losses = evidence["utility"].get("attribute-loss")
-    if isinstance(losses, Mapping) and losses:
-        plots.append(attribute_loss(losses))
-    for name, entry in evidence.get("sensitive", {}).items():
-        plots.append(sensitive_shares(name, entry["values"], entry["more"]))
-    if evidence.get("associations"):
-        plots.append(associations(evidence["associations"]))
-    return plots
 
 
 def distribution(bars: Bars, title: str) -> Plot:

@@ -12,8 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from shoal.arrays import IntArray
+from shoal.engines.dictionaries import GrowingDictionary, factored
 from shoal.release import PUBLIC, received
-from shoal.sources import Source, SourceOptions, open_source
+from shoal.sources import SourceOptions, open_source
+from shoal.studio.shelf import Opened, Readable
 from shoal.taxonomies.parse import decimal_numbers, texts
 
 MOST_BARS = 20
@@ -39,66 +42,81 @@ class Bars:
     n_distinct: int = 0
 
 
-def open_released(folder: Path) -> tuple[Source, Mapping[str, Any]]:
+def open_released(folder: Path) -> tuple[Opened, Mapping[str, Any]]:
     """Return the published rows of a release and its manifest."""
     found = received(folder)
     if found is None:
         raise FileNotFoundError(folder.name)
     place, manifest = found
-    options = SourceOptions(missing=[""])
-    return open_source(place / Path(str(manifest["data"]["file"])).name, options), manifest
+    path, options = place / Path(str(manifest["data"]["file"])).name, SourceOptions(missing=[""])
+    source = open_source(path, options)
+    return Opened(source, path, options, tuple(source.schema.names)), manifest
 
 
-def first_rows(source: Source, columns: Sequence[str], most: int, filters: Mapping[str, str] | None = None) -> Rows:
+def first_rows(table: Readable, columns: Sequence[str], most: int, filters: Mapping[str, str] | None = None) -> Rows:
     """Return the first rows whose columns contain the texts of *filters*, whatever the case of their letters."""
-    wanted = {name: text for name, text in (filters or {}).items() if text and name in source.schema.names}
+    wanted = {name: text for name, text in (filters or {}).items() if text and name in table.schema.names}
     names = list(dict.fromkeys([*columns, *wanted]))
-    found: list[pa.Table] = []
+    found: list[list[list[str]]] = []  # of some rows: of each column: texts
     held = 0
-    for batch in source.batches(names):
+    for batch in table.batches(names, dictionary=names):
         some = batch
         for name, text in wanted.items():
-            shown = pc.fill_null(texts(some.column(name)), "")
-            some = some.filter(pc.match_substring(shown, text, ignore_case=True))
-        if some.num_rows:
-            found.append(pa.Table.from_batches([some.slice(0, most + 1 - held)]))
-            held += found[-1].num_rows
+            some = some.take(pa.array(_containing(some.column(name), text)))
+        some = some.slice(0, most + 1 - held)
+        found.append([_shown(some.column(name)) for name in columns])
+        held += some.num_rows
         if held > most:
             break
-    if not found:
-        return Rows(tuple(columns), (), more=False)
-    table = pa.concat_tables(found).select(list(columns))
-    shown_columns = [_shown(column.combine_chunks()) for column in table.columns]
-    return Rows(tuple(columns), tuple(zip(*shown_columns, strict=True))[:most], more=held > most)
+    rows = [row for part in found for row in zip(*part, strict=True)]
+    return Rows(tuple(columns), tuple(rows[:most]), more=held > most)
+
+
+def _containing(column: pa.Array, text: str) -> IntArray:
+    """Return the rows whose value contains a text; each value is looked at once, however many rows have it."""
+    indices, values = factored(column)
+    matching = pc.match_substring(texts(values), text, ignore_case=True).to_numpy(zero_copy_only=False)
+    return np.flatnonzero(np.append(matching, False)[indices])  # -1, which is missing, is the last
 
 
 def _shown(column: pa.Array) -> list[str]:
     return [MISSING if text is None else str(text) for text in texts(column).to_pylist()]
 
 
-def bars_of(source: Source, column: str, order: Sequence[str] = ()) -> Bars:
+def bars_of(table: Readable, column: str, order: Sequence[str] = ()) -> Bars:
     """Count the values of a column: numbers by intervals where there are many, others by frequency.
 
     Values that *order* names come in that order, the most frequent ones of them if there are too many.
     """
-    counted = pa.concat_tables(pa.Table.from_batches([batch]) for batch in source.batches([column])).column(column)
-    values = counted.combine_chunks()
-    n_missing = values.null_count
-    tally = values.drop_null().value_counts()
-    distinct, records = tally.field("values"), np.asarray(tally.field("counts"), dtype=np.int64)
+    distinct, records, n_missing = _counted(table, column)
     if not order and len(distinct) > MOST_BARS:
         numbers, numeric = decimal_numbers(distinct)
         if numeric.all():
             return _intervals(numbers, records, n_missing)
-    names = _shown(distinct)
-    place = {name: rank for rank, name in enumerate(order)}
-    frequent = sorted(range(len(names)), key=lambda i: (-records[i], names[i]))[:MOST_BARS]
+    tally = pa.table({"name": texts(distinct), "records": records})
+    keys = [("records", "descending"), ("name", "ascending")]
+    most = tally.take(pc.select_k_unstable(tally, MOST_BARS, keys)).to_pydict()
+    frequent = list(zip(most["name"], most["records"], strict=True))
     if order:
-        frequent.sort(key=lambda i: (place.get(names[i], len(place)), names[i]))
-    labels, counts = [names[i] for i in frequent], [int(records[i]) for i in frequent]
+        place = {name: rank for rank, name in enumerate(order)}
+        frequent.sort(key=lambda bar: (place.get(bar[0], len(place)), bar[0]))
+    n_others = len(distinct) - len(frequent)
     if n_missing:
-        labels, counts = [*labels, MISSING], [*counts, n_missing]
-    return Bars(tuple(labels), tuple(counts), len(names) - len(frequent), len(names))
+        frequent.append((MISSING, n_missing))
+    return Bars(tuple(name for name, _ in frequent), tuple(count for _, count in frequent), n_others, len(distinct))
+
+
+def _counted(table: Readable, column: str) -> tuple[pa.Array, IntArray, int]:
+    """Return the distinct values of a column, (n_distinct,) the records of each, and those without a value."""
+    dictionary, counts = GrowingDictionary(), np.zeros(1, dtype=np.int64)
+    for batch in table.batches([column], dictionary=[column]):
+        indices, values = factored(batch.column(0))
+        codes = dictionary.codes(values).astype(np.int64)
+        counts = np.pad(counts, (0, dictionary.size - len(counts)))
+        present = np.bincount(indices + 1, minlength=len(values) + 1)
+        counts[codes] += np.append(present[1:], present[0])
+    used = counts[1:] > 0
+    return dictionary.values.filter(pa.array(used)), counts[1:][used], int(counts[0])
 
 
 def _intervals(numbers: np.ndarray[Any, Any], records: np.ndarray[Any, Any], n_missing: int) -> Bars:

@@ -30,8 +30,10 @@ class Room:
         home = Path(tempfile.gettempdir()) if parent is None else parent
         remove_stale(home)
         self.folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=home))
-        self._lock: int | None = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        made = self.folder / f"{_LOCK}-new"  # it has its name only when it is held: who finds it free removes the room
+        self._lock: int | None = os.open(made, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
+        made.rename(self.folder / _LOCK)
 
     def remove(self) -> None:
         """Remove the folder with everything in it; a second call does nothing."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from shoal.errors import UsageError
 from shoal.studio.application import create_app
 from shoal.studio.gate import Key
+from shoal.studio.peers import own_peers
 from shoal.studio.room import Room
 from shoal.studio.studio import Studio
 
@@ -69,7 +70,7 @@ def serve(port: int, table: Path | None, announce: Callable[[Entrance], None]) -
                 project = studio.open(table.name, table.absolute(), studio.new_folder())
                 landing = f"/projects/{project.id}/columns"
             config = uvicorn.Config(
-                create_app(studio, key, address, landing),
+                create_app(studio, key, address, landing, own_peers()),
                 http="h11",
                 log_config=None,
                 access_log=False,

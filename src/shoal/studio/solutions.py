@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+from starlette.exceptions import HTTPException
 
 from shoal.release import INTERNAL
 from shoal.studio.answers import Visit
@@ -41,6 +43,26 @@ def solution(visit: Visit) -> Job | None:
     if wanted is None:
         return found[0] if found else None
     return next((job for job in found if job.id == wanted), None)
+
+
+def chosen_solution(visit: Visit) -> Job:
+    """Return the run that the path names; there is no such page if there is no such run."""
+    found = solution(visit)
+    if found is None:
+        raise HTTPException(404)
+    return found
+
+
+def looked_at(visit: Visit) -> Job | None:
+    """Return the run to show, or None if there is none yet; one that the path names must be there."""
+    return chosen_solution(visit) if "run" in visit.request.path_params else solution(visit)
+
+
+def under_way(jobs: Sequence[Job]) -> dict[str, Any]:
+    """Return the runs to watch, and the newest one if nothing came of it; *jobs* has the newest first."""
+    newest = jobs[0] if jobs else None
+    ended = newest is not None and newest.state in ("failed", "cancelled")
+    return {"running": [job for job in jobs if job.state == "running"], "failed": newest if ended else None}
 
 
 def name_of(job: Job) -> str:

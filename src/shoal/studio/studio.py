@@ -17,6 +17,7 @@ from shoal.sources import SourceOptions, open_source
 from shoal.studio.jobs import Jobs
 from shoal.studio.project import Project
 from shoal.studio.room import Room
+from shoal.studio.shelf import Shelf
 
 HOME = Path(__file__).parent
 MOST_PROJECTS = 20
@@ -30,6 +31,7 @@ class Studio:
         self.room = room
         self.projects: dict[str, Project] = {}
         self.jobs = Jobs()
+        self.shelf = Shelf()
         self.templates = _templates()
         self._lock = threading.Lock()
 
@@ -57,6 +59,8 @@ class Studio:
             self.projects.pop(project.id, None)
         for job in self.jobs.of(project):
             self.jobs.forget(job)
+        self.shelf.forget(project.folder)
+        self.shelf.forget(project.source)
         project.remove()
 
     def newest(self) -> Iterator[Project]:

@@ -153,7 +153,7 @@ def _method(given: Given) -> str:
 def _standard(given: Given) -> str:
     promised = [*given.manifest["guarantees"], *given.manifest.get("claims", ())]
     levels = [f"{one['model']} ({parameters_text(one['parameters'])})" for one in promised]
-    return f"{listed(levels)}. Whether these levels are enough is for the board." if levels else "None was promised."
+    return f"{listed(levels)}. Whether these levels are enough is for the board." if levels else "Nothing was promised."
 
 
 def _results(given: Given) -> str:

@@ -1,4 +1,4 @@
-"""Files beside the table: populations and control tables, taken as they come."""
+"""Files beside the table: hierarchies, populations and control tables, taken as they come."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 
 from shoal.errors import InputError
-from shoal.studio.answers import Visit, upload
+from shoal.studio.answers import Visit, page, upload
 from shoal.studio.documents import is_plain
 
 
@@ -35,4 +35,13 @@ async def attach(visit: Visit) -> Response:
     return JSONResponse({"name": name})
 
 
-routes = [upload("/projects/{project}/attach", attach)]
+def remove(visit: Visit) -> Response:
+    """Remove a file that was added."""
+    visit.project.detach(visit.form.get("name"))
+    return visit.to(visit.at("/policy"))
+
+
+routes = [
+    upload("/projects/{project}/files", attach),
+    page("/projects/{project}/files/remove", remove, "POST"),
+]

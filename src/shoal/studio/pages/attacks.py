@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from shoal.attacks.base import FEWEST, Attack
@@ -16,25 +15,21 @@ from shoal.studio.answers import Visit, page
 from shoal.studio.jobs import Job
 from shoal.studio.places import Place
 from shoal.studio.plotting import attack_plot
-from shoal.studio.solutions import folder_of, name_of, solution, solutions, solved
+from shoal.studio.solutions import chosen_solution, folder_of, looked_at, name_of, solutions, solved, under_way
 
 _HERE = "/attacks"
 _KIND = "attack"
-_CLEAR, _GRAVE, _LITTLE = 0.1, 0.5, 0.05
 
 place = Place("Attacks", _HERE, 70, solved)
 
 
 def show(visit: Visit) -> Response:
     """Show what can be tried on a release, how far that is, and what was found."""
-    run = solution(visit)
+    run = looked_at(visit)
     if run is None:
-        if "run" in visit.request.path_params:
-            raise HTTPException(404)
         return visit.render("nothing-yet.html", title="Attacks")
     jobs = [job for job in visit.studio.jobs.of(visit.project, _KIND) if job.memory.get("run") == run.id]
     done = next((job for job in jobs if job.state == "done"), None)
-    last = jobs[0] if jobs else None
     return visit.render(
         "attacks.html",
         run=run,
@@ -42,8 +37,7 @@ def show(visit: Visit) -> Response:
         others=[other for other in solutions(visit) if other is not run],
         attacks=list(discover("shoal.attacks", Attack).values()),
         attached=visit.project.attached(),
-        running=[job for job in jobs if job.state == "running"],
-        failed=last if last is not None and last.state in ("failed", "cancelled") else None,
+        **under_way(jobs),
         done=done,
         found=[] if done is None else _told(done),
         refused=[] if done is None else done.answer.get("refused", []),
@@ -63,7 +57,7 @@ def _told(job: Job) -> list[dict[str, Any]]:
             "baseline": _rate(one.get("baseline")),
             "control": _rate(one.get("control")),
             "risk": one["risk"],
-            "verdict": verdict(one["risk"]).partition(": "),
+            "verdict": one["verdict"].partition(": "),
             "found": one["risk"]["low"] > 0,
             "notes": one.get("notes", []),
         }
@@ -75,23 +69,9 @@ def _rate(tally: Mapping[str, int] | None) -> str:
     return "–" if tally is None else f"{tally['success'] / tally['trials']:.1%}"
 
 
-def verdict(risk: Mapping[str, float]) -> str:
-    """Say what a risk means, in words.
-
-    >>> verdict({"value": 0.02, "low": -0.01, "high": 0.04}), verdict({"value": 0.3, "low": 0.2, "high": 0.4})
-    ('nothing found', 'clear: 30% more than chance or outsiders explain')
-    """
-    if risk["low"] <= 0:
-        return "nothing found" if risk["high"] <= _LITTLE else f"nothing sure, at most {risk['high']:.0%}"
-    size = "grave" if risk["value"] >= _GRAVE else "clear" if risk["value"] >= _CLEAR else "slight"
-    return f"{size}: {risk['value']:.0%} more than chance or outsiders explain"
-
-
 def start(visit: Visit) -> Response:
     """Attack a release; what is found is recorded with it, and its internal report is made anew."""
-    project, run = visit.project, solution(visit)
-    if run is None:
-        raise HTTPException(404)
+    project, run = visit.project, chosen_solution(visit)
     chosen = [name for name in visit.form.all("attack") if name in discover("shoal.attacks", Attack)]
     targets = visit.form.get("targets").strip()
     if not (targets.isascii() and targets.isdigit() and FEWEST <= int(targets) <= 1_000_000):

@@ -21,20 +21,16 @@ from shoal.studio.answers import Form, Visit, page
 from shoal.studio.explaining import start_of
 from shoal.studio.jobs import Job
 from shoal.studio.parameters import parameters
-from shoal.studio.places import Place
+from shoal.studio.places import Place, usable
 from shoal.studio.project import Project
-from shoal.studio.solutions import evidence_of, kept, name_of, promised, solutions
+from shoal.studio.solutions import evidence_of, kept, name_of, promised, solutions, under_way
 
 _HERE = "/compare"
 _KIND = "compare"
 _USUAL = {"k-anonymity.k": "5, 10, 25", "max_withheld": "0, 0.01, 0.05"}
 
 
-def _ready(project: Project) -> str | None:
-    return "mend the policy first" if project.problems() else None
-
-
-place = Place("Compare", _HERE, 60, _ready)
+place = Place("Compare", _HERE, 60, usable)
 
 
 def sweepable(project: Project) -> list[str]:
@@ -68,8 +64,7 @@ def show(visit: Visit) -> Response:
         chosen=set((last.memory if last else {}).get("methods", ())),
         parts=PARTS,
         asked=asked,
-        running=[job for job in jobs if job.state == "running"],
-        failed=last if last is not None and last.state in ("failed", "cancelled") else None,
+        **under_way(jobs),
         newest=newest,
         rows=[] if newest is None else _ranked(newest),
         plot=None if newest is None else _plot(newest),

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import secrets
-from urllib.parse import unquote
+from starlette.responses import PlainTextResponse, Response
 
-from starlette.concurrency import run_in_threadpool
-from starlette.requests import ClientDisconnect
-from starlette.responses import JSONResponse, PlainTextResponse, Response
-
-from shoal.errors import InputError, PolicyError
-from shoal.studio.answers import Visit, page, upload
+from shoal.errors import PolicyError
+from shoal.studio.answers import Visit, page
 from shoal.studio.project import StaleError
 
 _STALE = (
@@ -49,37 +44,12 @@ def download(visit: Visit) -> Response:
     return PlainTextResponse(visit.project.policy_text, headers=headers, media_type="application/yaml")
 
 
-async def receive_file(visit: Visit) -> Response:
-    """Take a file that the policy names, such as a hierarchy or a population."""
-    name = unquote(visit.request.headers.get("shoal-name", ""))
-    taken = visit.project.folder / f"{secrets.token_hex(8)}.taken"
-    try:
-        with taken.open("xb") as file:
-            async for part in visit.request.stream():
-                await run_in_threadpool(file.write, part)
-        with taken.open("rb") as file:
-            await run_in_threadpool(visit.project.attach, name, file)
-    except ClientDisconnect:
-        raise InputError("the upload was cut off; nothing of it is kept") from None
-    finally:
-        taken.unlink(missing_ok=True)
-    return JSONResponse({"location": visit.at("/policy")})
-
-
-def remove_file(visit: Visit) -> Response:
-    """Remove a file that was added."""
-    visit.project.detach(visit.form.get("name"))
-    return visit.to(visit.at("/policy"))
-
-
 def panel(visit: Visit) -> Response:
     """Give the panel that stands on every page."""
     return visit.render("policy_panel.html")
 
 
 routes = [
-    upload("/projects/{project}/files", receive_file),
-    page("/projects/{project}/files/remove", remove_file, "POST"),
     page("/projects/{project}/policy", show),
     page("/projects/{project}/policy", save, "POST"),
     page("/projects/{project}/policy/draft", reset, "POST"),

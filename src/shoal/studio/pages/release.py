@@ -13,7 +13,7 @@ from shoal.studio.answers import Visit, page
 from shoal.studio.jobs import Job
 from shoal.studio.places import Place
 from shoal.studio.previewing import public_files
-from shoal.studio.solutions import folder_of, name_of, solution, solutions, solved
+from shoal.studio.solutions import chosen_solution, folder_of, looked_at, name_of, solutions, solved, under_way
 from shoal.studio.zipping import unzipped, zipped
 
 _HERE = "/release"
@@ -30,17 +30,14 @@ place = Place("Report & download", _HERE, 80, solved)
 
 def show(visit: Visit) -> Response:
     """Show a report and what can be taken away."""
-    run = solution(visit)
+    run = looked_at(visit)
     if run is None:
-        if "run" in visit.request.path_params:
-            raise HTTPException(404)
         return visit.render("nothing-yet.html", title="Report and download")
     audience = visit.request.path_params.get("audience", "internal")
     if audience not in _FOLDERS:
         raise HTTPException(404)
     checks = [job for job in visit.studio.jobs.of(visit.project, _KIND) if job.memory.get("run") == run.id]
     verified = next((job for job in checks if _accepted(job)), None)
-    last = checks[0] if checks else None
     return visit.render(
         "release.html",
         run=run,
@@ -48,8 +45,7 @@ def show(visit: Visit) -> Response:
         others=[other for other in solutions(visit) if other is not run],
         audience=audience,
         has_report=(folder_of(run) / _FOLDERS[audience] / "report.html").is_file(),
-        running=[job for job in checks if job.state == "running"],
-        failed=last if last is not None and last.state in ("failed", "cancelled") else None,
+        **under_way(checks),
         verified=verified,
         checks=[] if verified is None else verified.answer.get("checks", []),
         files=[(path.name, path.stat().st_size) for path in public_files(folder_of(run))],
@@ -60,19 +56,12 @@ def _accepted(job: Job) -> bool:
     return job.state == "done" and job.exit_code == 0 and job.answer.get("verified") is True
 
 
-def _run(visit: Visit) -> Job:
-    run = solution(visit)
-    if run is None:
-        raise HTTPException(404)
-    return run
-
-
 def report(visit: Visit) -> Response:
     """Return a report as a page of its own, which can do nothing but be read."""
     audience = visit.request.path_params["audience"]
     if audience not in _FOLDERS:
         raise HTTPException(404)
-    path = folder_of(_run(visit)) / _FOLDERS[audience] / "report.html"
+    path = folder_of(chosen_solution(visit)) / _FOLDERS[audience] / "report.html"
     if not path.is_file():
         raise HTTPException(404)
     return FileResponse(path, media_type="text/html", headers={"content-security-policy": REPORT_POLICY})
@@ -80,7 +69,7 @@ def report(visit: Visit) -> Response:
 
 def check(visit: Visit) -> Response:
     """Make the archive of what may leave the house, and verify what is in it as whoever receives it could."""
-    project, run = visit.project, _run(visit)
+    project, run = visit.project, chosen_solution(visit)
     folder = project.new_folder(_KIND)
     inside = _plain(name_of(run))
     zipped(folder_of(run), "public", folder / "public.zip", inside)
@@ -110,7 +99,7 @@ def _verified(visit: Visit, run: Job) -> Path:
 
 def download(visit: Visit) -> Response:
     """Give out one folder of a verified release as an archive."""
-    run, audience = _run(visit), visit.request.path_params["audience"]
+    run, audience = chosen_solution(visit), visit.request.path_params["audience"]
     folder = _verified(visit, run)
     if audience not in _FOLDERS:
         raise HTTPException(404)
@@ -122,7 +111,7 @@ def download(visit: Visit) -> Response:
 
 def single(visit: Visit) -> Response:
     """Give out one public file of a verified release."""
-    run = _run(visit)
+    run = chosen_solution(visit)
     _verified(visit, run)
     wanted = visit.request.path_params["name"]
     found = next((path for path in public_files(folder_of(run)) if path.name == wanted), None)
@@ -134,7 +123,8 @@ def single(visit: Visit) -> Response:
 def policy(visit: Visit) -> Response:
     """Give out the policy by which a release was made."""
     headers = {"content-disposition": 'attachment; filename="policy.yaml"'}
-    return PlainTextResponse(str(_run(visit).memory["policy"]), headers=headers, media_type="application/yaml")
+    text = str(chosen_solution(visit).memory["policy"])
+    return PlainTextResponse(text, headers=headers, media_type="application/yaml")
 
 
 _PATH = f"/projects/{{project}}{_HERE}"

@@ -5,16 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from shoal.sources import Source, SourceOptions, open_source
+from shoal.plots import release_plots
+from shoal.sources import SourceOptions, open_source
 from shoal.studio.answers import Visit, page
 from shoal.studio.jobs import Job
 from shoal.studio.places import Place
-from shoal.studio.plotting import distribution, release_plots
+from shoal.studio.plotting import distribution
 from shoal.studio.previewing import Rows, bars_of, first_rows, label_order, open_released
-from shoal.studio.solutions import evidence_of, folder_of, kept, name_of, promised, solution, solutions, solved
+from shoal.studio.shelf import Opened
+from shoal.studio.solutions import (
+    chosen_solution,
+    evidence_of,
+    folder_of,
+    kept,
+    looked_at,
+    name_of,
+    promised,
+    solutions,
+    solved,
+)
 
 _HERE = "/results"
 _ROWS = 12
@@ -26,10 +37,8 @@ place = Place("Results", _HERE, 50, solved)
 
 def show(visit: Visit) -> Response:
     """Show the newest result, or the one that the path names."""
-    job = solution(visit)
+    job = looked_at(visit)
     if job is None:
-        if "run" in visit.request.path_params:
-            raise HTTPException(404)
         return visit.render("nothing-yet.html", title="Results")
     evidence = evidence_of(job)
     before, after, columns = _sides(visit, job, {})
@@ -54,16 +63,9 @@ def show(visit: Visit) -> Response:
     )
 
 
-def _found(visit: Visit) -> Job:
-    job = solution(visit)
-    if job is None:
-        raise HTTPException(404)
-    return job
-
-
 def rows(visit: Visit) -> Response:
     """Show the rows, before and after, that have a text in a column."""
-    job = _found(visit)
+    job = chosen_solution(visit)
     column, text = visit.form.get("column"), visit.form.get("text").strip()
     before, after, columns = _sides(visit, job, {column: text} if text else {})
     return visit.render(
@@ -73,42 +75,52 @@ def rows(visit: Visit) -> Response:
 
 def values(visit: Visit) -> Response:
     """Show how often a column has which value, before and after."""
-    job = _found(visit)
+    job = chosen_solution(visit)
     return visit.render("values-part.html", job=job, **_distributions(visit, job, visit.form.get("column")))
 
 
 def _sides(visit: Visit, job: Job, filters: Mapping[str, str]) -> tuple[Rows, Rows, Sequence[str]]:
     """Return rows of the table and of the release, and the columns that both have."""
-    source = _source(visit, job)
-    released, _ = open_released(folder_of(job))
-    shared = [name for name in released.schema.names if name in source.schema.names]
-    before = first_rows(source, shared or source.schema.names, _ROWS, filters)
-    return before, first_rows(released, released.schema.names, _ROWS, filters), shared
+    source, released, _ = _opened(visit, job)
+    shelf = visit.studio.shelf
+    find = shelf.take if filters else shelf.known  # the first rows of all are read at once
+    before = first_rows(find(source), source.columns, _ROWS, filters)
+    after = first_rows(find(released), released.columns, _ROWS, filters)
+    return before, after, _shared(source, released)
 
 
 def _distributions(visit: Visit, job: Job, column: str) -> dict[str, Any]:
-    source = _source(visit, job)
-    released, manifest = open_released(folder_of(job))
-    shared = [name for name in released.schema.names if name in source.schema.names]
+    source, released, manifest = _opened(visit, job)
+    shared = _shared(source, released)
     if column not in shared:
         return {"shared": shared, "column": "", "sides": []}
     order = label_order(manifest["attributes"].get(column, {}))
+    shelf = visit.studio.shelf
     return {
         "shared": shared,
         "column": column,
         "sides": [
             (bars, distribution(bars, f"{column} {when}"))
             for when, bars in (
-                ("before", bars_of(source, column)),
-                ("after", bars_of(released, column, order)),
+                ("before", bars_of(shelf.take(source), column)),
+                ("after", bars_of(shelf.take(released), column, order)),
             )
         ],
     }
 
 
-def _source(visit: Visit, job: Job) -> Source:
-    """Return the table as the run read it."""
-    return open_source(visit.project.source, SourceOptions(**(evidence_of(job)["policy"].get("source") or {})))
+def _opened(visit: Visit, job: Job) -> tuple[Opened, Opened, Mapping[str, Any]]:
+    """Return the table as the run read it, with the columns that are published, the release, and its manifest."""
+    path = visit.project.source
+    options = SourceOptions(**(evidence_of(job)["policy"].get("source") or {}))
+    source = open_source(path, options)
+    released, manifest = open_released(folder_of(job))
+    columns = [name for name in released.columns if name in source.schema.names] or source.schema.names
+    return Opened(source, path, options, tuple(columns)), released, manifest
+
+
+def _shared(source: Opened, released: Opened) -> list[str]:
+    return [name for name in source.columns if name in released.columns]
 
 
 _PATH = f"/projects/{{project}}{_HERE}"

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from shoal.errors import UsageError
 from shoal.studio.answers import Form, Visit, page
 from shoal.studio.jobs import Job
-from shoal.studio.places import Place
+from shoal.studio.places import Place, usable
 from shoal.studio.project import Project
 from shoal.studio.solutions import KIND, RELEASE, kept, name_of, promised, remember
 
@@ -21,11 +21,7 @@ _FORMATS = ("", "csv", "parquet")
 _MOST_NAME = 60
 
 
-def _ready(project: Project) -> str | None:
-    return "mend the policy first" if project.problems() else None
-
-
-place = Place("Run", _HERE, 40, _ready)
+place = Place("Run", _HERE, 40, usable)
 
 
 def options(form: Form) -> list[str]:

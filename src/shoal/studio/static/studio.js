@@ -94,20 +94,54 @@ export async function ask(url, options = {}) {
 }
 
 let last = Promise.resolve(); // changes are sent one after the other, so each knows the revision before it
+const MOST_KEPT = 50_000; // characters of a request that goes on when the page is left; browsers allow 64 KiB
+let pressed = false; // whether the change before was a button's, which may have removed what a later one is about
+
+// What was written into fields of a part of the page and is not what a form has sent, by the fields' ids.
+function unsent(place, form, body) {
+  const fields = [...place.querySelectorAll("input[id], textarea[id]")].filter((field) => !["hidden", "checkbox", "radio", "file"].includes(field.type));
+  return fields.filter((field) => field.value !== (field.form === form ? body.get(field.name) : field.defaultValue)).map((field) => [field.id, field.value]);
+}
+
+function writeAgain(place, written) {
+  for (const [id, value] of written) {
+    const field = document.getElementById(id);
+    if (!place.contains(field) || field.value === value) continue;
+    field.value = value;
+    field.dataset.unsent = "1";
+  }
+}
 
 export function send(form, submitter) {
+  const url = submitter?.hasAttribute("formaction") ? submitter.formAction : form.action;
+  const body = new URLSearchParams(new FormData(form, submitter)); // as it is now: the form may be replaced before its turn
+  for (const field of form.elements) delete field.dataset.unsent;
   last = last.then(async () => {
     const place = document.querySelector(form.dataset.swap);
-    if (!place || !form.isConnected) return;
-    const body = new URLSearchParams(new FormData(form, submitter));
-    const text = await ask(submitter?.formAction && submitter.hasAttribute("formaction") ? submitter.formAction : form.action, { method: "POST", body });
+    if (!place) return;
+    if (!form.isConnected && pressed) {
+      notify('<div class="notice warning"><p>The page changed before the last entry was saved. Please make it again.</p></div>');
+      return;
+    }
+    const current = (form.isConnected ? form : document).querySelector('input[name="revision"]');
+    if (body.has("revision") && current) body.set("revision", current.value);
+    const text = await ask(url, { method: "POST", body, keepalive: String(body).length < MOST_KEPT });
     if (text === null) return;
+    pressed = Boolean(submitter);
+    const written = submitter ? [] : unsent(place, form, body);
     swap(place, text);
+    writeAgain(place, written);
     const said = place.querySelector("[data-announce]")?.dataset.announce ?? form.dataset.said ?? "Saved";
     announce(said);
   });
   return last;
 }
+
+// What was put back into a field is sent when the field is left, for the browser sees no change then.
+document.addEventListener("focusout", (event) => {
+  const field = event.target;
+  if (field.dataset?.unsent && field.closest("[data-send]") && field.form?.dataset.swap) send(field.form);
+});
 
 document.addEventListener("submit", (event) => {
   const form = event.target;

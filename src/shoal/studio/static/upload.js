@@ -1,5 +1,5 @@
 // Uploads a table as it is, shows how far it is, and can be cancelled. Also reads a policy file into a field.
-import { announce, ask, notify } from "/static/studio.js";
+import { announce, notify } from "/static/studio.js";
 
 const form = document.querySelector("[data-upload]");
 if (form) {
@@ -68,20 +68,5 @@ for (const chooser of document.querySelectorAll("[data-read-into]")) {
     chooser.value = "";
     field.focus();
     announce("The file was read into the field; save it to use it");
-  });
-}
-
-for (const chooser of document.querySelectorAll("[data-attach]")) {
-  chooser.addEventListener("change", async () => {
-    const chosen = chooser.files[0];
-    if (!chosen) return;
-    announce(`Adding ${chosen.name}`);
-    const text = await ask(chooser.dataset.attach, {
-      method: "PUT",
-      body: chosen,
-      headers: { "Shoal-Name": encodeURIComponent(chosen.name), "Content-Type": "application/octet-stream" },
-    });
-    chooser.value = "";
-    if (text !== null) location.assign(JSON.parse(text).location);
   });
 }

@@ -1,0 +1,147 @@
+"""Pictures of every page of the studio for the guide: ``python tests/browser/screenshots.py docs/screenshots``.
+
+The story of the demo data is played in Chromium. Pictures have few colours, so that they stay small.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from playwright.sync_api import Page, expect, sync_playwright
+
+WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+COMMAND = Path(sys.executable).with_name("shoal")
+PATIENCE = 180_000
+
+
+class Camera:
+    """Takes a page's picture as it stands, wide or narrow, light or dark."""
+
+    def __init__(self, page: Page, folder: Path) -> None:
+        self.page, self.folder = page, folder
+
+    def take(self, name: str, *, dark: bool = False, narrow: bool = False, at: str = "") -> None:
+        """Write NAME.png; *at* is what shall be at the top of the picture."""
+        page = self.page
+        page.emulate_media(color_scheme="dark" if dark else "light", reduced_motion="reduce")
+        page.set_viewport_size(NARROW if narrow else WIDE)
+        page.evaluate("() => { document.activeElement.blur(); window.scrollTo(0, 0); }")
+        if at:
+            page.locator(at).first.evaluate("each => window.scrollTo(0, each.getBoundingClientRect().top - 16)")
+        page.wait_for_timeout(300)
+        path = self.folder / f"{name}.png"
+        path.write_bytes(page.screenshot())
+        smaller(path)
+        page.emulate_media(color_scheme="light")
+        page.set_viewport_size(WIDE)
+        print(path.name, f"{path.stat().st_size / 1000:.0f} KB")
+
+
+def smaller(path: Path) -> None:
+    """Write a picture again with a palette, if there is a program that can."""
+    from PIL import Image
+
+    with Image.open(path) as picture:
+        picture.convert("RGB").quantize(128, dither=Image.Dither.NONE).save(path, optimize=True)
+
+
+def step(page: Page, title: str) -> None:
+    steps = page.get_by_role("navigation", name="Steps")
+    steps.get_by_role("link", name=title, exact=True).click()
+    expect(steps.locator("[aria-current=page]")).to_have_text(title)
+
+
+def story(page: Page, camera: Camera) -> None:
+    """Go the whole way, from the first page to the download."""
+    heading = page.get_by_role("heading", level=1)
+    camera.take("01-open")
+    page.get_by_role("button", name="Try the demo data").click()
+    expect(heading).to_contain_text("What does each column say")
+    camera.take("02-columns", at="section")
+    camera.take("02-columns-narrow", narrow=True, at="section")
+
+    step(page, "Taxonomies")
+    camera.take("03-taxonomies")
+    page.get_by_role("link", name="age", exact=True).first.click()
+    page.get_by_role("button", name="Move the edges by hand").click()
+    expect(page.get_by_role("slider").first).to_be_visible()
+    camera.take("04-intervals")
+    page.get_by_role("link", name="occupation", exact=True).click()
+    page.get_by_label("Kind", exact=True).select_option("tree")
+    page.get_by_role("button", name="Start with this kind").click()
+    expect(page.get_by_role("tree")).to_be_visible()
+    camera.take("05-tree", at="#edit-title")
+    page.get_by_role("button", name="Undo", exact=True).click()
+    expect(page.get_by_role("tree")).to_have_count(0)
+
+    step(page, "Guarantees")
+    expect(page.locator("#feasibility")).to_contain_text("What will have to be generalized")
+    camera.take("06-guarantees")
+    camera.take("06-guarantees-dark", dark=True)
+
+    step(page, "Run")
+    page.get_by_role("button", name="Start the run").click()
+    expect(page.get_by_role("progressbar").nth(1)).to_be_visible()
+    camera.take("07-run")
+    expect(heading).to_contain_text("Results: ")
+    camera.take("08-results")
+    camera.take("09-before-after", at="#sides")
+
+    step(page, "Compare")
+    page.get_by_label("k-anonymity.k", exact=True).fill("5, 10, 25")
+    page.get_by_role("button", name="Compare", exact=True).click()
+    step(page, "Attacks")
+    page.get_by_role("button", name="Attack", exact=True).click()
+    expect(page.get_by_role("table", name="Answers that were right")).to_be_visible()
+    camera.take("11-attacks")
+    step(page, "Compare")
+    expect(page.get_by_role("table", name="Ranked by the stated weights")).to_be_visible()
+    camera.take("10-compare", at="#found")
+    camera.take("10-compare-dark", dark=True, at="#found")
+
+    step(page, "Report & download")
+    page.get_by_role("button", name="Verify and prepare the download").click()
+    expect(page.get_by_role("link", name="Download the release")).to_be_visible()
+    camera.take("12-report")
+    page.locator("#policy-panel summary, .policy summary").first.click()
+    page.get_by_role("link", name="Edit the YAML").click()
+    expect(heading).to_have_text("Policy as YAML")
+    camera.take("13-policy")
+
+
+def main(folder: Path) -> None:
+    """Start a studio, play the story, end the studio."""
+    folder.mkdir(parents=True, exist_ok=True)
+    expect.set_options(timeout=PATIENCE)
+    with tempfile.TemporaryDirectory() as temporary, sync_playwright() as driver:
+        studio = subprocess.Popen(
+            [str(COMMAND), "studio", "--no-browser", "--json"],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "TMPDIR": temporary},
+        )
+        browser = driver.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox"] if os.getuid() == 0 else []
+        )
+        try:
+            said = ""
+            while "}" not in said:
+                said += studio.stdout.readline() or sys.exit("the studio did not start")
+            page = browser.new_page(viewport=WIDE)
+            page.set_default_timeout(PATIENCE)
+            page.goto(json.loads(said)["url"])
+            story(page, Camera(page, folder))
+        finally:
+            browser.close()
+            studio.terminate()
+            studio.communicate()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "docs/screenshots"))
