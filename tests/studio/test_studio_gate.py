@@ -90,8 +90,10 @@ def test_a_change_from_another_origin_is_refused(browser, project, origin):
     assert project.id in browser.studio.projects
 
 
-def test_a_change_without_an_origin_is_refused(browser, project):
+def test_a_change_without_an_origin_or_with_two_is_refused(browser, project):
     assert browser.client.post(f"/projects/{project.id}/close").status_code == 403
+    two = [("Origin", OWN), ("Origin", "http://evil.example")]
+    assert browser.client.post(f"/projects/{project.id}/close", headers=two).status_code == 403
     assert project.id in browser.studio.projects
 
 
@@ -114,8 +116,8 @@ def test_a_form_that_is_too_large_is_refused(browser, project):
     assert project.revision == 1
 
 
-def test_a_length_that_is_no_number_is_refused(browser):
-    for length in ("-1", "9" * 5000, "1e3"):
+def test_a_length_that_is_no_number_or_too_much_is_refused_before_anything_is_read(browser):
+    for length in ("-1", "9" * 5000, "1e3", str(MOST_FORM + 1)):
         assert browser.client.post("/demo", headers={"Origin": OWN, "Content-Length": length}).status_code == 413
 
 

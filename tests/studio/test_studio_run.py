@@ -23,6 +23,14 @@ def test_the_release_is_the_commands(solved) -> None:
     assert "Solution 2" in text  # the next one's name
 
 
+def test_the_shown_command_follows_the_options(browser, project, at: str) -> None:
+    assert "shoal anonymize patients.csv -p policy.yaml -o release --utility full" in browser.get(at).text
+    chosen = {"revision": project.revision, "utility": "quick", "format": "parquet", "seed": "7"}
+    answer = browser.post(f"{at}/command", chosen)
+    assert answer.text == "shoal anonymize patients.csv -p policy.yaml -o release --format parquet --seed 7"
+    assert browser.post(f"{at}/command", {**chosen, "seed": "$(x)"}).status_code == 422
+
+
 def test_a_policy_with_problems_is_not_run(browser, studio, project, at: str) -> None:
     document = project.document
     document["privacy"] = []

@@ -15,6 +15,7 @@ from shoal.errors import UsageError
 from shoal.progress import Silent
 from shoal.sources import SourceOptions, open_source
 from shoal.studio.jobs import Jobs
+from shoal.studio.mending import mending
 from shoal.studio.project import Project
 from shoal.studio.room import Room
 from shoal.studio.shelf import Shelf
@@ -93,4 +94,5 @@ def _templates() -> Environment:
     )
     made.filters["thousands"] = lambda number: f"{number:,}"
     made.filters["upper_first"] = upper_first
+    made.filters["mending"] = mending
     return made

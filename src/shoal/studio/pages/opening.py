@@ -22,6 +22,7 @@ from shoal.studio.answers import Visit, page, upload
 ENDINGS = (".csv", ".tsv", ".txt", ".gz", ".parquet", ".xlsx", ".dta", ".sav", ".zsav")
 _ENDINGS_OF_TABLES = (".csv.gz", ".tsv.gz", ".txt.gz", *(ending for ending in ENDINGS if ending != ".gz"))
 _KINDS = "a .csv, .tsv, .txt (also .gz), .parquet, .xlsx, .dta, .sav or .zsav file"
+_ENCODING = "set its character encoding under More about text files (often windows-1252), then open it again"
 _DEMO_ROWS = 20_000
 _SPARE = 256 << 20  # bytes of the disk that an upload leaves
 
@@ -67,7 +68,12 @@ async def receive(visit: Visit) -> Response:
             raise InputError(f"{name} could not be kept: {error.strerror}") from None
         if not size:
             raise InputError(f"{name} is empty")
-        project = await run_in_threadpool(visit.studio.open, name, path, folder, options)
+        try:
+            project = await run_in_threadpool(visit.studio.open, name, path, folder, options)
+        except InputError as error:
+            if "set `encoding`" not in str(error):
+                raise
+            raise InputError(f"{str(error).partition(';')[0]}; {_ENCODING}") from None
     return JSONResponse({"location": f"/projects/{project.id}/columns"})
 
 

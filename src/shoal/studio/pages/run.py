@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 
 from shoal.errors import UsageError
 from shoal.studio.answers import Form, Visit, page
 from shoal.studio.jobs import Job
 from shoal.studio.places import Place, usable
 from shoal.studio.project import Project
+from shoal.studio.project import Project
 from shoal.studio.solutions import KIND, RELEASE, kept, name_of, promised, remember
+from shoal.wording import parameters_text
 
 _HERE = "/run"
 _FORMATS = ("", "csv", "parquet")
@@ -47,14 +50,36 @@ def show(visit: Visit) -> Response:
     runs = visit.studio.jobs.of(project, KIND)
     return visit.render(
         "run.html",
-        runs=[_told(job, project) for job in runs],
-        problems=project.problems(),
-        command=shlex.join(["shoal", "anonymize", project.name, "-p", "policy.yaml", "-o", RELEASE]),
+        runs=[_told(job) for job in runs],
+        problems=(problems := project.problems()),
+        asked="" if problems else _asked(project.document),
+        command=_command(project, Form([("utility", "full")])),
         next_name=f"Solution {1 + len(runs)}",
     )
 
 
-def _told(job: Job, project: Project) -> dict[str, Any]:
+def _asked(document: Mapping[str, Any]) -> str:
+    """Say what a usable policy asks for: the method and the guarantees."""
+    method = document.get("method", "mondrian")
+    promises = [
+        f"{name} ({parameters_text(given)})" if given else name
+        for entry in document.get("privacy") or ()
+        for name, given in ({entry: {}} if isinstance(entry, str) else entry).items()
+    ]
+    name = method if isinstance(method, str) else next(iter(method))
+    return f"{name}, with {', '.join(promises)}" if promises else name
+
+
+def command(visit: Visit) -> Response:
+    """Return the command that the options of the form ask for, as text."""
+    return PlainTextResponse(_command(visit.project, visit.form))
+
+
+def _command(project: Project, form: Form) -> str:
+    return shlex.join(["shoal", "anonymize", project.name, "-p", "policy.yaml", "-o", RELEASE, *options(form)])
+
+
+def _told(job: Job) -> dict[str, Any]:
     utility = job.answer.get("utility", {}) if job.state == "done" else {}
     return {
         "job": job,
@@ -62,23 +87,7 @@ def _told(job: Job, project: Project) -> dict[str, Any]:
         "method": str(job.answer.get("method", "")),
         "promises": promised(job.answer) if job.state == "done" else [],
         "kept": kept(utility),
-        "mend": mending(job, project) if job.state == "failed" else None,
     }
-
-
-def mending(job: Job, project: Project) -> tuple[str, str]:
-    """Return where a failure is mended: words and the path of the page."""
-    at = f"/projects/{project.id}"
-    message = job.message.lower()
-    if job.exit_code == 3:
-        return "Ask for less, allow records to be withheld, or choose another method", f"{at}/guarantees"
-    if "taxonomy" in message or "taxonomies" in message:
-        return "Mend the taxonomy", f"{at}/taxonomies"
-    if job.exit_code == 2 and "column" in message:
-        return "Look at the columns and their roles", f"{at}/columns"
-    if job.exit_code == 2:
-        return "Look at the policy", f"{at}/policy"
-    return "Look at the policy, and try again", f"{at}/policy"
 
 
 def start(visit: Visit) -> Response:
@@ -126,6 +135,7 @@ _PATH = f"/projects/{{project}}{_HERE}"
 routes = [
     page(_PATH, show),
     page(_PATH, start, "POST"),
+    page(f"{_PATH}/command", command, "POST"),
     page(f"{_PATH}/{{run}}/forget", forget, "POST"),
     page(f"{_PATH}/{{run}}/policy", take_back, "POST"),
 ]

@@ -5,9 +5,11 @@ const form = document.querySelector("[data-upload]");
 if (form) {
   const [file, drop, state, says, bar] = ["file", "drop", "upload-state", "upload-says", "upload-progress"].map((id) => document.getElementById(id));
   const cancel = document.getElementById("upload-cancel");
+  const again = document.getElementById("upload-again");
 
   const send = (chosen) => {
     notify("");
+    again.hidden = true;
     const query = new URLSearchParams({ delimiter: form.elements.delimiter.value, encoding: form.elements.encoding.value });
     const request = new XMLHttpRequest();
     request.open("PUT", `${form.getAttribute("action")}?${query}`);
@@ -26,6 +28,12 @@ if (form) {
       state.hidden = true;
       file.value = "";
       if (html) notify(html);
+      if (!html.includes("More about text files")) return;
+      document.getElementById("reading").open = true;
+      again.textContent = `Open ${chosen.name} again`;
+      again.hidden = false;
+      again.onclick = () => send(chosen);
+      form.elements.encoding.select();
     };
     request.onload = () => {
       if (request.status === 200) location.assign(JSON.parse(request.responseText).location);
