@@ -19,14 +19,14 @@ NOTEBOOKS = Path(__file__).parents[2] / "docs" / "notebooks"
 EXPECTED = {
     "first-release": (
         r"5,000 of 5,000 records .* are published by the method mondrian",
-        r"k-anonymity</td><td>k = 10</td><td[^>]*>\d+</td><td>holds",
+        r"k-anonymity</th><td>k = 10</td><td[^>]*>\d+</td><td>holds",
         r"Risk of being found",
         r"'public/manifest\.json'",
         r"^True$",
     ),
     "taxonomies-and-audit": (
         r"people \(\d+\.\d%\) are unique on age, sex, postcode",
-        r"k-anonymity</td><td>k = 10</td><td[^>]*>1</td><td>missed by [\d,]+ records",
+        r"k-anonymity</th><td>k = 10</td><td[^>]*>1</td><td>missed by [\d,]+ records",
         r"31 values of the kind category",
         r"<summary>In education",
         r"'\[30, 34\]', '\[30, 39\]'",

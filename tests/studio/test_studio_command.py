@@ -34,7 +34,7 @@ time.sleep(60)
 
 
 def rooms(folder: Path) -> list[Path]:
-    return sorted(folder.glob("shoal-studio-*"))
+    return sorted(folder.rglob("shoal-studio-*"))
 
 
 def until(true) -> None:
@@ -131,6 +131,8 @@ def test_runs_end_with_a_studio_that_is_killed(started, temporary, small_table):
     process = started(sys.executable, "-c", RUNNING, small_table)
     pid = int(process.stdout.readline())
     until(lambda: len(rooms(temporary)) == 2)
+    outer, inner = rooms(temporary)
+    assert inner.is_relative_to(outer), "what a run makes for a while is where it goes with the studio"
     assert not gone(pid)
     process.kill()
     process.wait()

@@ -22,18 +22,27 @@ def anonymizing(project, folder):
 
 
 @pytest.fixture
-def slow(monkeypatch):
+def instead(monkeypatch):
+    """Let runs be those of another program: ``instead(program)``."""
+    real = subprocess.Popen
+
+    def run(program: str) -> None:
+        started = [sys.executable, "-c", program]
+        monkeypatch.setattr(jobs_module.subprocess, "Popen", lambda command, **more: real(started, **more))
+
+    return run
+
+
+@pytest.fixture
+def slow(instead):
     """Let every run be a program that waits, says so, and tidies up when interrupted."""
-    program = (
+    instead(
         "import json, sys, time, signal\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "told = dict(step='waiting', done=1, total=4, unit='rows', ended=False)\n"
         "print(json.dumps(told), file=sys.stderr, flush=True)\n"
-        "try:\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    sys.exit(130)\n"
-    )
-    real = subprocess.Popen
-    monkeypatch.setattr(
-        jobs_module.subprocess, "Popen", lambda command, **more: real([sys.executable, "-c", program], **more)
+        "try:\n    time.sleep(60)\nexcept KeyboardInterrupt:\n"
+        "    print('tidying', file=sys.stderr, flush=True)\n    time.sleep(0.2)\n    sys.exit(130)\n"
     )
 
 
@@ -78,23 +87,20 @@ def test_cancelling_leaves_nothing(studio, project, slow):
     until(lambda: job.steps)
     assert job.steps[0].title == "waiting"
     job.cancel()
-    job.cancel()
+    until(lambda: job._said)
+    job.cancel()  # a second signal would interrupt the tidying up
     assert job.finished.wait(30)
     assert (job.state, job.exit_code) == ("cancelled", 130)
     assert not folder.exists()
 
 
-def test_what_does_not_stop_is_ended(studio, project, monkeypatch):
+def test_what_does_not_stop_is_ended(studio, project, monkeypatch, instead):
     monkeypatch.setattr(jobs_module, "_PATIENCE", 0.3)
-    stubborn = (
+    instead(
         "import os, signal, sys, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
         "child = os.fork()\n"
         "if child:\n    print(child, file=sys.stderr, flush=True)\n"
         "time.sleep(60)\n"
-    )
-    real = subprocess.Popen
-    monkeypatch.setattr(
-        jobs_module.subprocess, "Popen", lambda command, **more: real([sys.executable, "-c", stubborn], **more)
     )
     job = studio.jobs.start(project, "anonymize", ["anonymize"])
     until(lambda: job._said)
@@ -105,16 +111,12 @@ def test_what_does_not_stop_is_ended(studio, project, monkeypatch):
     until(lambda: gone(child))
 
 
-def test_what_a_run_started_and_left_is_ended(studio, project, monkeypatch):
+def test_what_a_run_started_and_left_is_ended(studio, project, instead):
     """The command ends by itself, and a process of its group would go on."""
-    leaving = (
+    instead(
         "import os, sys, time\nchild = os.fork()\n"
         "if child:\n    print(child, file=sys.stderr, flush=True)\n    sys.exit(2)\n"
         "time.sleep(60)\n"
-    )
-    real = subprocess.Popen
-    monkeypatch.setattr(
-        jobs_module.subprocess, "Popen", lambda command, **more: real([sys.executable, "-c", leaving], **more)
     )
     job = studio.jobs.start(project, "anonymize", ["anonymize"])
     assert job.finished.wait(30)
@@ -171,7 +173,10 @@ def test_the_fragment_shows_progress_and_cancels(browser, project, slow):
 
 def test_a_command_that_nobody_watches_any_more_ends(small_table, tmp_path):
     """The pipe closes when the studio is killed; the command stops as if interrupted and publishes nothing."""
-    program = "from shoal.cli import watched; import threading, time; watched._watch()"
+    program = (
+        "import signal; from shoal.cli import watched\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler); watched._watch()"  # it may be ignored around here
+    )
     process = subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
     )

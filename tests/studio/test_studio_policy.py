@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from urllib.parse import unquote
 
 import pytest
 import yaml
@@ -158,12 +159,16 @@ def test_a_file_that_the_policy_names(browser, project):
 def test_files_with_names_like_paths_are_refused(browser, project, name):
     before = sorted(project.folder.rglob("*"))
     assert browser.put(f"/projects/{project.id}/files", b"x", name).status_code == 422
+    with pytest.raises(UsageError, match="no name for a file"):
+        project.attach(unquote(name), [b"x"])
     assert sorted(project.folder.rglob("*")) == before
 
 
 def test_an_empty_file_is_refused(browser, project):
+    before = sorted(project.folder.rglob("*"))
     assert browser.put(f"/projects/{project.id}/files", b"", "x.csv").status_code == 422
     assert project.attached() == ()
+    assert sorted(project.folder.rglob("*")) == before
 
 
 def test_a_change_is_a_copy(project):

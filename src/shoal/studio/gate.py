@@ -5,7 +5,6 @@ from __future__ import annotations
 import hmac
 import secrets
 from collections.abc import Callable
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -129,7 +128,7 @@ class Gate:
             return pages(421, "The studio answers only under the address that it announced.")
         if method not in _METHODS:
             return pages(405, "The studio does not know this kind of request.")
-        entered = self._key.opens(_cookie(headers, self.cookie_name))
+        entered = any(map(self._key.opens, _cookies(headers, self.cookie_name)))
         token = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
         if token and scope["path"] == "/" and method == "GET" and (entered or self._key.redeem(token)):
             return self._welcome(pages)
@@ -159,12 +158,10 @@ def _add_headers(headers: MutableHeaders) -> None:
         headers[name] = value
 
 
-def _cookie(headers: Headers, name: str) -> str:
-    try:
-        found = SimpleCookie(headers.get("cookie", "")).get(name)
-    except CookieError:
-        return ""
-    return "" if found is None else found.value
+def _cookies(headers: Headers, name: str) -> list[str]:
+    """Return every cookie of that name: others on this machine may set some, odd ones and some of the same name."""
+    pairs = [part.strip().partition("=") for line in headers.getlist("cookie") for part in line.split(";")]
+    return [value for key, _, value in pairs if key == name]
 
 
 def _most(scope: Scope) -> int:

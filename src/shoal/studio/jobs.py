@@ -68,7 +68,8 @@ class Job:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=project.files,
-            env={**os.environ, "SHOAL_PROGRESS": "lines", "PYTHONUTF8": "1"},
+            # What is temporary goes with the project, even if the command is ended by force.
+            env={**os.environ, "SHOAL_PROGRESS": "lines", "PYTHONUTF8": "1", "TMPDIR": str(project.folder)},
             start_new_session=True,
         )
         threading.Thread(target=self._follow, name=f"job-{self.id}", daemon=True).start()

@@ -18,6 +18,8 @@ def _place(exit_code: int | None, message: str) -> tuple[str, str]:
         return "Ask for less, allow records to be withheld, or choose another method", "guarantees"
     if message.startswith("method "):
         return "Change the method or the guarantees", "guarantees"
+    if "declare it" in message:
+        return "Look at the columns and their roles", "columns"
     if "taxonomy" in message or "taxonomies" in message:
         return "Mend the taxonomy", "taxonomies"
     if exit_code == 2 and "column" in message:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import contextlib
 import logging
@@ -19,6 +20,7 @@ from shoal.studio.room import Room
 from shoal.studio.studio import Studio
 
 _HOST = "127.0.0.1"
+_MOST_LINES = 100  # connections of anybody; a browser has some
 _PATIENCE = 2  # seconds for requests under way at the end
 
 
@@ -45,11 +47,23 @@ class Entrance:
 def serve(port: int, table: Path | None, announce: Callable[[Entrance], None]) -> None:
     """Serve on loopback until SIGINT, SIGTERM or SIGHUP; *announce* is called once requests are taken."""
     import uvicorn
+    from uvicorn.protocols.http.h11_impl import H11Protocol
 
-    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL + 1)  # a traceback may quote a record
+    for name in ("uvicorn.error", "asyncio"):
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)  # a traceback may quote a record
     listening = _listening(port)
     address = f"{_HOST}:{listening.getsockname()[1]}"
-    key = Key()
+    key, own = Key(), own_peers()
+
+    class Line(H11Protocol):
+        """A connection; where there are many, others of this machine get no more, so that its user still does."""
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            if len(self.connections) > _MOST_LINES and not (
+                own and self.client and own(self.client, listening.getsockname())
+            ):
+                transport.abort()
 
     class Server(uvicorn.Server):
         """A server that tells when it is ready."""
@@ -70,8 +84,9 @@ def serve(port: int, table: Path | None, announce: Callable[[Entrance], None]) -
                 project = studio.open(table.name, table.absolute(), studio.new_folder())
                 landing = f"/projects/{project.id}/columns"
             config = uvicorn.Config(
-                create_app(studio, key, address, landing, own_peers()),
-                http="h11",
+                create_app(studio, key, address, landing, own),
+                http=Line,
+                backlog=_MOST_LINES,
                 log_config=None,
                 access_log=False,
                 server_header=False,

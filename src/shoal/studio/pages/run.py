@@ -15,7 +15,6 @@ from shoal.studio.answers import Form, Visit, page
 from shoal.studio.jobs import Job
 from shoal.studio.places import Place, usable
 from shoal.studio.project import Project
-from shoal.studio.project import Project
 from shoal.studio.solutions import KIND, RELEASE, kept, name_of, promised, remember
 from shoal.wording import parameters_text
 

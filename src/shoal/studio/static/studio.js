@@ -156,6 +156,16 @@ document.addEventListener("change", (event) => {
   if (field.closest("[data-send]") && field.form?.dataset.swap) send(field.form);
 });
 
+// What was changed before this script was there is sent now; a browser fills such forms with nothing of its own.
+function altered(field) {
+  if (field.type === "checkbox" || field.type === "radio") return field.checked !== field.defaultChecked;
+  if (field.options) return [...field.options].some((option) => option.defaultSelected && !option.selected);
+  return field.type !== "hidden" && field !== document.activeElement && field.value !== field.defaultValue;
+}
+for (const form of document.querySelectorAll('form[data-swap][data-send][autocomplete="off"]')) {
+  if ([...form.elements].some((field) => "name" in field && field.name && field.type !== "submit" && altered(field))) send(form);
+}
+
 // Runs: each element with data-poll is asked twice a second until its run has ended.
 function follow(place) {
   let told = "";

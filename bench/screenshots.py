@@ -1,22 +1,23 @@
-"""Pictures of every page of the studio for the guide: ``python tests/browser/screenshots.py docs/screenshots``.
+"""Pictures of every page of the studio for the guide: ``python -m bench.screenshots [docs/screenshots]``.
 
 The story of the demo data is played in Chromium. Pictures have few colours, so that they stay small.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from playwright.sync_api import Page, expect, sync_playwright
+from PIL import Image
+from playwright.sync_api import Page, ViewportSize, expect, sync_playwright
 
-WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
-COMMAND = Path(sys.executable).with_name("shoal")
+from bench.studio import entered
+
+WIDE: ViewportSize = {"width": 1280, "height": 900}
+NARROW: ViewportSize = {"width": 390, "height": 844}
 PATIENCE = 180_000
 
 
@@ -24,6 +25,7 @@ class Camera:
     """Takes a page's picture as it stands, wide or narrow, light or dark."""
 
     def __init__(self, page: Page, folder: Path) -> None:
+        """Write pictures of the page into *folder*."""
         self.page, self.folder = page, folder
 
     def take(self, name: str, *, dark: bool = False, narrow: bool = False, at: str = "") -> None:
@@ -44,14 +46,13 @@ class Camera:
 
 
 def smaller(path: Path) -> None:
-    """Write a picture again with a palette, if there is a program that can."""
-    from PIL import Image
-
+    """Write a picture again with a palette."""
     with Image.open(path) as picture:
         picture.convert("RGB").quantize(128, dither=Image.Dither.NONE).save(path, optimize=True)
 
 
 def step(page: Page, title: str) -> None:
+    """Go to a page by the list of steps."""
     steps = page.get_by_role("navigation", name="Steps")
     steps.get_by_role("link", name=title, exact=True).click()
     expect(steps.locator("[aria-current=page]")).to_have_text(title)
@@ -60,6 +61,7 @@ def step(page: Page, title: str) -> None:
 def story(page: Page, camera: Camera) -> None:
     """Go the whole way, from the first page to the download."""
     heading = page.get_by_role("heading", level=1)
+    expect(heading).to_have_text("Open a table about people")
     camera.take("01-open")
     page.get_by_role("button", name="Try the demo data").click()
     expect(heading).to_contain_text("What does each column say")
@@ -75,10 +77,17 @@ def story(page: Page, camera: Camera) -> None:
     page.get_by_role("link", name="occupation", exact=True).click()
     page.get_by_label("Kind", exact=True).select_option("tree")
     page.get_by_role("button", name="Start with this kind").click()
-    expect(page.get_by_role("tree")).to_be_visible()
+    tree = page.get_by_role("tree")
+    for group, jobs in {
+        "crafts": ("builder", "electrician"),
+        "offices": ("accountant", "administrator", "clerk"),
+    }.items():
+        for job in jobs:
+            tree.locator(f"[data-label={job}] > .line").click(modifiers=["Control"])
+        page.get_by_label("Name", exact=True).fill(group)
+        page.get_by_role("button", name="New group").click()
+        expect(tree.locator(f"[data-label={group}] [data-label={jobs[-1]}]")).to_be_visible()
     camera.take("05-tree", at="#edit-title")
-    page.get_by_role("button", name="Undo", exact=True).click()
-    expect(page.get_by_role("tree")).to_have_count(0)
 
     step(page, "Guarantees")
     expect(page.locator("#feasibility")).to_contain_text("What will have to be generalized")
@@ -119,28 +128,16 @@ def main(folder: Path) -> None:
     """Start a studio, play the story, end the studio."""
     folder.mkdir(parents=True, exist_ok=True)
     expect.set_options(timeout=PATIENCE)
-    with tempfile.TemporaryDirectory() as temporary, sync_playwright() as driver:
-        studio = subprocess.Popen(
-            [str(COMMAND), "studio", "--no-browser", "--json"],
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "TMPDIR": temporary},
-        )
-        browser = driver.chromium.launch(
-            executable_path=shutil.which("chromium"), args=["--no-sandbox"] if os.getuid() == 0 else []
-        )
-        try:
-            said = ""
-            while "}" not in said:
-                said += studio.stdout.readline() or sys.exit("the studio did not start")
-            page = browser.new_page(viewport=WIDE)
-            page.set_default_timeout(PATIENCE)
-            page.goto(json.loads(said)["url"])
-            story(page, Camera(page, folder))
-        finally:
-            browser.close()
-            studio.terminate()
-            studio.communicate()
+    with tempfile.TemporaryDirectory() as temporary, entered(Path(temporary)) as studio, sync_playwright() as driver:
+        arguments = ["--no-sandbox"] if os.getuid() == 0 else []
+        browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=arguments)
+        page = browser.new_page(viewport=WIDE)
+        page.set_default_timeout(PATIENCE)
+        name, value = studio.cookie.split("=", 1)
+        page.context.add_cookies([{"name": name, "value": value, "url": f"http://{studio.address}"}])
+        page.goto(f"http://{studio.address}/")
+        story(page, Camera(page, folder))
+        browser.close()
 
 
 if __name__ == "__main__":
