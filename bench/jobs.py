@@ -19,6 +19,7 @@ from bench.service import service
 from bench.several import agency_apply, agency_plan, link_adult, link_stays
 from bench.slicing import anatomy, fake_tuples, slicing, slicing_stays
 from bench.spark import spark
+from bench.studio import studio
 from bench.techniques import comparing, techniques
 
 
@@ -114,6 +115,7 @@ JOBS: dict[str, Job] = {
     "techniques": techniques,
     "compare": comparing,
     "service": service,
+    "studio": studio,
 }
 SIZED: dict[str, SizedJob] = {**LARGE, "spark": spark}
 GROUPS = {"large": tuple(LARGE)}

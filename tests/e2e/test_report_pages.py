@@ -351,6 +351,27 @@ def test_what_cannot_be_recorded_leaves_what_was_there(
     assert {path.name: path.read_bytes() for path in (copy / "internal").iterdir()} == before
 
 
+def test_links_in_the_internal_folder_are_replaced_and_never_written_through(
+    folder: Path, releases: dict[str, Any], tmp_path: Path
+) -> None:
+    assert releases
+    copy = shutil.copytree(folder / "mondrian", tmp_path / "out")
+    kept = tmp_path / "kept.txt"
+    kept.write_text("kept")
+    (copy / "internal" / "report.html").unlink()
+    for name in ("attacks.json", "report.html"):
+        (copy / "internal" / name).symlink_to(kept)
+    findings = {"attacks": [], "refused": [], "notes": []}, {"name": "x", "sha256": "0" * 64}
+    Recorder.of(copy).write(*findings)
+    assert kept.read_text() == "kept"
+    assert not any((copy / "internal" / name).is_symlink() for name in ("attacks.json", "report.html"))
+    (copy / "internal" / "report.html").unlink()
+    (copy / "internal" / "report.html").mkdir()
+    with pytest.raises(UsageError, match=r"attacks\.json is written, but report\.html is the one from before"):
+        Recorder.of(copy).write(*findings)
+    assert not list((copy / "internal").glob(".*"))
+
+
 def test_findings_about_another_release_are_refused(folder: Path, releases: dict[str, Any], tmp_path: Path) -> None:
     release = releases["mondrian"]
     copy = shutil.copytree(folder / "mondrian", tmp_path / "out")

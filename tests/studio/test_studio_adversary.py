@@ -130,6 +130,13 @@ def test_hostile_texts_are_refused_and_change_nothing(browser, project, text):
     assert project.revision == 1
 
 
+@pytest.mark.parametrize("place", ["9" * 5000, "²", "-1", "1" * 9])
+def test_a_place_that_there_is_not_is_refused_with_words(browser, project, place):
+    answer = browser.post(f"/projects/{project.id}/guarantees/remove", {"revision": 1, "place": place})
+    assert answer.status_code == 422
+    assert project.revision == 1
+
+
 def test_names_of_files_that_no_system_takes_are_refused(browser, project):
     for name in ("%E6%BC%A2" * 90 + ".csv", "a%00b.csv", "..", "%2e%2e%2fx.csv", "a%2fb.csv", "%ED%A0%80%0A.csv"):
         assert browser.put(f"/projects/{project.id}/files", b"a\n1\n", name).status_code == 422

@@ -101,7 +101,7 @@ def _flat(column: ColumnProfile) -> TaxonomyGuess:
         return FLAT
     question = (
         f"which of its {how_many(column)} belong together? Without groups a value is published whole, with its "
-        "neighbours in the alphabet, or as *; give a taxonomy: {file: ...} or {tree: ...}."
+        "neighbours in the alphabet, or as *; group them by a taxonomy, from a file or a tree."
     )
     return TaxonomyGuess({"flat": {}}, questions=(question,))
 

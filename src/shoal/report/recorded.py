@@ -41,7 +41,7 @@ class Recorder:
         return cls(internal, manifest, read_internal(internal / "evidence.json"))
 
     def write(self, found: Mapping[str, Any], source: Mapping[str, str]) -> None:
-        """Write what was found and make the report anew: both appear whole, or what was there before stays.
+        """Write what was found and make the report anew: each appears whole, or what was there before stays.
 
         *source* tells the name and the SHA-256 of the table by which answers were judged.
         """
@@ -49,13 +49,15 @@ class Recorder:
         page = internal_report(self.manifest, self.evidence, told)
         mark = secrets.token_hex(8)
         attacks, report = (self.folder / f".{name}.{mark}" for name in (ATTACKS, "report.html"))
+        outcome = "nothing was recorded"
         try:
             _write(attacks, json.dumps(told, ensure_ascii=False, allow_nan=False, indent=1) + "\n")
             _write(report, page)
             attacks.replace(self.folder / ATTACKS)
+            outcome = f"{ATTACKS} is written, but report.html is the one from before"
             report.replace(self.folder / "report.html")
         except OSError as error:
-            raise UsageError(f"cannot write to {self.folder}: {error.strerror}; nothing was recorded") from None
+            raise UsageError(f"cannot write to {self.folder}: {error.strerror}; {outcome}") from None
         finally:
             attacks.unlink(missing_ok=True)
             report.unlink(missing_ok=True)

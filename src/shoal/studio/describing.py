@@ -108,12 +108,21 @@ def _numbers(numbers: np.ndarray, counts: IntArray, *, whole: bool) -> tuple[lis
         edges = np.unique(np.floor(edges))
     amounts, edges = np.histogram(numbers, bins=edges, weights=counts)
     ends = itertools.pairwise(edges)
-    labels = [_whole_range(int(a), int(b)) if whole else f"{a:,.4g} to {b:,.4g}" for a, b in ends]
+    labels = [_whole_range(int(a), int(b)) if whole else f"{_short(a)} to {_short(b)}" for a, b in ends]
     return labels, [int(amount) for amount in amounts]
 
 
 def _whole_range(start: int, stop: int) -> str:
     return f"{start}" if stop - start == 1 else f"{start} to {stop - 1}"
+
+
+def _short(number: float) -> str:
+    """Write a number with four digits, and as people do unless it is very large or small.
+
+    >>> _short(50230.4), _short(0.25), _short(1234.56), _short(2.5e12)
+    ('50,230', '0.25', '1,235', '2.5e+12')
+    """
+    return f"{number:,.0f}" if 1_000 <= abs(number) < 10_000_000 else f"{number:.4g}"
 
 
 def _days(numbers: np.ndarray, counts: IntArray) -> tuple[list[str], list[int]]:

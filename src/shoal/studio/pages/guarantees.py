@@ -152,7 +152,7 @@ def remove(visit: Visit) -> Response:
 
 def _place(form: Form, n_promises: int) -> int:
     text = form.get("place")
-    if not (text.isascii() and text.isdigit() and int(text) < n_promises):
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) < n_promises):
         raise UsageError("there is no such guarantee any more; reload this page")
     return int(text)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from starlette.responses import Response
 
@@ -29,6 +29,7 @@ from shoal.studio.solutions import (
 
 _HERE = "/results"
 _ROWS = 12
+_FIRST = "first rows"  # what is kept of a run
 _COUNTED_AT_ONCE = 200_000  # records of a table whose values are counted before anybody asks
 
 
@@ -81,12 +82,17 @@ def values(visit: Visit) -> Response:
 
 def _sides(visit: Visit, job: Job, filters: Mapping[str, str]) -> tuple[Rows, Rows, Sequence[str]]:
     """Return rows of the table and of the release, and the columns that both have."""
+    if not filters and _FIRST in job.memory:
+        return cast("tuple[Rows, Rows, Sequence[str]]", job.memory[_FIRST])
     source, released, _ = _opened(visit, job)
     shelf = visit.studio.shelf
-    find = shelf.take if filters else shelf.known  # the first rows of all are read at once
+    find = shelf.take if filters else shelf.known  # the first rows of all are soon read
     before = first_rows(find(source), source.columns, _ROWS, filters)
     after = first_rows(find(released), released.columns, _ROWS, filters)
-    return before, after, _shared(source, released)
+    found = before, after, _shared(source, released)
+    if not filters:
+        job.memory[_FIRST] = found
+    return found
 
 
 def _distributions(visit: Visit, job: Job, column: str) -> dict[str, Any]:

@@ -1,0 +1,193 @@
+"""What keeps the studio quick with large tables gives the same answers as what is slow."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from shoal.drafting import profiling
+from shoal.drafting.profiling import profiled
+from shoal.policy import Policy
+from shoal.progress import Silent
+from shoal.sources import SourceOptions, open_source
+from shoal.sources.parquet import open_parquet
+from shoal.studio import foreseeing
+from shoal.studio.feasibility import Looked, costs
+from shoal.studio.foreseeing import Foresight
+from shoal.studio.grouping import Grouping, Groupings
+from shoal.studio.previewing import bars_of, first_rows
+from shoal.studio.shelf import Held, Opened, Shelf
+
+
+def opened(path: Path, columns: tuple[str, ...], **options: object) -> Opened:
+    chosen = SourceOptions(**options)
+    return Opened(open_source(path, chosen), path, chosen, columns)
+
+
+@pytest.fixture(scope="module")
+def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """3,000 people in row groups of 500, so that dictionaries of batches differ."""
+    rng = np.random.default_rng(5)
+    ages, towns = rng.integers(0, 60, 3000), rng.integers(0, 40, 3000)
+    content = {
+        "age": pa.array(ages),
+        "town": pa.array([None if town == 7 else f"town {town}" for town in towns]),
+        "note": pa.array([f"n{i}" for i in range(3000)]),
+        "illness": pa.array([f"ill {i}" for i in rng.integers(0, 5, 3000)]),
+    }
+    path = tmp_path_factory.mktemp("large") / "people.parquet"
+    pq.write_table(pa.table(content), path, row_group_size=500)
+    return path
+
+
+@pytest.mark.parametrize("columns", [(), (0,), (1, 2), (0, 1, 2)], ids=str)
+def test_groups_are_the_cells_that_agree(columns: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(3)
+    codes = [rng.integers(0, size, 400).astype(np.int32) for size in (3, 1 << 31, 7)]
+    codes[1] %= 5
+    codes[1] *= 1 << 28
+    counts = rng.integers(0, 4, 400)  # some cells are those of a population alone
+    grouping = Grouping.of([codes[column] for column in columns], counts)
+    keys = list(zip(*(codes[column].tolist() for column in columns), strict=True)) or [()] * 400
+    expected: Counter = Counter()
+    for key, records in zip(keys, counts.tolist(), strict=True):
+        expected[key] += records
+    found = {}
+    for group, (start, stop) in enumerate(zip(grouping.first[:-1], grouping.first[1:], strict=True)):
+        (key,) = {keys[cell] for cell in grouping.cells[start:stop]}
+        assert key not in found
+        found[key] = int(grouping.sizes[group])
+    assert found == {key: records for key, records in expected.items() if records}
+    chosen = grouping.sizes > 2
+    first, cells = grouping.only(chosen)
+    assert np.add.reduceat(counts[cells], first[:-1]).tolist() == grouping.sizes[chosen].tolist()
+
+
+def test_keys_that_do_not_fit_into_a_number_are_renumbered() -> None:
+    rng = np.random.default_rng(4)
+    columns = [(rng.integers(0, 2, 200) * ((1 << 31) - 2)).astype(np.int32) for _ in range(4)]
+    grouping = Grouping.of(columns, np.ones(200, dtype=np.int64))
+    assert len(grouping.sizes) == len(set(zip(*(column.tolist() for column in columns), strict=True)))
+
+
+def test_groupings_are_kept_up_to_a_bound_and_costs_do_not_depend_on_it(people: Path) -> None:
+    attributes = {
+        "age": {"role": "quasi"},
+        "town": {"role": "quasi"},
+        "note": {"role": "identifier"},
+        "illness": {"role": "sensitive"},
+    }
+
+    def policy(k: int) -> Policy:
+        privacy = [{"k-anonymity": {"k": k}}, {"distinct-l-diversity": {"l": 3}}]
+        return Policy.load({"attributes": attributes, "privacy": privacy})
+
+    looked, bare = (Looked.at(people, policy(2)) for _ in range(2))
+    bare.groupings.most_bytes = 0
+    found = [(costs(looked, policy(k)), costs(bare, policy(k))) for k in (2, 5, 80)]
+    for kept, anew in found:
+        assert kept == anew
+    assert len({kept.below for kept, _ in found}) == 3
+    counts = np.ones(3, dtype=np.int64)
+    groupings = Groupings()
+    once = groupings.by("all", [], counts)
+    assert groupings.by("all", [], counts) is once
+    groupings.most_bytes = once.n_bytes
+    assert groupings.by("another", [], counts) is not groupings.by("another", [], counts)
+
+
+def test_rows_and_bars_are_those_of_the_file_whether_held_or_read(people: Path) -> None:
+    shelf = Shelf()
+    asked = opened(people, ("age", "town", "illness"))
+    assert shelf.known(asked) is asked.source
+    held = shelf.take(asked)
+    assert isinstance(held, Held)
+    assert shelf.known(opened(people, ("age", "town", "illness"))) is held
+    parts = open_parquet(people, SourceOptions(), batch_rows=500)
+    rows = pq.read_table(people).to_pylist()
+    for text in ("TOWN 3", "nowhere"):
+        fitting = [row for row in rows if text.lower() in (row["town"] or "")]
+        expected = tuple((str(row["age"]), row["town"]) for row in fitting[:12])
+        for table in (held, asked.source, parts):
+            found = first_rows(table, ["age", "town"], 12, {"town": text})
+            assert (found.rows, found.more) == (expected, len(fitting) > 12)
+    towns = Counter(row["town"] for row in rows)
+    n_missing = towns.pop(None)
+    most = sorted(towns.items(), key=lambda item: (-item[1], item[0]))[:20]
+    for table in (held, asked.source, parts):
+        bars = bars_of(table, "town")
+        assert list(zip(bars.labels, bars.counts, strict=True)) == [*most, ("missing", n_missing)]
+        assert (bars.n_others, bars.n_distinct) == (len(towns) - 20, len(towns))
+        assert sum(bars_of(table, "age").counts) == 3000
+
+
+def test_the_shelf_stays_within_its_bound_and_lets_go(people: Path, tmp_path: Path) -> None:
+    first, second = opened(people, ("age",)), opened(people, ("town",))
+    room = Shelf()
+    sizes = [room.take(each).table.nbytes for each in (first, second)]
+    assert room.n_bytes == sum(sizes)
+    shelf = Shelf(max(sizes))
+    assert isinstance(shelf.take(first), Held)
+    assert isinstance(shelf.take(second), Held)
+    assert shelf.n_bytes <= max(sizes)
+    assert shelf.known(first) is first.source, "the older one went"
+    assert Shelf(100).take(first) is first.source, "too large to be held"
+    room.forget(tmp_path)
+    assert room.known(first) is not first.source
+    room.forget(people.parent)
+    assert room.n_bytes == 0
+
+
+def test_another_file_or_another_reading_is_another_table(tmp_path: Path) -> None:
+    path, shelf = tmp_path / "some.csv", Shelf()
+    path.write_text("town\nBonn\n?\n")
+    assert first_rows(shelf.take(opened(path, ("town",))), ["town"], 5).rows == (("Bonn",), ("?",))
+    other = opened(path, ("town",), missing=["?"])
+    assert first_rows(shelf.take(other), ["town"], 5).rows == (("Bonn",), ("missing",))
+    path.write_text("town\nAachen\n")
+    assert first_rows(shelf.take(opened(path, ("town",))), ["town"], 5).rows == (("Aachen",),)
+
+
+def test_closing_a_table_frees_what_was_held(studio, project) -> None:
+    asked = opened(project.source, ("age",))
+    studio.shelf.take(asked)
+    assert studio.shelf.n_bytes
+    studio.forget(project)
+    assert studio.shelf.n_bytes == 0
+
+
+def test_only_the_last_tables_are_held_as_they_were_counted(open_in, small_table, monkeypatch) -> None:
+    monkeypatch.setattr(foreseeing, "MOST_LOOKED", 1)
+    first, second = open_in(small_table), open_in(small_table)
+    told = Foresight.of(first).ask(first, 60)
+    assert told.hints
+    assert Foresight.of(second).ask(second, 60) == told
+    assert Foresight.of(first)._looked is None
+    assert Foresight.of(second)._looked is not None
+    first.change(first.revision, {**first.document, "max_withheld": 0.1})
+    assert Foresight.of(first).ask(first, 60).hints == told.hints
+
+
+def test_a_profile_does_not_depend_on_how_rows_come_in_batches(people: Path, tmp_path: Path, monkeypatch) -> None:
+    whole = tmp_path / "whole.parquet"
+    pq.write_table(pq.read_table(people), whole)
+    monkeypatch.setattr(profiling, "_FEW", 3)
+    sources = open_source(whole), open_parquet(people, SourceOptions(), batch_rows=500)
+    assert [len(list(source.batches())) for source in sources] == [1, 6]
+    told = [{column.name: column for column in profiled(source, Silent())} for source in sources]
+    for name, column in told[0].items():
+        for figure in ("kind", "n_rows", "n_missing", "n_distinct", "n_unique", "lowest", "highest", "mean_length"):
+            assert getattr(column, figure) == getattr(told[1][name], figure), (name, figure)
+
+
+def test_a_late_value_changes_what_a_column_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profiling, "_FEW", 10)
+    path = tmp_path / "late.csv"
+    path.write_text("number,day\n" + "".join(f"{i},2024-01-{1 + i % 28:02}\n" for i in range(200)) + "x,never\n")
+    kinds = {column.name: column.kind for column in profiled(open_source(path), Silent())}
+    assert kinds == {"number": "text", "day": "text"}
