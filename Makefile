@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := -m pip --quiet --disable-pip-version-check
 DEMO := demo-out
 
-.PHONY: help demo test check bench comparison clean
+.PHONY: help demo test check bench comparison screenshots clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ bench: $(VENV)/dev-ready .venv-peers/ready ## measure; results as JSON in bench/
 
 comparison: $(VENV)/dev-ready ## all techniques side by side on Adult and the demo data: the pages in docs, made anew
 	SHOAL_DATA=$${SHOAL_DATA:-../shared/data} $(BIN)/python -m shoal.comparing.pages docs
+
+screenshots: $(VENV)/dev-ready ## pictures of the studio for docs, made anew
+	$(BIN)/python -m bench.screenshots
 
 clean: ## remove environments and caches
 	rm -rf .venv .venv-pycanon .venv-peers $(DEMO) .mypy_cache .pytest_cache .ruff_cache .hypothesis

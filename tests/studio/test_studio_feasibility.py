@@ -133,3 +133,11 @@ def test_what_a_method_refuses_is_told_in_its_words(table) -> None:
     (found,) = hints(Looked.at(table, policy), policy)
     assert (found.subject, found.verdict) == ("method anatomy", "impossible")
     assert "slicing generalizes parts" in found.reason
+
+
+@pytest.mark.parametrize("order", [("disease", "sex"), ("sex", "disease")])
+def test_a_promise_about_several_attributes_has_its_worst_verdict(table, order: tuple[str, str]) -> None:
+    attributes = {"age": ATTRIBUTES["age"], **{name: {"role": "sensitive"} for name in order}}
+    asked = {"attributes": attributes, "privacy": [{"distinct-l-diversity": {"l": 3}}], "method": {"mondrian": {}}}
+    assert verdict(table, asked) == "impossible"
+    assert not reached(table, asked)

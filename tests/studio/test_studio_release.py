@@ -18,11 +18,43 @@ def at(solved):
     return solved.at(f"/release/{solved.run.id}")
 
 
+@pytest.fixture
+def unverified(solved):
+    """The release as it is before it was verified, whatever other tests did."""
+    jobs = solved.browser.studio.jobs
+    before = jobs.of(solved.project, "verify")
+    for job in before:
+        job.memory["run"] = f"not {solved.run.id}"
+    yield
+    for job in jobs.of(solved.project, "verify"):
+        if job in before:
+            job.memory["run"] = solved.run.id
+        else:
+            jobs.forget(job)
+
+
+@pytest.mark.usefixtures("unverified")
 def test_nothing_is_given_out_before_the_archive_was_verified(solved, at: str) -> None:
-    """It must be the first test of this file: later ones verify."""
     text = solved.browser.get(at).text
     assert "Verify and prepare the download" in text
     assert "archive.zip" not in text
+    for path in ("public/archive.zip", "internal/archive.zip", "files/data.csv"):
+        assert solved.browser.get(f"{at}/{path}").status_code == 404
+
+
+@pytest.mark.usefixtures("unverified")
+def test_nothing_is_given_out_that_the_verifier_refuses(solved, at: str) -> None:
+    readme = folder_of(solved.run) / "public" / "README.md"
+    written = readme.read_bytes()
+    try:
+        readme.write_bytes(written + b"edited")
+        assert solved.browser.post(f"{at}/check", {"revision": solved.project.revision}).status_code == 303
+        job = solved.browser.studio.jobs.of(solved.project, "verify")[0]
+        assert job.finished.wait(60)
+    finally:
+        readme.write_bytes(written)
+    assert (job.state, job.exit_code, job.answer["verified"]) == ("failed", 4, False)
+    assert "archive.zip" not in solved.browser.get(at).text
     for path in ("public/archive.zip", "internal/archive.zip", "files/data.csv"):
         assert solved.browser.get(f"{at}/{path}").status_code == 404
 

@@ -166,6 +166,24 @@ def test_changed_content_is_made_anew(
 
 
 @pytest.mark.usefixtures("quick")
+def test_what_a_policy_is_compared_beside_is_content(tmp_path: Path, made: list[set[str]]) -> None:
+    """Values are compared by the first policy's trees, and only attributes that all policies publish."""
+    own = {**POLICY, "privacy": [{"k-anonymity": {"k": 2}}]}
+    by_tens = {"role": "quasi", "taxonomy": {"intervals": {"min": 20, "max": 69, "widths": [10]}}}
+    other_trees = {**POLICY, "attributes": {**POLICY["attributes"], "age": by_tens}}
+    fewer = {**POLICY, "attributes": {**POLICY["attributes"], "sex": {"role": "insensitive"}}}
+
+    def cached(*policies: Any) -> list[bool]:
+        return [row.cached for row in compare(people(), *policies, cache=tmp_path, targets=20, seed=7).rows]
+
+    assert cached(POLICY, own) == [False, False]
+    assert cached(POLICY, own) == [True, True]
+    assert cached(other_trees, own) == [False, False]
+    assert cached(POLICY, own, fewer) == [False, False, False]
+    assert len(made) == 7
+
+
+@pytest.mark.usefixtures("quick")
 def test_files_that_a_policy_names_are_content(tmp_path: Path, made: list[set[str]]) -> None:
     policy = tmp_path / "policy.yaml"
     tree = tmp_path / "sex.csv"
@@ -199,13 +217,18 @@ def test_a_file_that_changes_while_a_release_is_made_is_not_kept(
     attributes = {**POLICY["attributes"], "sex": {"role": "quasi", "taxonomy": {"file": str(tree)}}}
     real = trying.anonymize
 
+    orders = iter(["M;*\nF;*\n", "F;*\nM;*\n", "M;*\nF;*\n"])
+
     def meanwhile(*arguments: Any, **options: Any) -> Any:
-        tree.write_text("M;*\nF;*\n", encoding="utf-8")
+        tree.write_text(next(orders), encoding="utf-8")
         return real(*arguments, **options)
 
     monkeypatch.setattr(trying, "anonymize", meanwhile)
-    compared(tmp_path / "kept", {**POLICY, "attributes": attributes})
-    assert not entries(tmp_path / "kept")
+    named = {**POLICY, "attributes": attributes}
+    compared(tmp_path / "alone", named)
+    assert not entries(tmp_path / "alone")
+    compare(people(), POLICY, named, cache=tmp_path / "second", targets=20)
+    assert len(entries(tmp_path / "second")) == 1
 
 
 @pytest.mark.usefixtures("quick")

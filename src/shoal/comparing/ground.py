@@ -125,11 +125,6 @@ class Ground:
             raise UsageError(f"{predicted!r} cannot be predicted: it is not quasi or sensitive in every policy{hint}")
         return predicted
 
-    @property
-    def predicted_name(self) -> str | None:
-        """The attribute that is predicted."""
-        return None if self.predicted is None else self.attributes[self.predicted].name
-
     def codes(self, table: pa.Table) -> CodeArray:
         """Return (n_attributes, n_rows) the leaves of a table's rows."""
         return np.stack([one.codes(table.column(one.name)) for one in self.attributes])

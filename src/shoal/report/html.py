@@ -31,8 +31,8 @@ def shown(text: str) -> Html:
 def tag(name: str, *inside: str, **attributes: str) -> Html:
     """Return an element; a trailing underscore in a name of an attribute is left out, others become hyphens.
 
-    >>> tag("a", "1 < 2", href="#x", class_="far")
-    '<a href="#x" class="far">1 &lt; 2</a>'
+    >>> tag("a", "1 < 2", href='#"x"', class_="far")
+    '<a href="#&quot;x&quot;" class="far">1 &lt; 2</a>'
     """
     given = "".join(f' {key.rstrip("_").replace("_", "-")}="{escaped(text)}"' for key, text in attributes.items())
     return Html(f"<{name}{given}>{joined(inside)}</{name}>")
