@@ -89,16 +89,17 @@ class _NoPandas(MetaPathFinder):
 def main() -> None:
     """Run the command line.
 
-    A command that stops early may leave a thread that still reads ahead in the source. Python's own way out would
-    abort when that thread calls back, and the exit code would be lost; nothing needs that way, so it is not taken.
+    A command that stops early, as the studio always does, may leave a thread that still reads ahead in the source.
+    Python's own way out would abort or wait for ever when that thread calls back, and the exit code would be lost;
+    nothing needs that way, so it is not taken.
     """
     sys.meta_path.insert(0, _NoPandas())
     try:
         app()
     except SystemExit as stop:
-        if not stop.code:
+        if not stop.code and "shoal.studio.serving" not in sys.modules:
             raise
         with contextlib.suppress(OSError):  # nobody reads the answer any more
             sys.stdout.flush()
             sys.stderr.flush()
-        os._exit(stop.code if isinstance(stop.code, int) else 1)
+        os._exit(1 if isinstance(stop.code, str) else stop.code or 0)
