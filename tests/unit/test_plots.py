@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.plots import (
-    STYLE,
     Interval,
     Plot,
     Point,
@@ -25,6 +24,7 @@ from shoal.plots import (
     risks,
     sensitive_shares,
 )
+from shoal.plots.look import STYLE
 from shoal.plots.svg import TEXT, text_width
 
 SVG = "{http://www.w3.org/2000/svg}"
