@@ -28,14 +28,13 @@ class LevelTally:
     def of(cls, taxonomy: Taxonomy, lo: CodeArray, hi: CodeArray, records: AnyIntArray) -> Self:
         """Count leaf ranges, each with so many records.
 
-                Steps are those of a full-domain generalization: the fewest that bring a value of the range there.
+        Steps are those of a full-domain generalization: the fewest that bring a value of the range there.
 
-                >>> from shoal.problem import Problem
-        from shoal.taxonomies.nested import from_nested
-                >>> tree = from_nested({"any": {"hemal": ["hepatitis", "anemia"], "other": ["phthisis", "flu"]}})
-                >>> found = LevelTally.of(tree, np.array([0, 0, 1, 0]), np.array([1, 2, 3, 4]), np.array([5, 6, 7, 8]))
-                >>> found.nodes.tolist(), found.ranges
-                ([5, 6, 8], 7)
+        >>> from shoal.taxonomies.nested import from_nested
+        >>> tree = from_nested({"any": {"hemal": ["hepatitis", "anemia"], "other": ["phthisis", "flu"]}})
+        >>> found = LevelTally.of(tree, np.array([0, 0, 1, 0]), np.array([1, 2, 3, 4]), np.array([5, 6, 7, 8]))
+        >>> found.nodes.tolist(), found.ranges
+        ([5, 6, 8], 7)
         """
         nodes = taxonomy.lowest_nodes(lo, hi)
         whole = (taxonomy.lo[nodes] == lo) & (taxonomy.hi[nodes] == hi)

@@ -27,7 +27,7 @@ def show(visit: Visit) -> Response:
     """Show what can be tried on a release, how far that is, and what was found."""
     run = looked_at(visit)
     if run is None:
-        return visit.render("nothing-yet.html", title="Attacks")
+        return visit.render("nothing_yet.html", title="Attacks")
     jobs = [job for job in visit.studio.jobs.of(visit.project, _KIND) if job.memory.get("run") == run.id]
     done = next((job for job in jobs if job.state == "done"), None)
     return visit.render(

@@ -83,7 +83,7 @@ def show(visit: Visit) -> Response:
     ]
     method, given = _named(document.get("method", "mondrian"))
     return visit.render(
-        "guarantees-part.html" if visit.swapping else "guarantees.html",
+        "guarantees_part.html" if visit.swapping else "guarantees.html",
         promises=promises,
         explained=list(explained.values()),
         methods=list(_methods().values()),

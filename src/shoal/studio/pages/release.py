@@ -32,7 +32,7 @@ def show(visit: Visit) -> Response:
     """Show a report and what can be taken away."""
     run = looked_at(visit)
     if run is None:
-        return visit.render("nothing-yet.html", title="Report and download")
+        return visit.render("nothing_yet.html", title="Report and download")
     audience = visit.request.path_params.get("audience", "internal")
     if audience not in _FOLDERS:
         raise HTTPException(404)

@@ -40,7 +40,7 @@ def show(visit: Visit) -> Response:
     """Show the newest result, or the one that the path names."""
     job = looked_at(visit)
     if job is None:
-        return visit.render("nothing-yet.html", title="Results")
+        return visit.render("nothing_yet.html", title="Results")
     evidence = evidence_of(job)
     before, after, columns = _sides(visit, job, {})
     return visit.render(
@@ -70,14 +70,14 @@ def rows(visit: Visit) -> Response:
     column, text = visit.form.get("column"), visit.form.get("text").strip()
     before, after, columns = _sides(visit, job, {column: text} if text else {})
     return visit.render(
-        "rows-part.html", job=job, before=before, after=after, columns=columns, filtered=text, within=column
+        "rows_part.html", job=job, before=before, after=after, columns=columns, filtered=text, within=column
     )
 
 
 def values(visit: Visit) -> Response:
     """Show how often a column has which value, before and after."""
     job = chosen_solution(visit)
-    return visit.render("values-part.html", job=job, **_distributions(visit, job, visit.form.get("column")))
+    return visit.render("values_part.html", job=job, **_distributions(visit, job, visit.form.get("column")))
 
 
 def _sides(visit: Visit, job: Job, filters: Mapping[str, str]) -> tuple[Rows, Rows, Sequence[str]]:
