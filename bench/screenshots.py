@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import tempfile
 from pathlib import Path
 
 from PIL import Image
@@ -128,7 +127,7 @@ def main(folder: Path) -> None:
     """Start a studio, play the story, end the studio."""
     folder.mkdir(parents=True, exist_ok=True)
     expect.set_options(timeout=PATIENCE)
-    with tempfile.TemporaryDirectory() as temporary, entered(Path(temporary)) as studio, sync_playwright() as driver:
+    with entered() as studio, sync_playwright() as driver:
         arguments = ["--no-sandbox"] if os.getuid() == 0 else []
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=arguments)
         page = browser.new_page(viewport=WIDE)

@@ -76,7 +76,7 @@ def studio(folder: Path, rows: int = ROWS) -> Iterator[Measured]:
     from shoal.datasets import write_stays
 
     name = f"studio, {rows / 1e6:g} million stays"
-    with _entered() as browser:
+    with entered() as browser:
         for ending, kind in (("parquet", "Parquet"), ("csv", "CSV")):
             table = write_stays(folder / f"studio.{ending}", rows, seed=1)
             opened = [timed_once(lambda table=table: browser.open(table)) for _ in range(OPENED)]
@@ -86,7 +86,7 @@ def studio(folder: Path, rows: int = ROWS) -> Iterator[Measured]:
             asked = timed(lambda page=page: browser.ask("GET", f"{project}/{page}"))
             yield _line(f"{name}: page {page}", asked, 0.3)
     began = time.perf_counter()
-    with _entered() as browser:
+    with entered() as browser:
         project = browser.open(table)
         yield from _hints(browser, project, name)
         yield from _results(browser, project, name)
@@ -129,7 +129,7 @@ def _results(browser: Browser, project: str, name: str) -> Iterator[Measured]:
 
 
 @contextmanager
-def _entered() -> Iterator[Browser]:
+def entered() -> Iterator[Browser]:
     """Start a studio, enter it, and end it afterwards."""
     command = [str(shoal_command()), "studio", "--no-browser", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as process:
