@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := -m pip --quiet --disable-pip-version-check
 DEMO := demo-out
 
-.PHONY: help demo test check bench comparison screenshots clean
+.PHONY: help demo test thorough check bench comparison screenshots clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,11 +30,12 @@ demo: $(VENV)/ready ## generate hospital stays, draft a policy, audit, anonymize
 	rm -rf $(DEMO)
 	$(BIN)/shoal demo --out $(DEMO)
 
-# Tests of Spark mostly wait for processes to start, so they run beside the others and are shown last.
 test: check .venv-pycanon/ready ## lint, types, all tests; SHOAL_NO_SKIP=1 turns skips into failures
-	$(BIN)/python -m pytest tests/spark >$(VENV)/spark.log 2>&1 & spark=$$!; \
-	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal --ignore tests/spark; main=$$?; \
-	wait $$spark; spark=$$?; cat $(VENV)/spark.log; exit $$((main + spark))
+	$(BIN)/python -m pytest --numprocesses 3 --dist worksteal --ignore tests/spark
+	$(BIN)/python -m pytest tests/spark
+
+thorough: $(VENV)/dev-ready ## the long tests of promises that shorter ones hold too
+	$(BIN)/python -m pytest -m thorough
 
 check: $(VENV)/dev-ready ## ruff and mypy only
 	$(BIN)/ruff check .

@@ -94,7 +94,8 @@ def test_what_is_written(released, owner, needed):
     out, told = released
     public = out / "public"
     data = told["data"]["file"]
-    assert sorted(path.name for path in public.iterdir()) == sorted([data, "manifest.json", "README.md", "plan.json"])
+    expected = {data, "manifest.json", "README.md", "report.html", "plan.json"}
+    assert {path.name for path in public.iterdir()} == expected
     plan = (public / "plan.json").read_bytes()
     assert plan == (owner / "plan.json").read_bytes()
     document = json.loads(plan)

@@ -193,6 +193,9 @@ def test_lines_wait_while_the_log_cannot_be_written_and_none_is_lost(inside: Ins
     for number in range(5):
         inside.visit(holder, f"read{number}").record(200)
     assert tried.wait(10)
+    until = time.monotonic() + 10
+    while not queue.failing and time.monotonic() < until:  # the thread is about to note it
+        time.sleep(0.01)
     with pytest.raises(RuntimeError):
         _asked(inside.service)  # what /healthz asks
     assert (queue.failing, queue.waiting) == (True, 5)

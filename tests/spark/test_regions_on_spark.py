@@ -119,7 +119,9 @@ def test_every_method_that_takes_regions_is_asked_for() -> None:
     assert takes == set(ASKED)
 
 
-@pytest.mark.parametrize("method", ASKED)
+@pytest.mark.parametrize(
+    "method", [pytest.param(name, marks=() if name == "mondrian" else pytest.mark.thorough) for name in ASKED]
+)
 def test_a_frame_is_planned_by_regions_where_its_partitions_are(
     spark: Any, few: Budget, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,6 +207,7 @@ def test_workers_and_driver_stop_counting_where_there_are_too_many_cells(spark: 
         assert (None if counted is None else len(counted.run.counts)) == found
 
 
+@pytest.mark.thorough
 def test_a_worker_that_is_lost_while_regions_are_planned_is_made_up_for(
     job: Any, master: str, start_worker: Callable[[], subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:

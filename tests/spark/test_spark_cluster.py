@@ -59,6 +59,7 @@ def test_a_lost_worker_is_made_up_for_where_rows_are_read_from_files(
     assert left(tmp_path) == {"out"}
 
 
+@pytest.mark.thorough
 def test_a_lost_worker_is_made_up_for_where_rows_are_kept_in_a_folder(
     job: Any, master: str, start_worker: Starter, tmp_path: Path
 ) -> None:
