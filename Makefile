@@ -34,8 +34,9 @@ test: check .venv-pycanon/ready ## lint, types, all tests; SHOAL_NO_SKIP=1 turns
 	$(BIN)/python -m pytest --numprocesses 3 --dist worksteal --ignore tests/spark
 	$(BIN)/python -m pytest tests/spark
 
-thorough: $(VENV)/dev-ready ## the long tests of promises that shorter ones hold too
+thorough: $(VENV)/dev-ready ## the long tests of promises that shorter ones hold too, and more repetitions
 	$(BIN)/python -m pytest -m thorough
+	SHOAL_THOROUGH=1 $(BIN)/python -m pytest tests/service/test_serve_kills.py tests/service/test_serve_bodies.py
 
 check: $(VENV)/dev-ready ## ruff and mypy only
 	$(BIN)/ruff check .

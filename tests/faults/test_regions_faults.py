@@ -196,6 +196,7 @@ def limited(large: Path, out: Path, memory: str) -> subprocess.CompletedProcess[
     )
 
 
+@pytest.mark.thorough
 def test_under_a_real_limit_only_regions_come_through(large: Path, tmp_path: Path) -> None:
     """The same table and the same limit of the address space: planned at once it fails, by regions it is published."""
     at_once = limited(large, tmp_path / "at once", "64GiB")

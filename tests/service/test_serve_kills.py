@@ -1,8 +1,9 @@
-"""Killed twenty times under load, ten on each database: every acknowledged write is there, and its line of the log."""
+"""Killed again and again under load: every write that was acknowledged is there, with its line of the audit log."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import threading
 import time
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-N_KILLS = 10  # on each of the two databases
+N_KILLS = 20 if os.environ.get("SHOAL_THOROUGH") == "1" else 4  # on each of the two databases
 N_LEAST = 5  # acknowledged writes between two kills
 
 

@@ -73,6 +73,7 @@ def test_a_lost_worker_is_made_up_for_where_rows_are_kept_in_a_folder(
     assert not [path for path in (tmp_path / "kept").rglob("*") if path.is_file()]
 
 
+@pytest.mark.thorough
 def test_a_lost_worker_with_rows_ends_the_run_and_leaves_nothing(
     job: Any, master: str, start_worker: Starter, tmp_path: Path
 ) -> None:
