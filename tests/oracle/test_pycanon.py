@@ -73,7 +73,7 @@ def test_adult_education_num_in_order(ask, shared_data, tmp_path):
     assert 0 < theirs["t"] <= 0.2
 
 
-@pytest.mark.parametrize("cuts", ["strict", "relaxed"])
+@pytest.mark.parametrize("cuts", ["strict", pytest.param("relaxed", marks=pytest.mark.thorough)])
 def test_nursery(ask, shared_data, tmp_path, cuts):
     quasi = ("parents", "has_nurs", "form", "children", "housing", "finance", "social", "health")
     policy = {

@@ -521,6 +521,7 @@ def test_dictionaries_with_values_of_no_row_are_told_by_workers(files: Path) -> 
     assert rows.unused_entries() == ("zip", "age")
 
 
+@pytest.mark.thorough
 def test_a_lost_worker_does_not_change_the_answer(
     job: Any, master: str, start_worker: Starter, files: Path, tmp_path: Path
 ) -> None:

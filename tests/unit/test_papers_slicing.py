@@ -286,6 +286,7 @@ def test_the_paper_s_own_counts_hold() -> None:
     assert [one.verdict for one in told if "5,325" in one.claim or "87,936" in one.claim] == ["holds", "holds"]
 
 
+@pytest.mark.thorough
 def test_the_written_folder_has_every_figure_as_plots_and_data(tmp_path: Path) -> None:
     result = result_of()
     write_result(result, tmp_path / "out")
