@@ -35,6 +35,18 @@ FAST = dict.fromkeys(("rate", "burst", "address_rate", "address_burst"), 1_000_0
 MANY = dict.fromkeys(("campaigns", "tokens", "releases"), 1_000_000)
 
 
+# What these look at happens before a database is asked: one kind of it is enough in the usual run.
+OF_ANY_DATABASE = ("test_serve_bodies", "test_serve_http", "test_serve_limits", "test_serve_schema")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave the second kind of database to the thorough run where it makes no difference."""
+    for item in items:
+        if item.path.stem in OF_ANY_DATABASE and "[postgresql" in item.name:
+            item.add_marker(pytest.mark.thorough)
+
+
 @dataclass
 class World:
     """A service, its database, and one caller of each role."""

@@ -182,6 +182,7 @@ def test_time_without_a_rival_is_relative_to_the_last_requirement_that_it_reache
     assert [relative_seconds(table, one) for one in table.of(ONE_D)] == [1.0, 1.0, None, None, None]
 
 
+@pytest.mark.thorough
 def test_the_written_folder_has_every_figure_as_plots_and_data(tmp_path: Path) -> None:
     result = Result([made_up("adult"), made_up("nursery", better=False)], False, 1)
     write_result(result, tmp_path / "out")

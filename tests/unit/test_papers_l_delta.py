@@ -240,6 +240,7 @@ def test_a_rate_above_its_bound_by_chance_does_not_speak_against_it() -> None:
     assert (verdicts["Theorem 4.4"], verdicts["Theorem 4.5"]) == ("does not hold", "does not hold")
 
 
+@pytest.mark.thorough
 def test_the_written_folder_has_every_figure_as_plots_and_data(tmp_path: Path) -> None:
     result = made_up()
     write_result(result, tmp_path / "out")
