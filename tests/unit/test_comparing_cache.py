@@ -96,6 +96,11 @@ def quick(monkeypatch: pytest.MonkeyPatch, findings: Any) -> None:
     monkeypatch.setattr(trying, "attack_release", lambda *_, **__: findings)
 
 
+def by_file(tree: Path | str) -> dict[str, Any]:
+    """Return the policy with the values of sex in a tree of a file."""
+    return {**POLICY, "attributes": {**POLICY["attributes"], "sex": {"role": "quasi", "taxonomy": {"file": str(tree)}}}}
+
+
 def entries(folder: Path, kind: str = "row") -> list[Path]:
     return sorted(folder.glob(f"{kind}-*.json"))
 
@@ -189,12 +194,7 @@ def test_files_that_a_policy_names_are_content(tmp_path: Path, made: list[set[st
     tree = tmp_path / "sex.csv"
     tree.write_text("F;*\nM;*\n", encoding="utf-8")
     policy.write_text(
-        json.dumps(
-            {
-                **POLICY,
-                "attributes": {**POLICY["attributes"], "sex": {"role": "quasi", "taxonomy": {"file": "sex.csv"}}},
-            }
-        ),
+        json.dumps(by_file("sex.csv")),
         encoding="utf-8",
     )
     compared(tmp_path / "kept", policy)
@@ -214,7 +214,6 @@ def test_a_file_that_changes_while_a_release_is_made_is_not_kept(
 ) -> None:
     tree = tmp_path / "sex.csv"
     tree.write_text("F;*\nM;*\n", encoding="utf-8")
-    attributes = {**POLICY["attributes"], "sex": {"role": "quasi", "taxonomy": {"file": str(tree)}}}
     real = trying.anonymize
 
     orders = iter(["M;*\nF;*\n", "F;*\nM;*\n", "M;*\nF;*\n"])
@@ -224,7 +223,7 @@ def test_a_file_that_changes_while_a_release_is_made_is_not_kept(
         return real(*arguments, **options)
 
     monkeypatch.setattr(trying, "anonymize", meanwhile)
-    named = {**POLICY, "attributes": attributes}
+    named = by_file(tree)
     compared(tmp_path / "alone", named)
     assert not entries(tmp_path / "alone")
     compare(people(), POLICY, named, cache=tmp_path / "second", targets=20)
@@ -237,7 +236,6 @@ def test_rows_after_a_file_changed_are_not_kept_for_they_are_compared_by_the_old
 ) -> None:
     tree = tmp_path / "sex.csv"
     tree.write_text("F;*\nM;*\n", encoding="utf-8")
-    attributes = {**POLICY["attributes"], "sex": {"role": "quasi", "taxonomy": {"file": str(tree)}}}
     real = trying.anonymize
 
     def meanwhile(*arguments: Any, **options: Any) -> Any:
@@ -246,15 +244,14 @@ def test_rows_after_a_file_changed_are_not_kept_for_they_are_compared_by_the_old
         return release
 
     monkeypatch.setattr(trying, "anonymize", meanwhile)
-    found = compared(tmp_path / "kept", {**POLICY, "attributes": attributes}, sweep=["k-anonymity.k=3,4"])
+    found = compared(tmp_path / "kept", by_file(tree), sweep=["k-anonymity.k=3,4"])
     assert [row.reason for row in found.rows] == [None, None]
     assert not entries(tmp_path / "kept")
 
 
 def test_a_policy_that_names_a_pipe_has_no_key(tmp_path: Path) -> None:
     tree = tmp_path / "sex.csv"
-    attributes = {**POLICY["attributes"], "sex": {"role": "quasi", "taxonomy": {"file": str(tree)}}}
-    policy = Policy.load({**POLICY, "attributes": attributes})
+    policy = Policy.load(by_file(tree))
     common = Common(About("0", None, 0.2), "seed 1", 20, None, ["sex"], policy, tmp_path / "key")
     tree.write_text("F;*\nM;*\n", encoding="utf-8")
     assert common.key(policy) is not None

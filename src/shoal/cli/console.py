@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeAlias
 
@@ -65,6 +65,18 @@ def _unexpected(error: Exception) -> str:
         f"unexpected {type(error).__name__}{place}; nothing was published. This is a defect of shoal: please report "
         "it. SHOAL_DEBUG=1 shows more, which may include values of records"
     )
+
+
+def leave(code: int) -> NoReturn:
+    """End the process at once, with what was written seen out.
+
+    A command that stops early may leave a thread that still reads ahead in the source. Python's own way out would abort
+    or wait for ever when that thread calls back, and the exit code would be lost; nothing needs that way then.
+    """
+    with suppress(OSError):  # nobody reads the answer any more
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
 
 
 @contextmanager

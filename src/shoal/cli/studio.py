@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shoal.cli.console import answer, out, reporting
+from shoal.cli.console import answer, leave, out, reporting
 
 if TYPE_CHECKING:
     from shoal.studio.serving import Entrance
@@ -45,6 +45,7 @@ def studio(
                 threading.Thread(target=webbrowser.open, args=(page,), daemon=True).start()  # some wait for its end
 
         serve(port, data, announce)
+        leave(0)  # one of its threads may be reading
 
 
 def _tell(link: str) -> None:
