@@ -20,6 +20,7 @@ from shoal.registry import discover
 from shoal.studio.answers import Form, Visit, page
 from shoal.studio.explaining import start_of
 from shoal.studio.jobs import Job
+from shoal.studio.pages.running import find_job
 from shoal.studio.parameters import parameters
 from shoal.studio.places import Place, usable
 from shoal.studio.project import Project
@@ -157,10 +158,9 @@ def start(visit: Visit) -> Response:
 
 def take(visit: Visit) -> Response:
     """Make the policy of one row the project's policy."""
-    job = visit.studio.jobs.find(visit.project, visit.request.path_params["job"])
-    number = visit.form.get("row")
-    rows = [] if job is None or job.kind != _KIND else job.answer.get("rows", [])
-    if job is None or not (number.isascii() and number.isdigit() and int(number) < len(rows)):
+    job = find_job(visit, kind=_KIND)
+    number, rows = visit.form.get("row"), job.answer.get("rows", [])
+    if not (number.isascii() and number.isdigit() and int(number) < len(rows)):
         raise HTTPException(404)
     document = {**job.memory["document"], **rows[int(number)].get("changes", {})}
     visit.project.change(visit.form.revision, document)

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, Response
 
 from shoal.errors import UsageError
 from shoal.studio.answers import Form, Visit, page
 from shoal.studio.jobs import Job
+from shoal.studio.pages.running import find_job
 from shoal.studio.places import Place, usable
 from shoal.studio.project import Project
 from shoal.studio.solutions import KIND, RELEASE, kept, name_of, promised, remember
@@ -111,9 +111,7 @@ def start(visit: Visit) -> Response:
 
 def forget(visit: Visit) -> Response:
     """Remove a run and what it made."""
-    job = visit.studio.jobs.find(visit.project, visit.request.path_params["run"])
-    if job is None or job.kind != KIND:
-        raise HTTPException(404)
+    job = find_job(visit, "run", KIND)
     visit.studio.jobs.forget(job)
     visit.project.memory["runs"] = [
         kept_job for kept_job in visit.project.memory.get("runs", ()) if kept_job is not job
@@ -123,9 +121,7 @@ def forget(visit: Visit) -> Response:
 
 def take_back(visit: Visit) -> Response:
     """Make the policy of an earlier run the policy again."""
-    job = visit.studio.jobs.find(visit.project, visit.request.path_params["run"])
-    if job is None or "policy" not in job.memory:
-        raise HTTPException(404)
+    job = find_job(visit, "run", KIND)
     visit.project.change_text(visit.form.revision, job.memory["policy"])
     return visit.to(visit.at("/policy"))
 

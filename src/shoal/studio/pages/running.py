@@ -9,10 +9,10 @@ from shoal.studio.answers import Visit, page
 from shoal.studio.jobs import Job
 
 
-def find_job(visit: Visit) -> Job:
-    """Return the run that the path names, if it is the project's."""
-    job = visit.studio.jobs.find(visit.project, visit.request.path_params["job"])
-    if job is None:
+def find_job(visit: Visit, part: str = "job", kind: str | None = None) -> Job:
+    """Return the run that a part of the path names, if it is the project's and, where one is told, of that kind."""
+    job = visit.studio.jobs.find(visit.project, visit.request.path_params[part])
+    if job is None or kind not in (None, job.kind):
         raise HTTPException(404)
     return job
 
