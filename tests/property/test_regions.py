@@ -106,7 +106,7 @@ def test_every_model_holds_over_regions(model: str, method: str) -> None:
     check_records(table, release)
 
 
-@pytest.mark.parametrize("labels", ["nodes", "ranges"])
+@pytest.mark.parametrize("labels", ["levels", "ranges"])
 @pytest.mark.parametrize("seed", range(3))
 def test_curves_through_regions_keep_to_their_nodes(seed: int, labels: str) -> None:
     table = people(seed)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from shoal.plan import Plan
 from shoal.problem import Problem
@@ -17,6 +17,13 @@ from shoal.synthetic.plan import SyntheticPlan
 AnyPlan: TypeAlias = Plan | SlicedPlan | SyntheticPlan
 # generalized rows; parts of rows apart; rows as they are; averages of groups; rows of nobody
 Publishes = Literal["classes", "buckets", "values", "centres", "synthetic"]
+Labels = Annotated[
+    Literal["levels", "ranges"],
+    Field(
+        description="levels: every published value is one that its taxonomy has; ranges: from a lowest to a highest "
+        "value, with ends that the policy declares"
+    ),
+]
 
 
 class Method(BaseModel, ABC):

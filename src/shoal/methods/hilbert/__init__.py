@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
 
-from shoal.methods.base import Method
+from shoal.methods.base import Labels, Method
 from shoal.plan import Plan
 from shoal.problem import Problem
 from shoal.progress import Progress
@@ -26,11 +26,7 @@ class Hilbert(Method):
     title: ClassVar[str] = "orders people along a curve through their quasi values and groups neighbours"
     takes_regions = "nodes"
 
-    labels: Literal["nodes", "ranges"] = Field(
-        default="nodes",
-        description="nodes: a class publishes the lowest common value of its records in the taxonomy; "
-        "ranges: from its lowest to its highest value, numbers and dates out to edges of the taxonomy's groups",
-    )
+    labels: Labels = "levels"
     l: int | None = Field(
         default=None, ge=1, description="use groups of this many sensitive values; without it, the least that suffices"
     )

@@ -19,9 +19,9 @@ Floats = NDArray[np.float64]
 
 
 class Widths(NamedTuple):
-    """How wide labels are: of taxonomy nodes or, if ``ranges``, of runs of leaves between permitted edges."""
+    """How wide labels are: of taxonomy nodes or, where ``ranges``, of runs of leaves between permitted edges."""
 
-    ranges: bool
+    ranges: NDArray[np.bool_]  # (d,)
     parent: Small  # (d, n_nodes)
     start: Small  # (d, n_nodes) first leaf
     end: Small  # (d, n_nodes) leaf after the last
@@ -54,7 +54,7 @@ def covering(j: int, node: int, low: int, high: int, widths: Widths) -> int:
 @compiled
 def label_width(j: int, low: int, high: int, node: int, widths: Widths) -> float:
     """Return the width of the label for leaves from *low* to *high*, of which *node* is the lowest node."""
-    if not widths.ranges:
+    if not widths.ranges[j]:
         return float(widths.node[j, node])
     if low == high:
         return 0.0

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from shoal import kernels as shared
-from shoal.arrays import AnyIntArray, BoolArray, CodeArray, IntArray
+from shoal.arrays import BoolArray, CodeArray, IntArray
 from shoal.methods.hilbert import kernels as kernels
 from shoal.methods.hilbert.curve import Grid
 from shoal.methods.hilbert.kernels import Widths
@@ -18,6 +18,7 @@ from shoal.methods.hopeless import refuse_hopeless
 from shoal.models.base import ClassHistograms
 from shoal.plan import WITHHELD, Plan, same_rows
 from shoal.problem import Attribute, Problem, Requirement
+from shoal.taxonomies.widening import has_ranges, range_ends, widen
 from shoal.utility.ncp import relative_widths
 
 _HISTOGRAM_ENTRIES = 1 << 22
@@ -167,13 +168,8 @@ class Line:
         """Return the leaf ranges to publish, [lo, hi)."""
         lo, hi = low.copy(), high + 1
         for j, attribute in enumerate(self._problem.quasi):
-            if self._widths.ranges:
-                several = low[:, j] < high[:, j]
-                lo[several, j] = self._widths.first[j, low[several, j]]
-                hi[several, j] = self._widths.last[j, high[several, j]] + 1
-            else:
-                nodes = attribute.taxonomy.lowest_nodes(lo[:, j], hi[:, j])
-                lo[:, j], hi[:, j] = attribute.taxonomy.lo[nodes], attribute.taxonomy.hi[nodes]
+            ranges = bool(self._widths.ranges[j])
+            lo[:, j], hi[:, j] = widen(attribute.taxonomy, lo[:, j], hi[:, j], ranges=ranges)
         return lo, hi
 
     def _holding(self, groups: Groups) -> BoolArray:
@@ -223,7 +219,7 @@ def _widths(quasi: tuple[Attribute, ...], ranges: bool) -> Widths:
     n_nodes = max(attribute.taxonomy.n_nodes for attribute in quasi)
     n_leaves = max(attribute.taxonomy.n_leaves for attribute in quasi)
     widths = Widths(
-        ranges=ranges,
+        ranges=np.array([ranges and has_ranges(attribute.taxonomy) for attribute in quasi]),
         parent=np.zeros((d, n_nodes), dtype=np.int32),
         start=np.zeros((d, n_nodes), dtype=np.int32),
         end=np.zeros((d, n_nodes), dtype=np.int32),
@@ -239,26 +235,8 @@ def _widths(quasi: tuple[Attribute, ...], ranges: bool) -> Widths:
         widths.parent[j, nodes] = taxonomy.parent
         widths.start[j, nodes], widths.end[j, nodes] = taxonomy.lo, taxonomy.hi
         widths.node[j, nodes] = weight * relative_widths(taxonomy, taxonomy.lo, taxonomy.hi)
-        widths.first[j, leaf], widths.last[j, leaf] = _edges(attribute)
+        widths.first[j, leaf], widths.last[j, leaf] = range_ends(taxonomy)
         known = leaf if taxonomy.missing is None else leaf[:-1]
         widths.place[j, leaf] = 2 * weight
         widths.place[j, known] = weight * relative_widths(taxonomy, np.zeros_like(known), known + 1)
     return widths
-
-
-def _edges(attribute: Attribute) -> tuple[AnyIntArray, AnyIntArray]:
-    """Return (n_leaves,) the first and the last leaf of a range that ends at each leaf.
-
-    Ranges of categories end where the group does. Those of numbers and dates end at edges of groups of the taxonomy,
-    so that no end is a record's value.
-    """
-    taxonomy = attribute.taxonomy
-    leaf = np.arange(taxonomy.n_leaves, dtype=np.int32)
-    if taxonomy.positions is None:
-        return leaf, leaf
-    groups = slice(taxonomy.n_leaves, None)
-    edges = np.unique(np.concatenate([[0, taxonomy.n_leaves], taxonomy.lo[groups], taxonomy.hi[groups]]))
-    if taxonomy.missing is not None:
-        edges = np.union1d(edges, [taxonomy.missing])
-    after = np.searchsorted(edges, leaf, side="right")
-    return edges[after - 1], edges[after] - 1

@@ -70,9 +70,9 @@ def shedding(
         for j in range(d):
             if size <= smallest or low[g, j] == high[g, j]:
                 continue
-            for upper in range(2 if widths.ranges else 1):
+            for upper in range(2 if widths.ranges[j] else 1):
                 least, most = low[g, j], high[g, j]
-                if not widths.ranges:
+                if not widths.ranges[j]:
                     node = covering(j, least, least, most, widths)
                     child = _largest_child(j, records, codes, node, widths, scratch)
                     least, most = widths.start[j, child], widths.end[j, child] - 1
