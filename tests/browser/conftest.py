@@ -206,10 +206,20 @@ class Person:
 
     def opens(self, table: Path) -> None:
         """Choose a file in the dialog that the button opens."""
-        with self.page.expect_file_chooser() as chooser:
-            self.page.get_by_text("Choose a file", exact=True).click()
-        chooser.value.set_files(table)
+        self.chooses(table, lambda: self.page.get_by_text("Choose a file", exact=True).click())
         self.sees_columns()
+
+    def chooses(self, file: Path, act: Callable[[], object]) -> None:
+        """Choose a file in the dialog that an act opens.
+
+        The driver asks the browser to hand over dialogs, and does not wait for its answer: an act that comes at once
+        may be faster, and its dialog is lost. The browser answers in order, so an answer to anything that was asked
+        later means that it heard the first.
+        """
+        with self.page.expect_file_chooser() as chooser:
+            self.page.evaluate("0")
+            act()
+        chooser.value.set_files(file)
 
     def sees_columns(self) -> None:
         """Wait for the page of columns."""

@@ -59,6 +59,20 @@ def test_what_is_typed_before_the_script_is_there_is_saved_too(person, visits):
     person.waits_for_policy(lambda policy: policy["privacy"][0] == {"k-anonymity": {"k": 7}})
 
 
+def test_a_file_that_is_chosen_before_the_script_is_there_is_opened_too(person, studio, visits):
+    page, held = person.page, []
+    page.route("**/static/upload.js", lambda route: held.append(route))
+    page.goto(studio.origin, wait_until="commit")
+    page.locator("#file").set_input_files(visits)
+    _until_asked(page, held)
+    held[0].continue_()
+    person.sees_columns()
+    page.unroute("**/static/upload.js")
+    page.go_back()  # and is not opened once more
+    person.expect(page.get_by_role("heading", level=1)).to_have_text("Open a table about people")
+    assert page.locator("#file").evaluate("each => each.files.length") == 0
+
+
 def test_a_run_that_asks_for_too_much_leads_to_where_it_is_mended(person, visits):
     person.opens(visits)
     person.goes_to("Guarantees")
@@ -77,9 +91,7 @@ def test_a_run_that_asks_for_too_much_leads_to_where_it_is_mended(person, visits
 def test_a_file_of_an_older_machine_is_opened_once_its_encoding_is_said(person, watch, tmp_path: Path):
     table = tmp_path / "kunden.csv"
     table.write_bytes(b"Ort;Alter\n" + "Köln;40\nFürth;41\n".encode("windows-1252") * 30)
-    with person.page.expect_file_chooser() as chooser:
-        person.page.get_by_text("Choose a file", exact=True).click()
-    chooser.value.set_files(table)
+    person.chooses(table, lambda: person.page.get_by_text("Choose a file", exact=True).click())
     person.expect(person.notices).to_contain_text("set its character encoding under More about text files")
     person.expect(person.page.get_by_label("Character encoding")).to_be_focused()
     person.page.keyboard.type("windows-1252")

@@ -1,8 +1,7 @@
 // Adds a file to the project as it is, then shows the page anew.
 import { ask, announce } from "/static/studio.js";
 
-document.addEventListener("change", async (event) => {
-  const chooser = event.target;
+const attach = async (chooser) => {
   if (!chooser.dataset.attach || !chooser.files[0]) return;
   const file = chooser.files[0];
   announce(`Adding ${file.name}`);
@@ -10,4 +9,7 @@ document.addEventListener("change", async (event) => {
   const answer = await ask(chooser.dataset.attach, { method: "PUT", headers, body: file });
   chooser.value = "";
   if (answer !== null) location.reload();
-});
+};
+
+document.addEventListener("change", (event) => attach(event.target)); // also in parts that are swapped in later
+document.querySelectorAll("[data-attach]").forEach(attach); // chosen before this script was there

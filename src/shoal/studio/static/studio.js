@@ -15,6 +15,13 @@ export function notify(html) {
   if (html) place.scrollIntoView({ block: "nearest" });
 }
 
+// Calls back with a file that is chosen, or was chosen before the page's scripts were there.
+export function whenChosen(chooser, use) {
+  const look = () => chooser.files[0] && use(chooser.files[0]);
+  chooser.addEventListener("change", look);
+  look();
+}
+
 function remembered(place) {
   const active = document.activeElement;
   if (!active || !place.contains(active)) return null;

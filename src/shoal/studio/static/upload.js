@@ -1,5 +1,5 @@
 // Uploads a table as it is, shows how far it is, and can be cancelled. Also reads a policy file into a field.
-import { announce, notify } from "/static/studio.js";
+import { announce, notify, whenChosen } from "/static/studio.js";
 
 const form = document.querySelector("[data-upload]");
 if (form) {
@@ -10,6 +10,7 @@ if (form) {
   const send = (chosen) => {
     notify("");
     again.hidden = true;
+    file.value = "";
     const query = new URLSearchParams({ delimiter: form.elements.delimiter.value, encoding: form.elements.encoding.value });
     const request = new XMLHttpRequest();
     request.open("PUT", `${form.getAttribute("action")}?${query}`);
@@ -26,7 +27,6 @@ if (form) {
     };
     const end = (html) => {
       state.hidden = true;
-      file.value = "";
       if (html) notify(html);
       if (!html.includes("More about text files")) return;
       document.getElementById("reading").open = true;
@@ -52,7 +52,7 @@ if (form) {
     request.send(chosen);
   };
 
-  file.addEventListener("change", () => file.files[0] && send(file.files[0]));
+  whenChosen(file, send);
   for (const kind of ["dragover", "dragenter"]) {
     drop.addEventListener(kind, (event) => {
       event.preventDefault();
@@ -69,10 +69,9 @@ if (form) {
 }
 
 for (const chooser of document.querySelectorAll("[data-read-into]")) {
-  chooser.addEventListener("change", async () => {
-    if (!chooser.files[0]) return;
+  whenChosen(chooser, async (chosen) => {
     const field = document.querySelector(chooser.dataset.readInto);
-    field.value = await chooser.files[0].text();
+    field.value = await chosen.text();
     chooser.value = "";
     field.focus();
     announce("The file was read into the field; save it to use it");
