@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -17,6 +17,8 @@ from shoal.encoding import Encoding, check_columns, encode
 from shoal.engines.local import CountedCells, LocalEngine, SampledCells
 from shoal.engines.looking import Thinning
 from shoal.errors import InputError, UnreachableError, UsageError
+from shoal.findings import Finding, PublishedTable, find_all
+from shoal.findings.counting import RowCounts
 from shoal.ledger.options import Ledgered, LedgerOptions, ledger_options
 from shoal.ledger.settling import Entered
 from shoal.manifest import build_manifest
@@ -26,7 +28,7 @@ from shoal.progress import Progress, shown
 from shoal.publishing import Publication, PublishedRows, publication_of
 from shoal.publishing.tables import two_tables
 from shoal.publishing.writing import plain_table, write_buckets, write_rows
-from shoal.refusing import refuse_changed, refuse_units, refuse_unverified
+from shoal.refusing import refuse_changed, refuse_open, refuse_units, refuse_unverified
 from shoal.regions.budget import Budget
 from shoal.regions.refusing import refuse_larger
 from shoal.release import Release, Staging, refuse_existing, write_bytes, write_json, write_text
@@ -70,6 +72,7 @@ def anonymize(
     threads: int | None = None,
     engine: EngineName | None = None,
     master: str | None = None,
+    strict: bool = False,
 ) -> Release:
     """Publish a table so that every class of the result keeps the policy's promises, and prove it.
 
@@ -82,6 +85,7 @@ def anonymize(
     little together, and else entered. *memory*, like "2GiB" or in bytes, is what the process may use: a table that
     needs more is planned region by region, if its method permits that. What is published does not depend on *threads*.
     A Spark DataFrame, or Parquet files with the *engine* "spark" on a *master*, is counted and rewritten on Spark.
+    What no promise covers is in ``release.findings``; a *strict* run publishes nothing while high ones are open.
     """
     entering = ledger_options(ledger)
     budget = Budget.of(memory, threads)
@@ -89,6 +93,7 @@ def anonymize(
         runs, seconds = _runs(data, engine, master)
         run = runs.start(data, policy, out, format, seed, utility, showing, ledger=entering, to=to, budget=budget)
         run.seconds |= seconds
+        run.strict = strict
         return run.finish(data)
 
 
@@ -111,6 +116,8 @@ class Run:
     ledger: LedgerOptions | None = None
     to: DatabaseTable | None = None
     budget: Budget = field(default_factory=Budget.of)
+    strict: bool = False  # whether high findings that nobody accepted keep the release from being published
+    counts: RowCounts = field(init=False)  # what is counted over the rows as they are published
     seconds: dict[str, float] = field(default_factory=dict)
     held: ExitStack = field(default_factory=ExitStack)  # temporary files that wait until the run ends
 
@@ -194,6 +201,7 @@ class Run:
                 publication = self._publication()
                 digests = {path: people.digest() for path, people in self.populations.items()}
                 manifest = build_manifest(publication, digests)
+                self.counts = RowCounts.of(manifest)
                 if self.destination is None:
                     return self._in_memory(publication, manifest, data)
                 return self._on_disk(publication, manifest, self.destination)
@@ -241,9 +249,23 @@ class Run:
     def _rows(self, publication: Publication, folder: Path | None) -> PublishedRows:
         return publication.rows(self.engine, self.dealing, folder, self.progress)
 
+    def _watched(self, publication: Publication, folder: Path | None) -> PublishedRows:
+        """Return the published rows, which are counted for the findings as they pass."""
+        rows = self._rows(publication, folder)
+        return replace(rows, batches=self.counts.watch(rows.batches))
+
+    def _find(self, publication: Publication, manifest: Mapping[str, Any]) -> tuple[Finding, ...]:
+        """Look at what is published beyond its promises; a strict run ends here while high findings are open."""
+        with self._timed("findings"):
+            table = PublishedTable.of(manifest, self.counts, self.policy.privacy, publication)
+            found = find_all(table, self.policy.accept)
+        if self.strict:
+            refuse_open(found)
+        return found
+
     def _in_memory(self, publication: Publication, manifest: dict[str, Any], data: object) -> Release:
         with self._timed("apply"):
-            rows = self._rows(publication, None)
+            rows = self._watched(publication, None)
             table = plain_table(rows.batches)
         with self._timed("verify"):
             verification = verify_table(
@@ -256,7 +278,8 @@ class Run:
                 memory=self.budget.limit,
             )
         refuse_unverified(verification)
-        evidence = self._evidence(publication, manifest, verification)
+        findings = self._find(publication, manifest)
+        evidence = self._evidence(publication, manifest, verification, findings)
         return Release(manifest, evidence, verification, data=like(data, table))
 
     def _on_disk(self, publication: Publication, manifest: dict[str, Any], destination: Path) -> Release:
@@ -280,9 +303,10 @@ class Run:
                     spark=self.verifying,
                 )
             refuse_unverified(verification)
+            findings = self._find(publication, manifest)
             with self._entered(staging, destination) as entry, Delivery(self.to) as delivery:
                 delivery.send_file(staging.unverified / str(manifest["data"]["file"]))
-                evidence = self._evidence(publication, manifest, verification) | entry.evidence
+                evidence = self._evidence(publication, manifest, verification, findings) | entry.evidence
                 if before not in (None, evidence["source"]["sha256"]):  # the ledger linked other people than these
                     raise InputError(f"{self.source.name} changed while it was being read; nothing was published")
                 evidence["warnings"] += entry.warnings
@@ -305,7 +329,7 @@ class Run:
         """Write the rows, and return the manifest's entries on their files."""
         for name, content in publication.files.items():
             write_bytes(staging.unverified / name, content)
-        rows = self._rows(publication, staging.folder)
+        rows = self._watched(publication, staging.folder)
         entries: dict[str, Any] = {"data": {"file": f"data.{self.format}", "format": self.format}}
         if self.policy.method.as_two_tables:
             batches = list(rows.batches)
@@ -327,14 +351,18 @@ class Run:
         entry["sha256"] = file_digest(path)
 
     def _evidence(
-        self, publication: Publication, manifest: dict[str, Any], verification: Verification
+        self,
+        publication: Publication,
+        manifest: dict[str, Any],
+        verification: Verification,
+        findings: Sequence[Finding],
     ) -> dict[str, Any]:
         utility: Utility = dict(manifest["utility"])
         if self.detail == "full":
             with self._timed("utility"):
                 utility = publication.utility(expensive=True)
         return build_evidence(
-            publication, verification, utility, self.seed, self.seconds, thorough=self.detail == "full"
+            publication, verification, utility, findings, self.seed, self.seconds, thorough=self.detail == "full"
         )
 
     def _timed(self, step: str) -> _Clock:

@@ -8,7 +8,8 @@
     ├── PolicyError            the policy: unknown key, missing column, contradictory roles
     │   └── TaxonomyError      a taxonomy: two roots, a cycle, a gap
     ├── UnreachableError       exit code 3: no table can meet the requirement; says what can
-    └── VerificationError      exit code 4: the written files do not keep the promise
+    ├── VerificationError      exit code 4: the written files do not keep the promise
+    └── FindingsError          exit code 5: a strict run has high findings that nobody accepted
 
 Messages name columns, counts, lines and keys. They never carry a record; the one exception is a
 taxonomy's gap, which may list up to five uncovered values of one column. Nor do they carry a password: what stands
@@ -70,6 +71,17 @@ class VerificationError(ShoalError):
     """The written files do not keep what their manifest promises."""
 
     exit_code = 4
+
+
+class FindingsError(ShoalError):
+    """High findings are open, and the run is strict."""
+
+    exit_code = 5
+
+    def __init__(self, message: str = "", findings: Iterable[object] = ()) -> None:
+        """Keep the findings beside the message."""
+        super().__init__(message)
+        self.findings = tuple(findings)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from shoal.errors import PolicyError, VerificationError
+from collections.abc import Sequence
+
+from shoal.errors import FindingsError, PolicyError, VerificationError
+from shoal.findings import Finding
 from shoal.policy import Policy
 from shoal.verify import Verification
+from shoal.wording import counted_text
 
 
 def refuse_units(policy: Policy) -> None:
@@ -34,3 +38,15 @@ def refuse_unverified(verification: Verification) -> None:
     """Raise if the verifier does not agree."""
     if not verification.verified:
         raise VerificationError("the release was not published: " + "; ".join(verification.failures))
+
+
+def refuse_open(findings: Sequence[Finding]) -> None:
+    """Raise if a high finding is neither fixed nor accepted."""
+    high = [one for one in findings if one.open and one.severity == "high"]
+    if high:
+        told = "\n".join(f"{one.id}: {one.text} {one.fix}" for one in high)
+        raise FindingsError(
+            f"nothing was published: {counted_text(len(high), 'high finding')} open. Fix the policy, or accept a "
+            f"finding in it with a reason.\n{told}",
+            findings,
+        )

@@ -1,4 +1,4 @@
-"""A release: what may leave the house, what must stay, and how it gets into place.
+"""A release: what is public, what is internal, and how both get into place.
 
 Everything is written to a staging folder beside the destination. The data wait there as ``unverified/``; only when
 the verifier has read them and agreed does the whole folder move to its place, and last of all ``unverified/`` becomes
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
+    from shoal.findings import Finding
     from shoal.sliced import Estimate, Query, SlicedTable
     from shoal.utility.base import Utility
     from shoal.verify import Verification
@@ -57,6 +58,13 @@ class Release:
     def utility(self) -> Utility:
         """Each measure of utility by its name; those told attribute by attribute are mappings."""
         return dict(self.evidence["utility"])
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What no promise covers, for the data holder: high findings first, open before accepted."""
+        from shoal.findings import Finding
+
+        return tuple(map(Finding.from_dict, self.evidence["findings"]))
 
     @property
     def data_file(self) -> Path | None:

@@ -6,6 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from shoal.findings.base import Acceptance
+
 Role = Literal["identifier", "quasi", "sensitive", "insensitive"]
 
 
@@ -46,3 +48,4 @@ class TableOptions(BaseModel):
         default=None, description="the identifier that names the person, if one person may have many records"
     )
     household: str | None = Field(default=None, description="the identifier that names the household")
+    accept: tuple[Acceptance, ...] = Field(default=(), description="findings that the data holder accepts, and why")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from shoal.findings.base import Acceptance
 from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel
 from shoal.policy.options import Role
@@ -63,6 +64,7 @@ class Policy:
     unit: str | None = None  # the identifier that names the person; None: every record is one
     household: str | None = None
     sample: Sampling | None = None  # the records to take; None: all of them
+    accept: tuple[Acceptance, ...] = ()  # findings that the data holder accepts
 
     @property
     def techniques(self) -> dict[str, Technique]:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from shoal.errors import PolicyError, ShoalError, did_you_mean
+from shoal.findings.base import checks
 from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel
 from shoal.policy.options import AttributeOptions, TableOptions
@@ -48,6 +49,7 @@ class PolicyReader:
         sample = self._valid(Sampling, document["sample"], ("sample",)) if document.get("sample") is not None else None
         attributes = self._attributes(document.get("attributes"))
         self._check_units(table, attributes)
+        self._check_accepted(table, attributes)
         method = self._method(document.get("method", {"mondrian": {}}))
         privacy = self._privacy(document.get("privacy"), attributes, method)
         self._check_changed(method, sample, attributes)
@@ -65,6 +67,7 @@ class PolicyReader:
             unit=table.unit,
             household=table.household,
             sample=sample,
+            accept=table.accept,
         )
 
     def _attributes(self, given: Any) -> dict[str, AttributePolicy]:
@@ -158,6 +161,20 @@ class PolicyReader:
             if name is not None and name not in identifiers:
                 hint = did_you_mean(name, identifiers) or "; declare it with the role identifier"
                 self._note((key,), f"{name!r} is not an identifier of the policy{hint}")
+
+    def _check_accepted(self, table: TableOptions | None, attributes: Mapping[str, AttributePolicy]) -> None:
+        """Note what is accepted and cannot be found: findings and columns that do not exist."""
+        derived = [one for name, own in attributes.items() if own.items is not None for one in own.items.names(name)]
+        columns = [*attributes, *derived]
+        for number, accepted in enumerate(() if table is None else table.accept):
+            known = checks()
+            if accepted.finding not in known:
+                hint = did_you_mean(accepted.finding, known) or "; known: " + ", ".join(known)
+                self._note(("accept", number, "finding"), f"unknown finding {accepted.finding!r}{hint}")
+            for name in accepted.about:
+                if name not in columns:
+                    hint = did_you_mean(name, columns) or "; known: " + ", ".join(columns)
+                    self._note(("accept", number, "about"), f"unknown column {name!r}{hint}")
 
     def _taxonomy(self, given: Any, place: Place) -> TaxonomyBuilder | None:
         name, parameters = self._named(given, place, "taxonomy", "{intervals: {min: 0, max: 120, widths: [5, 10]}}")

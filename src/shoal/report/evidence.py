@@ -1,15 +1,16 @@
-"""The evidence of a run: everything a review board may ask for, and nothing that may leave the house."""
+"""The evidence of a run: everything a review board may ask for, and nothing that can be shared."""
 
 from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 import shoal
+from shoal.findings import Finding
 from shoal.progress import Silent
 from shoal.publishing import PlannedPublication, Publication
 from shoal.report.before import Given, quasi_codes
@@ -29,6 +30,7 @@ def build_evidence(
     publication: Publication,
     verification: Verification,
     utility: Utility,
+    findings: Sequence[Finding],
     seed: int | None,
     seconds: Mapping[str, float],
     *,
@@ -56,6 +58,7 @@ def build_evidence(
         "utility": utility,
         "withheld": publication.n_withheld,
         "search": dict(publication.search),
+        "findings": [finding.as_dict() for finding in findings],
         "warnings": [*warnings_of(publication.source), *publication.warnings],
         **publication.own_evidence,
         "verification": verification.as_dict(),

@@ -105,7 +105,10 @@ class SparkRun(Run):
                 spark=self.verifying,
             )
         refuse_unverified(verification)
-        evidence = self._evidence(publication, manifest, verification)
+        for batch in SparkRows(frame).batches(self.counts.columns) if self.counts.columns else ():
+            self.counts.add(batch)
+        findings = self._find(publication, manifest)
+        evidence = self._evidence(publication, manifest, verification, findings)
         return Release(manifest, evidence, verification, data=frame)
 
     def _frame(self, publication: Publication) -> DataFrame | None:
