@@ -31,7 +31,7 @@ from shoal.publishing.writing import plain_table, write_buckets, write_rows
 from shoal.refusing import refuse_changed, refuse_open, refuse_units, refuse_unverified
 from shoal.regions.budget import Budget
 from shoal.regions.refusing import refuse_larger
-from shoal.release import Release, Staging, refuse_existing, write_bytes, write_json, write_text
+from shoal.release import Release, Staging, held_interrupts, refuse_existing, write_bytes, write_json, write_text
 from shoal.report.evidence import build_evidence
 from shoal.report.page import internal_report, public_report
 from shoal.report.readme import public_readme
@@ -304,7 +304,7 @@ class Run:
                 )
             refuse_unverified(verification)
             findings = self._find(publication, manifest)
-            with self._entered(staging, destination) as entry, Delivery(self.to) as delivery:
+            with ExitStack() as end, self._entered(staging, destination) as entry, Delivery(self.to) as delivery:
                 delivery.send_file(staging.unverified / str(manifest["data"]["file"]))
                 evidence = self._evidence(publication, manifest, verification, findings) | entry.evidence
                 if before not in (None, evidence["source"]["sha256"]):  # the ledger linked other people than these
@@ -312,6 +312,7 @@ class Run:
                 evidence["warnings"] += entry.warnings
                 write_json(staging.internal / "evidence.json", evidence)
                 write_text(staging.internal / "report.html", internal_report(manifest, evidence))
+                end.enter_context(held_interrupts())  # from here to the ledger's mark there is no half way
                 staging.publish(delivery.commit)
             evidence["warnings"] += entry.unsettled
         return Release(manifest, evidence, verification, folder=destination)

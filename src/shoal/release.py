@@ -9,16 +9,24 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import shutil
+import signal
+import stat
+import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from shoal.errors import InputError, UsageError
 from shoal.sources.addresses import is_address_as_path
+
+if sys.platform != "win32":
+    import fcntl
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,6 +40,7 @@ if TYPE_CHECKING:
 UNVERIFIED = "unverified"
 PUBLIC = "public"
 INTERNAL = "internal"
+_STAGING = re.compile(r"\..+\.[0-9a-f]{32}\.staging")
 CLASS = "class"  # the column of a release by an agency's plan that tells the number of the class
 
 
@@ -161,11 +170,15 @@ def received(folder: Path) -> tuple[Path, dict[str, Any]] | None:
 
 
 class Staging:
-    """A folder beside the destination that becomes it, or vanishes."""
+    """A folder beside the destination that becomes it, or vanishes; locked while its run lives.
+
+    Folders that killed runs of the same user left there are removed first.
+    """
 
     def __init__(self, destination: Path) -> None:
         self._destination = destination
         self._folder: Path | None = None
+        self._lock: int | None = None
 
     def __enter__(self) -> Staging:
         parent = self._destination.parent
@@ -173,7 +186,12 @@ class Staging:
         self._folder = parent / f".{self._destination.name}.{secrets.token_hex(16)}.staging"
         try:
             parent.mkdir(parents=True, exist_ok=True)
+            _remove_left(parent)
             self._folder.mkdir(mode=0o700)
+            if sys.platform != "win32":
+                self._lock = os.open(self._folder, os.O_RDONLY)
+                with suppress(OSError):  # not every network's file system has locks; nothing is removed there
+                    fcntl.flock(self._lock, fcntl.LOCK_EX)
             (self._folder / UNVERIFIED).mkdir(mode=0o755)
             (self._folder / INTERNAL).mkdir(mode=0o700)
         except BaseException as error:  # an interrupt too: nobody else would remove what is there already
@@ -186,6 +204,10 @@ class Staging:
     def __exit__(self, *exc: object) -> None:
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     @property
     def folder(self) -> Path:
@@ -207,18 +229,74 @@ class Staging:
     def publish(self, confirm: Callable[[], None] = lambda: None) -> None:
         """Move everything into place; that the data may be used, their folder's name says last.
 
-        Just before, *confirm* publishes elsewhere; if it fails, nothing is left here.
+        Just before, *confirm* publishes elsewhere; if it fails, nothing is left here. Nothing may interrupt this.
         """
         self.folder.chmod(0o755)
         refuse_existing(self._destination)
         try:
+            for folder in (self.unverified, self.internal, self.folder):
+                _sync_folder(folder)
             self.folder.rename(self._destination)
             self._folder = self._destination
+            _sync_folder(self._destination.parent)
             confirm()
             (self._destination / UNVERIFIED).rename(self._destination / PUBLIC)
+            _sync_folder(self._destination)
         except OSError as error:
+            self.__exit__()  # now: whoever looks whether the release is in place must not find it
             raise UsageError(f"cannot move the release to {self._destination}: {error.strerror}") from None
         self._folder = None
+
+
+@contextmanager
+def held_interrupts() -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM wait until the end of what must not be left half done, and take their course then."""
+    if threading.current_thread() is not threading.main_thread():  # no other thread is ever interrupted
+        yield
+        return
+    waiting: list[int] = []
+    before: dict[int, Any] = {}
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(number) not in (signal.SIG_IGN, None):
+                before[number] = signal.signal(number, lambda number, _: waiting.append(number))
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if waiting:
+            signal.raise_signal(waiting[0])
+
+
+def _sync_folder(folder: Path) -> None:
+    """See the names in a folder onto the disk."""
+    if sys.platform == "win32":  # it cannot open folders
+        return
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+def _remove_left(parent: Path) -> None:
+    """Remove the staging folders of this user's runs that were killed; one that is locked has a run that lives."""
+    if sys.platform == "win32":
+        return
+    for folder in parent.iterdir():
+        if not _STAGING.fullmatch(folder.name):
+            continue
+        with suppress(OSError):  # another user's, another run removes it, or there are no locks
+            about = folder.lstat()
+            if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid():
+                continue
+            opened = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if (folder / INTERNAL).is_dir():  # else its run may only just be making it
+                    shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(opened)
 
 
 def refuse_existing(destination: Path) -> None:

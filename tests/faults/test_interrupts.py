@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pkgutil
 import re
 import signal
 import subprocess
@@ -12,10 +14,15 @@ from pathlib import Path
 import pytest
 import typer
 import yaml
+from typer.testing import CliRunner
 
+from shoal.cli import app
 from shoal.cli.console import reporting
 from shoal.datasets import hospital_policy, write_stays
+from shoal.errors import UsageError
+from shoal.ledger.book import Ledger
 from shoal.release import Staging
+from shoal.sources import open_source
 
 COMMAND = Path(sys.executable).with_name("shoal")
 N_STAYS = 150_000
@@ -162,3 +169,123 @@ def test_interrupted_while_the_staging_folder_is_made(tmp_path, monkeypatch):
         Staging(tmp_path / "out").__enter__()
     assert "unverified" in made
     assert list(tmp_path.iterdir()) == []
+
+
+PEOPLE = "age,illness\n" + "20,flu\n20,gout\n60,flu\n60,cold\n" * 4
+POLICY = "attributes: {age: {role: quasi}, illness: {role: sensitive}}\nprivacy:\n  - k-anonymity: {k: 2}\n"
+TOO_LATE = (
+    "shoal.release.Staging.publish:1",
+    *(f"pathlib.Path.rename:{step}" for step in (1, 2)),
+    *(f"shoal.release._sync_folder:{step}" for step in (1, 3, 4, 5)),
+    "shoal.sources.delivery.Delivery.commit:1",
+    "shoal.ledger.settling._settle:1",
+    "shoal.cli.anonymize.show:1",
+)
+
+
+@pytest.fixture
+def signalled(tmp_path, monkeypatch):
+    """Run with a signal after the n-th call of a function; return how it ended, and what the ledger says."""
+    (tmp_path / "people.csv").write_text(PEOPLE, encoding="utf-8")
+    (tmp_path / "policy.yaml").write_text(POLICY, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+
+    def run(step, number):
+        name, _, times = step.partition(":")
+        owner, _, function = name.rpartition(".")
+        original, calls = getattr(pkgutil.resolve_name(owner), function), []
+
+        def calling(*arguments, **options):
+            result = original(*arguments, **options)
+            calls.append(step)
+            if len(calls) == int(times):
+                signal.raise_signal(number)
+            return result
+
+        monkeypatch.setattr(name, calling)
+        words = ["anonymize", "people.csv", "-p", "policy.yaml", "-o", "out", "--ledger", "ledger.db"]
+        done = CliRunner().invoke(app, [*words, "--to", "sqlite:///out.db#released"])
+        with Ledger.open(tmp_path / "ledger.db") as ledger:
+            return done, [entry.status for entry in ledger.entries()]
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background ignores it
+    yield run
+    signal.signal(signal.SIGINT, before)
+
+
+def test_a_signal_just_before_anything_is_published(tmp_path, signalled):
+    done, statuses = signalled("shoal.anonymizing.internal_report:1", signal.SIGINT)
+    assert (done.exit_code, done.stdout) == (130, "")
+    assert done.stderr == "shoal: interrupted; nothing was published\n"
+    assert statuses == ["struck"]
+    assert not {"out", "out.db"} & {path.name for path in tmp_path.iterdir()}
+
+
+@pytest.mark.parametrize("step", TOO_LATE)
+def test_a_signal_in_any_step_of_publishing_comes_too_late(tmp_path, signalled, step):
+    number = signal.SIGTERM if "rename" in step else signal.SIGINT
+    done, statuses = signalled(step, number)
+    assert (done.exit_code, done.stderr) == (0, "shoal: interrupted too late: the release in out is published\n")
+    assert "published" in done.stdout
+    assert statuses == ["published"]
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"internal", "public"}
+    assert open_source(f"sqlite:///{tmp_path}/out.db#released").n_rows == 16
+
+
+def test_an_error_after_publishing_does_not_say_that_nothing_was_published(tmp_path, capsys):
+    def spoil():
+        with reporting(json_output=False, folder=tmp_path / "out"):
+            (tmp_path / "out" / "public").mkdir(parents=True)
+            raise MemoryError
+
+    with pytest.raises(typer.Exit):
+        spoil()
+    assert capsys.readouterr().err == f"shoal: out of memory; the release in {tmp_path}/out is published\n"
+
+
+def test_names_that_cannot_be_seen_onto_the_disk_leave_nothing(tmp_path, monkeypatch):
+    """Not even for a moment: who looks whether the release is in place must not find it."""
+    synced = []
+
+    def failing(folder):
+        synced.append(folder.name)
+        if len(synced) == 5:
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("shoal.release._sync_folder", failing)
+    with Staging(tmp_path / "out") as staging:
+        with pytest.raises(UsageError, match="cannot move the release"):
+            staging.publish()
+        assert list(tmp_path.iterdir()) == []
+    assert synced[:3] == ["unverified", "internal", staging_name(synced)]
+    assert synced[3:] == [tmp_path.name, "out"]
+
+
+def staging_name(synced):
+    return next(name for name in synced if name.endswith(".staging"))
+
+
+def test_what_killed_runs_left_is_removed_by_the_next_of_the_same_user(tmp_path):
+    left = tmp_path / f".other.{'0' * 32}.staging"
+    foreign, young = left.with_name(f".x.{'1' * 32}.staging"), left.with_name(f".x.{'2' * 32}.staging")
+    for folder in (left, foreign):
+        (folder / "internal").mkdir(parents=True)
+    young.mkdir()  # its run has not locked it yet
+    (tmp_path / ".mine.staging").mkdir()
+    if os.geteuid() == 0:
+        os.chown(foreign, 4711, 4711)
+    else:
+        foreign.rmdir()
+    before = {path.name for path in tmp_path.iterdir()} - {left.name}
+    with Staging(tmp_path / "first"), Staging(tmp_path / "second") as second:
+        assert second.folder.is_dir()
+        assert sum(".first." in path.name for path in tmp_path.iterdir()) == 1, "its run lives"
+        assert not left.exists()
+    assert {path.name for path in tmp_path.iterdir()} == before
+
+
+def test_the_folder_of_a_killed_run_is_removed_by_the_next(stays, tmp_path):
+    stop(stays, tmp_path / "here", signal.SIGKILL)
+    (left,) = (tmp_path / "here").iterdir()
+    with Staging(tmp_path / "here" / "another"):
+        assert not left.exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -112,6 +113,25 @@ def test_killed_while_the_entry_is_written(place: Path) -> None:
     killed(place, "shoal.ledger.book:Ledger:_add_entry:after", arguments("rows", "rows"))
     assert not (place / "rows").exists()
     assert statuses(place) == []
+
+
+def test_killed_when_some_of_a_transaction_is_on_the_disk(place: Path) -> None:
+    """Who only reads must see the ledger as it was, too."""
+    publish(place, "rows", "rows")
+    script = (
+        "import os, signal, sys; from pathlib import Path; from shoal.ledger.schema import connected, transaction\n"
+        "with connected(Path('ledger.db'), write=True) as ledger:\n"
+        "    ledger.execute('PRAGMA cache_size = 1')\n"
+        "    with transaction(ledger):\n"
+        "        rows = [(f'{i}' * 999, '', '') for i in range(99)]\n"
+        "        ledger.executemany('INSERT INTO population VALUES (?, ?, ?)', rows)\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    assert run(place, sys.executable, "-c", script, words=[]).returncode == -signal.SIGKILL
+    assert (place / "ledger.db-journal").stat().st_size > 512
+    shown = run(place, COMMAND, words=["ledger", "show", "ledger.db", "--json"])
+    assert shown.returncode == 0, shown.stderr
+    assert [entry["status"] for entry in json.loads(shown.stdout)["releases"]] == ["published"]
 
 
 def test_killed_between_entry_and_publishing(place: Path) -> None:

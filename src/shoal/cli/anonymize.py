@@ -65,7 +65,7 @@ def anonymize(
     json_output: JsonOption = False,
 ) -> None:
     """Publish a table by a policy: plan, apply, verify, and only then put it in place."""
-    with reporting(json_output):
+    with reporting(json_output, folder):
         from shoal.anonymizing import anonymize as run
         from shoal.cli.bars import bars
 

@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeAlias
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")]
 INTERRUPTED = 130
 UNEXPECTED = 1
-_NOTHING = "interrupted; nothing was published"
 
 
 def show_version(wanted: bool) -> None:
@@ -32,37 +31,51 @@ def show_version(wanted: bool) -> None:
 
 
 @contextmanager
-def reporting(json_output: bool) -> Iterator[None]:
-    """Turn errors into messages and exit codes; with ``--json`` the message is an object on standard output."""
+def reporting(json_output: bool, folder: Path | None = None) -> Iterator[None]:
+    """Turn errors into messages and exit codes; with ``--json`` the message is an object on standard output.
+
+    *folder* is where the command publishes. Once the release is there, it is too late for an interrupt: the command
+    ends as it would have without.
+    """
     from shoal.errors import ShoalError
 
-    with _interrupts() as seen:
+    new = folder is not None and not os.path.lexists(folder)
+
+    def published() -> bool:
+        return new and folder is not None and (folder / "public").is_dir()
+
+    def outcome() -> str:
+        return f"the release in {folder} is published" if published() else "nothing was published"
+
+    with _interrupts(published) as seen:
         try:
             yield
         except ShoalError as error:
             _stop(str(error), error.exit_code, json_output)
         except KeyboardInterrupt:
-            _stop(_NOTHING, INTERRUPTED, json_output)
+            _stop(f"interrupted; {outcome()}", INTERRUPTED, json_output)
         except MemoryError:
-            _stop("out of memory; nothing was published", 2, json_output)
+            _stop(f"out of memory; {outcome()}", 2, json_output)
         except typer.Exit:
             raise
         except Exception as error:  # a message of a library may quote a record, so none is shown
-            if seen:  # compiled code makes another error of an interrupt that falls into it
-                _stop(_NOTHING, INTERRUPTED, json_output)
+            if seen and not published():  # compiled code makes another error of an interrupt that falls into it
+                _stop(f"interrupted; {outcome()}", INTERRUPTED, json_output)
             if os.environ.get("SHOAL_DEBUG") == "1":
                 raise
-            _stop(_unexpected(error), UNEXPECTED, json_output)
+            _stop(_unexpected(error, outcome()), UNEXPECTED, json_output)
+        if seen:
+            typer.echo(f"shoal: interrupted too late: {outcome()}", err=True)
 
 
-def _unexpected(error: Exception) -> str:
+def _unexpected(error: Exception, outcome: str) -> str:
     """Name an error that nobody foresaw by its kind and place alone."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     place = "" if trace is None else f" at {Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
     return (
-        f"unexpected {type(error).__name__}{place}; nothing was published. This is a defect of shoal: please report "
+        f"unexpected {type(error).__name__}{place}; {outcome}. This is a defect of shoal: please report "
         "it. SHOAL_DEBUG=1 shows more, which may include values of records"
     )
 
@@ -80,13 +93,14 @@ def leave(code: int) -> NoReturn:
 
 
 @contextmanager
-def _interrupts() -> Iterator[list[int]]:
-    """Raise KeyboardInterrupt on Ctrl-C and on SIGTERM, unless they are ignored; yield those that came."""
+def _interrupts(too_late: Callable[[], bool]) -> Iterator[list[int]]:
+    """Raise KeyboardInterrupt on Ctrl-C and on SIGTERM, unless they are ignored or too late; yield those that came."""
     seen: list[int] = []
 
-    def interrupt(number: int, _: object) -> NoReturn:
+    def interrupt(number: int, _: object) -> None:
         seen.append(number)
-        raise KeyboardInterrupt
+        if not too_late():
+            raise KeyboardInterrupt
 
     before = {
         number: signal.signal(number, interrupt)

@@ -95,11 +95,12 @@ def connected(path: Path, *, write: bool = False, create: bool = False) -> Itera
     elif not path.is_file():
         raise UsageError(f"there is no ledger {path}; `shoal anonymize --ledger` makes one")
     with told(path):
-        uri = f"{path.absolute().as_uri()}?mode={'rw' if write else 'ro'}"
+        uri = f"{path.absolute().as_uri()}?mode=rw"  # also to read: what a killed run left is rolled back first
         with closing(sqlite3.connect(uri, uri=True, timeout=PATIENCE, isolation_level=None)) as connection:
             connection.execute("PRAGMA foreign_keys = ON")
             connection.execute("PRAGMA recursive_triggers = ON")  # else REPLACE would delete past the triggers
             connection.execute("PRAGMA synchronous = EXTRA")
+            connection.execute(f"PRAGMA query_only = {'OFF' if write else 'ON'}")
             _bring_up(connection, path, write=write, create=create)
             yield connection
 

@@ -41,7 +41,7 @@ def apply(
     json_output: JsonOption = False,
 ) -> None:
     """Publish a table by a plan. Exit code 3: too few records, or classes that show too little."""
-    with reporting(json_output):
+    with reporting(json_output, folder):
         from shoal.agency.applying import apply_plan
         from shoal.cli.bars import bars
 
