@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +27,7 @@ from shoal.policy import Policy
 from shoal.progress import Progress, shown
 from shoal.publishing import Publication, PublishedRows, publication_of
 from shoal.publishing.tables import two_tables
-from shoal.publishing.writing import plain_table, write_buckets, write_rows
+from shoal.publishing.writing import plain_table, write_places, write_rows
 from shoal.refusing import refuse_changed, refuse_open, refuse_units, refuse_unverified
 from shoal.regions.budget import Budget
 from shoal.regions.refusing import refuse_larger
@@ -35,7 +35,7 @@ from shoal.release import Release, Staging, held_interrupts, refuse_existing, wr
 from shoal.report.evidence import build_evidence
 from shoal.report.page import internal_report, public_report
 from shoal.report.readme import public_readme
-from shoal.sliced.table import SlicedTable
+from shoal.sliced.table import BUCKET, SlicedTable
 from shoal.sources import DatabaseTable, Source, like, open_source
 from shoal.sources.addresses import is_address
 from shoal.sources.delivery import Delivery, destination_table
@@ -119,6 +119,7 @@ class Run:
     strict: bool = False  # whether high findings that nobody accepted keep the release from being published
     counts: RowCounts = field(init=False)  # what is counted over the rows as they are published
     seconds: dict[str, float] = field(default_factory=dict)
+    keeps_order: ClassVar[bool] = True  # whether rows are read in the same order every time
     held: ExitStack = field(default_factory=ExitStack)  # temporary files that wait until the run ends
 
     @classmethod
@@ -141,6 +142,8 @@ class Run:
         """Open everything that is needed, and refuse what cannot begin."""
         loaded = Policy.load(policy)
         refuse_units(loaded)
+        if loaded.units and not cls.keeps_order:
+            raise UsageError("rows on Spark have no order to say whose they are; count people with the local engine")
         destination = None if out is None else Path(out)
         if destination is not None:
             refuse_existing(destination)
@@ -215,7 +218,8 @@ class Run:
         quasi, sensitive = self.policy.names("quasi"), self.policy.names("sensitive")
         with self._timed("count"):
             thinning = Thinning(self.budget.cells, self.budget.sample, self._sampler, self._refuse_larger)
-            counted = self.engine.look(self.source, (*sensitive, *quasi), self.progress, thinning)
+            persons = tuple(dict.fromkeys(self.policy.counted_units.values()))
+            counted = self.engine.look(self.source, (*persons, *sensitive, *quasi), self.progress, thinning)
             people = {path: self.engine.count(other, quasi, self.progress) for path, other in self.populations.items()}
         if isinstance(counted, SampledCells):
             return self._by_regions(counted)
@@ -273,7 +277,7 @@ class Run:
                 manifest,
                 source=self.given,
                 populations=self.populations,
-                buckets=None if rows.buckets is None else rows.buckets.astype(np.int64),
+                buckets=rows.places(),
                 progress=self.progress,
                 memory=self.budget.limit,
             )
@@ -343,7 +347,9 @@ class Run:
         else:
             self._write(staging, entries["data"], rows.batches)
         if rows.buckets is not None:
-            write_buckets(staging.internal / "buckets.parquet", rows.buckets)
+            write_places(staging.internal / "buckets.parquet", rows.buckets, BUCKET)
+        if rows.witness is not None:
+            write_places(staging.internal / "witness.parquet", rows.witness.classes(), "class")
         return entries
 
     def _write(self, staging: Staging, entry: dict[str, Any], batches: Iterator[pa.RecordBatch]) -> None:

@@ -13,6 +13,7 @@ from shoal.cells import Cells
 from shoal.engines.looking import SeenValues
 from shoal.errors import PolicyError
 from shoal.models.base import PopulationModel, PrivacyModel, ValueModel, Whole
+from shoal.people import People
 from shoal.plan import same_rows
 from shoal.problem import Attribute, Requirement
 from shoal.taxonomies.parse import texts
@@ -60,17 +61,35 @@ def bound(
     people: Mapping[str, IntArray],
     seen: SeenValues,
     whole: WholeTable | None = None,
+    units: Mapping[str, AnyIntArray | None] | None = None,
 ) -> tuple[Requirement, ...]:
     """Bind models to cells, whose last columns are the sensitive attributes.
 
     *people* are the populations' records of each cell; *seen* are all values of the table, and *whole* is what it has
-    of them, where the cells are not all of it.
+    of them, where the cells are not all of it. *units* are the persons or households of the cells, by the policy's key,
+    None where each has one record: then every model is about these people, and not about records.
     """
     return tuple(
-        _in_whole(_weighted(requirement, seen, sensitive), whole)
+        counting
         for number, model in enumerate(models)
         for requirement in _bound(model, number, sensitive, cells, people, whole)
+        for counting in _by_people(_in_whole(_weighted(requirement, seen, sensitive), whole), units or {})
     )
+
+
+def _by_people(requirement: Requirement, units: Mapping[str, AnyIntArray | None]) -> list[Requirement]:
+    """Return the requirement once for each way to count people; one that is about records if there is none."""
+    found = []
+    for key, person in units.items():
+        people = None if person is None else People.of(person, requirement.values)
+        if requirement.model.one_value_each and people is not None and people.some_have_several_values:
+            raise PolicyError(
+                f"{requirement.model.subject} compares distributions in which everybody has one value, and by {key!r} "
+                f"some have several; take one record of each with sample: {{one_per: {key}}}, or ask for a model that "
+                "bounds shares, such as beta-likeness"
+            )
+        found.append(replace(requirement, counts=key, people=people))
+    return found or [requirement]
 
 
 def _bound(

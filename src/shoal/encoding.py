@@ -104,13 +104,28 @@ def encode_cells(
         cells, people = _with_populations(cells, quasi, populations)
         values = ()
     seen, whole = (counted, None) if region is None else (region.seen, region.whole)
-    requirements = bound(policy.privacy, sensitive, cells, people, seen, whole)
+    counting = policy.counted_units
+    units = {key: _persons(counted, key, name, kept) if key in counting else None for key, name in policy.units.items()}
+    requirements = bound(policy.privacy, sensitive, cells, people, seen, whole, units)
     n_records = int(counts.sum())
     budget = int(Fraction(str(policy.max_withheld)) * n_records)
     numbers = tuple(_numbers(counted, attribute, kept) for attribute in quasi) if policy.method.averages else ()
     box = None if region is None else (region.lo, region.hi)
     problem = Problem(quasi, sensitive, cells, requirements, budget, policy.names("insensitive"), values, numbers, box)
     return Encoding(problem, kept, int(counted.run.counts.sum()) - n_records)
+
+
+def _persons(counted: CountedCells, key: str, name: str, kept: IntArray | None) -> AnyIntArray:
+    """Return (n_cells,) the persons or households of the cells, or raise if a record names none."""
+    codes = counted.codes(counted.columns.index(name))
+    codes, counts = (codes, counted.run.counts) if kept is None else (codes[kept], counted.run.counts[kept])
+    nobody = int(counts[codes == 0].sum())
+    if nobody:
+        raise InputError(
+            f"column {name!r} ({key}) has no value in {nobody} records, so that nobody can tell how many people these "
+            "are; give each record its value, or leave these records out"
+        )
+    return codes
 
 
 def _kept(counted: CountedCells, names: Sequence[str]) -> IntArray | None:

@@ -18,18 +18,24 @@ class Guarantee:
 
     model: PrivacyModel
     achieved: float
+    counts: str | None = None  # the policy's key of the people that it is about; None: records
 
     def as_dict(self) -> dict[str, Any]:
         """Return the manifest's entry."""
         parameters = self.model.model_dump(mode="json", exclude_none=True)
-        return {"model": self.model.name, "parameters": parameters, "achieved": self.achieved}
+        counts = {} if self.counts is None else {"counts": self.counts}
+        return {"model": self.model.name, "parameters": parameters, "achieved": self.achieved, **counts}
 
 
 def achieved(problem: Problem, plan: Plan, policy: Policy) -> tuple[Guarantee, ...]:
-    """Return what the plan reaches for each model of the policy; whether that is enough, the verifier decides."""
-    reached: dict[int, float] = {}
+    """Return what the plan reaches for each model of the policy; whether that is enough, the verifier decides.
+
+    Where people are counted, a model has a guarantee for each way to count them.
+    """
+    reached: dict[tuple[int, str | None], float] = {}
     for requirement, classes, whole in judged(problem, plan):
         worst = requirement.model.worst(classes, whole)
         best = min if requirement.model.achieved_is == "at least" else max
-        reached[requirement.number] = best(reached.get(requirement.number, worst), worst)
-    return tuple(Guarantee(model, reached[i]) for i, model in enumerate(policy.privacy))
+        place = requirement.number, requirement.counts
+        reached[place] = best(reached.get(place, worst), worst)
+    return tuple(Guarantee(policy.privacy[i], worst, counts) for (i, counts), worst in reached.items())

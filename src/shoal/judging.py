@@ -84,6 +84,11 @@ def judged(problem: Problem, plan: Plan) -> Iterator[tuple[Requirement, ClassHis
     cell = cell[order] if len(plan.assignment.split_cells) else order  # else the pieces are the cells
     records, target = records[order], target[order]
     for requirement in problem.requirements:
+        if requirement.people is not None:
+            whole = requirement.whole(published)
+            for classes in people_of_classes(requirement, first, cell):
+                yield requirement, classes, whole
+            continue
         nodes = published_nodes(requirement, plan, cell, target)
         if nodes is None:
             judge = Judge.of(requirement, published, None, records)
@@ -92,6 +97,18 @@ def judged(problem: Problem, plan: Plan) -> Iterator[tuple[Requirement, ClassHis
             judge, values = Judge.of(requirement, problem.cells.counts, nodes, records), nodes
         for classes in judge.histograms(first, values, records, plan.population_of(requirement)):
             yield requirement, classes, judge.whole
+
+
+def people_of_classes(requirement: Requirement, first: IntArray, cell: IntArray) -> Iterator[ClassHistograms]:
+    """Yield what a requirement that counts people sees of some classes at a time.
+
+    Class c has the items ``first[c]:first[c + 1]``, of the cells that *cell* tells.
+    """
+    step = max(_HISTOGRAM_ENTRIES // max(requirement.n_values, 1), 1)
+    for start in range(0, len(first) - 1, step):
+        edges = first[start : start + step + 1]
+        owner = np.repeat(np.arange(len(edges) - 1), np.diff(edges))
+        yield requirement.histograms_of_people(owner, cell[edges[0] : edges[-1]], len(edges) - 1)
 
 
 def published_nodes(requirement: Requirement, plan: Plan, cell: IntArray, target: CodeArray) -> CodeArray | None:

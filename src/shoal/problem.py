@@ -11,7 +11,8 @@ from shoal import kernels
 from shoal.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
 from shoal.cells import Cells
 from shoal.induced import Induced
-from shoal.models.base import PrivacyModel, Whole
+from shoal.models.base import ClassHistograms, PrivacyModel, Whole
+from shoal.people import People
 from shoal.taxonomies.tree import Taxonomy
 
 
@@ -44,6 +45,22 @@ class Requirement:
     place: int | None = None
     weights: tuple[Fraction, ...] | None = None  # (n_leaves,)
     table: Whole | None = None
+    counts: str | None = None  # the policy's key of the people that it is about; None: records
+    people: People | None = None  # whose records the cells are; None: a record is a person
+
+    @property
+    def merge_monotone(self) -> bool:
+        """Whether the union of two classes that hold always holds.
+
+        People of both may be the same: then a union has fewer than the sum, and a value a larger share of them.
+        """
+        return self.model.merge_monotone and (self.people is None or self.values is None)
+
+    def histograms_of_people(self, class_of: AnyIntArray, cells: AnyIntArray, n_classes: int) -> ClassHistograms:
+        """Return what the model sees of classes, given the class of each of some cells."""
+        if self.people is None:
+            raise TypeError(f"{self.model.subject} counts records")
+        return self.people.histograms(self.model, class_of, cells, n_classes, self.n_values)
 
     def values_at(self, cells: AnyIntArray) -> CodeArray:
         """Return the sensitive values of these cells, which only a requirement on values has."""
@@ -67,6 +84,10 @@ class Requirement:
 
     def as_one_class(self, counts: IntArray) -> Whole:
         """Return *counts* records of each cell as one class."""
+        if self.people is not None:
+            there = np.flatnonzero(counts)
+            one = self.histograms_of_people(np.zeros(len(there), dtype=np.int64), there, 1)
+            return Whole(int(one.sizes[0]), None if one.counts is None else one.counts[0], taxonomy=self.taxonomy)
         return Whole(
             size=int(counts.sum()),
             counts=None if self.values is None else kernels.summed(self.values, counts, self.n_values),

@@ -6,20 +6,49 @@ from collections.abc import Sequence
 
 from shoal.errors import FindingsError, PolicyError, VerificationError
 from shoal.findings import Finding
+from shoal.models.base import PopulationModel
 from shoal.policy import Policy
 from shoal.verify import Verification
 from shoal.wording import counted_text
 
 
+_FOLLOWED = ("coding", "rounding")  # techniques after which the verifier knows which row is whose
+
+
 def refuse_units(policy: Policy) -> None:
-    """Refuse to promise anything about persons: methods and the verifier count records."""
-    for key, column in (("unit", policy.unit), ("household", policy.household)):
-        if column is not None:
+    """Refuse what cannot be promised about people, where one person may have many records (docs/adr/0036-people.md)."""
+    if policy.units and policy.sample is not None and policy.sample.one_per is None:
+        raise PolicyError(
+            "sample: a share of the records is no share of the people that the policy counts; take one record of each "
+            f"with sample: {{one_per: {next(iter(policy.units))}}}, or leave out the sample"
+        )
+    for key, column in policy.counted_units.items():
+        reason = _why_not_counted(policy, column)
+        if reason is not None:
             raise PolicyError(
-                f"{key}: methods count records, not what column {column!r} names, and a class of k records may be of "
-                f"fewer people; shoal audit counts them. Take {key!r} out of the policy and publish one record of each "
-                "person, or ask for more records a class (docs/risk.md says how many)"
+                f"{key}: {reason}; or publish one record of each with sample: {{one_per: {key}}}, which every method "
+                "and model can do"
             )
+
+
+def _why_not_counted(policy: Policy, column: str) -> str | None:
+    """Say why the people that a column names cannot be counted, and what to change; None if they can."""
+    if not policy.method.counts_people:
+        return f"method {policy.method.name} adds up records and cannot count people; use mondrian, incognito or plain"
+    if column in policy.techniques:
+        return (
+            f"a token of {column!r} would show which records are of one person, and the classes of all of them together "
+            "hide fewer people than each class does; leave out its technique"
+        )
+    for name, technique in policy.techniques.items():
+        if policy.attributes[name].role in ("quasi", "sensitive") and technique.name not in _FOLLOWED:
+            return f"nobody can check whose records are in a class after {technique.name} of {name!r}; leave it out"
+    for model in policy.privacy:
+        if isinstance(model, PopulationModel):
+            return f"{model.name} compares with a table of records; leave one of the two out"
+    if any(attribute.items is not None for attribute in policy.attributes.values()):
+        return "sets of items are protected by the record; leave one of the two out"
+    return None
 
 
 def refuse_changed(policy: Policy) -> None:

@@ -154,7 +154,7 @@ ERRORS = [KeyboardInterrupt(), OSError(28, "No space left on device"), MemoryErr
         (SlicedPublication, "_batches"),
         (anonymizing, "two_tables"),
         (anonymizing, "write_rows"),
-        (anonymizing, "write_buckets"),
+        (anonymizing, "write_places"),
         (anonymizing, "verify_folder"),
     ],
     ids=lambda part: part if isinstance(part, str) else "",

@@ -100,7 +100,8 @@ def read_raw(
     people = {name: _people(other, policy.unit, quasi, engine, progress) for name, other in populations.items()}
     named = {getattr(model, "population", None) for model in policy.privacy}
     extra = tuple(KMap(k=1, population=name) for name in populations if name not in named)
-    encoding = encode(counted, replace(policy, privacy=(*policy.privacy, *extra)), people)
+    by_records = replace(policy, privacy=(*policy.privacy, *extra), unit=None, household=None)
+    encoding = encode(counted, by_records, people)
     records = counted.run.counts if encoding.kept is None else counted.run.counts[encoding.kept]
     new = np.zeros(len(records), dtype=np.bool_)
     new[0] = True

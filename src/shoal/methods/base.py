@@ -39,6 +39,7 @@ class Method(BaseModel, ABC):
     # Boxes of quasi values, or boxes of taxonomy nodes, that it can plan one by one: what it publishes of one is not
     # published of another. None: it decides for all records at once.
     takes_regions: ClassVar[Literal["boxes", "nodes"] | None] = None
+    counts_people: ClassVar[bool] = False  # whether it can count people instead of records
     mends_values: ClassVar[bool] = False  # whether it generalizes sensitive values where nothing else helps
 
     @property

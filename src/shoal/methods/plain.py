@@ -29,6 +29,7 @@ class Plain(Method):
     title = "publish the rows as the techniques leave them"
     publishes = "values"
     models = "optional"
+    counts_people = True
     takes_regions = "boxes"
 
     def refuses(self, problem: Problem) -> str | None:

@@ -98,6 +98,7 @@ class PrivacyModel(BaseModel, ABC):
     sees: ClassVar[Sees]
     achieved_is: ClassVar[Literal["at least", "at most"]]  # which way ``achieved`` is good
     relative_to_whole: ClassVar[bool] = False  # compares classes with the table, which itself holds
+    one_value_each: ClassVar[bool] = False  # compares distributions, in which nobody can have several values
 
     @property
     def subject(self) -> str:

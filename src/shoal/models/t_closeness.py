@@ -36,6 +36,7 @@ class TCloseness(ValueModel):
     achieved_is = "at most"
     judges_beliefs = True
     relative_to_whole = True
+    one_value_each = True
 
     t: float = Field(ge=0, le=1, description="largest earth mover's distance to the whole table")
     distance: Literal["equal", "ordered", "hierarchical"] = Field(

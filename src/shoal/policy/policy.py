@@ -67,6 +67,18 @@ class Policy:
     accept: tuple[Acceptance, ...] = ()  # findings that the data holder accepts
 
     @property
+    def units(self) -> dict[str, str]:
+        """The columns that name people, by the policy's key: ``unit``, ``household``."""
+        named = {"unit": self.unit, "household": self.household}
+        return {key: column for key, column in named.items() if column is not None}
+
+    @property
+    def counted_units(self) -> dict[str, str]:
+        """The same without those of whom the sample takes one record each: there a record is a person."""
+        alone = None if self.sample is None else self.sample.one_per
+        return {key: column for key, column in self.units.items() if key != alone}
+
+    @property
     def techniques(self) -> dict[str, Technique]:
         """The technique of each attribute that has one."""
         return {name: one.technique for name, one in self.attributes.items() if one.technique is not None}

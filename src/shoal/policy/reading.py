@@ -48,7 +48,7 @@ class PolicyReader:
         source = self._valid(SourceOptions, document.get("source") or {}, ("source",))
         sample = self._valid(Sampling, document["sample"], ("sample",)) if document.get("sample") is not None else None
         attributes = self._attributes(document.get("attributes"))
-        self._check_units(table, attributes)
+        self._check_units(table, sample, attributes)
         self._check_accepted(table, attributes)
         method = self._method(document.get("method", {"mondrian": {}}))
         privacy = self._privacy(document.get("privacy"), attributes, method)
@@ -153,9 +153,13 @@ class PolicyReader:
                 self._note(("attributes", name, "items"), f"makes {clashes[0]!r}, which another attribute is called")
             taken.update(derived)
 
-    def _check_units(self, table: TableOptions | None, attributes: Mapping[str, AttributePolicy]) -> None:
-        """Note a person's or a household's column that is not an identifier."""
+    def _check_units(
+        self, table: TableOptions | None, sample: Sampling | None, attributes: Mapping[str, AttributePolicy]
+    ) -> None:
+        """Note a person's or a household's column that is not an identifier, and a sample by one that is not named."""
         named = {} if table is None else {"unit": table.unit, "household": table.household}
+        if sample is not None and sample.one_per is not None and named.get(sample.one_per) is None:
+            self._note(("sample", "one_per"), f"the policy does not say which column is the {sample.one_per}")
         identifiers = [name for name, attribute in attributes.items() if attribute.role == "identifier"]
         for key, name in named.items():
             if name is not None and name not in identifiers:

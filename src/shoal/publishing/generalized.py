@@ -22,13 +22,15 @@ from shoal.policy import Policy
 from shoal.progress import Progress
 from shoal.publishing.columns import CellColumn, ClassColumn, coded, without_dictionary
 from shoal.publishing.levels import levels_told, plan_levels
-from shoal.publishing.publication import PlannedPublication, PublishedRows
+from shoal.publishing.publication import PlannedPublication, PublishedRows, Witness
 from shoal.publishing.shares import class_shares
 from shoal.publishing.values import ValueColumn
 from shoal.risk.sizes import class_risks
 from shoal.sensitive_labels import SensitiveColumn
 from shoal.shuffling import Shuffler
 from shoal.sources import Source
+from shoal.sources.base import layers
+from shoal.techniques.sampling import SampledSource
 from shoal.utility.association_kept import paired
 from shoal.utility.base import Utility, measured
 from shoal.utility.rows import published_rows
@@ -111,10 +113,19 @@ class GeneralizedPublication(PlannedPublication):
 
     def rows(self, engine: LocalEngine, chance: Chance, folder: Path | None, progress: Progress) -> PublishedRows:
         """Return the rows in random order."""
-        return PublishedRows(self._batches(engine, chance.generator, folder, progress))
+        witness = None
+        if self.policy.units:
+            samples = [layer.rows for layer in layers(self.source) if isinstance(layer, SampledSource)]
+            witness = Witness(self.plan.n_classes, samples[0] if samples else None)
+        return PublishedRows(self._batches(engine, chance.generator, folder, progress, witness), witness=witness)
 
     def _batches(
-        self, engine: LocalEngine, rng: np.random.Generator, folder: Path | None, progress: Progress
+        self,
+        engine: LocalEngine,
+        rng: np.random.Generator,
+        folder: Path | None,
+        progress: Progress,
+        witness: Witness | None,
     ) -> Iterator[pa.RecordBatch]:
         dealer = Dealer(self.plan.assignment.relocated(len(self.counted.run.counts), self.encoding.kept), rng)
         carried = self.policy.names("insensitive")
@@ -123,6 +134,8 @@ class GeneralizedPublication(PlannedPublication):
         with Shuffler(self.n_rows, rng, folder) as shuffler:
             for located in engine.locate(self.source, self.counted, carried, progress):
                 targets = dealer.deal(located.cells)
+                if witness is not None:
+                    witness.read(self._classes(targets))
                 kept = np.flatnonzero(targets != WITHHELD)
                 cells = located.cells
                 batch = located.batch
@@ -131,15 +144,23 @@ class GeneralizedPublication(PlannedPublication):
                 shuffler.add(_spilled(targets, [column.index[cells] for column in sensitive], batch))
             with progress.step("writing", self.n_rows) as step:
                 for heap in shuffler.heaps():
+                    if witness is not None:
+                        witness.wrote(self._classes(heap.column(0).combine_chunks().to_numpy()))
                     yield self._published(heap, sensitive, carried)
                     written += heap.num_rows
                     step.advance(heap.num_rows)
         if written != self.n_rows:
             raise InputError(f"{self.source.name} changed while it was being read; nothing was published")
 
+    def _classes(self, targets: CodeArray) -> CodeArray:
+        """Return the classes of targets; -1 for those of rows that are not published."""
+        if self.plan.targets is None:
+            return targets
+        return np.append(self.plan.targets.class_of, np.int32(WITHHELD))[targets]
+
     def _published(self, heap: pa.Table, sensitive: Sequence[CellColumn], carried: Sequence[str]) -> pa.RecordBatch:
         targets = heap.column(0).combine_chunks().to_numpy()
-        classes = targets if self.plan.targets is None else self.plan.targets.class_of[targets]
+        classes = self._classes(targets)
         arrays: dict[str, pa.Array] = {column.attribute.name: column.values(classes) for column in self.columns}
         for number, (attribute, column) in enumerate(zip(self.encoding.problem.sensitive, sensitive, strict=True)):
             index = heap.column(1 + number).combine_chunks().to_numpy()

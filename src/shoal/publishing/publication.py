@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from shoal import kernels
-from shoal.arrays import CodeArray, IntArray
+from shoal.arrays import BoolArray, CodeArray, IntArray
 from shoal.chance import Chance
 from shoal.encoding import Encoding
 from shoal.engines.local import CountedCells, LocalEngine
@@ -37,16 +38,57 @@ class LabelledColumn(Protocol):
         """Return the manifest's entry."""
 
 
+class Witness:
+    """Notes for every row of the source, in its order, the class that it is published in, while rows are written.
+
+    Classes are numbered from 1 in the order in which the published rows show them, so that whoever reads these numbers
+    them alike; 0 is a row that is not published.
+    """
+
+    def __init__(self, n_classes: int, drawn: BoolArray | None) -> None:
+        """*drawn* tells which rows of the given source the source is, where it is a sample."""
+        self._read: list[CodeArray] = []
+        self._number = np.zeros(n_classes + 1, dtype=np.int64)  # the last is for rows in no class
+        self._drawn = drawn
+
+    def read(self, classes: CodeArray) -> None:
+        """Note rows as they are read; those that are not published have class -1."""
+        self._read.append(classes)
+
+    def wrote(self, classes: CodeArray) -> None:
+        """Note the classes of rows as they are written."""
+        found, first = np.unique(classes, return_index=True)
+        new = found[np.argsort(first)]
+        new = new[self._number[new] == 0]
+        self._number[new] = int(np.count_nonzero(self._number)) + 1 + np.arange(len(new))
+
+    def classes(self) -> IntArray:
+        """Return (n_source_rows,) the number of each row's class, once all rows are written."""
+        numbers = self._number[np.concatenate(self._read)]
+        if self._drawn is None:
+            return numbers
+        found = np.zeros(len(self._drawn), dtype=np.int64)
+        found[self._drawn] = numbers
+        return found
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class PublishedRows:
     """The rows of the file, and what only the data holder may know of them.
 
     ``buckets`` tells for each row of the source, in its order, the number of its bucket, 0 if it is not published;
-    it is None where there are no buckets.
+    it is None where there are no buckets. ``witness`` tells the same of classes, if people are counted.
     """
 
     batches: Iterator[pa.RecordBatch]
     buckets: CodeArray | None = None  # (n_source_rows,)
+    witness: Witness | None = None
+
+    def places(self) -> IntArray | None:
+        """Return (n_source_rows,) the bucket or class of each row, once all batches were taken; None if nobody noted it."""
+        if self.buckets is not None:
+            return self.buckets.astype(np.int64)
+        return None if self.witness is None else self.witness.classes()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

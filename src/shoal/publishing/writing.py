@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from shoal.arrays import CodeArray
+from shoal.arrays import AnyIntArray
 from shoal.publishing.columns import without_dictionary
-from shoal.sliced.table import BUCKET
 from shoal.sources import open_writer
 from shoal.sources.writers import Format
 
@@ -26,9 +25,9 @@ def write_rows(path: Path, batches: Iterator[pa.RecordBatch], format: Format) ->
         writing.result()
 
 
-def write_buckets(path: Path, buckets: CodeArray) -> None:
-    """Write the bucket of every row of the source: the witness for the verifier, which stays internal."""
-    batch = pa.RecordBatch.from_arrays([pa.array(buckets)], names=[BUCKET])
+def write_places(path: Path, places: AnyIntArray, name: str) -> None:
+    """Write the bucket or class of every row of the source: the witness for the verifier, which stays internal."""
+    batch = pa.RecordBatch.from_arrays([pa.array(places)], names=[name])
     with open_writer(path, batch.schema, "parquet") as writer:
         writer.write(batch)
 

@@ -16,6 +16,8 @@ def refuse_larger(policy: Policy, source: Source, budget: Budget, n_cells: int, 
         reason = f"method {policy.method.name} decides for all records at once"
     elif any(getattr(model, "population", None) is not None for model in policy.privacy):
         reason = "a model that counts a population looks at all of it at once"
+    elif policy.counted_units:
+        reason = "people who have records in several regions are counted at once"
     elif agreed:
         reason = "a plan that was agreed on is applied to all records at once"
     elif changed_before(source, policy.names("quasi")):

@@ -32,6 +32,9 @@ def sample_told(manifest: Mapping[str, Any]) -> str:
     """
     if "sample" not in manifest:
         return ""
+    if "one_per" in manifest["sample"]:
+        whom = "person" if manifest["sample"]["one_per"] == "unit" else "household"
+        return f"They are a random sample: one record of each {whom}."
     chance = _percent(manifest["sample"]["share"])
     return f"They are a random sample: each record had a chance of {chance} to be drawn, whatever became of the others."
 

@@ -36,6 +36,7 @@ class SparkRun(Run):
     """Counts and rewrites on Spark what is there as Spark gave it; what techniques or samples change, on the driver."""
 
     __slots__ = ()
+    keeps_order = False
 
     @classmethod
     def _opened(cls, data: object, options: SourceOptions) -> Source:

@@ -27,7 +27,7 @@ def changed(policy: Policy, source: Source, chance: Chance) -> tuple[Policy, Sou
     """
     chance = chance_of(policy, chance)
     if policy.sample is not None:
-        source = sampled(policy.sample, source, chance)
+        source = sampled(policy.sample, source, chance, policy.units.get(policy.sample.one_per or ""))
     if not policy.techniques:
         return policy, source
     tokens = _identifiers(policy)

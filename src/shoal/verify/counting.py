@@ -50,6 +50,7 @@ class Histograms:
     n_values: int
     units: int = 1
     table: IntArray | None = None  # (n_values,) counts in the published table, if these are not all of its classes
+    people: int | None = None  # of the published table, if they are counted; some may have several values
 
     @property
     def owner(self) -> IntArray:
@@ -67,7 +68,9 @@ class Histograms:
 
     @property
     def total(self) -> int:
-        """Rows of the published table."""
+        """Rows of the published table, or its people."""
+        if self.people is not None:
+            return self.people
         return int(self.sizes.sum() if self.table is None else self.table.sum())
 
 

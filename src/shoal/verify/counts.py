@@ -42,6 +42,9 @@ def source_counts(manifest: Manifest, published: int, source: SourceRows) -> Che
     """Published, withheld and dropped rows are those of the source, or of a sample of it."""
     told = published + manifest.withheld + manifest.dropped
     sums = f"{published} published + {manifest.withheld} withheld + {manifest.dropped} dropped"
+    if manifest.one_per is not None:
+        verb = "is no more than" if told <= source.rows else "is more than"
+        return Check("source counts", told <= source.rows, f"{sums} {verb} the source's {source.rows} rows")
     if manifest.sample is not None:
         return _sampled(manifest, told, sums, source)
     fewest, most = (source.fewest_dropped, source.most_dropped) if manifest.missing_policy == "drop" else (0, 0)
@@ -55,7 +58,7 @@ def source_counts(manifest: Manifest, published: int, source: SourceRows) -> Che
 
 def untold(manifest: Manifest, published: int, source: SourceRows) -> int:
     """Return how many source rows that lack no value for sure are not published, by what the manifest says."""
-    if manifest.sample is None and not source.perhaps:
+    if manifest.sample is None and manifest.one_per is None and not source.perhaps:
         return manifest.withheld
     return max(0, source.rows - source.dropped - published)
 

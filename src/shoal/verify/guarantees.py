@@ -255,7 +255,9 @@ def conclude(
     """
 
     def answer(achieved: float | None, ok: bool, detail: str) -> CheckedGuarantee:
-        return CheckedGuarantee(promise.model, promise.parameters, promise.claimed, achieved, ok, detail)
+        return CheckedGuarantee(
+            promise.model, promise.parameters, promise.claimed, achieved, ok, detail, promise.counts
+        )
 
     if promise.obstacle:
         return answer(None, False, promise.obstacle)
@@ -271,6 +273,8 @@ def conclude(
     if not agrees(promise.claimed, judged.achieved):
         return answer(judged.achieved, False, "the manifest's 'achieved' is not what the rows reach")
     grounds = _grounds(promise, manifest, with_source)
+    if promise.counts is not None:
+        grounds = f", counted by {promise.counts}"
     return answer(judged.achieved, True, f"all {judged.classes} classes keep it{grounds}")
 
 

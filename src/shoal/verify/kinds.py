@@ -47,14 +47,19 @@ def read_averaging(method: str, parameters: Mapping[str, Any]) -> Averaging | No
     return Averaging(parameters["numbers"], decimals)
 
 
-def read_sample(raw: object) -> float:
-    """Return the share of the source's rows that were drawn, or raise a ManifestError."""
+def read_sample(raw: object) -> tuple[float | None, str | None]:
+    """Return the share of the source's rows that were drawn, or of whom one each was, or raise a ManifestError."""
     entry = mapping(raw, "sample")
+    if "one_per" in entry:
+        check_keys(entry, "sample", ("one_per",), ())
+        if entry["one_per"] not in ("unit", "household"):
+            raise ManifestError("sample.one_per is neither 'unit' nor 'household'")
+        return None, str(entry["one_per"])
     check_keys(entry, "sample", ("share",), ())
     share = number(entry["share"], "sample.share")
     if not 0 < share < 1:
         raise ManifestError("sample.share is not between 0 and 1")
-    return share
+    return share, None
 
 
 def check_parts(parts: Sequence[Sequence[str]], attributes: Sequence[Attribute], *, overlapping: bool) -> None:

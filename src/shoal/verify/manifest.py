@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
 
@@ -64,6 +64,7 @@ _OPTIONAL = (
     "agreed",
     "techniques",
     "sample",
+    "people",
     "claims",
     "synthetic",
 )
@@ -94,6 +95,8 @@ class Manifest:
     method: str = ""
     techniques: Mapping[str, Declared] = field(default_factory=dict)  # of changed columns
     sample: float | None = None  # the share of the source's rows that were drawn
+    one_per: str | None = None  # if one row of each person, or household, was drawn
+    people: Mapping[str, str] = field(default_factory=dict)  # unit, household -> the source's column that names them
     averaging: Averaging | None = None  # if quasi attributes are published as centres of groups
     account: Account | None = None  # of a synthetic table
     claims: tuple[Claim, ...] = ()
@@ -195,9 +198,12 @@ def read_manifest(raw: object, *, with_file: bool) -> Manifest:
     sensitive = tuple(attribute.name for attribute in attributes if attribute.role == "sensitive")
     data = read_data(top.get("data")) if with_file else None
     account = read_account(top["synthetic"], tuple(columns), parameters) if "synthetic" in top else None
+    classes = not sliced and agreed is None and account is None
+    people = _people(top["people"], classes=classes) if "people" in top else {}
+    share, one_per = read_sample(top["sample"]) if "sample" in top else (None, None)
     manifest = Manifest(
         attributes=attributes,
-        promises=_promises(top["guarantees"], sensitive, agreed=agreed is not None),
+        promises=_promises(top["guarantees"], sensitive, people, agreed=agreed is not None),
         rows=whole(top["rows"], "rows"),
         withheld=whole(top["withheld"], "withheld"),
         missing_policy=str(missing["policy"]),
@@ -214,7 +220,9 @@ def read_manifest(raw: object, *, with_file: bool) -> Manifest:
         agreed=agreed,
         method=method,
         techniques=read_techniques(top.get("techniques", {}), attributes),
-        sample=read_sample(top["sample"]) if "sample" in top else None,
+        sample=share,
+        one_per=one_per,
+        people=people,
         averaging=read_averaging(method, parameters),
         account=account,
         claims=read_claims(top.get("claims", []), account),
@@ -224,16 +232,31 @@ def read_manifest(raw: object, *, with_file: bool) -> Manifest:
     return manifest
 
 
-def _promises(raw: object, sensitive: Sequence[str], *, agreed: bool) -> tuple[Promise, ...]:
+def _people(raw: object, *, classes: bool) -> dict[str, str]:
+    """Return the source's columns that name people."""
+    entries = mapping(raw, "people")
+    check_keys(entries, "people", (), ("unit", "household"))
+    if not classes:
+        raise ManifestError("it counts people, which only releases of classes do")
+    return {key: text_of(entry, f"people.{key}") for key, entry in entries.items()}
+
+
+def _promises(raw: object, sensitive: Sequence[str], people: Mapping[str, str], *, agreed: bool) -> tuple[Promise, ...]:
     promises = []
     for place, item in enumerate(sequence(raw, "guarantees")):
         entry = mapping(item, f"guarantees[{place}]")
-        check_keys(entry, f"guarantees[{place}]", ("model", "parameters", "achieved"), ())
+        check_keys(entry, f"guarantees[{place}]", ("model", "parameters", "achieved"), ("counts",))
         model = text_of(entry["model"], f"guarantees[{place}].model")
         parameters = mapping(entry["parameters"], f"guarantees[{place}].parameters")
         achieved = entry["achieved"]
         claimed = None if achieved is None else number(achieved, f"guarantees[{place}].achieved")
-        promises.append(read_promise(model, parameters, claimed, sensitive, agreed=agreed))
+        promise = read_promise(model, parameters, claimed, sensitive, agreed=agreed)
+        if "counts" in entry:
+            counts = text_of(entry["counts"], f"guarantees[{place}].counts")
+            if counts not in people:
+                raise ManifestError(f"guarantees[{place}] counts people of whom 'people' does not name the column")
+            promise = replace(promise, counts=counts)
+        promises.append(promise)
     return tuple(promises)
 
 

@@ -22,6 +22,7 @@ class Promise:
     claimed: float | None
     subjects: tuple[tuple[str, ...], ...] = ()  # sensitive attributes; several in one = their joint values
     obstacle: str | None = None
+    counts: str | None = None  # the people that it is about: a unit or a household; None: records
 
     def fraction(self, name: str) -> Fraction:
         """Return a parameter as the decimal number that is written in the manifest."""

@@ -175,20 +175,20 @@ def public_folder(folder: Path) -> Path:
     raise InputError(f"{folder} {what}; give the folder that shoal anonymize wrote")
 
 
-def read_witness(public: Path) -> IntArray | None:
-    """Return the bucket of every source row, which publishing keeps in ``internal`` beside ``public``; None without.
+def read_witness(public: Path, what: str) -> IntArray | None:
+    """Return the bucket or class of every source row, which is kept in ``internal`` beside ``public``; None without.
 
     While a release waits to be published its folder is called ``unverified``. A file that is there and is not just
     that column, complete, is refused by a ValueError.
     """
-    path = public.parent / "internal" / "buckets.parquet"
+    path = public.parent / "internal" / ("buckets.parquet" if what == "bucket" else "witness.parquet")
     if public.name not in ("public", "unverified") or not path.is_file():
         return None
     table = pq.read_table(path)
-    if table.column_names != ["bucket"] or not pa.types.is_integer(table.schema.field(0).type):
+    if table.column_names != [what] or not pa.types.is_integer(table.schema.field(0).type):
         raise ValueError("the witness is not one column of whole numbers")
     if table.column(0).null_count:
-        raise ValueError("the witness does not tell the bucket of every row")
+        raise ValueError("the witness does not tell of every row")
     return np.asarray(table.column(0).cast(pa.int64()), dtype=np.int64)
 
 

@@ -29,6 +29,7 @@ class CheckedGuarantee:
     achieved: float | None
     ok: bool
     detail: str
+    counts: str | None = None  # the people that it is about: a unit or a household; None: records
 
     def as_dict(self) -> dict[str, Any]:
         """Return it in the words of JSON; an infinite value, which JSON lacks, becomes null."""
@@ -36,6 +37,7 @@ class CheckedGuarantee:
         return {
             "model": self.model,
             "parameters": dict(self.parameters),
+            **({} if self.counts is None else {"counts": self.counts}),
             "claimed": self.claimed,
             "achieved": finite,
             "ok": self.ok,

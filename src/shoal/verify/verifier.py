@@ -24,6 +24,7 @@ from shoal.verify.files import AgreedFile, DataFile
 from shoal.verify.items import check_items, unfolded_source
 from shoal.verify.kinds import may_promise_nothing
 from shoal.verify.manifest import Manifest, read_manifest
+from shoal.verify.people import judge_people
 from shoal.verify.reading import (
     FAULTS,
     CsvRows,
@@ -92,7 +93,8 @@ def verify_folder(
             checks.append(check_digest(public / file.name, file))
             checks.append(check_hygiene(public / file.name, file))
         rows = _open(path, data, manifest, spark)
-        witness = read_witness(public) if manifest.sliced and source is not None else None
+        wanted = source is not None and (manifest.sliced or bool(manifest.people))
+        witness = read_witness(public, "bucket" if manifest.sliced else "class") if wanted else None
     except FAULTS as fault:
         return _answer(manifest, (*checks, unreadable(fault)))
     means = replace(Means.of(memory, public.parent, WORKERS), spark=spark)
@@ -120,7 +122,8 @@ def verify_table(
 ) -> Verification:
     """Check a release that lives in memory, or is kept elsewhere as rows: all checks but those of files.
 
-    *buckets* tells, for every source row of a sliced release, its bucket as published, 0 for rows in none. *memory*
+    *buckets* tells, for every source row of a sliced release, its bucket as published, 0 for rows in none; of a
+    release that counts people, its class, numbered from 1 in the order in which the rows show them. *memory*
     and *spark* are those of ``verify_folder``; temporary files are in the system's folder for them.
     """
     rows = table if isinstance(table, PublishedRows) else MemoryRows(table)
@@ -174,7 +177,7 @@ def _verify(
     if manifest.account is not None:
         checks.append(check_account(manifest.account, manifest.columns))
         source = None
-    if manifest.sample is not None:
+    if manifest.sliced and (manifest.sample is not None or manifest.one_per is not None):
         buckets = None  # they are told of the rows that were drawn, and nobody knows which these are
     given = source
     if source is not None:
@@ -196,6 +199,9 @@ def _verify(
             else:
                 more, guarantees = verify_classes(rows, manifest, covers, source, populations, progress, means)
             checks += more
+            if manifest.people and guarantees is not None:
+                more, guarantees = judge_people(rows, manifest, covers.result(), source, buckets, guarantees)
+                checks += more
             if guarantees is not None:
                 checks += _changed_columns(rows, manifest, covers.result(), given, source)
         except CoverError as fault:

@@ -24,6 +24,7 @@ class Incognito(Method):
 
     name: ClassVar[str] = "incognito"
     title: ClassVar[str] = "generalizes every attribute to one level, the best of all combinations"
+    counts_people = True
 
     measure: Literal["um", "loss", "ncp", "non-uniform-entropy", "discernibility", "class-size"] = Field(
         default="loss", description="what the best levels lose least of; weights count in um, loss and ncp"
@@ -45,7 +46,7 @@ class Incognito(Method):
             return None
         for requirement in problem.requirements:
             model = requirement.model
-            if model.relative_to_whole or requirement.population is not None or not model.merge_monotone:
+            if model.relative_to_whole or requirement.population is not None or not requirement.merge_monotone:
                 return f"recode cannot serve {model.subject}, which looks beyond a class's records; leave it out"
         return None
 
@@ -55,7 +56,8 @@ class Incognito(Method):
         from shoal.methods.incognito.recode import recoded
         from shoal.methods.incognito.solve import Solution, solve
 
-        refuse_hopeless(problem, problem.max_withheld)
+        if all(requirement.merge_monotone for requirement in problem.requirements):
+            refuse_hopeless(problem, problem.max_withheld)
         end = time.monotonic() + self.time_budget
         with progress.step("searching", unit="nodes") as step:
 

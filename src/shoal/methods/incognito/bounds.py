@@ -24,6 +24,8 @@ _ROUNDING = 1e-6  # of the number of records, against errors of floating point
 def has_bound(requirement: Requirement) -> bool:
     """Whether least_suppressed can tell anything about a requirement."""
     model = requirement.model
+    if requirement.people is not None:
+        return False
     if isinstance(model, TCloseness):
         return model.distance == "equal"
     curve = model.curve

@@ -11,6 +11,7 @@ from shoal import kernels
 from shoal.arrays import BoolArray, CodeArray, IntArray, KeyArray
 from shoal.methods.incognito.kernels import add_rows, roll_up, tally_values
 from shoal.methods.incognito.levels import Ladders, Levels
+from shoal.judging import people_of_classes
 from shoal.models.base import ClassHistograms
 from shoal.problem import Problem, Requirement
 
@@ -131,6 +132,9 @@ class Groupings:
     ) -> Iterator[tuple[IntArray, ClassHistograms]]:
         """Yield the chosen groups and what the requirement's model sees of them, some at a time."""
         wanted = np.flatnonzero(chosen)
+        if requirement.people is not None:
+            yield from self._blocks_of_people(grouping, requirement, wanted)
+            return
         people = None if requirement.population is None else self.people(grouping, requirement.population_name)
         if requirement.values is None:
             yield wanted, ClassHistograms(grouping.sizes[wanted], None, None if people is None else people[wanted])
@@ -152,6 +156,17 @@ class Groupings:
             kernels.tally_classes(edges, values, records, counts)
             these = wanted[start : start + step]
             yield these, ClassHistograms(grouping.sizes[these], counts)
+
+    def _blocks_of_people(
+        self, grouping: Grouping, requirement: Requirement, wanted: IntArray
+    ) -> Iterator[tuple[IntArray, ClassHistograms]]:
+        place = np.full(grouping.n_groups, -1, dtype=np.int32)
+        place[wanted] = np.arange(len(wanted), dtype=np.int32)
+        first, order = kernels.grouped(place[self.group_of_cells(grouping)], len(wanted))
+        start = 0
+        for classes in people_of_classes(requirement, first, order):
+            yield wanted[start : start + len(classes.sizes)], classes
+            start += len(classes.sizes)
 
     def dense(self, grouping: Grouping, requirement: Requirement) -> IntArray | None:
         """Return (n_groups, n_values) records of each sensitive value; None if too large or if none is looked at."""

@@ -40,6 +40,11 @@ class Verdict:
     suppressed: BoolArray | None = None  # (n_groups,) when it holds
 
 
+def _bears_suppression(requirement: Requirement) -> bool:
+    """Whether classes that remain keep what they have; what remains of a table is not counted in people."""
+    return requirement.model.merge_monotone and not (requirement.people and requirement.model.relative_to_whole)
+
+
 class Judge:
     """Checks nodes: cheap tests first, models last; exact under suppression.
 
@@ -55,9 +60,9 @@ class Judge:
             problem.requirements, key=lambda r: (r.model.relative_to_whole, _ORDER[r.model.sees])
         )
         self.wholes = [requirement.whole(problem.cells.counts) for requirement in self.requirements]
-        self.monotone = all(requirement.model.merge_monotone for requirement in self.requirements)
+        self.monotone = all(requirement.merge_monotone for requirement in self.requirements)
         self.relative = any(requirement.model.relative_to_whole for requirement in self.requirements)
-        self.budget = budget if self.monotone else 0
+        self.budget = budget if all(_bears_suppression(requirement) for requirement in self.requirements) else 0
         self.smallest = problem.smallest_class
         self.n_checked = 0
         self._bounded = [

@@ -24,6 +24,7 @@ class Mondrian(Method):
     name: ClassVar[str] = "mondrian"
     title: ClassVar[str] = "cuts the table into small boxes of similar people"
     takes_regions = "boxes"
+    counts_people = True
 
     cuts: Literal["strict", "relaxed"] = Field(
         default="strict",

@@ -237,10 +237,19 @@ class Items:
         if column not in tallies:
             tallies[column] = self.tally(boxes, cuts, column)
         sizes, counts = tallies[column]
+        if requirement.people is not None:
+            return self._people(boxes, requirement)
         people = None
         if requirement.population is not None:
             people = sizes[:, 1 + _place_of(requirement.population, self._population_columns)]
         return ClassHistograms(sizes[:, 0], None if requirement.values is None else counts, people)
+
+    def _people(self, boxes: Boxes, requirement: Requirement) -> ClassHistograms:
+        """Return what a requirement that counts people sees of both sides of each box, which are marked already."""
+        lengths = boxes.stops - boxes.starts
+        node = np.repeat(np.arange(len(boxes)), lengths)
+        items = np.arange(len(node)) + (boxes.starts - (np.cumsum(lengths) - lengths))[node]
+        return requirement.histograms_of_people(2 * node + self._side[items], self.cells[items], 2 * len(boxes))
 
     def tally(self, boxes: Boxes, cuts: Cuts, column: int = 0) -> Tally:
         """Mark the side of each item and count both: records and people, and values of one column."""

@@ -63,10 +63,16 @@ def _records(given: Given) -> Sequence[str]:
     ]
     if "sample" in given.evidence:
         drawn = given.evidence["sample"]
+        share = manifest["sample"].get("share")
+        how = (
+            f"one of each {manifest['sample'].get('one_per')}"
+            if share is None
+            else f"each with a chance of {100 * share:g}%"
+        )
         lines.append(
             paragraph(
-                f"{drawn['sampled_rows']:,} of {drawn['source_rows']:,} records were drawn, each with a chance of "
-                f"{100 * manifest['sample']['share']:g}%. How many there were is not published."
+                f"{drawn['sampled_rows']:,} of {drawn['source_rows']:,} records were drawn, {how}. How many there were is "
+                "not published."
             )
         )
     for attribute, records in given.evidence["generalized_sensitive"].items():

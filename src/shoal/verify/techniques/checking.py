@@ -75,7 +75,7 @@ def file_columns(manifest: Manifest) -> dict[str, str]:
 
 def _needs_source(declared: Declared, manifest: Manifest) -> bool:
     """Whether a column is compared with the source; edges of a sample were looked up in rows that nobody knows."""
-    return declared.compared and (manifest.sample is None or not declared.determined)
+    return declared.compared and ((manifest.sample is None and manifest.one_per is None) or not declared.determined)
 
 
 def _fault(

@@ -1,0 +1,283 @@
+"""Promises about people who may have several records: counted with the source and the witness.
+
+The witness says in which class each source row is published. It is believed only where it fits: every row lies under the
+labels of its class, and the rows of each class have the exact contents that the class publishes, as often. Then it
+explains the release, and people are counted by it: each once in a class, and once for each value that they have there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from shoal.arrays import CodeArray, IntArray
+from shoal.errors import InputError
+from shoal.verify.coding import CodedSource, ReleaseCoder, SourceCoder, Subject
+from shoal.verify.counting import Counting, Histograms
+from shoal.verify.covers import Covers
+from shoal.verify.exact import WIDEST
+from shoal.verify.guarantees import Judged, conclude, judge
+from shoal.verify.manifest import Manifest
+from shoal.verify.promises import Promise
+from shoal.verify.reading import FAULTS, PublishedRows, coded, unreadable
+from shoal.verify.result import Check, CheckedGuarantee
+from shoal.verify.room import Room
+from shoal.verify.sums import BoxSums
+from shoal.verify.truth import contents_for
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from shoal.sources import Source
+
+_NO_SOURCE = "not checked: people are counted with the source, which is not given"
+_NO_WITNESS = "not checked: people are counted with internal/witness.parquet, which is not there"
+_UNFIT = "not checked: the witness, by which people are counted, does not fit"
+_AT_RANDOM = "cannot check: values were changed at random, so that nobody can tell whose they are"
+_GENERALIZED = "cannot check: sensitive values are generalized, of which people are not counted"
+_SEVERAL = "cannot check: it compares distributions, and some people have several values"
+_TELLS_APART = ("beta-likeness", "delta-disclosure", "t-closeness")  # look at each value by itself
+
+
+class _UnfitError(Exception):
+    """The witness does not explain the release."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rows:
+    """The source's rows: where each is published, and what is counted of it."""
+
+    place: IntArray  # (n_rows,) the number of the class, from 0; -1 for rows that are not published
+    people: Mapping[str, IntArray]  # (n_rows,) codes of persons or households
+    values: Mapping[Subject, IntArray]  # (n published rows,) numbers
+
+
+def judge_people(
+    rows: PublishedRows,
+    manifest: Manifest,
+    covers: Mapping[str, Covers],
+    source: Source | None,
+    witness: IntArray | None,
+    by_records: Sequence[CheckedGuarantee],
+) -> tuple[list[Check], list[CheckedGuarantee]]:
+    """Return checks of the witness, and the promises with those about people judged by people.
+
+    Without source or witness such a promise is not checked, and never true; but a class of fewer than k records has
+    fewer than k people.
+    """
+    checks: list[Check] = []
+    found: Judge | str = _NO_SOURCE if source is None else _NO_WITNESS
+    if source is not None and witness is not None:
+        try:
+            found = Judge.of(rows, manifest, covers, source, witness)
+            checks = [Check("witness", True, "the witness explains every class of the release"), *found.checks()]
+        except _UnfitError as misfit:
+            found = _UNFIT
+            checks = [Check("witness", False, str(misfit))]
+        except MemoryError:
+            raise
+        except FAULTS as fault:
+            found = _UNFIT
+            checks = [unreadable(fault)]
+    guarantees = []
+    for promise, before in zip(manifest.promises, by_records, strict=True):
+        if promise.counts is None or promise.obstacle or (promise.model == "k-anonymity" and _fails(promise, before)):
+            guarantees.append(before)
+            continue
+        judged = Judged(0, 0, 0.0, found) if isinstance(found, str) else found.judged(promise)
+        guarantees.append(conclude(promise, manifest, judged, 0, with_source=True))
+    return checks, guarantees
+
+
+def _fails(promise: Promise, by_records: CheckedGuarantee) -> bool:
+    return by_records.achieved is None or by_records.achieved < promise.whole("k")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Judge:
+    """Judges promises by the people that a fitting witness tells of."""
+
+    manifest: Manifest
+    coder: ReleaseCoder
+    n_classes: int
+    rows: _Rows
+
+    @classmethod
+    def of(
+        cls,
+        rows: PublishedRows,
+        manifest: Manifest,
+        covers: Mapping[str, Covers],
+        source: Source,
+        witness: IntArray,
+    ) -> Judge:
+        """Read the release and the source, or raise _UnfitError where the witness does not explain the one by the other."""
+        absent = [name for name in manifest.people.values() if name not in source.schema.names]
+        if absent:
+            raise InputError(f"{source.name} lacks the columns that name people: {', '.join(absent)}")
+        contents = contents_for(manifest, rows.schema, source)
+        subjects = {subject: None for promise in manifest.promises for subject in promise.subjects}
+        coder = ReleaseCoder(rows.schema, manifest, tuple(subjects), contents, source.schema)
+        published, told = BoxSums(contents.key), BoxSums(contents.key)
+        labels, n_classes = _classes(rows, coder, published)
+        boxed = [covers[coder.layout.labelled[a]] for a in coder.layout.boxed]
+        own_labels = labels[list(coder.layout.boxed)]
+        reader = SourceCoder(manifest, boxed, contents)
+        if witness.min(initial=0) < 0 or witness.max(initial=0) > n_classes:
+            raise _UnfitError("the witness tells of classes that the release does not have")
+        values: dict[Subject, list[CodeArray]] = {subject: [] for subject in subjects}
+        people: dict[str, list[pa.Array]] = {key: [] for key in manifest.people}
+        start = 0
+        for batch in source.batches([*reader.columns, *_others(manifest)], dictionary=reader.dictionaries):
+            place = witness[start : start + batch.num_rows] - 1
+            start += batch.num_rows
+            if len(place) < batch.num_rows:
+                break
+            for key, name in manifest.people.items():
+                people[key].append(_plain(batch.column(name)))
+            inside = place >= 0
+            batch, place = batch.filter(pa.array(inside)), place[inside]
+            own, facts = reader.code(batch)
+            if facts.dropped:
+                raise _UnfitError("the witness puts rows that lack a value into classes")
+            _check_covered(own, place, own_labels, boxed)
+            told.add(place.astype(np.int32), own.hashes, n_classes)
+            numbers = coder.number({a.name: coded(batch.column(a.name)) for a in manifest.of_role("sensitive")})
+            for subject, number in zip(coder.subjects, numbers, strict=True):
+                values[subject].append(number)
+        if start != len(witness):
+            raise _UnfitError("the witness does not tell of as many rows as the source has")
+        if published.differs(told).any():
+            raise _UnfitError("the rows that the witness puts into a class are not those that the class publishes")
+        joined = {subject: np.concatenate(parts).astype(np.int64) for subject, parts in values.items()}
+        return cls(
+            manifest,
+            coder,
+            n_classes,
+            _Rows(witness - 1, {key: _codes(parts) for key, parts in people.items()}, joined),
+        )
+
+    def checks(self) -> Iterator[Check]:
+        """Check that every published row names somebody and that a sample has one row of each."""
+        inside = self.rows.place >= 0
+        for key, code in self.rows.people.items():
+            nobody = int((code[inside] < 0).sum())
+            if nobody:
+                yield Check("people", False, f"{nobody} published rows have no {key}, so that people cannot be counted")
+            if key == self.manifest.one_per:
+                manifest = self.manifest
+                drawn, everybody = manifest.rows + manifest.withheld + manifest.dropped, len(np.unique(code))
+                fits = drawn == everybody and len(np.unique(code[inside])) == int(inside.sum())
+                detail = f"the rows are {'' if fits else 'not '}one of each of the source's {everybody} by {key}"
+                yield Check("sample", fits, detail)
+
+    def judged(self, promise: Promise) -> Judged:
+        """Return what the classes make of a promise, by their people."""
+        obstacle = self._obstacle(promise)
+        if obstacle is not None:
+            return Judged(self.n_classes, 0, 0.0, obstacle)
+        inside = self.rows.place >= 0
+        place, person = self.rows.place[inside], self.rows.people[str(promise.counts)][inside]
+        n_people = int(person.max()) + 1
+        sizes = np.bincount(np.unique(place * n_people + person) // n_people, minlength=self.n_classes)
+        histograms = {}
+        for subject in promise.subjects:
+            found = self._histograms(subject, sizes, place, person)
+            if found is None:
+                return Judged(self.n_classes, 0, 0.0, "cannot check: the table is too large to count people in")
+            if promise.model == "t-closeness" and found.whole.sum() > found.total:
+                return Judged(self.n_classes, 0, 0.0, _SEVERAL)
+            apart = promise.model in _TELLS_APART or promise.parameters.get("harmless")
+            histograms[subject] = found if apart or promise.parameters.get("separator") else _one_value_each(found)
+        return judge(promise, self.manifest, sizes, histograms, {})
+
+    def _obstacle(self, promise: Promise) -> str | None:
+        manifest = self.manifest
+        subjects = {name for subject in promise.subjects for name in subject}
+        looked_at = [a for a in manifest.attributes if a.role == "quasi" or a.name in subjects]
+        if any(attribute.boxed for attribute in looked_at if attribute.role == "sensitive"):
+            return _GENERALIZED
+        return None if all(manifest.traced(attribute) for attribute in looked_at) else _AT_RANDOM
+
+    def _histograms(self, subject: Subject, sizes: IntArray, place: IntArray, person: IntArray) -> Histograms | None:
+        """Return how many people of each class have each value."""
+        value, n_values, n_people = self.rows.values[subject], self.coder.n_values(subject), int(person.max()) + 1
+        if self.n_classes * n_values * n_people >= WIDEST:
+            return None
+        entry, count = np.unique(
+            np.unique((place * n_values + value) * n_people + person) // n_people, return_counts=True
+        )
+        table = np.bincount(np.unique(value * n_people + person) // n_people, minlength=n_values)
+        start = np.searchsorted(entry // n_values, np.arange(self.n_classes + 1))
+        return Histograms(
+            sizes, start, entry % n_values, count, self.coder.texts(subject), n_values, table=table,
+            people=len(np.unique(person)),
+        )  # fmt: skip
+
+
+def _one_value_each(found: Histograms) -> Histograms:
+    """Return histograms in which nobody has several values, the commonest values having as many people as they can.
+
+    However one picks a value of each person, values are at least as evenly spread as here.
+    """
+    order = np.lexsort((found.value, -found.count, found.owner))
+    count, owner = found.count[order], found.owner[order]
+    before = np.cumsum(count) - count
+    left = found.sizes[owner] - (before - before[found.start[:-1]][owner])
+    kept = np.clip(left, 0, count)
+    some = kept > 0
+    start = np.append(0, np.cumsum(np.bincount(owner[some], minlength=len(found.sizes))))
+    return replace(found, start=start, value=found.value[order][some], count=kept[some])
+
+
+def _classes(rows: PublishedRows, coder: ReleaseCoder, sums: BoxSums) -> tuple[CodeArray, int]:
+    """Number the classes as the rows show them; return (n_labelled, n_classes) their labels, and how many they are."""
+    counting, labels, n_classes = Counting(coder.layout, 0, None, Room()), [], 0
+    for batch in rows.batches(coder.columns):
+        own, values = coder.code(batch)
+        coder.number(values)
+        owner, _ = counting.owners(own)
+        assert owner is not None and own.hashes is not None  # noqa: S101, PT018 - asked for above
+        number, first = np.unique(owner, return_index=True)
+        new = number >= n_classes
+        labels.append(own.labels[:, first[new]])
+        n_classes += int(new.sum())
+        sums.add(owner, own.hashes, n_classes)
+    if not labels:
+        raise _UnfitError("the release has no rows")
+    return np.concatenate(labels, axis=1), n_classes
+
+
+def _check_covered(rows: CodedSource, place: IntArray, labels: CodeArray, covers: Sequence[Covers]) -> None:
+    """Raise _UnfitError unless every row lies under the labels of its class."""
+    for a, cover in enumerate(covers):
+        width = np.int64(cover.width)
+        # pairs: label * width + code; pieces of labels in ascending order of where they begin
+        pairs = np.unique(labels[a][place] * width + rows.points[:, a])
+        begins = np.repeat(np.arange(len(cover.labels)), np.diff(cover.start)) * width + cover.low
+        piece = np.searchsorted(begins, pairs, side="right") - 1
+        label, code = pairs // width, pairs % width
+        if (label >= len(cover.labels)).any():
+            raise _UnfitError(f"a label of {cover.attribute.name} is not in the manifest")
+        inside = (piece >= cover.start[label]) & (code < cover.high[np.maximum(piece, 0)])
+        if not inside.all():
+            raise _UnfitError(f"the witness puts rows under labels of {cover.attribute.name} that do not cover them")
+
+
+def _others(manifest: Manifest) -> list[str]:
+    published = {attribute.name for attribute in manifest.attributes}
+    return [name for name in dict.fromkeys(manifest.people.values()) if name not in published]
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def _codes(parts: list[pa.Array]) -> IntArray:
+    """Return (n_rows,) a code for each different value, -1 for none."""
+    indices = pa.chunked_array(parts).combine_chunks().dictionary_encode().indices
+    return np.asarray(indices.fill_null(-1), dtype=np.int64)
