@@ -11,7 +11,6 @@ from shoal.policy import Policy
 from shoal.verify import Verification
 from shoal.wording import counted_text
 
-
 _FOLLOWED = ("coding", "rounding")  # techniques after which the verifier knows which row is whose
 
 
@@ -37,7 +36,7 @@ def _why_not_counted(policy: Policy, column: str) -> str | None:
         return f"method {policy.method.name} adds up records and cannot count people; use mondrian, incognito or plain"
     if column in policy.techniques:
         return (
-            f"a token of {column!r} would show which records are of one person, and the classes of all of them together "
+            f"a token of {column!r} would show which records are of one person, and all classes of a person together "
             "hide fewer people than each class does; leave out its technique"
         )
     for name, technique in policy.techniques.items():

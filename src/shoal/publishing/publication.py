@@ -85,7 +85,7 @@ class PublishedRows:
     witness: Witness | None = None
 
     def places(self) -> IntArray | None:
-        """Return (n_source_rows,) the bucket or class of each row, once all batches were taken; None if nobody noted it."""
+        """Return (n_source_rows,) the bucket or class of each row, once all batches were taken; None if not noted."""
         if self.buckets is not None:
             return self.buckets.astype(np.int64)
         return None if self.witness is None else self.witness.classes()

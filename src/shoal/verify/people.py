@@ -1,7 +1,7 @@
 """Promises about people who may have several records: counted with the source and the witness.
 
-The witness says in which class each source row is published. It is believed only where it fits: every row lies under the
-labels of its class, and the rows of each class have the exact contents that the class publishes, as often. Then it
+The witness says in which class each source row is published. It is believed only where it fits: every row lies under
+the labels of its class, and the rows of each class have the exact contents that the class publishes, as often. Then it
 explains the release, and people are counted by it: each once in a class, and once for each value that they have there.
 """
 
@@ -115,7 +115,7 @@ class Judge:
         source: Source,
         witness: IntArray,
     ) -> Judge:
-        """Read the release and the source, or raise _UnfitError where the witness does not explain the one by the other."""
+        """Read the release and the source, or raise _UnfitError if the witness does not explain one by the other."""
         absent = [name for name in manifest.people.values() if name not in source.schema.names]
         if absent:
             raise InputError(f"{source.name} lacks the columns that name people: {', '.join(absent)}")

@@ -9,9 +9,9 @@ import numpy as np
 
 from shoal import kernels
 from shoal.arrays import BoolArray, CodeArray, IntArray, KeyArray
+from shoal.judging import people_of_classes
 from shoal.methods.incognito.kernels import add_rows, roll_up, tally_values
 from shoal.methods.incognito.levels import Ladders, Levels
-from shoal.judging import people_of_classes
 from shoal.models.base import ClassHistograms
 from shoal.problem import Problem, Requirement
 

@@ -71,8 +71,8 @@ def _records(given: Given) -> Sequence[str]:
         )
         lines.append(
             paragraph(
-                f"{drawn['sampled_rows']:,} of {drawn['source_rows']:,} records were drawn, {how}. How many there were is "
-                "not published."
+                f"{drawn['sampled_rows']:,} of {drawn['source_rows']:,} records were drawn, {how}. How many there were "
+                "is not published."
             )
         )
     for attribute, records in given.evidence["generalized_sensitive"].items():
