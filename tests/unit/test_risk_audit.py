@@ -134,12 +134,6 @@ def test_only_identifiers_name_persons_and_households(key):
         shoal.Policy.load(POLICY | {key: "patiens"})
 
 
-@pytest.mark.parametrize(("key", "column"), UNITS.items())
-def test_anonymize_promises_nothing_about_persons(key, column, tmp_path):
-    with pytest.raises(PolicyError, match=f"{key}: methods count records"):
-        shoal.anonymize(visits(), POLICY | {key: column}, out=tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
 
 @pytest.mark.parametrize(("key", "column"), UNITS.items())
 def test_columns_that_name_nobody_are_refused(key, column):

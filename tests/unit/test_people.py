@@ -1,0 +1,165 @@
+"""People counted instead of records: what is refused, what the verifier needs, and one record of each person."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from shoal import anonymize
+from shoal.errors import InputError, PolicyError, UnreachableError
+from shoal.policy import Policy
+from shoal.sources import SourceOptions, open_source
+from shoal.verify import verify_folder
+
+STAYS = pa.table(
+    {
+        "patient": [f"p{i % 12}" for i in range(48)],
+        "home": [f"h{i % 6}" for i in range(48)],
+        "age": [30 + 10 * (i % 2) for i in range(48)],
+        "illness": [("flu", "gout", "pox")[i // 5 % 3] for i in range(48)],
+    }
+)
+ROLES = {"patient": "identifier", "home": "identifier", "age": "quasi", "illness": "sensitive"}
+
+
+def policy(**more: object) -> dict:
+    return {
+        "attributes": {name: {"role": role} for name, role in ROLES.items()},
+        "privacy": [{"k-anonymity": {"k": 6}}],
+        "method": "plain",
+        "unit": "patient",
+    } | more
+
+
+def test_a_guarantee_says_whom_it_counts():
+    release = anonymize(STAYS, policy(household="home", privacy=[{"k-anonymity": {"k": 3}}]))
+    promised = [(one["counts"], one["achieved"]) for one in release.manifest["guarantees"]]
+    assert promised == [("unit", 6.0), ("household", 3.0)]
+    assert release.manifest["people"] == {"unit": "patient", "household": "home"}
+    assert all(one.ok for one in release.verification.guarantees)
+    with pytest.raises(UnreachableError):  # 24 records, 6 people, 3 households of a class
+        anonymize(STAYS, policy(household="home"))
+
+
+@pytest.mark.parametrize("method", ["sweep", "hilbert", "anatomy", "slicing", "microaggregation"])
+def test_methods_that_add_up_records_refuse(method):
+    with pytest.raises(PolicyError, match=f"unit: method {method} adds up records"):
+        anonymize(STAYS, policy(method=method))
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ({"sample": {"share": 0.5}}, "no share of the people"),
+        ({"privacy": [{"k-map": {"k": 2, "population": "everybody.csv"}}]}, "k-map compares with a table of records"),
+        ({"privacy": [{"t-closeness": {"t": 0.9}}]}, "distributions in which everybody has one value"),
+    ],
+)
+def test_what_cannot_be_said_of_people_is_refused(more, reason):
+    with pytest.raises(PolicyError, match=reason):
+        anonymize(STAYS, policy(**more))
+
+
+@pytest.mark.parametrize(
+    ("column", "technique", "reason"),
+    [("patient", {"token": {}}, "a token of 'patient'"), ("illness", {"permutation": {}}, "permutation of 'illness'")],
+)
+def test_techniques_that_show_or_hide_whose_a_record_is_are_refused(column, technique, reason):
+    document = policy()
+    document["attributes"][column] |= {"technique": technique}
+    with pytest.raises(PolicyError, match=reason):
+        anonymize(STAYS, document)
+
+
+def test_t_closeness_counts_people_who_have_one_value_each():
+    illness = pa.array([("flu", "gout", "pox")[i % 12 % 3] for i in range(48)])
+    table = STAYS.set_column(3, "illness", illness)
+    release = anonymize(table, policy(privacy=[{"t-closeness": {"t": 0.5}}]))
+    assert [one.ok for one in release.verification.guarantees] == [True]
+
+
+@pytest.mark.parametrize("more", [{}, {"sample": {"one_per": "unit"}}])
+def test_records_that_name_nobody_are_refused(more):
+    table = STAYS.set_column(0, "patient", pa.array([None, *STAYS["patient"].to_pylist()[1:]]))
+    with pytest.raises(InputError, match=r"'patient'.* has no value in 1 records"):
+        anonymize(table, policy(**more))
+
+
+def test_one_record_of_each_person_serves_every_method(tmp_path):
+    drawn = Counter()
+    for seed in range(12):
+        release = anonymize(STAYS, policy(method="hilbert", sample={"one_per": "unit"}), seed=seed)
+        assert release.data.num_rows == 12
+        assert release.manifest["sample"] == {"one_per": "unit"}
+        assert release.manifest["guarantees"][0]["counts"] == "unit"
+        drawn.update(release.data["illness"].to_pylist())
+    assert len(drawn) == 3  # which of a person's records is left to chance
+    sliced = anonymize(
+        STAYS, policy(method="anatomy", sample={"one_per": "unit"}, privacy=[{"simple-l-diversity": {"l": 2}}])
+    )
+    assert sliced.data.num_rows == 12
+    anonymize(STAYS, policy(sample={"one_per": "unit"}), out=tmp_path / "out")
+    assert verify_folder(tmp_path / "out", source=open_source(STAYS, SourceOptions())).verified
+
+
+def test_a_sample_names_somebody_that_the_policy_names():
+    with pytest.raises(PolicyError, match="does not say which column is the household"):
+        Policy.load(policy(sample={"one_per": "household"}))
+    with pytest.raises(PolicyError, match="either share or one_per"):
+        Policy.load(policy(sample={}))
+
+
+class TestVerifier:
+    @pytest.fixture
+    def folder(self, tmp_path):
+        anonymize(STAYS, policy(), out=tmp_path / "out")
+        return tmp_path / "out"
+
+    def verified(self, folder, *, source: pa.Table | None = STAYS):
+        return verify_folder(folder, source=None if source is None else open_source(source, SourceOptions()))
+
+    def test_an_honest_release_is_verified_with_its_source(self, folder):
+        assert self.verified(folder).verified
+
+    def test_without_the_source_people_are_not_checked(self, folder):
+        found = self.verified(folder, source=None)
+        assert [(one.ok, one.achieved) for one in found.guarantees] == [(False, None)]
+        assert "not checked" in found.guarantees[0].detail
+
+    def test_without_the_witness_people_are_not_checked(self, folder):
+        (folder / "internal" / "witness.parquet").unlink()
+        found = self.verified(folder)
+        assert not found.verified
+        assert "not checked" in found.guarantees[0].detail
+
+    def test_records_of_other_people_break_the_promise(self, folder):
+        fewer = STAYS.set_column(0, "patient", pa.array([f"p{i % 10}" for i in range(48)]))
+        found = self.verified(folder, source=fewer)
+        assert [(one.ok, one.achieved) for one in found.guarantees] == [(False, 5.0)]
+
+    @pytest.mark.parametrize("spoil", ["swap", "other class", "withhold", "shorter", "negative"])
+    def test_a_witness_that_does_not_fit_is_rejected(self, folder, spoil):
+        path = folder / "internal" / "witness.parquet"
+        place = np.asarray(pq.read_table(path).column("class")).copy()
+        if spoil == "swap":
+            place[[0, 1]] = place[[1, 0]]  # of different ages
+        elif spoil == "shorter":
+            place = place[:-1]
+        else:
+            place[3] = {"other class": 3, "withhold": 0, "negative": -1}[spoil]
+        pq.write_table(pa.table({"class": place}), path)
+        found = self.verified(folder)
+        assert not found.verified
+        assert "witness" in {check.name for check in found.checks if not check.ok}
+
+    def test_a_manifest_cannot_count_whom_it_does_not_name(self, folder):
+        path = folder / "public" / "manifest.json"
+        manifest = json.loads(path.read_text())
+        manifest["guarantees"][0]["counts"] = "household"
+        path.write_text(json.dumps(manifest))
+        assert "does not name the column" in self.verified(folder).failures[0]
