@@ -134,7 +134,6 @@ def test_only_identifiers_name_persons_and_households(key):
         shoal.Policy.load(POLICY | {key: "patiens"})
 
 
-
 @pytest.mark.parametrize(("key", "column"), UNITS.items())
 def test_columns_that_name_nobody_are_refused(key, column):
     people = visits()
