@@ -16,7 +16,7 @@ from shoal.chance import Chance
 from shoal.encoding import Encoding, check_columns, encode
 from shoal.engines.local import CountedCells, LocalEngine, SampledCells
 from shoal.engines.looking import Thinning
-from shoal.errors import InputError, UnreachableError, UsageError
+from shoal.errors import UnreachableError, UsageError
 from shoal.findings import Finding, PublishedTable, find_all
 from shoal.findings.counting import RowCounts
 from shoal.ledger.options import Ledgered, LedgerOptions, ledger_options
@@ -296,7 +296,6 @@ class Run:
                 write_text(staging.unverified / name, text)
                 manifest[key] = {"sha256": file_digest(staging.unverified / name)}
             write_json(staging.unverified / "manifest.json", manifest)
-            before = None if self.ledger is None else self.source.digest()
             with self._timed("verify"):
                 verification = verify_folder(
                     staging.unverified,
@@ -311,8 +310,6 @@ class Run:
             with ExitStack() as end, self._entered(staging, destination) as entry, Delivery(self.to) as delivery:
                 delivery.send_file(staging.unverified / str(manifest["data"]["file"]))
                 evidence = self._evidence(publication, manifest, verification, findings) | entry.evidence
-                if before not in (None, evidence["source"]["sha256"]):  # the ledger linked other people than these
-                    raise InputError(f"{self.source.name} changed while it was being read; nothing was published")
                 evidence["warnings"] += entry.warnings
                 write_json(staging.internal / "evidence.json", evidence)
                 write_text(staging.internal / "report.html", internal_report(manifest, evidence))

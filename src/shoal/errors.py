@@ -23,7 +23,8 @@ import re
 from collections.abc import Iterable
 from typing import ClassVar
 
-_PASSWORD = re.compile(r"(\w[\w+.-]*:/{1,2}).*@|(password=)[^\s&#'\"]*", re.IGNORECASE)
+_ADDRESS = re.compile(r"[\w+.-]:/{1,2}")  # the end of a scheme and what follows it
+_PASSWORD = re.compile(r"(password=)[^\s&#'\"]*", re.IGNORECASE)
 
 
 def without_passwords(text: str) -> str:
@@ -32,7 +33,12 @@ def without_passwords(text: str) -> str:
     >>> without_passwords("there is no file postgresql:/ann:secret@db/clinic?password=secret")
     'there is no file postgresql:/...@db/clinic?password=...'
     """
-    return _PASSWORD.sub(lambda found: f"{found[1]}...@" if found[1] else f"{found[2]}...", text)
+    lines = text.split("\n")
+    for place, line in enumerate(lines):
+        last = line.rfind("@")
+        if last >= 0 and (found := _ADDRESS.search(line, 0, last)):
+            lines[place] = f"{line[: found.end()]}...{line[last:]}"
+    return _PASSWORD.sub(r"\1...", "\n".join(lines))
 
 
 class ShoalError(Exception):

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import gzip
+import os
 import random
+from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
+import shoal
 from shoal.errors import InputError, UsageError
 from shoal.sources import SourceOptions, open_source
+from shoal.sources.snapshots import Snapshot
 
 SECRET = "Schmidt"
 
@@ -206,3 +211,79 @@ def test_file_that_vanishes_between_opening_and_reading(tmp_path):
         path.unlink()
         with pytest.raises(InputError, match=path.name):
             list(source.batches())
+
+
+def as_parquet(rows: pa.Table, path: Path) -> None:
+    pq.write_table(rows, path, compression="none", use_dictionary=False)
+
+
+def as_gzip(rows: pa.Table, path: Path) -> None:
+    with pa.output_stream(path, compression="gzip") as file:
+        pa_csv.write_csv(rows, file)
+
+
+def as_folder(rows: pa.Table, path: Path) -> None:
+    path.mkdir(exist_ok=True)
+    as_parquet(rows, path / "a.parquet")
+    as_parquet(rows, path / "b.parquet")
+
+
+@pytest.mark.parametrize("ledger", [False, True], ids=["", "ledger"])
+@pytest.mark.parametrize("old", [False, True], ids=["young", "old"])
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [("people.csv", pa_csv.write_csv), ("people.csv.gz", as_gzip), ("people.parquet", as_parquet), ("p", as_folder)],
+    ids=["csv", "gz", "parquet", "folder"],
+)
+def test_a_file_that_changes_after_it_was_read_for_the_last_time(tmp_path, monkeypatch, name, write, old, ledger):
+    """Same size, same modification time: rows of the old file must not go with the digest of the new one."""
+    rows = pa.table({"age": pa.array([20, 20, 60, 60] * 4), "illness": ["flu", "gout", "flu", "cold"] * 4})
+    path = tmp_path / name
+    write(rows, path)
+    changed = path / "b.parquet" if path.is_dir() else path
+    size, before = changed.stat().st_size, changed.stat()
+    monkeypatch.setattr("shoal.sources.digests._SETTLED", 0 if old else 1 << 62)
+
+    def late(*_):
+        write(rows.set_column(0, "age", pa.array([60, 60, 20, 20] * 4)), path)
+        os.utime(changed, ns=(before.st_atime_ns, before.st_mtime_ns))
+        assert changed.stat().st_size == size or name.endswith(".gz")
+
+    monkeypatch.setattr("shoal.anonymizing.refuse_unverified", late)
+    policy = {
+        "attributes": {"age": {"role": "quasi"}, "illness": {"role": "sensitive"}},
+        "privacy": [{"k-anonymity": {"k": 2}}],
+    }
+    book = tmp_path / "ledger.db" if ledger else None
+    with pytest.raises(InputError, match="changed while it was being read; nothing was published"):
+        shoal.anonymize(path, policy, out=tmp_path / "out", ledger=book)
+    assert not (tmp_path / "out").exists()
+    write(rows, path)
+    with pytest.raises(InputError, match="changed while it was being read; nothing was published"):
+        shoal.anonymize(path, policy)
+
+
+def test_a_file_that_joins_a_folder_while_it_is_read(tmp_path):
+    as_folder(pa.table({"age": [1, 2]}), tmp_path / "p")
+    source = open_source(tmp_path / "p")
+    as_parquet(pa.table({"age": [3]}), tmp_path / "p" / "c.parquet")
+    with pytest.raises(InputError, match="p changed while it was being read"):
+        source.digest()
+
+
+def test_a_workbook_that_changes_while_it_is_read(tmp_path, monkeypatch):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    book.active.append(["age"])
+    book.active.append([7])
+    book.save(tmp_path / "people.xlsx")
+    taken = Snapshot.of
+
+    def late(*given):
+        with (tmp_path / "people.xlsx").open("ab") as file:
+            file.write(b"more")
+        return taken(*given)
+
+    monkeypatch.setattr(Snapshot, "of", late)
+    with pytest.raises(InputError, match=r"people\.xlsx changed while it was being read"):
+        open_source(tmp_path / "people.xlsx")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 
 import pytest
 import typer.main
@@ -81,6 +83,14 @@ def test_what_is_left_out(told, left):
     assert without_passwords(told) == left
     assert str(InputError(told)) == left
     assert InputError(told).args == (left,)
+
+
+@pytest.mark.parametrize("long", ["a", "a:/", "@a", "password=a:/"])
+def test_long_values_take_no_long_time(long):
+    """Each took a time that grows with the square of the length: for these, hours."""
+    asked = f"from shoal.errors import without_passwords as out; print(len(out({long!r} * 1_000_000)))"
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, timeout=120, check=True)
+    assert int(done.stdout) <= len(long) * 1_000_000
 
 
 def test_errors_travel_between_processes():

@@ -51,11 +51,14 @@ def attack(
         from shoal.attacks.verdicts import verdict
         from shoal.cli.bars import bars
 
-        recorder = None
+        recorder = judging = None
         if record:
+            from shoal.policy import Policy
             from shoal.report.recorded import Recorder
+            from shoal.sources import open_source
 
             recorder = Recorder.of(folder)
+            judging = open_source(source, None if policy is None else Policy.load(policy).source)
         with bars() as progress:
             found = attack_release(
                 folder,
@@ -76,23 +79,14 @@ def attack(
             "refused": [each.as_dict() for each in refused],
             "notes": [] if control is not None else [NO_CONTROL],
         }
-        if recorder is not None:
-            recorder.write(told, judged_by(source, policy))
+        if recorder is not None and judging is not None:
+            recorder.write(told, {"name": judging.name, "sha256": judging.digest()})
         if json_output:
             answer(told)
         else:
             show(tried, refused, out(), controlled=control is not None)
             if recorder is not None:
                 out().print(f"Recorded in {recorder.folder}.", markup=False, soft_wrap=True)
-
-
-def judged_by(source: str, policy: Path | None) -> dict[str, str]:
-    """Return the name and the digest of the table by which answers are judged."""
-    from shoal.policy import Policy
-    from shoal.sources import open_source
-
-    opened = open_source(source, None if policy is None else Policy.load(policy).source)
-    return {"name": opened.name, "sha256": opened.digest()}
 
 
 def show(tried: Sequence[Trials], refused: Sequence[Refusal], console: Console, *, controlled: bool) -> None:

@@ -15,7 +15,7 @@ import pyarrow.csv
 from shoal.errors import InputError
 from shoal.sources.base import Source
 from shoal.sources.columns import CODES, check_names
-from shoal.sources.digests import source_digest
+from shoal.sources.digests import OpenedFile
 from shoal.sources.options import SourceOptions
 from shoal.sources.stream import Dialect, TextStream, records
 
@@ -34,6 +34,7 @@ class DelimitedSource(Source):
     """
 
     path: Path
+    file: OpenedFile
     dialect: Dialect
     header_bytes: int  # of UTF-8 text before the first data record
     block_bytes: int
@@ -120,11 +121,12 @@ class DelimitedSource(Source):
 
     def digest(self) -> str:
         """Return the SHA-256 of the file's bytes, packed as they are."""
-        return source_digest(self.path)
+        return self.file.digest()
 
 
 def open_delimited(path: Path, options: SourceOptions, block_bytes: int = BLOCK_BYTES) -> DelimitedSource:
     """Open a delimited text file: find its delimiter and its columns, and refuse it if there are no rows."""
+    file = OpenedFile.of(path)
     with TextStream(path, options.encoding) as stream:
         sample, whole = _sample(stream)
     if not sample.strip("\r\n"):
@@ -147,6 +149,7 @@ def open_delimited(path: Path, options: SourceOptions, block_bytes: int = BLOCK_
         n_rows=None,
         missing=tuple(options.missing),
         path=path,
+        file=file,
         dialect=dialect,
         header_bytes=len(sample[:header].encode()),
         block_bytes=block_bytes,

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from shoal.errors import InputError
 from shoal.sources.base import Source
 from shoal.sources.columns import check_names, normal_schema
-from shoal.sources.digests import source_digest
+from shoal.sources.digests import OpenedFile
 from shoal.sources.options import SourceOptions
 
 BATCH_ROWS = 1 << 20
@@ -30,6 +30,7 @@ class ParquetSource(Source):
     path: Path
     paths: tuple[Path, ...]
     batch_rows: int
+    files: tuple[OpenedFile, ...] = ()  # what the paths were when they were opened
     row_groups: Mapping[Path, Sequence[int]] | None = None  # of each file; None: all
 
     def _read(self, columns: list[str], coded: frozenset[str]) -> Iterator[pa.RecordBatch]:
@@ -61,7 +62,9 @@ class ParquetSource(Source):
 
     def digest(self) -> str:
         """Return the SHA-256 of the file's bytes; of a folder, that of its files' names and digests."""
-        digests = [source_digest(path) for path in self.paths]
+        if self.path.is_dir() and _files(self.path) != self.paths:
+            raise InputError(f"{self.name} changed while it was being read; nothing was published")
+        digests = [file.digest() for file in self.files]
         if self.paths == (self.path,):
             return digests[0]
         listing = "".join(f"{digest}  {path.name}\n" for digest, path in zip(digests, self.paths, strict=True))
@@ -71,6 +74,7 @@ class ParquetSource(Source):
 def open_parquet(path: Path, options: SourceOptions, batch_rows: int = BATCH_ROWS) -> ParquetSource:
     """Open a Parquet file or a folder of them, all with the same columns."""
     paths = _files(path) if path.is_dir() else (path,)
+    files = tuple(OpenedFile.of(each) for each in paths)
     schemas, counts = zip(*(_look(each, _told(each, path)) for each in paths), strict=True)
     for other, schema in zip(paths, schemas, strict=True):
         check_names(schema.names, _told(other, path))
@@ -86,6 +90,7 @@ def open_parquet(path: Path, options: SourceOptions, batch_rows: int = BATCH_ROW
         path=path,
         paths=paths,
         batch_rows=batch_rows,
+        files=files,
     )
 
 

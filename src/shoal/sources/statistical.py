@@ -17,7 +17,7 @@ import pyarrow.types as pt
 from shoal.arrays import FloatArray
 from shoal.errors import InputError
 from shoal.sources.columns import check_names
-from shoal.sources.digests import source_digest
+from shoal.sources.digests import OpenedFile
 from shoal.sources.optional import optional
 from shoal.sources.options import SourceOptions
 from shoal.sources.snapshots import Snapshot, SnapshotSource
@@ -106,6 +106,7 @@ def open_statistical(path: Path, options: SourceOptions) -> SnapshotSource:
     stata = path.suffix.lower() == ".dta"
     read = partial(library.read_dta if stata else library.read_sav, str(path), output_format="dict")
     failures = (library.ReadstatError, library.PyreadstatError)
+    file = OpenedFile.of(path)
     _check_end(path)
     try:
         _, about = read(metadataonly=True, user_missing=True)  # with which of them are declared missing
@@ -141,7 +142,7 @@ def open_statistical(path: Path, options: SourceOptions) -> SnapshotSource:
         n_rows=snapshot.n_rows,
         missing=tuple(options.missing),
         snapshot=snapshot,
-        sha256=source_digest(path),
+        sha256=file.digest(),
         meanings={name: label for name, label in about.column_names_to_labels.items() if label},
     )
 

@@ -15,7 +15,7 @@ import pyarrow.types as pt
 
 from shoal.errors import InputError, did_you_mean
 from shoal.sources.columns import check_names
-from shoal.sources.digests import source_digest
+from shoal.sources.digests import OpenedFile
 from shoal.sources.optional import optional
 from shoal.sources.options import SourceOptions
 from shoal.sources.snapshots import Snapshot, SnapshotSource
@@ -50,6 +50,7 @@ _KINDS: dict[frozenset[str], pa.DataType] = {
 
 def open_workbook(path: Path, options: SourceOptions) -> SnapshotSource:
     """Read one sheet, whose first row holds the names; empty rows are nothing, empty cells are missing."""
+    file = OpenedFile.of(path)
     rows = _sheet(path, options).iter_rows()
     first = next((row for row in rows if any(cell != "" for cell in row)), None)
     if first is None:
@@ -70,7 +71,7 @@ def open_workbook(path: Path, options: SourceOptions) -> SnapshotSource:
         n_rows=table.num_rows,
         missing=tuple(options.missing),
         snapshot=Snapshot.of(table.to_batches(), table.schema),
-        sha256=source_digest(path),
+        sha256=file.digest(),
     )
 
 

@@ -60,6 +60,7 @@ class FileForm:
             self.source.path,
             tuple(part.path for part in parts),
             self.source.batch_rows,
+            (),
             {part.path: part.row_groups for part in parts},
         )
 
