@@ -144,7 +144,7 @@ def _counter(table: Any, columns: dict[str, Any]) -> Callable[[], int]:
 
     method = {"slicing": {**columns, "grouping": "random", "bucket_size": 100}}
     attributes = {name: {"role": "quasi"} for name in table.column_names}
-    asked = {"attributes": attributes, "privacy": [{"k-anonymity": {"k": 1}}], "method": method}
+    asked = {"attributes": attributes, "privacy": [{"column-frequency": {"k": 1}}], "method": method}
     policy, problem = counted(table, asked)
     plan = policy.method.plan(problem, np.random.default_rng(1), Silent())
     assert isinstance(plan, SlicedPlan)

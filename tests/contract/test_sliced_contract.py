@@ -69,6 +69,7 @@ BELIEVED: dict[str, list[dict[str, Any]]] = {
     ],
 }
 OTHERS: dict[str, dict[str, Any]] = {
+    "k-anonymity": {"k": 5},
     "alpha-k-anonymity": {"alpha": 0.6, "k": 5},
     "beta-likeness": {"beta": 1.5},
     "delta-disclosure": {"delta": 1.6},
@@ -310,7 +311,7 @@ def check_promise(
     """The promise at a place holds for every tuple, and what it says was achieved is what the worst tuple reaches."""
     promise = release.guarantees[place]
     name, given = promise["model"], promise["parameters"]
-    if name == "k-anonymity":
+    if name == "column-frequency":
         crowd = min(Counter(data["bucket"].to_pylist()).values())
         for names, entries in parts_of(release, data):
             places = [i for i, attribute in enumerate(names) if attribute in QUASI]
@@ -334,7 +335,7 @@ def test_every_method_and_every_model_has_examples() -> None:
     judged = {name for name, kind in models.items() if issubclass(kind, ValueModel) and kind.judges_beliefs}
     assert set(VARIANTS) == set(METHODS)
     assert set(BELIEVED) == judged == set(LIMITS)
-    assert set(OTHERS) == set(models) - judged - {"k-anonymity"}
+    assert set(OTHERS) == set(models) - judged - {"column-frequency"}
 
 
 @pytest.mark.parametrize(("method", "variant"), RUNS, ids=str)
@@ -357,14 +358,14 @@ def test_every_release_keeps_every_promise(method: str, variant: str, model: str
 
 
 @pytest.mark.parametrize(("method", "variant"), RUNS, ids=str)
-def test_k_anonymity_is_of_buckets_and_of_values_within_a_part(method: str, variant: str) -> None:
-    document = policy([{"k-anonymity": {"k": 4}}, {"distinct-l-diversity": {"l": 2}}], method, variant)
+def test_column_frequency_is_of_buckets_and_of_values_within_a_part(method: str, variant: str) -> None:
+    document = policy([{"column-frequency": {"k": 4}}, {"distinct-l-diversity": {"l": 2}}], method, variant)
     if method == "anatomy":
-        with pytest.raises(UnreachableError, match=r"method anatomy: .*k-anonymity cannot hold"):
+        with pytest.raises(UnreachableError, match=r"method anatomy: .*column-frequency cannot hold"):
             run(people(1), document)
         return
     if variant.startswith("shared"):
-        with pytest.raises(PolicyError, match=r"overlap cannot be generalized too; .*k-anonymity"):
+        with pytest.raises(PolicyError, match=r"overlap cannot be generalized too; .*column-frequency"):
             run(people(1), document)
         return
     for seed in (1, 2):
@@ -376,7 +377,7 @@ def test_k_anonymity_is_of_buckets_and_of_values_within_a_part(method: str, vari
         assert release.manifest["buckets"] > 1
 
 
-def test_k_anonymity_is_kept_when_records_are_withheld_for_another_model() -> None:
+def test_column_frequency_is_kept_when_records_are_withheld_for_another_model() -> None:
     """Five people are 70 years old, and four of them have to be withheld: the fifth must not stay alone."""
     rows = people(1, 100).to_pylist()
     for place in range(5):
@@ -384,7 +385,7 @@ def test_k_anonymity_is_kept_when_records_are_withheld_for_another_model() -> No
     for place in range(4):
         rows[place] |= {"zip": "69", "illness": "flu"}
     table = pa.Table.from_pylist(rows)
-    models = [{"k-anonymity": {"k": 4}}, {"simple-l-diversity": {"l": 1.5}}]
+    models = [{"column-frequency": {"k": 4}}, {"simple-l-diversity": {"l": 1.5}}]
     parts = {"parts": [["age"], ["day", "sex"], ["zip", "illness"]]}
     release = run(table, policy(models, "slicing", parts, max_withheld=0.1))
     published = check_form_and_truth(release, table)
@@ -393,10 +394,10 @@ def test_k_anonymity_is_kept_when_records_are_withheld_for_another_model() -> No
 
 
 @pytest.mark.parametrize("grouping", ["random", "gathered"])
-def test_buckets_of_a_size_have_the_records_that_k_anonymity_wants(grouping: str) -> None:
+def test_buckets_of_a_size_have_the_records_that_column_frequency_wants(grouping: str) -> None:
     method = {"parts": APART, "grouping": grouping, "bucket_size": 5}
     table = people(2)
-    release = run(table, policy([{"k-anonymity": {"k": 20}}, {"distinct-l-diversity": {"l": 2}}], "slicing", method))
+    release = run(table, policy([{"column-frequency": {"k": 20}}, {"distinct-l-diversity": {"l": 2}}], "slicing", method))
     rows = check_form_and_truth(release, table)
     assert release.manifest["buckets"] > 1
     check_promise(release, rows, release.data, 0)

@@ -39,7 +39,7 @@ def release_manifest() -> dict[str, Any]:
         "method": "slicing",
         "method_parameters": {},
         "guarantees": [
-            {"model": "k-anonymity", "parameters": {"k": 1}, "achieved": 1.0},
+            {"model": "column-frequency", "parameters": {"k": 1}, "achieved": 1.0},
             {"model": "simple-l-diversity", "parameters": {"l": 1.5}, "achieved": 1.5},
             {"model": "distinct-l-diversity", "parameters": {"l": 2}, "achieved": 2.0},
         ],

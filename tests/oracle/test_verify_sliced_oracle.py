@@ -341,5 +341,5 @@ def test_k_anonymity_counts_buckets_and_values_within_parts(sliced):
     counts += [Counter(sliced.key(record, part) for record in sliced.source) for part in known]
     k = min(min(count.values()) for count in counts)
     for asked in (k, k + 1):
-        promise = {"model": "k-anonymity", "parameters": {"k": asked}, "achieved": float(k)}
+        promise = {"model": "column-frequency", "parameters": {"k": asked}, "achieved": float(k)}
         assert verify_table(sliced.table(), sliced.manifest([promise])).verified is (asked == k)

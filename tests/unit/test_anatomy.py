@@ -190,7 +190,7 @@ def test_several_sensitive_attributes_are_refused() -> None:
     document["attributes"]["other"] = {"role": "sensitive"}
     with pytest.raises(UnreachableError, match="takes one sensitive attribute, the policy has 2"):
         shoal.anonymize(data, document)
-    document = policy({"k-anonymity": {"k": 2}})
+    document = policy({"column-frequency": {"k": 2}})
     document["attributes"]["s"] = {"role": "quasi"}
     with pytest.raises(UnreachableError, match="the policy has 0"):
         shoal.anonymize(table(4, 4), document)

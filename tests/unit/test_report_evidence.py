@@ -31,7 +31,7 @@ POLICIES: dict[str, dict[str, Any]] = {
     "sweep": {"privacy": [{"tau-l-diversity": {"tau": 0.28, "l": 5}}], "method": "sweep"},
     "microaggregation": {"privacy": [{"k-anonymity": {"k": 4}}], "method": "microaggregation"},
     "plain": {"privacy": [], "method": "plain"},
-    "slicing": {"privacy": [{"k-anonymity": {"k": 4}}, {"distinct-l-diversity": {"l": 2}}], "method": "slicing"},
+    "slicing": {"privacy": [{"column-frequency": {"k": 4}}, {"distinct-l-diversity": {"l": 2}}], "method": "slicing"},
     "anatomy": {"privacy": [{"distinct-l-diversity": {"l": 2}}], "method": "anatomy"},
 }
 

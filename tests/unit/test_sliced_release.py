@@ -204,23 +204,24 @@ def test_the_readme_says_that_rows_mix_people(sliced: Any) -> None:
     assert "| bucket | bucket | number |" in text
     assert "| age | quasi | number | years \\| months; as in the original table |" in text
     assert "Rows are in random order" not in text
-    assert "membership only" not in text
+    assert "Nothing is promised about who is in the table" in text
     assert "**simple-l-diversity** (l = 2)" in text
 
 
 def test_the_readme_of_a_release_without_sensitive_attribute_warns() -> None:
     attributes = {**ATTRIBUTES, "illness": {"role": "insensitive"}}
-    policy = {**SLICING, "attributes": attributes, "privacy": [{"k-anonymity": {"k": 2}}]}
+    policy = {**SLICING, "attributes": attributes, "privacy": [{"column-frequency": {"k": 2}}]}
     release = shoal.anonymize(patients(), policy)
-    assert "protects membership only; it promises nothing about attributes" in public_readme(release.manifest)
-    warnings = [text for text in release.evidence["warnings"] if "membership only" in text]
+    warnings = [text for text in release.evidence["warnings"] if "nobody can tell who is in the table" in text]
     assert len(warnings) == 1
     assert "every bucket has at least k records" in public_readme(release.manifest)
-    assert "membership only" in internal_report(release.manifest, release.evidence)
+    page = internal_report(release.manifest, release.evidence)
+    assert "nobody can tell who is in the table" in page
+    assert "Nothing is promised against singling out." in page
 
 
 def test_generalized_parts_are_told(tmp_path: Path) -> None:
-    policy = {**SLICING, "privacy": [{"k-anonymity": {"k": 12}}, {"simple-l-diversity": {"l": 2}}]}
+    policy = {**SLICING, "privacy": [{"column-frequency": {"k": 12}}, {"simple-l-diversity": {"l": 2}}]}
     release = shoal.anonymize(patients(), policy, out=tmp_path / "out")
     labels = release.manifest["attributes"]["age"]["labels"]
     text = (tmp_path / "out" / "public" / "README.md").read_text()

@@ -91,6 +91,32 @@ def test_models_that_say_nothing_of_beliefs_are_refused(model: str) -> None:
         sliced(privacy=[{model: parameters.get(model, {"delta": 2})}])
 
 
+@pytest.mark.parametrize("method", ["slicing", "anatomy"])
+def test_k_anonymity_is_refused_with_what_is_meant(method: str) -> None:
+    policy = {"attributes": ROLES, "privacy": [{"k-anonymity": {"k": 5}}], "method": method}
+    with pytest.raises(UnreachableError, match="column-frequency"):
+        shoal.anonymize(people(), policy)
+
+
+@pytest.mark.parametrize("method", ["mondrian", "sweep", "incognito", "hilbert", "microaggregation", "plain"])
+def test_column_frequency_is_refused_where_there_are_no_parts(method: str) -> None:
+    policy = {"attributes": ROLES, "privacy": [{"column-frequency": {"k": 2}}], "method": method}
+    with pytest.raises(UnreachableError, match="there are none; ask for k-anonymity"):
+        shoal.anonymize(people(), policy)
+
+
+@pytest.mark.parametrize("cuts", ["strict", "relaxed"])
+def test_no_bucket_links_the_parts_of_its_records(cuts: str) -> None:
+    release = sliced({"parts": [["age", "town"], ["sex", "job"]], "cuts": cuts}, [{"column-frequency": {"k": 3}}])
+    values: dict[int, tuple[set[Any], set[Any]]] = {}
+    for row in release.data.to_pylist():
+        one, other = values.setdefault(row["bucket"], (set(), set()))
+        one.add((row["age"], row["town"]))
+        other.add(row["sex"])
+    assert len(values) > 5
+    assert not [bucket for bucket, (one, other) in values.items() if (len(one) == 1) != (len(other) == 1)]
+
+
 def test_a_blocking_group_of_many_records_is_named_with_what_is_reachable() -> None:
     data = people(2000)
     job = np.where((np.array(data["sex"]) == "f") & (np.arange(2000) % 2 == 0), "nurse", np.array(data["job"]))
@@ -132,16 +158,16 @@ def test_without_alpha_the_sensitive_part_gives_way_until_the_requirement_is_rea
         sliced({"alpha": 2}, data=data)
 
 
-def test_without_a_sensitive_attribute_membership_is_all_that_is_promised() -> None:
+def test_without_a_sensitive_attribute_not_even_membership_is_promised() -> None:
     roles = {name: {"role": "quasi"} for name in ("age", "sex", "town", "job")}
     policy = {
         "attributes": roles | {name: ROLES[name] for name in ("income", "note")},
-        "privacy": [{"k-anonymity": {"k": 5}}],
+        "privacy": [{"column-frequency": {"k": 5}}],
         "method": {"slicing": {"columns": 3}},
     }
     release = shoal.anonymize(people(), policy)
     assert release.guarantees[0]["achieved"] >= 5
-    assert any("membership" in warning for warning in release.evidence["warnings"])
+    assert any("nor is it promised that nobody can tell who" in warning for warning in release.evidence["warnings"])
 
 
 def test_an_attribute_of_distinct_values_in_a_part_of_its_own_is_warned_about() -> None:

@@ -263,8 +263,9 @@ def test_a_parameter_that_no_number_can_hold():
 
 def test_models_that_no_sliced_release_can_promise():
     promises = [("alpha-k-anonymity", {"alpha": 0.9, "k": 2}, 0.5), ("k-map", {"k": 2, "population": "p"}, 2.0)]
+    promises.append(("k-anonymity", {"k": 1}, 1.0))
     verification = verify_table(TABLE_1F, manifest(SIMPLE, *promises), source=open_source(PATIENTS))
-    assert failed(verification) == {"alpha-k-anonymity", "k-map"}
+    assert failed(verification) == {"alpha-k-anonymity", "k-map", "k-anonymity"}
 
 
 def test_overlaps_that_are_no_tree():
@@ -398,7 +399,7 @@ SEXES = {"*": {"any": True}}
 def generalized() -> tuple[pa.Table, dict[str, Any]]:
     young = pa.array(["young"] * 4 + ["old"] * 4)
     table = TABLE_1F.set_column(1, "age", young).set_column(2, "sex", pa.array(["*"] * 8))
-    told = manifest(SIMPLE, ("k-anonymity", {"k": 2}, 2.0))
+    told = manifest(SIMPLE, ("column-frequency", {"k": 2}, 2.0))
     told["attributes"]["age"] = {"role": "quasi", "kind": "number", "labels": copy.deepcopy(AGES)}
     told["attributes"]["sex"]["labels"] = copy.deepcopy(SEXES)
     return table, told

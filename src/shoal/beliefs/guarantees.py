@@ -25,7 +25,7 @@ def sliced_guarantees(problem: Problem, plan: SlicedPlan, policy: Policy) -> tup
 
 
 def smallest_crowd(problem: Problem, plan: SlicedPlan) -> int:
-    """Return the fewest records that share a bucket, or quasi values within one part: k-anonymity of a sliced table."""
+    """Return the fewest records that share a bucket, or quasi values within one part: column frequency."""
     pieces = plan.pieces(problem.cells.counts)
     smallest = int(plan.sizes.min())
     for part in plan.parts:

@@ -55,9 +55,10 @@ class Anatomy(Method):
             return f"it takes one sensitive attribute, the policy has {len(problem.sensitive)}; slicing takes several"
         for requirement in problem.requirements:
             model = requirement.model
-            if model.name == "k-anonymity":
+            if model.name == "k-anonymity" or model.of_parts:
                 return (
-                    "it publishes quasi values as they are, so that k-anonymity cannot hold; slicing generalizes parts"
+                    f"it publishes quasi values as they are, so that {model.name} cannot hold; slicing with "
+                    "column-frequency generalizes parts"
                 )
             judges = isinstance(model, ValueModel) and model.judges_beliefs
             if not judges or model.relative_to_whole or model.knows_values:

@@ -47,8 +47,11 @@ class Method(BaseModel, ABC):
         """Whether the quasi and the sensitive values are also to be published as files of their own."""
         return False
 
-    def refuses(self, problem: Problem) -> str | None:  # noqa: ARG002
+    def refuses(self, problem: Problem) -> str | None:
         """Say why this method cannot serve the problem; None if it can."""
+        for model in (requirement.model for requirement in problem.requirements):
+            if model.of_parts and self.publishes != "buckets":
+                return f"{model.name} is about the parts of a sliced table, and there are none; ask for k-anonymity"
         return None
 
     @abstractmethod

@@ -37,7 +37,7 @@ class Plain(Method):
         for requirement in problem.requirements:
             if isinstance(requirement.model, PopulationModel):
                 return f"it makes no classes that {requirement.model.name} could look people up in; use mondrian"
-        return None
+        return super().refuses(problem)
 
     def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan:  # noqa: ARG002
         """Return the classes of equal quasi values."""

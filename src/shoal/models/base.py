@@ -99,6 +99,7 @@ class PrivacyModel(BaseModel, ABC):
     achieved_is: ClassVar[Literal["at least", "at most"]]  # which way ``achieved`` is good
     relative_to_whole: ClassVar[bool] = False  # compares classes with the table, which itself holds
     one_value_each: ClassVar[bool] = False  # compares distributions, in which nobody can have several values
+    of_parts: ClassVar[bool] = False  # about buckets and parts of a sliced table, not about classes
 
     @property
     def subject(self) -> str:

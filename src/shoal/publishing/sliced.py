@@ -39,8 +39,9 @@ from shoal.utility.association_kept import paired
 from shoal.utility.base import Utility
 
 _BATCH_ROWS = 1 << 20
-_MEMBERSHIP_ONLY = (
-    "no attribute is sensitive: this release protects membership only; it promises nothing about attributes"
+_NOTHING_SENSITIVE = (
+    "no attribute is sensitive, so nothing is promised about what people have; nor is it promised that nobody can tell "
+    "who is in the table: shoal attack measures that"
 )
 
 
@@ -101,7 +102,7 @@ class SlicedPublication(PlannedPublication):
     @property
     def warnings(self) -> tuple[str, ...]:
         """What the method says, and what a table without sensitive attribute does not promise."""
-        return self.plan.warnings if self.encoding.problem.sensitive else (_MEMBERSHIP_ONLY, *self.plan.warnings)
+        return self.plan.warnings if self.encoding.problem.sensitive else (_NOTHING_SENSITIVE, *self.plan.warnings)
 
     def quasi_entry(self, place: int) -> dict[str, Any]:
         """Return the attribute's labels, if it has some, or how its values are read."""

@@ -19,6 +19,10 @@ _PRESENCE = "It does not hide that somebody is in the table."
 
 LIMITS: Mapping[str, str] = {
     "k-anonymity": _SIZES,
+    "column-frequency": (
+        "It looks at each part by itself: all quasi values of a person together may fit one record only, so that it "
+        "hides neither who is in the table nor, by itself, what they have."
+    ),
     "k-map": f"{_SIZES} It also rests on the population table being complete and of the same time.",
     "delta-presence": (
         "It is about who is in the table, not about what they have, and rests on the population table being what "

@@ -10,10 +10,6 @@ from shoal.registry import discover
 from shoal.report.text import code, promise_line, words
 from shoal.sliced.table import published_columns
 
-_CROWD = (
-    "every bucket has at least k records, and all quasi values of a record within one part are those of at least "
-    "k - 1 others"
-)
 _MEANING = (
     "Rows with the same number in the column `bucket` make up a bucket. Within each bucket every part was put in a "
     "random order of its own: what stands in one part of a row belongs to one person, what stands in another part of "
@@ -23,6 +19,9 @@ _BELIEFS = (
     "Somebody who knows all quasi values of a person can conclude from the whole table how likely each sensitive value "
     "is for that person, taking all ways to link the parts of a bucket as equally likely. These likelihoods are the "
     "*class* of which a promise speaks."
+)
+_NOT_PROMISED = (
+    "Nothing is promised about who is in the table: all quasi values of a person together may fit one record only."
 )
 
 
@@ -48,14 +47,11 @@ def sliced_promises(manifest: Mapping[str, Any]) -> list[str]:
     """Return what the promises say of somebody who knows all quasi values of a person and has the whole table."""
     known = discover("shoal.models", PrivacyModel)
     lines = []
-    if all(entry["role"] != "sensitive" for entry in manifest["attributes"].values()):
-        lines += ["This release protects membership only; it promises nothing about attributes.", ""]
-    elif any(known[promise["model"]].sees == "values" for promise in manifest["guarantees"]):
+    if any(known[promise["model"]].sees == "values" for promise in manifest["guarantees"]):
         lines += [_BELIEFS, ""]
     for promise in manifest["guarantees"]:
-        model = known[promise["model"]]
-        lines.append(promise_line(promise, model.title if model.sees == "values" else _CROWD))
-    return lines
+        lines.append(promise_line(promise, known[promise["model"]].title))
+    return [*lines, "", _NOT_PROMISED]
 
 
 def _repeated(manifest: Mapping[str, Any]) -> list[str]:

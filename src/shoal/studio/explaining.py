@@ -25,6 +25,7 @@ class Explanation:
 # A usual choice of what must be given, to begin with.
 _STARTS: dict[str, dict[str, Any]] = {
     "k-anonymity": {"k": 5},
+    "column-frequency": {"k": 5},
     "k-map": {"k": 5, "population": ""},
     "delta-presence": {"min": 0, "max": 0.5, "population": ""},
     "distinct-l-diversity": {"l": 3},
@@ -45,6 +46,10 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "k-anonymity": (
         "Nobody can be told apart from at least k - 1 others by the columns that others may know.",
         "With k = 10 whoever knows somebody's quasi values finds ten records that fit, or more.",
+    ),
+    "column-frequency": (
+        "For slicing: every bucket has at least k records, and no combination of a part's quasi values is rarer.",
+        "With k = 10 ten records or more share the bucket, and ten the age and sex, if these two are one part.",
     ),
     "k-map": (
         "Every published combination fits at least k people of a population table that you add.",

@@ -151,6 +151,7 @@ _BY_VALUES: Mapping[str, Callable[[Promise, Histograms], Found]] = {
 }
 _AT_LEAST = {
     "k-anonymity",
+    "column-frequency",
     "distinct-l-diversity",
     "simple-l-diversity",
     "entropy-l-diversity",
@@ -183,6 +184,8 @@ def _find(
 ) -> list[Found]:
     if promise.model == "k-anonymity":
         return [(sizes >= promise.whole("k"), sizes.astype(np.float64))]
+    if promise.model == "column-frequency":
+        raise CannotCheckError("only a sliced release has parts to promise this model of")
     if promise.model in ("k-map", "delta-presence"):
         if promise.parameters["population"] not in totals:
             raise CannotCheckError("its population table is not given; pass it to check this promise")

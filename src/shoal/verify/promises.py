@@ -117,6 +117,7 @@ _VALUE_MODELS: dict[str, dict[str, tuple[Rule, Any]]] = {
 }
 _OTHER_MODELS: dict[str, dict[str, tuple[Rule, Any]]] = {
     "k-anonymity": {"k": (_K, ...)},
+    "column-frequency": {"k": (_K, ...)},
     "k-map": {"k": (_K, ...), "population": (_name, ...)},
     "delta-presence": {"min": (_UNIT, 0), "max": (_UNIT, ...), "population": (_name, ...)},
 }

@@ -37,7 +37,7 @@ class Hilbert(Method):
             return "its labels overlap, so it cannot serve a model that counts a population; use mondrian"
         if self.l is not None and not problem.sensitive:
             return "l is given, but the policy has no sensitive attribute; leave l out"
-        return None
+        return super().refuses(problem)
 
     def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan:
         """Return the groups as a plan."""

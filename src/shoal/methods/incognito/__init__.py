@@ -42,13 +42,11 @@ class Incognito(Method):
 
     def refuses(self, problem: Problem) -> str | None:
         """Labels of several rounds overlap, and only some models bear that."""
-        if not self.recode:
-            return None
-        for requirement in problem.requirements:
+        for requirement in problem.requirements if self.recode else ():
             model = requirement.model
             if model.relative_to_whole or requirement.population is not None or not requirement.merge_monotone:
                 return f"recode cannot serve {model.subject}, which looks beyond a class's records; leave it out"
-        return None
+        return super().refuses(problem)
 
     def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan:  # noqa: ARG002
         """Return the classes of the best node."""

@@ -43,7 +43,7 @@ class Microaggregation(Method):
             )
         if problem.smallest_class < 2:
             return "the models allow groups of one record, whose averages are its values; add k-anonymity"
-        return None
+        return super().refuses(problem)
 
     def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan:
         """Return the groups as a plan; classes that publish the same centres are one class."""

@@ -40,7 +40,7 @@ class Mondrian(Method):
         """Relaxed boxes overlap, so that the population under a label is not that of the box."""
         if self.cuts == "relaxed" and any(r.population is not None for r in problem.requirements):
             return "relaxed cuts cannot serve a model that counts a population; use strict cuts"
-        return None
+        return super().refuses(problem)
 
     def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan:
         """Return the boxes as a plan."""

@@ -54,17 +54,17 @@ class Slicing(Method):
     cuts: Literal["strict", "relaxed"] = Field(
         default="strict",
         description="strict: equal values go to one side of a cut, so that each tuple matches one bucket; relaxed: to "
-        "both, which hides better in which bucket somebody is",
+        "both, which makes it less certain in which bucket somebody is",
     )
     cut_by: Literal["part", "all"] = Field(
         default="part",
-        description="attributes that buckets are cut by. part: those of one part, the one that gives most; in others a "
-        "bucket stays mixed, which hides who is in the table. all: buckets are finer, and may hide nobody",
+        description="attributes that buckets are cut by. part: those of one part, the one that gives most, and no "
+        "bucket is left in which only one part varies. all: buckets are finer, and may link the parts of their records",
     )
     grouping: Literal["mondrian", "random", "gathered"] = Field(
         default="mondrian",
-        description="how records are put into buckets: alike ones, any, or so that members and non-members of the "
-        "table look alike",
+        description="how records are put into buckets: alike ones, any, or so that people of the table and "
+        "others match about equally many",
     )
     bucket_size: int | None = Field(
         default=None,
@@ -92,19 +92,19 @@ class Slicing(Method):
             raise ValueError(f"{what} nothing for {', '.join(beside)}; give the one or the other")
 
     def refuses(self, problem: Problem) -> str | None:
-        """Only models of beliefs, and k-anonymity of buckets and parts, say something about a sliced table."""
-        for requirement in problem.requirements:
-            model = requirement.model
-            if isinstance(model, ValueModel) and model.judges_beliefs:
-                continue
-            if model.name != "k-anonymity":
+        """Only models of beliefs, and of the parts themselves, say something about a sliced table."""
+        for model in (requirement.model for requirement in problem.requirements):
+            if model.name == "k-anonymity":
+                return (
+                    "k-anonymity would promise that at least k records share all quasi values of a person, which a "
+                    "sliced table does not tell; column-frequency is what it can promise: at least k records per "
+                    "bucket, and per combination of quasi values within a part"
+                )
+            if not model.of_parts and not (isinstance(model, ValueModel) and model.judges_beliefs):
                 known = discover("shoal.models", PrivacyModel).items()
                 names = [name for name, kind in known if issubclass(kind, ValueModel) and kind.judges_beliefs]
-                return (
-                    f"{model.name} says nothing about a sliced table; it takes k-anonymity (of buckets and of values "
-                    f"within a part), {', '.join(names)}"
-                )
-        return None
+                return f"{model.name} says nothing about a sliced table; it takes column-frequency, {', '.join(names)}"
+        return super().refuses(problem)
 
     def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> SlicedPlan:
         """Return parts and buckets as a plan."""

@@ -110,14 +110,21 @@ def strict_cuts(
 
 
 class Cutter:
-    """Cuts buckets in two at the middle of their widest attribute, or at the next place where both sides hold."""
+    """Cuts buckets in two at the middle of their widest attribute, or at the next place where both sides hold.
 
-    def __init__(self, problem: Problem, parts: Sequence[Part], published: IntArray, smallest: int) -> None:
+    If buckets are to stay *mixed*, no cut leaves a side of which only one part has several quasi values: there
+    everybody could put the parts of every record together.
+    """
+
+    def __init__(
+        self, problem: Problem, parts: Sequence[Part], published: IntArray, smallest: int, *, mixed: bool
+    ) -> None:
         self._judges = [
             (Judge.of(requirement, published, None, published), sensitive_part(problem, parts, requirement))
             for requirement in problem.requirements
             if requirement.values is not None
         ]
+        self._known = [part.values for part in parts if part.quasi] if mixed else []
         self._smallest = smallest
 
     def cut(self, given: Items) -> Items:
@@ -145,7 +152,8 @@ class Cutter:
 
     def hold(self, items: Items) -> BoolArray:
         """Return (n_buckets,) whether all groups of each bucket hold."""
-        bucket, good = items.bucket_of_item(), np.ones(len(items.starts), dtype=np.bool_)
+        bucket = items.bucket_of_item()
+        good = ~self._linked(items, np.arange(len(bucket)), bucket, len(items.starts))
         for judge, part in self._judges:
             key = bucket * part.n_values + part.values[items.cells]
             distinct, own = np.unique(key, return_inverse=True)
@@ -163,6 +171,8 @@ class Cutter:
         )
         good = np.asarray(sizes.min(axis=1, initial=self._smallest) >= self._smallest)
         bucket = np.repeat(np.arange(len(starts)), stops - starts)
+        linked = self._linked(items, place, 2 * bucket + side[place], 2 * len(starts)).reshape(-1, 2).any(axis=1)
+        good &= ~linked | self._linked(items, place, bucket, len(starts))
         for judge, part in self._judges:
             if not good.any():
                 break
@@ -175,6 +185,15 @@ class Cutter:
                 holds = self._hold(judge, items, place, own.reshape(-1).astype(np.int32), len(distinct))
                 good[distinct[~holds] // (2 * part.n_values)] = False
         return good, side
+
+    def _linked(self, items: Items, place: IntArray, owner: IntArray, n: int) -> BoolArray:
+        """Return (n,) whether exactly one of several parts varies in the quasi values of the items of each owner."""
+        if len(self._known) < 2:
+            return np.zeros(n, dtype=np.bool_)
+        cells, several = items.cells[place], np.zeros(n, dtype=np.int64)
+        for values in self._known:
+            several += kernels.varying(values[cells], owner, n)
+        return np.asarray(several == 1)
 
     def _hold(self, judge: Judge, items: Items, place: IntArray, group: CodeArray, n_groups: int) -> BoolArray:
         first, order = counting.grouped(group, n_groups)

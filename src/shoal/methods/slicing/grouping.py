@@ -1,4 +1,4 @@
-"""Groupings of records into buckets of a given size, for slicings that protect membership.
+"""Groupings of records into buckets of a given size, for slicings that make it harder to tell who is in the table.
 
 Whoever looks a person up in a sliced table learns something wherever members and strangers with equally frequent values
 match the buckets differently. Two things make them alike. If the records of every value are spread evenly, a value with

@@ -20,7 +20,7 @@ from shoal.methods.slicing.grouping import gathered_grouping, random_grouping
 from shoal.methods.slicing.partition import Partition
 from shoal.methods.slicing.reachable import reachable_counts
 from shoal.methods.slicing.rounds import Rounds, by_beliefs, by_groups
-from shoal.models.k_anonymity import KAnonymity
+from shoal.models.column_frequency import ColumnFrequency
 from shoal.problem import Problem
 from shoal.progress import Progress, Step
 from shoal.slices import Part, Pieces, SlicedPlan, sensitive_part
@@ -43,7 +43,7 @@ class _Parted:
 
 def planned(method: Slicing, problem: Problem, rng: np.random.Generator, progress: Progress) -> SlicedPlan:
     """Return a plan of which all tuples meet all requirements, or raise UnreachableError."""
-    crowd = max((r.model.k for r in problem.requirements if isinstance(r.model, KAnonymity)), default=1)
+    crowd = max((r.model.k for r in problem.requirements if isinstance(r.model, ColumnFrequency)), default=1)
     parted = _parted(method, problem, max(method.column_frequency, crowd), rng, progress)
     smallest, n_records = max(crowd, method.bucket_size or _SMALLEST), int(parted.counts.sum())
     if n_records < smallest:
@@ -94,7 +94,8 @@ def _check(method: Slicing, problem: Problem, parts: Sequence[Part]) -> None:
     """Raise unless what the parts give away can be computed."""
     if method.overlapping and any(part.lo is not None for part in parts):
         raise PolicyError(
-            "method.slicing: parts that overlap cannot be generalized too; leave out column_frequency and k-anonymity"
+            "method.slicing: parts that overlap cannot be generalized too; leave out the parameter column_frequency "
+            "and the model column-frequency"
         )
     check_joint(problem, parts, method.overlapping)
     check_tree(parts)
@@ -142,7 +143,7 @@ def _cut_along(method: Slicing, problem: Problem, parted: _Parted, smallest: int
     items = Items.of_one_bucket(problem, np.flatnonzero(counts), keys, places)
     if method.overlapping and sum(1 for part in parts if part.sensitive) > 1:
         return Rounds(smallest, relaxed, by_beliefs(problem, parts)).cut(items)
-    cutter = Cutter(problem, parts, counts, smallest)
+    cutter = Cutter(problem, parts, counts, smallest, mixed=method.cut_by == "part")
     items = cutter.cut(items)
     return Rounds(smallest, relaxed, by_groups(cutter)).cut(items) if relaxed else items
 

@@ -46,7 +46,7 @@ class SequentialSweep(Method):
             )
         if any(not requirement.model.merge_monotone for requirement in problem.requirements):
             return "its labels overlap, so a share of the population has no lower bound; use mondrian, or a min of 0"
-        return None
+        return super().refuses(problem)
 
     def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan:
         """Return the classes of the sweep as a plan."""

@@ -122,7 +122,7 @@ def _promised(given: Given, question: str) -> str:
     names = [str(promise["model"]) for promise in given.manifest["guarantees"]]
     sizes = [name for name in names if name in _ABOUT_SIZES or (name in known and known[name].sees != "values")]
     values = [name for name in names if name not in sizes]
-    if question == "singling out" and (sizes or values):
+    if question == "singling out" and given.form != "buckets" and (sizes or values):
         return f"{listed(sizes or values)}: every record is in a {given.group} with others."
     if question == "inference" and values:
         return f"{listed(values)}: what can be concluded from a {given.group} is bounded."

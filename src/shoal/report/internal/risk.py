@@ -16,8 +16,9 @@ _PARTS = (
     "is in a random order of its own."
 )
 _FAKES = (
-    "A fake tuple is a combination of quasi values that nobody in the table has, although a bucket could form it. Many "
-    "of them, with about as many matching buckets as the tuples of the table, hide who is in it."
+    "A fake tuple is a combination of quasi values that nobody in the table has, although a bucket could form it. The "
+    "more of them there are, and the more they match like tuples of the table, the less it means that somebody fits. "
+    "Whether that hides who is in the table, only the membership attack tells."
 )
 _NOBODY = (
     "No class of rows hides a person, for no row is one. What follows are distances between the shares that values "

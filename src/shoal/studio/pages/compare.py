@@ -28,7 +28,7 @@ from shoal.studio.solutions import evidence_of, kept, name_of, promised, solutio
 
 _HERE = "/compare"
 _KIND = "compare"
-_USUAL = {"k-anonymity.k": "5, 10, 25", "max_withheld": "0, 0.01, 0.05"}
+_USUAL = {"k-anonymity.k": "5, 10, 25", "column-frequency.k": "5, 10, 25", "max_withheld": "0, 0.01, 0.05"}
 
 
 place = Place("Compare", _HERE, 60, usable)

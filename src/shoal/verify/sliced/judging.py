@@ -195,7 +195,7 @@ def _without_beliefs(promise: Promise, judge: Judge) -> Outcome | None:
     """Return the answer to a promise that is not about what is believed of tuples."""
     if promise.obstacle:
         return None, False, promise.obstacle
-    if promise.model == "k-anonymity":
+    if promise.model == "column-frequency":
         crowd = float(judge.crowd())
         if crowd < promise.whole("k"):
             return crowd, False, "a bucket, or quasi values within one part, have fewer records"
