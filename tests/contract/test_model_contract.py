@@ -24,6 +24,7 @@ PEOPLE = {"population": "people.csv"}
 # for each model, chains of parameters from the weakest to the strongest; every one of them is an example
 EXAMPLES: dict[str, list[list[dict[str, Any]]]] = {
     "k-anonymity": [[{"k": k} for k in (1, 2, 3, 5, 8)]],
+    "column-frequency": [[{"k": k} for k in (1, 2, 3, 5, 8)]],
     "distinct-l-diversity": [[{"l": l} for l in (1, 2, 3, 4)]],
     "simple-l-diversity": [[{"l": l} for l in (1, 1.5, 1.6, 2, 2.5, 3)]],
     "entropy-l-diversity": [[{"l": l} for l in (1, 1.5, 2, 2.5, 2.8284, 3)]],
@@ -184,6 +185,7 @@ def meets(model: PrivacyModel, achieved: np.ndarray, classes: ClassHistograms, w
     main = {
         "alpha-k-anonymity": "alpha",
         "beta-likeness": "beta",
+        "column-frequency": "k",
         "confidence-bounding": "most",
         "delta-disclosure": "delta",
         "delta-presence": "max",

@@ -397,7 +397,9 @@ def test_column_frequency_is_kept_when_records_are_withheld_for_another_model() 
 def test_buckets_of_a_size_have_the_records_that_column_frequency_wants(grouping: str) -> None:
     method = {"parts": APART, "grouping": grouping, "bucket_size": 5}
     table = people(2)
-    release = run(table, policy([{"column-frequency": {"k": 20}}, {"distinct-l-diversity": {"l": 2}}], "slicing", method))
+    release = run(
+        table, policy([{"column-frequency": {"k": 20}}, {"distinct-l-diversity": {"l": 2}}], "slicing", method)
+    )
     rows = check_form_and_truth(release, table)
     assert release.manifest["buckets"] > 1
     check_promise(release, rows, release.data, 0)

@@ -152,7 +152,7 @@ def test_the_table_fits_the_terminal(found: Comparison, width: int) -> None:
 
 
 def test_sweeps_are_ranked_and_a_rerun_is_read_from_the_folder(folder: Path, tmp_path: Path) -> None:
-    asked = ("--sweep", "k-anonymity.k=2,20", "--methods", "mondrian,slicing", "--weights", "inference=2")
+    asked = ("--sweep", "k-anonymity.k=2,20", "--methods", "mondrian,hilbert", "--weights", "inference=2")
     rows = []
     for _ in range(2):
         code, said = run(folder, *asked, "--cache", str(tmp_path / "kept"), "--json")
@@ -160,7 +160,7 @@ def test_sweeps_are_ranked_and_a_rerun_is_read_from_the_folder(folder: Path, tmp
         told = json.loads(said)
         rows.append(told["rows"])
     assert told["weights"]["inference"] == 2
-    assert [row["name"] for row in rows[0]] == ["mondrian, k=2", "mondrian, k=20", "slicing, k=2", "slicing, k=20"]
+    assert [row["name"] for row in rows[0]] == ["mondrian, k=2", "mondrian, k=20", "hilbert, k=2", "hilbert, k=20"]
     assert [[row.pop("cached") for row in each] for each in rows] == [[False] * 4, [True] * 4]
     assert rows[0] == rows[1]
     assert min(row["rank"] for row in rows[0]) == 1

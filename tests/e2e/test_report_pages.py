@@ -51,7 +51,7 @@ POLICIES: dict[str, dict[str, Any]] = {
     "incognito": {"privacy": K, "method": "incognito", "max_withheld": 0.1},
     "hilbert": {"privacy": K, "method": "hilbert"},
     "sweep": {"privacy": [{"tau-l-diversity": {"tau": 0.4, "l": 3}}], "method": "sweep"},
-    "slicing": {"privacy": K + L, "method": "slicing"},
+    "slicing": {"privacy": [{"column-frequency": {"k": 4}}, *L], "method": "slicing"},
     "anatomy": {"privacy": L, "method": {"anatomy": {"two_tables": True}}},
     "microaggregation": {"privacy": K, "method": "microaggregation"},
     "plain": {"privacy": [], "method": "plain", "sample": {"share": 0.5}},

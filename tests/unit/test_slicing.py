@@ -10,6 +10,7 @@ import pytest
 
 import shoal
 from shoal.errors import PolicyError, UnreachableError
+from shoal.verify.verifier import verify_table
 
 
 def people(n: int = 400, seed: int = 1) -> pa.Table:
@@ -103,6 +104,15 @@ def test_column_frequency_is_refused_where_there_are_no_parts(method: str) -> No
     policy = {"attributes": ROLES, "privacy": [{"column-frequency": {"k": 2}}], "method": method}
     with pytest.raises(UnreachableError, match="there are none; ask for k-anonymity"):
         shoal.anonymize(people(), policy)
+
+
+def test_classes_cannot_promise_column_frequency() -> None:
+    policy = {"attributes": ROLES, "privacy": [{"k-anonymity": {"k": 2}}], "method": "mondrian"}
+    release = shoal.anonymize(people(), policy)
+    promised = {**release.guarantees[0], "model": "column-frequency"}
+    found = verify_table(release.data, {**release.manifest, "guarantees": [promised]})
+    assert not found.verified
+    assert "only a sliced release" in " ".join(found.failures)
 
 
 @pytest.mark.parametrize("cuts", ["strict", "relaxed"])

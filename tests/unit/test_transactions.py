@@ -32,7 +32,7 @@ BOUND = {"confidence-bounding": {"most": 0.5, "harmless": ["none"], "separator":
 def policy(items: dict[str, Any], **attributes: Any) -> dict[str, Any]:
     return {
         "attributes": {**attributes, "basket": {"role": "quasi", "items": items}},
-        "privacy": [BOUND] if items.get("sensitive") else [{"k-anonymity": {"k": 2}}],
+        "privacy": [BOUND] if items.get("sensitive") else [{"column-frequency": {"k": 2}}],
         "method": "slicing",
     }
 
