@@ -191,6 +191,20 @@ def occurring(codes: Codes) -> Ints:
 
 
 @compiled
+def varying(values: Codes, owner: Codes, n: int) -> NDArray[np.bool_]:
+    """Return (n,) whether each owner has several of the values."""
+    first = np.full(n, -1, dtype=np.int64)
+    several = np.zeros(n, dtype=np.bool_)
+    for place in range(len(values)):
+        value = values[place]
+        if first[owner[place]] < 0:
+            first[owner[place]] = value
+        elif first[owner[place]] != value:
+            several[owner[place]] = True
+    return several
+
+
+@compiled
 def tally_classes(first: Ints, values: NDArray[np.int32], records: Ints, counts: Ints) -> None:
     """Add up the records of each value in consecutive classes, whose items are ``first[c]:first[c + 1]``."""
     for row in range(len(first) - 1):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from shoal import kernels
-from shoal.arrays import CodeArray, IntArray
+from shoal.arrays import BoolArray, CodeArray, IntArray
 from shoal.plan import WITHHELD, Assignment
 from shoal.problem import Problem, Requirement
 
@@ -85,6 +85,25 @@ class SlicedPlan:
         cell, bucket, records = self.assignment.pieces(counts)
         shown = np.flatnonzero((bucket >= 0) & (records > 0))
         return Pieces(cell[shown], bucket[shown], records[shown])
+
+    def linked_records(self, counts: IntArray) -> int:
+        """Return how many records are in buckets that link the quasi values of their parts."""
+        pieces = self.pieces(counts)
+        values = [part.values[pieces.cell] for part in self.parts if part.quasi]
+        return int(self.sizes[linked_buckets(values, pieces.bucket, self.n_buckets)].sum())
+
+
+def linked_buckets(values: Sequence[CodeArray], bucket: IntArray | CodeArray, n_buckets: int) -> BoolArray:
+    """Return (n_buckets,) whether exactly one of several parts has several values in each bucket.
+
+    There every combination that the bucket forms is a record's. *values* are those of the pieces, part by part.
+    """
+    if len(values) < 2:
+        return np.zeros(n_buckets, dtype=np.bool_)
+    several = np.zeros(n_buckets, dtype=np.int64)
+    for column in values:
+        several += kernels.varying(column, bucket, n_buckets)
+    return np.asarray(several == 1)
 
 
 def sensitive_part(problem: Problem, parts: Sequence[Part], requirement: Requirement) -> Part:

@@ -297,3 +297,13 @@ def test_values_that_share_a_leaf_are_told_apart() -> None:
     ):
         release = shoal.anonymize(rough, {**document, "method": method})
         assert sorted(release.data["age"].to_pylist()) == sorted(rough["age"].to_pylist())
+
+
+def test_buckets_that_link_their_parts_are_a_finding() -> None:
+    parts = {"parts": [["age", "town"], ["sex", "job"]]}
+    by_part, by_all = (
+        {one["id"]: one for one in sliced({**parts, "cut_by": how}).evidence["findings"]} for how in ("part", "all")
+    )
+    assert "constant-parts" not in by_part
+    assert by_all["constant-parts"]["severity"] == "high"
+    assert " of 400 records" in by_all["constant-parts"]["text"]

@@ -19,7 +19,7 @@ from shoal.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from shoal.judging import Judge
 from shoal.methods.slicing import kernels
 from shoal.problem import Problem
-from shoal.slices import Part, Pieces, sensitive_part
+from shoal.slices import Part, Pieces, linked_buckets, sensitive_part
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -187,13 +187,9 @@ class Cutter:
         return good, side
 
     def _linked(self, items: Items, place: IntArray, owner: IntArray, n: int) -> BoolArray:
-        """Return (n,) whether exactly one of several parts varies in the quasi values of the items of each owner."""
-        if len(self._known) < 2:
-            return np.zeros(n, dtype=np.bool_)
-        cells, several = items.cells[place], np.zeros(n, dtype=np.int64)
-        for values in self._known:
-            several += kernels.varying(values[cells], owner, n)
-        return np.asarray(several == 1)
+        """Return (n,) whether the items of each owner, as a bucket, would link their parts."""
+        cells = items.cells[place]
+        return linked_buckets([values[cells] for values in self._known], owner, n)
 
     def _hold(self, judge: Judge, items: Items, place: IntArray, group: CodeArray, n_groups: int) -> BoolArray:
         first, order = counting.grouped(group, n_groups)

@@ -136,20 +136,6 @@ def parted(
 
 
 @compiled
-def varying(values: Codes, owner: Ints, n: int) -> NDArray[np.bool_]:
-    """Return (n,) whether each owner has several of the values."""
-    first = np.full(n, -1, dtype=np.int64)
-    several = np.zeros(n, dtype=np.bool_)
-    for place in range(len(values)):
-        value = values[place]
-        if first[owner[place]] < 0:
-            first[owner[place]] = value
-        elif first[owner[place]] != value:
-            several[owner[place]] = True
-    return several
-
-
-@compiled
 def moved(codes: Codes, records: Ints, keys: Codes, cells: Codes, side: Sides, starts: Ints, stops: Ints) -> Ints:
     """Put the left items of each bucket before the right ones, keeping their order; return where the right begin."""
     d = codes.shape[1]
