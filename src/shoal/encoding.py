@@ -75,8 +75,13 @@ def encode(counted: CountedCells, policy: Policy, populations: Mapping[str, Coun
 
 
 def grown(seen: SeenValues, policy: Policy, populations: Mapping[str, CountedCells] | None = None) -> tuple[Tree, ...]:
-    """Make the trees of the quasi attributes and of the sensitive ones from the values that occur."""
+    """Make the trees of the quasi attributes and of the sensitive ones from the values of records that are not dropped.
+
+    Of a table larger than memory the values of dropped records count too.
+    """
     names = (*policy.names("quasi"), *policy.names("sensitive"))
+    if policy.missing == "drop" and isinstance(seen, CountedCells):
+        seen = seen.only(_kept(seen, names))
     return tuple(_tree(seen, policy, populations or {}, name) for name in names)
 
 
@@ -103,7 +108,7 @@ def encode_cells(
     if populations:
         cells, people = _with_populations(cells, quasi, populations)
         values = ()
-    seen, whole = (counted, None) if region is None else (region.seen, region.whole)
+    seen, whole = (counted.only(kept), None) if region is None else (region.seen, region.whole)
     counting = policy.counted_units
     units = {key: _persons(counted, key, name, kept) if key in counting else None for key, name in policy.units.items()}
     requirements = bound(policy.privacy, sensitive, cells, people, seen, whole, units)

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from shoal.arrays import CodeArray
+from shoal.arrays import CodeArray, IntArray
 from shoal.problem import Attribute
-from shoal.taxonomies.tree import Cover
+from shoal.taxonomies.scales import named_tiles
+from shoal.taxonomies.tree import Cover, Taxonomy
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,8 +24,11 @@ class PublishedColumn:
     label_of_class: CodeArray  # (n_classes,)
 
     @classmethod
-    def of(cls, attribute: Attribute, lo: CodeArray, hi: CodeArray) -> PublishedColumn:
-        """Write down each distinct range once, given that of every class: the leaves from *lo* on, below *hi*."""
+    def of(cls, attribute: Attribute, lo: CodeArray, hi: CodeArray, shown: IntArray) -> PublishedColumn:
+        """Write down each distinct range once, given that of every class: the leaves from *lo* on, below *hi*.
+
+        *shown*, ascending, are the leaves that published records have: no others are listed under the name of a group.
+        """
         width = attribute.taxonomy.n_leaves + 1
         distinct, which = np.unique(lo.astype(np.int64) * width + hi, return_inverse=True)
         ranges = list(zip((distinct // width).tolist(), (distinct % width).tolist(), strict=True))
@@ -35,7 +39,7 @@ class PublishedColumn:
         return cls(
             attribute=attribute,
             labels=pa.array([texts[i] for i in order], pa.string()),
-            covers=tuple(attribute.taxonomy.cover(*ranges[i]) for i in order),
+            covers=tuple(_cover(attribute.taxonomy, *ranges[i], shown) for i in order),
             label_of_class=rank[which.reshape(-1)],
         )
 
@@ -51,3 +55,14 @@ class PublishedColumn:
             **self.attribute.taxonomy.scale.reading(),
             "labels": dict(zip(self.labels.to_pylist(), self.covers, strict=True)),
         }
+
+
+def _cover(taxonomy: Taxonomy, lo: int, hi: int, shown: IntArray) -> Cover:
+    """Return what a leaf range covers; of listed values those that its label names and those that are published."""
+    cover = taxonomy.cover(lo, hi)
+    if len(cover.get("values", ())) < 2:
+        return cover
+    named = {tile for tile in named_tiles(taxonomy, lo, hi) if taxonomy.is_leaf(tile)}
+    listed = named.union(shown[np.searchsorted(shown, lo) : np.searchsorted(shown, hi)].tolist())
+    values = [value for leaf, value in enumerate(cover["values"], lo) if leaf in listed]
+    return cover | {"values": values} if values else cover

@@ -23,7 +23,7 @@ from shoal.taxonomies.tree import Cover, free_label
 class SensitiveColumn:
     """The texts of one sensitive attribute of which some records publish a taxonomy node.
 
-    A label covers just the values below it that occur in the table: these are what an adversary has to choose
+    A label covers just the values below it that published records have: these are what an adversary has to choose
     from, and what the verifier spreads the record over.
     """
 
@@ -39,8 +39,8 @@ class SensitiveColumn:
         targets, problem = plan.targets, encoding.problem
         if targets is None or (targets.lo[:, place] == KEPT).all():
             return None
-        leaves = problem.cells.codes[len(problem.quasi) + place]
-        occurring = kernels.occurring(leaves[problem.cells.counts > 0]).tolist()
+        cell, class_of, _, _ = plan.pieces(problem.cells.counts)
+        occurring = kernels.occurring(problem.cells.codes[len(problem.quasi) + place][cell[class_of >= 0]]).tolist()
         kept = kept_leaves(plan, place, problem)
         return cls.of_ranges(
             problem.sensitive[place], counted, occurring, kept, targets.lo[:, place], targets.hi[:, place]

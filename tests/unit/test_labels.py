@@ -18,7 +18,7 @@ CLASSES = np.arange(4, dtype=np.int32)
 
 
 def test_every_class_bears_the_label_of_its_range() -> None:
-    column = PublishedColumn.of(DISEASE, LO[:, 0], HI[:, 0])
+    column = PublishedColumn.of(DISEASE, LO[:, 0], HI[:, 0], np.arange(DISEASE.taxonomy.n_leaves))
     assert column.labels.to_pylist() == ["any", "hemal", "other"]
     published = column.values(CLASSES).to_pylist()
     assert published == ["hemal", "other", "any", "hemal"]
@@ -30,7 +30,7 @@ def test_every_class_bears_the_label_of_its_range() -> None:
 
 
 def test_labels_are_distinct_sorted_and_only_those_that_occur() -> None:
-    column = PublishedColumn.of(AGE, LO[:, 1], HI[:, 1])
+    column = PublishedColumn.of(AGE, LO[:, 1], HI[:, 1], np.arange(AGE.taxonomy.n_leaves))
     labels = column.labels.to_pylist()
     assert labels == sorted(set(labels))
     assert set(labels) == {"*", "25", "[20, 29]"}
@@ -38,7 +38,7 @@ def test_labels_are_distinct_sorted_and_only_those_that_occur() -> None:
 
 
 def test_the_manifest_entry() -> None:
-    entry = PublishedColumn.of(AGE, LO[:, 1], HI[:, 1]).describe()
+    entry = PublishedColumn.of(AGE, LO[:, 1], HI[:, 1], np.arange(AGE.taxonomy.n_leaves)).describe()
     assert entry["role"] == "quasi"
     assert entry["kind"] == "number"
     assert entry["labels"] == {

@@ -292,7 +292,7 @@ def test_ranges_keep_their_numbers() -> None:
     first = numbered([0, 4, 0], [4, 8, 4])
     second = numbered([2, 4, 0], [3, 8, 32])
     assert first[0] == first[2] != first[1] == second[1]
-    column = ranges.column()
+    column = ranges.column(np.arange(NUMBER.n_leaves))
     texts = column.values(np.concatenate([first, second])).to_pylist()
     wanted = [(0, 4), (4, 8), (0, 4), (2, 3), (4, 8), (0, 32)]
     assert texts == [NUMBER.label(lo, hi) for lo, hi in wanted]

@@ -79,6 +79,13 @@ class CountedCells:
         """Return the word of the keys that holds a column, and how far and by what mask its codes are found there."""
         return self.run.keys[self.layout.word[column]], self.layout.shift[column], (1 << self.layout.bits[column]) - 1
 
+    def only(self, cells: IntArray | None) -> CountedCells:
+        """Return some of the cells, given their places, as if no record of another had been read; None: all."""
+        if cells is None:
+            return self
+        run = Run(np.ascontiguousarray(self.run.keys[:, cells]), self.run.counts[cells])
+        return replace(self, run=run, n_rows=int(run.counts.sum()))
+
     def class_sizes(self, columns: Sequence[str]) -> IntArray:
         """Return the records of each distinct combination of *columns*, which must be the last ones counted."""
         if set(columns) != set(self.columns[-len(columns) :]):

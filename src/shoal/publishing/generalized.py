@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from shoal import kernels
 from shoal.arrays import CodeArray, IntArray
 from shoal.chance import Chance
 from shoal.encoding import Encoding
@@ -184,7 +185,11 @@ def _column(place: int, policy: Policy, counted: CountedCells, encoding: Encodin
 
             return centre_column(place, encoding, plan, policy.method)
         case _:
-            return PublishedColumn.of(attribute, plan.lo[:, place], plan.hi[:, place])
+            cells = encoding.problem.cells
+            cell, class_of, _, _ = plan.pieces(cells.counts)
+            known = np.concatenate([cell[class_of >= 0], np.flatnonzero(cells.counts == 0)])  # the last: populations'
+            shown = kernels.occurring(cells.codes[place][known])
+            return PublishedColumn.of(attribute, plan.lo[:, place], plan.hi[:, place], shown)
 
 
 def _spilled(targets: CodeArray, sensitive: Sequence[CodeArray], carried: pa.RecordBatch) -> pa.RecordBatch:

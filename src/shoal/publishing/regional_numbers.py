@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from shoal import kernels
-from shoal.arrays import CodeArray, IntArray
+from shoal.arrays import BoolArray, CodeArray, IntArray
 from shoal.encoding import Tree
 from shoal.engines.local import SampledCells
 from shoal.labels import PublishedColumn
@@ -46,8 +45,7 @@ class LeafRanges:
 class SensitiveFindings:
     """What a region tells of one sensitive attribute."""
 
-    occurring: IntArray  # the leaves that its records have
-    kept: IntArray  # those that some published record keeps
+    kept: IntArray  # the leaves that some published record keeps
     ranges: LeafRanges  # what the others publish instead
 
     @classmethod
@@ -56,17 +54,16 @@ class SensitiveFindings:
 
         None says that every record of the region keeps its value.
         """
-        occurring = kernels.occurring(problem.cells.codes[len(problem.quasi) + place])
         kept = np.array(kept_leaves(plan, place, problem), dtype=np.int64)
         if plan.targets is None:
             nothing = np.zeros(0, dtype=np.int32)
-            return cls(occurring, kept, LeafRanges(nothing, nothing)), None
+            return cls(kept, LeafRanges(nothing, nothing)), None
         lo, hi = plan.targets.lo[:, place], plan.targets.hi[:, place]
         ranged = np.flatnonzero(lo != KEPT)
         ranges, found = LeafRanges.numbered(lo[ranged], hi[ranged])
         numbers = np.full(len(lo), KEPT, dtype=np.int32)
         numbers[ranged] = n_values + found
-        return cls(occurring, kept, ranges), numbers
+        return cls(kept, ranges), numbers
 
 
 class RangeNumbers:
@@ -93,10 +90,10 @@ class RangeNumbers:
         ranges = self._known[np.argsort(self._number)]
         return LeafRanges((ranges // self._width).astype(np.int32), (ranges % self._width).astype(np.int32))
 
-    def column(self) -> PublishedColumn:
-        """Return the labels of all ranges; classes are their numbers."""
+    def column(self, shown: IntArray) -> PublishedColumn:
+        """Return the labels of all ranges, given the leaves that published records have; classes are their numbers."""
         ranges = self.ranges()
-        return PublishedColumn.of(self._attribute, ranges.lo, ranges.hi)
+        return PublishedColumn.of(self._attribute, ranges.lo, ranges.hi, shown)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -172,14 +169,12 @@ class Numbering:
         self._sensitive = [tree.attribute for tree in trees[n_quasi:]]
         self._ranges = [RangeNumbers(attribute) for attribute in self._quasi]
         self._sensitive_ranges = [RangeNumbers(attribute) for attribute in self._sensitive]
-        self._occurring = [np.zeros(one.taxonomy.n_leaves, dtype=np.bool_) for one in self._sensitive]
         self._kept = [np.zeros(one.taxonomy.n_leaves, dtype=np.bool_) for one in self._sensitive]
         self._values = tuple(self._values_of(attribute) for attribute in self._sensitive)
 
     def add(self, quasi: Sequence[LeafRanges | None], sensitive: Sequence[SensitiveFindings]) -> Renumbering:
         """Take a region; return what its numbers become."""
-        for found, occurring, kept in zip(sensitive, self._occurring, self._kept, strict=True):
-            occurring[found.occurring] = True
+        for found, kept in zip(sensitive, self._kept, strict=True):
             kept[found.kept] = True
         return Renumbering(
             tuple(
@@ -192,26 +187,28 @@ class Numbering:
             tuple(map(len, self._values)),
         )
 
-    def columns(self) -> RegionalColumns:
-        """Return what all numbers mean."""
+    def columns(self, published: Sequence[BoolArray]) -> RegionalColumns:
+        """Return what all numbers mean, given (n_leaves,) of each attribute the leaves that published records have."""
         as_values = self._policy.method.publishes == "values"
         return RegionalColumns(
             tuple(self._policy.names("insensitive")),
             tuple(
-                value_column(attribute, self._values_of(attribute)) if as_values else numbers.column()
-                for attribute, numbers in zip(self._quasi, self._ranges, strict=True)
+                value_column(attribute, self._values_of(attribute))
+                if as_values
+                else numbers.column(np.flatnonzero(shown))
+                for attribute, numbers, shown in zip(self._quasi, self._ranges, published, strict=False)
             ),
-            tuple(self._sensitive_column(place) for place in range(len(self._sensitive))),
+            tuple(map(self._sensitive_column, range(len(self._sensitive)), published[len(self._quasi) :])),
             tuple(attribute.name for attribute in self._sensitive),
             self._values,
         )
 
-    def _sensitive_column(self, place: int) -> SensitiveColumn | None:
+    def _sensitive_column(self, place: int, shown: BoolArray) -> SensitiveColumn | None:
         """Return the texts of all regions; None if every record keeps its value."""
         ranges = self._sensitive_ranges[place].ranges()
         if not len(ranges.lo):
             return None
-        occurring, kept = (np.flatnonzero(leaves[place]).tolist() for leaves in (self._occurring, self._kept))
+        occurring, kept = (np.flatnonzero(leaves).tolist() for leaves in (shown, self._kept[place]))
         ends = np.append(ranges.lo, np.int32(KEPT)), np.append(ranges.hi, np.int32(0))  # the last keeps its value
         return SensitiveColumn.of_ranges(self._sensitive[place], self._looked, occurring, kept, *ends)
 

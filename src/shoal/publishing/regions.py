@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from shoal import kernels
 from shoal.arrays import CodeArray, IntArray
 from shoal.encoding import Encoding
 from shoal.engines.local import CountedCells
@@ -34,7 +35,8 @@ class RegionColumns:
             holders = [number for number, part in enumerate(plan.parts) if place in part.quasi]
             ranges = [_ranges(plan.parts[number], place, used.get(number)) for number in holders]
             lo, hi = np.concatenate(ranges, axis=1)
-            label = labels[place] = PublishedColumn.of(encoding.problem.quasi[place], lo, hi)
+            leaves = kernels.occurring(encoding.problem.cells.codes[place][shown])
+            label = labels[place] = PublishedColumn.of(encoding.problem.quasi[place], lo, hi, leaves)
             first = 0
             for number in holders:
                 of_region = np.full(plan.parts[number].n_values, -1, dtype=np.int32)

@@ -58,7 +58,7 @@ class Larger:
             self.source,
             self.looked,
             pooled,
-            numbering.columns(),
+            numbering.columns(pooled.published),
             shuffler,
             counts.n_dropped,
         )

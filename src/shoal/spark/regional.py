@@ -73,7 +73,13 @@ class LargerOnSpark:
                 step.advance(n_records)
         waiting = RowsOnSpark(planned, n_heaps, OrderRows(renumbering, secret))
         return RegionalPublication(
-            self.policy, self.source, self.looked, pooled, numbering.columns(), waiting, counts.n_dropped
+            self.policy,
+            self.source,
+            self.looked,
+            pooled,
+            numbering.columns(pooled.published),
+            waiting,
+            counts.n_dropped,
         )
 
     def _routed(self, division: Division) -> DataFrame:

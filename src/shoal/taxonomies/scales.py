@@ -208,10 +208,16 @@ def fixed_length(values: pa.Array, length: int) -> pa.Array:
 
 def tiled_label(taxonomy: Taxonomy, lo: int, hi: int) -> str:
     """Name the nodes that make up a range, or, where they are many, its first and last leaf."""
+    named = named_tiles(taxonomy, lo, hi)
+    texts_of = [_quoted(taxonomy.labels[node]) for node in named]
+    whole = taxonomy.tiles(lo, hi) == named
+    return "{" + ", ".join(texts_of) + "}" if whole else f"[{' ... '.join(texts_of)}]"
+
+
+def named_tiles(taxonomy: Taxonomy, lo: int, hi: int) -> tuple[int, ...]:
+    """Return the nodes that a label of categories names: those that make up the range or, of many, both ends."""
     tiles = taxonomy.tiles(lo, hi)
-    if len(tiles) > MOST_NAMED:
-        return f"[{_quoted(taxonomy.labels[lo])} ... {_quoted(taxonomy.labels[hi - 1])}]"
-    return "{" + ", ".join(_quoted(taxonomy.labels[node]) for node in tiles) + "}"
+    return tiles if len(tiles) <= MOST_NAMED else (lo, hi - 1)
 
 
 def _quoted(name: str) -> str:
