@@ -15,6 +15,15 @@ def parameters_text(parameters: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} = {_value(value)}" for name, value in parameters.items() if value is not None)
 
 
+def model_text(guarantee: Mapping[str, Any]) -> str:
+    """Write the model of a guarantee, and whom it counts if that is not records.
+
+    >>> model_text({"model": "k-anonymity", "counts": "unit"})
+    'k-anonymity (people, by unit)'
+    """
+    return guarantee["model"] + (f" (people, by {guarantee['counts']})" if guarantee.get("counts") else "")
+
+
 def counted_text(count: int, one: str, several: str = "") -> str:
     """Write a number of things.
 

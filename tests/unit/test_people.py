@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from shoal import anonymize
+from shoal.attacks.running import attack_release
 from shoal.errors import InputError, PolicyError, UnreachableError
 from shoal.policy import Policy
 from shoal.sources import SourceOptions, open_source
@@ -112,6 +114,56 @@ def test_a_sample_names_somebody_that_the_policy_names():
         Policy.load(policy(sample={"one_per": "household"}))
     with pytest.raises(PolicyError, match="either share or one_per"):
         Policy.load(policy(sample={}))
+
+
+def test_repeated_identifiers_are_a_finding_unless_people_are_counted():
+    table = STAYS.append_column("hospital", pa.array(["north"] * 47 + ["south"]))
+    table = pa.concat_tables([table] * 3).append_column("stay", pa.array(range(144)))
+    document = policy(privacy=[{"k-anonymity": {"k": 2}}])
+    document["attributes"] |= {"hospital": {"role": "identifier"}, "stay": {"role": "identifier"}}
+
+    def found(document: dict) -> dict:
+        findings = anonymize(table, document).findings
+        return {one.about[0]: (one.severity, one.text) for one in findings if one.id == "repeated-people"}
+
+    assert found(document) == {}
+    by_records = found({key: value for key, value in document.items() if key != "unit"})
+    assert {name: severity for name, (severity, _) in by_records.items()} == {
+        "patient": "high",
+        "home": "high",
+        "hospital": "info",  # 72 records of each
+    }
+    assert "has 12 different values in 144 records" in by_records["patient"][1]
+
+
+def test_figures_and_words_are_about_people(tmp_path):
+    release = anonymize(STAYS, policy(max_withheld=0.5), out=tmp_path / "out")
+    before, after = release.evidence["risk_before"], release.evidence["risk_after"]
+    assert before["counts"] == after["counts"] == "unit"
+    assert (before["records"], before["smallest_class"], before["unique_records"]) == (12, 6, 0)
+    assert after["prosecutor_highest"] == 1 / 6
+    assert "counting people (by unit)" in (tmp_path / "out" / "public" / "README.md").read_text()
+    report = (tmp_path / "out" / "internal" / "report.html").read_text()
+    assert "k-anonymity (people, by unit)" in report
+    assert "Unique people: 0 before, 0 after" in report
+    lone = STAYS.set_column(0, "patient", pa.array(["p1"] * 24 + [f"q{i}" for i in range(24)]))
+    ages = pa.array([90] * 20 + [91] * 4 + [30] * 24)
+    release = anonymize(lone.set_column(2, "age", ages), policy(method="incognito"))
+    assert release.evidence["risk_before"]["unique_records"] == 1  # in two classes, and the same person
+
+
+def test_attacks_take_every_person_once_and_isolate_people():
+    many = pa.concat_tables([STAYS] * 2)
+    many = many.set_column(0, "patient", pa.array([f"p{i // 4}" for i in range(96)]))
+    many = many.set_column(2, "age", pa.array([30 + i // 4 for i in range(96)]))  # of each age one person, four times
+    release = anonymize(many, policy(privacy=[]) | {"unit": None})
+    counted = replace(release, manifest=release.manifest | {"people": {"unit": "patient"}})
+    (by_records,) = attack_release(release, many, attacks=["singling-out"], seed=1)
+    (by_people,) = attack_release(counted, many, attacks=["singling-out"], seed=1)
+    assert by_records.success.success == 0
+    assert by_people.success.success > 0
+    (linked,) = attack_release(counted, many, attacks=["homogeneity"], seed=1)
+    assert linked.success.trials == 24
 
 
 class TestVerifier:

@@ -57,10 +57,10 @@ class DowncodingAttack(Attack):
             raise UsageError(f"there are fewer than {FEWEST} steps down from labels of classes, which tell nothing")
         elsewhere, notes = None, []
         if control is not None:
-            found = steps.fulfilled(classes, levels, control, counted_up_to(len(control), len(targets)))
-            elsewhere = isolated_elsewhere(found, len(control), len(targets))
-            if len(control) < len(targets):
-                notes.append(smaller_control(len(control), len(targets)))
+            found = steps.fulfilled(classes, levels, control, counted_up_to(control.n_people, targets.n_people))
+            elsewhere = isolated_elsewhere(found, control.n_people, targets.n_people)
+            if control.n_people < targets.n_people:
+                notes.append(smaller_control(control.n_people, targets.n_people))
         return Trials(
             self.name,
             isolated(steps.fulfilled(classes, levels, targets, 2)),
@@ -142,7 +142,7 @@ class Steps:
         hulls = _hulls(levels, self.nodes(classes))
         n, d = len(hulls), len(levels)
         return counted(
-            np.stack([each.leaves(people) for each in levels]),
+            np.stack([*(each.leaves(people) for each in levels), people.person]),
             np.arange(n + 1) * d,
             np.tile(np.arange(d), n),
             hulls[:, ::2].reshape(-1).astype(np.int64),

@@ -250,22 +250,25 @@ def fulfilling(
     codes: CodeArray, start: IntArray, column: IntArray, low: IntArray, high: IntArray, row: IntArray, bits: KeyArray,
     most: int,
 ) -> IntArray:  # fmt: skip
-    """Return (n_predicates,) how many records fulfil each predicate, counted up to *most*.
+    """Return (n_predicates,) how many people have a record that fulfils each predicate, counted up to *most*.
 
-    ``codes`` is (n_columns, n_records). A predicate is a list of conditions: that the code in a column lies in a range.
+    ``codes`` is (n_columns + 1, n_records), in the last row whose record it is: those of a person are side by side. A
+    predicate is a list of conditions: that the code in a column lies in a range.
     """
-    n_predicates, n = len(start) - 1, codes.shape[1]
+    n_predicates, n, person = len(start) - 1, codes.shape[1], codes[-1]
     found = np.zeros(n_predicates, dtype=np.int64)
     for p in range(n_predicates):
         begin, end = start[p], start[p + 1]
+        last = np.int32(-1)
         for record in range(n):
-            fulfilled = True
+            fulfilled = person[record] != last
             for c in range(begin, end):
-                if not _within(low[c], high[c], row[c], bits, codes[column[c], record]):
+                if not fulfilled or not _within(low[c], high[c], row[c], bits, codes[column[c], record]):
                     fulfilled = False
                     break
             if fulfilled:
                 found[p] += 1
+                last = person[record]
                 if found[p] == most:
                     break
     return found

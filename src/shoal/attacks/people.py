@@ -28,6 +28,12 @@ class People:
     numbers: FloatArray  # (n, n_known) as numbers, days since 1970 for dates; NaN for categories and missing ones
     secrets: Mapping[str, CodeArray]  # sensitive attribute -> (n,) place among the view's values; -1: not published
     table: pa.Table  # the rows as they are
+    person: CodeArray  # (n,) whose row it is; those of a person are side by side, unless rows were drawn
+
+    @property
+    def n_people(self) -> int:
+        """Number of different people."""
+        return len(np.unique(self.person))
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -38,17 +44,22 @@ class People:
             self.numbers[rows],
             {name: values[rows] for name, values in self.secrets.items()},
             self.table.take(pa.array(rows)),
+            self.person[rows],
         )
 
     def drawn(self, n: int, rng: np.random.Generator) -> People:
-        """Return n of them, or all if there are fewer; nobody twice."""
-        if len(self) < FEWEST:
+        """Return a record of n of them, or of all if there are fewer; nobody twice."""
+        order = rng.permutation(len(self))
+        _, first = np.unique(self.person[order], return_index=True)
+        if len(first) < FEWEST:
             raise UsageError(f"fewer than {FEWEST} people tell nothing; give larger tables")
-        return self[rng.permutation(len(self))[:n]]
+        return self[order[np.sort(first)][:n]]
 
 
-def coded_people(view: ReleaseView, table: pa.Table, told: str, *, partly: bool) -> People:
-    """Return people in the codes of a release; see ``ReleaseView.people``.
+def coded_people(
+    view: ReleaseView, table: pa.Table, told: str, *, partly: bool, person: CodeArray | None = None
+) -> People:
+    """Return people in the codes of a release; see ``ReleaseView.people``. Without *person* each has one row.
 
     Where a technique changes a value in a way that everybody can follow, the codes are those of the changed value.
     """
@@ -73,7 +84,8 @@ def coded_people(view: ReleaseView, table: pa.Table, told: str, *, partly: bool)
     secrets = {
         name: secret.codes(table.column(name)) for name, secret in view.secrets.items() if name in table.column_names
     }
-    return People(codes, numbers, secrets, table)
+    own = np.arange(table.num_rows, dtype=np.int32) if person is None else person
+    return People(codes, numbers, secrets, table, own)
 
 
 def _published(view: ReleaseView, place: int) -> tuple[float, float] | None:

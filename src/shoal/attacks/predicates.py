@@ -119,7 +119,7 @@ class Predicates:
     def fulfilled(self, people: People, most: int) -> IntArray:
         """Return (n_predicates,) how many of the people fulfil each, counted up to *most*."""
         places = [_places(*both) for both in zip(self.edges, people.numbers.T, strict=True)]
-        columns = np.concatenate([people.codes.T, np.stack(places)])
+        columns = np.concatenate([people.codes.T, np.stack(places), people.person[np.newaxis]])
         bits: KeyArray = self.view.space.bits
         return counted(columns, self.start, self.column, self.low, self.high, self.gaps, bits, most)
 
@@ -128,7 +128,7 @@ def counted(
     columns: CodeArray, start: IntArray, column: IntArray, low: IntArray, high: IntArray, gaps: IntArray,
     bits: KeyArray, most: int,
 ) -> IntArray:  # fmt: skip
-    """Return (n_predicates,) how many records fulfil each predicate; see the kernel, which runs in threads."""
+    """Return (n_predicates,) how many people fulfil each predicate; see the kernel, which runs in threads."""
     n = len(start) - 1
     size = max(1, -(-n // (4 * (os.cpu_count() or 1))))
 

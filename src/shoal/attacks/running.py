@@ -127,5 +127,11 @@ def _people(view: ReleaseView, source: Source, told: str, beside: Beside) -> Peo
                 f"{told} has no column {name!r}, which the release knows as quasi-identifying"
                 f"{did_you_mean(name, source.schema.names)}"
             )
-    rows: pa.Table = read_columns(source, names)
-    return view.people(rows, told)
+    units = [name for name in view.manifest.get("people", {}).values() if name in source.schema.names][:1]
+    rows: pa.Table = read_columns(source, list(dict.fromkeys([*names, *units])))
+    if not units:
+        return view.people(rows, told)
+    owner = rows.column(units[0]).combine_chunks().cast(pa.string()).dictionary_encode(null_encoding="encode")
+    person = np.asarray(owner.indices).astype(np.int32)
+    order = np.argsort(person, kind="stable")
+    return view.people(rows.select(names).take(pa.array(order)), told, person=person[order])

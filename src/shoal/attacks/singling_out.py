@@ -50,18 +50,17 @@ class SinglingOutAttack(Attack):
             sketches["univariate"] = alone
         else:
             notes.append("no value was published once, so there are no univariate predicates")
-        if control is not None and len(control) < len(targets):
-            notes.append(smaller_control(len(control), len(targets)))
-        most = 0 if control is None else counted_up_to(len(control), len(targets))
+        n_control, n_source = 0 if control is None else control.n_people, targets.n_people
+        if control is not None and n_control < n_source:
+            notes.append(smaller_control(n_control, n_source))
+        most = 0 if control is None else counted_up_to(n_control, n_source)
         found = {}
         for name, sketch in sketches.items():
             attack = Predicates.of(view, sketch)
             found[name] = Trials(
                 name,
                 isolated(attack.fulfilled(targets, 2)),
-                None
-                if control is None
-                else isolated_elsewhere(attack.fulfilled(control, most), len(control), len(targets)),
+                None if control is None else isolated_elsewhere(attack.fulfilled(control, most), n_control, n_source),
                 isolated(Predicates.of(view, sketch.elsewhere(view, rng)).fulfilled(targets, 2)),
             )
         counted = found["multivariate"]

@@ -168,12 +168,14 @@ class ReleaseView:
         """Return the kind of a known attribute, as the manifest says it."""
         return str(self.space.covers[attribute].attribute.kind)
 
-    def people(self, table: pa.Table, told: str, *, partly: bool = False) -> People:
+    def people(self, table: pa.Table, told: str, *, partly: bool = False, person: CodeArray | None = None) -> People:
         """Return people in the codes of this release; *told* names their table in messages.
+
+        *person* says whose rows they are, those of a person side by side; without it each is somebody else's.
 
         A quasi attribute that the table does not have is refused or, if people are known *partly*, unknown.
         """
-        return coded_people(self, table, told, partly=partly)
+        return coded_people(self, table, told, partly=partly, person=person)
 
     def hulls(self, codes: CodeArray) -> CodeArray:
         """Return (n, 2 n_known) what is known of people with these codes: from and below, attribute by attribute.

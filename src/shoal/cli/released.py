@@ -46,12 +46,12 @@ def _headline(release: Release) -> str:
 def _show_promises(manifest: Mapping[str, Any]) -> None:
     """Show what was promised and achieved, what is claimed, or that nothing is."""
     from shoal.cli.tables import table_of
-    from shoal.wording import parameters_text
+    from shoal.wording import model_text, parameters_text
 
     if manifest["guarantees"]:
         table = table_of("guarantee", "asked", "achieved")
         for entry in manifest["guarantees"]:
-            table.add_row(entry["model"], _plain(parameters_text(entry["parameters"])), f"{entry['achieved']:.6g}")
+            table.add_row(model_text(entry), _plain(parameters_text(entry["parameters"])), f"{entry['achieved']:.6g}")
         out().print(table)
     for claim in manifest.get("claims", ()):
         told = f"{claim['model']} ({parameters_text(claim['parameters'])})"
@@ -74,11 +74,12 @@ def _show_changes(manifest: Mapping[str, Any], evidence: Mapping[str, Any]) -> N
 
 
 def _uniques(manifest: Mapping[str, Any], evidence: Mapping[str, Any]) -> str:
-    """Say how many people are unique before and after, and what the method keeps of the table that it was given."""
+    """Say how many records, or people, are unique before and after, and what the method keeps of its table."""
     from shoal.forms import form_of
 
     before, after = evidence["risk_before"]["unique_records"], evidence["risk_after"]["unique_records"]
-    said = f"Unique people: {before:,} before, {after:,} after."
+    whom = "people" if "counts" in evidence["risk_before"] else "records"
+    said = f"Unique {whom}: {before:,} before, {after:,} after."
     if "variation_lost" in evidence["search"]:
         return f"{said} Variation kept: {1 - evidence['search']['variation_lost']:.1%}."
     if form_of(manifest) == "values":

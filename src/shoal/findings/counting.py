@@ -84,6 +84,15 @@ class KeyCounts:
         """Return the records that are alone with their key."""
         return self._projected(int((self._slots.records == 1).sum()))
 
+    def distinct(self) -> Count:
+        """Return how many keys there are."""
+        return self._projected(self._filled)
+
+    @property
+    def repeats(self) -> bool:
+        """Whether a key that is kept has several records."""
+        return bool((self._slots.records > 1).any())
+
     def one_value(self) -> Count:
         """Return the records of keys that have a single value."""
         return self._projected(int(self._slots.records[self._slots.values != 0].sum()))

@@ -9,7 +9,7 @@ from shoal.notebook.page import INTERNAL, folded, heading, output, paragraph, pl
 from shoal.plots import release_plots
 from shoal.plots.svg import percent
 from shoal.utility.base import told
-from shoal.wording import counted_text, parameters_text
+from shoal.wording import counted_text, model_text, parameters_text
 
 if TYPE_CHECKING:
     from shoal.release import Release
@@ -19,7 +19,12 @@ def release_html(release: Release) -> str:
     """Return what was published, promised and kept, with its plots; the table itself is not shown."""
     manifest, evidence = release.manifest, release.evidence
     promises = [
-        (one["model"], parameters_text(one["parameters"]), _number(one["achieved"]), "holds" if one["ok"] else "fails")
+        (
+            model_text(one),
+            parameters_text(one["parameters"]),
+            _number(one["achieved"]),
+            "holds" if one["ok"] else "fails",
+        )
         for one in evidence["verification"]["guarantees"]
     ]
     claims = [(one["model"], parameters_text(one["parameters"])) for one in manifest.get("claims", ())]

@@ -8,15 +8,17 @@ from typing import Any
 from shoal.plots.bars import AFTER, BEFORE, Bars, bars
 from shoal.plots.plot import Plot, drawn
 from shoal.plots.svg import count_text, percent
+from shoal.wording import counted_text
 
 
 def risks(before: Mapping[str, Any], after: Mapping[str, Any]) -> Plot:
     """Draw what searchers find, as shares of records; the sizes behind them are in the table."""
+    whom = "people" if "counts" in before else "records"
     shares = {name: (share, _shares(after)[name]) for name, share in _shares(before).items()}
     parts, height = bars(
         [Bars(name, values) for name, values in shares.items()],
         (BEFORE, AFTER),
-        title="risk, or share of records",
+        title=f"risk, or share of {whom}",
         value_text=percent,
         tick_text=percent,
         least=1.0,
@@ -25,15 +27,15 @@ def risks(before: Mapping[str, Any], after: Mapping[str, Any]) -> Plot:
         f"The smallest class has {_size(before)} before and {_size(after)} after. Whoever knows that somebody is in "
         f"the table and knows all quasi values is right with probability {percent(before['prosecutor_highest'])} "
         f"at most before and {percent(after['prosecutor_highest'])} after. "
-        f"Unique records: {count_text(before['unique_records'])} before, {count_text(after['unique_records'])} after."
+        f"Unique {whom}: {count_text(before['unique_records'])} before, {count_text(after['unique_records'])} after."
     )
     counts = [
         (name, count_text(before[key]), count_text(after[key]))
         for name, key in (
-            ("records", "records"),
+            (whom, "records"),
             ("classes", "classes"),
             ("smallest class", "smallest_class"),
-            ("unique records", "unique_records"),
+            (f"unique {whom}", "unique_records"),
         )
     ]
     told = [(name, *map(percent, values)) for name, values in shares.items()]
@@ -51,4 +53,5 @@ def _shares(told: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _size(told: Mapping[str, Any]) -> str:
-    return f"{told['smallest_class']:,} record{'' if told['smallest_class'] == 1 else 's'}"
+    one, several = ("person", "people") if "counts" in told else ("record", "records")
+    return counted_text(told["smallest_class"], one, several)

@@ -27,6 +27,7 @@ from shoal.publishing.publication import PlannedPublication, PublishedRows, Witn
 from shoal.publishing.shares import class_shares
 from shoal.publishing.values import ValueColumn
 from shoal.risk.sizes import class_risks
+from shoal.risk.units import people_risks
 from shoal.sensitive_labels import SensitiveColumn
 from shoal.shuffling import Shuffler
 from shoal.sources import Source
@@ -84,7 +85,13 @@ class GeneralizedPublication(PlannedPublication):
         return measured(self.encoding.problem, self.plan, expensive=expensive, detail=True)
 
     def risks(self) -> dict[str, Any]:
-        """Return how easily records are found by their class."""
+        """Return how easily records, or the people that the policy counts, are found by their class."""
+        for key, name in self.policy.counted_units.items():
+            person = self.counted.codes(self.counted.columns.index(name))
+            cell, class_of, records, _ = self.plan.pieces(self.encoding.problem.cells.counts)
+            shown = class_of >= 0
+            cells = cell[shown] if self.encoding.kept is None else self.encoding.kept[cell[shown]]
+            return people_risks(key, class_of[shown], person[cells], records[shown])
         return class_risks(self.plan.sizes)
 
     def generalized_sensitive(self) -> dict[str, int]:

@@ -7,11 +7,13 @@ from typing import Any
 
 from shoal.arrays import AnyIntArray
 from shoal.engines.local import CountedCells, LocalEngine
+from shoal.plan import same_rows
 from shoal.progress import Progress
 from shoal.publishing import PlannedPublication, Publication
 from shoal.publishing.regional import RegionalPublication
 from shoal.report.carriers import risk_carriers
 from shoal.risk.sizes import class_risks
+from shoal.risk.units import people_risks
 from shoal.sources import Source
 from shoal.sources.base import layers
 from shoal.techniques.sampling import SampledSource
@@ -37,10 +39,15 @@ class Given:
         if not isinstance(publication, PlannedPublication):
             raise TypeError("what was before is known of a table that was counted")
         quasi, counted = publication.policy.names("quasi"), publication.counted
+        units = dict(list(publication.policy.units.items())[:1])
         if changed_before(publication.source, quasi):
             quasi = _folded(publication.source, quasi)
-            counted = LocalEngine().count(source, quasi, progress)
+            counted = LocalEngine().count(source, (*units.values(), *quasi), progress)
         risks = class_risks(counted.class_sizes(quasi))
+        for key, name in units.items():
+            _, class_of = same_rows(list(quasi_codes(counted, quasi).values()))
+            person = counted.codes(counted.columns.index(name))
+            risks = people_risks(key, class_of, person, counted.run.counts)
         return cls(source, counted.n_rows, risks, risk_carriers(quasi_codes(counted, quasi), counted.run.counts))
 
 

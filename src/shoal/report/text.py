@@ -15,7 +15,8 @@ _TICKS = re.compile("`+")
 
 def promise_line(promise: Mapping[str, Any], meaning: str) -> str:
     """Return one promise of a manifest as an item of a list."""
-    return f"- **{promise['model']}** ({words(parameters_text(promise['parameters']))}): {meaning}."
+    counted = f", counting people (by {promise['counts']}) and not records" if "counts" in promise else ""
+    return f"- **{promise['model']}** ({words(parameters_text(promise['parameters']))}): {meaning}{counted}."
 
 
 def words(text: str) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 
 from shoal.arrays import AnyIntArray, BoolArray, FloatArray, IntArray
 from shoal.errors import InputError
+from shoal.risk.sizes import class_risks
 
 NOBODY = 0  # the code of a missing person or household
 
@@ -122,6 +123,17 @@ def person_risk(unit: str, found: Appearances) -> PersonRisk:
         unseen_classes=int(((sizes == 1) & (of_class > 1)).sum()),
         persons_in_several_classes=int((np.bincount(pairs) > 1).sum()),
     )
+
+
+def people_risks(counts: str, class_of: AnyIntArray, person: AnyIntArray, records: IntArray) -> dict[str, Any]:
+    """Return how easily people are found by the classes of their records, in the words of ``class_risks``.
+
+    All figures are of people, whom *counts* names; who is alone in several classes counts once among the unique ones.
+    """
+    found = Appearances(class_of, person, None, records, int(class_of.max()) + 1)
+    risk = person_risk(counts, found)
+    own = {"counts": counts, "records": risk.persons, "unique_records": risk.lone_persons}
+    return class_risks(found.class_sizes()) | own
 
 
 def household_risk(column: str, found: Appearances) -> HouseholdRisk:

@@ -12,7 +12,7 @@ from shoal.report.html import bullets, code, number, paragraph, table, verdict
 from shoal.report.internal.given import Given
 from shoal.report.limits import general_limits, limits_of
 from shoal.report.promises import claim_told
-from shoal.wording import parameters_text
+from shoal.wording import model_text, parameters_text
 
 _CLAIMED = "No class of records is promised anything, for no row is a record. What is claimed, no file can show."
 _NOTHING = "This release promises nothing about people."
@@ -53,7 +53,7 @@ def _told(given: Given) -> Sequence[str]:
     titles = {name: model.title for name, model in discover("shoal.models", PrivacyModel).items()} | TITLES
     rows = [
         (
-            one["model"],
+            model_text(one),
             parameters_text(one["parameters"]),
             titles[one["model"]].replace("`", ""),
             number(one["achieved"]),

@@ -1,0 +1,57 @@
+"""People with several records, where records are counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import ClassVar
+
+from shoal.findings.base import Check, Finding, PublishedTable, Severity
+from shoal.findings.counting import Count, KeyCounts, hash_column
+from shoal.sources import Source
+from shoal.sources.base import layers
+
+MOST_RECORDS = 50  # of a value on average; one that is more frequent names a place rather than a person
+
+
+class RepeatedPeople(Check):
+    """An identifier has the same value in several records, and the policy does not say that people are counted.
+
+    An identifier whose values have more than 50 records each on average, as a hospital's name has, is told as an
+    information only: it need not be about people.
+    """
+
+    name: ClassVar[str] = "repeated-people"
+    severity: ClassVar[Severity] = "high"
+
+    def look(self, table: PublishedTable) -> Iterable[Finding]:
+        """Find identifiers that repeat, in one pass over the source."""
+        publication = table.publication
+        if publication is None or publication.policy.units or not (table.models or table.form == "synthetic"):
+            return
+        *_, given = layers(publication.source)
+        identifiers = [name for name in publication.policy.names("identifier") if name in given.schema.names]
+        for name, records, different in _counted(given, identifiers):
+            rare = records <= MOST_RECORDS * different.n
+            yield self.found(
+                (name,),
+                f"Column {name!r}, an identifier, has {different} different values in {records:,} records. If these "
+                "name people, some have several records, and what is promised of records need not hold for people: a "
+                "class of k records may be of fewer people.",
+                f"Name {name!r} as unit (or household), so that people are counted; take one record of each with "
+                "sample: {one_per: unit}; or accept this if the column does not name people.",
+                None if rare else "info",
+            )
+
+
+def _counted(source: Source, names: list[str]) -> Iterator[tuple[str, int, Count]]:
+    """Yield the identifiers that repeat, with their records and different values; memory is bounded."""
+    keys = {name: KeyCounts() for name in names}
+    records = dict.fromkeys(names, 0)
+    for batch in source.batches(names, dictionary=()) if names else ():
+        for name, column in zip(names, batch.columns, strict=True):
+            hashes = hash_column(column.drop_null())
+            keys[name].add(hashes, hashes)
+            records[name] += len(hashes)
+    for name in names:
+        if keys[name].repeats:
+            yield name, records[name], keys[name].distinct()
