@@ -21,7 +21,8 @@ def model_text(guarantee: Mapping[str, Any]) -> str:
     >>> model_text({"model": "k-anonymity", "counts": "unit"})
     'k-anonymity (people, by unit)'
     """
-    return guarantee["model"] + (f" (people, by {guarantee['counts']})" if guarantee.get("counts") else "")
+    counted = f" (people, by {guarantee['counts']})" if guarantee.get("counts") else ""
+    return f"{guarantee['model']}{counted}"
 
 
 def counted_text(count: int, one: str, several: str = "") -> str:
