@@ -30,6 +30,7 @@ from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
 from shoal.taxonomies.builders.mask import MaskTaxonomy
 from shoal.taxonomies.nested import from_nested
 from shoal.taxonomies.tree import Taxonomy
+from shoal.utility.ncp import NormalizedCertaintyPenalty
 
 LETTERS = from_nested({"any": {"left": ["a", "b", "c"], "right": ["d", "e", "f"]}})
 
@@ -104,12 +105,12 @@ def test_different_values_have_different_places(shape: list[tuple[int, float]], 
         Attribute(str(j), from_nested({"any": [f"x{i}" for i in range(leaves)]}), weight)
         for j, (leaves, weight) in enumerate(shape)
     ]
-    grid = Grid.of(quasi)
-    assert all(int(place.max()) < 1 << grid.bits for place in grid.places)
     rng = np.random.default_rng(seed)
     codes = np.unique(np.stack([rng.integers(0, leaves, 60) for leaves, _ in shape], axis=1), axis=0)
-    keys = grid.keys(list(codes.T))
-    assert len(np.unique(keys, axis=1).T) == len(codes)
+    for grid in (Grid.of(quasi), Grid.of_levels(quasi)):
+        assert all(int(place.max()) < 1 << grid.bits for place in grid.places)
+        keys = grid.keys(list(codes.T))
+        assert len(np.unique(keys, axis=1).T) == len(codes)
 
 
 def test_bits_end_somewhere_and_light_attributes_share_places() -> None:
@@ -171,11 +172,30 @@ def test_records_of_one_cell_may_part() -> None:
     assert sorted(plan.sizes.tolist()) == [2, 2, 2]
 
 
+def test_the_curve_leaves_a_node_only_when_all_of_it_was_visited() -> None:
+    tree = from_nested({"any": {"left": {"a": ["a1", "a2", "a3"], "b": ["b1"]}, "right": ["c", "d", "e"]}})
+    both = np.array(list(product(range(7), repeat=2)))
+    keys = Grid.of_levels([Attribute("one", tree), Attribute("two", tree)]).keys(list(both.T))[0]
+    along = both[np.argsort(keys)]
+    for sides in product(((0, 4), (4, 7)), repeat=2):  # left or right, in both attributes
+        inside = [all(lo <= code < hi for code, (lo, hi) in zip(point, sides, strict=True)) for point in along]
+        assert np.flatnonzero(np.diff(np.flatnonzero(inside)) != 1).size == 0
+
+
+def test_the_narrower_of_runs_and_diverse_groups_is_taken() -> None:
+    codes, values = spread(200)
+    asked = problem(PAIR, codes, values, [EntropyLDiversity(l=2)])
+    found, dealt = planned(asked), planned(asked, l=2)
+    ncp = NormalizedCertaintyPenalty()
+    assert found.search["l"] == 1
+    assert ncp.of(asked, found) < ncp.of(asked, dealt)
+
+
 @pytest.mark.parametrize("l", [2, 3, 4])
 def test_groups_have_exactly_l_values_where_they_can(l: int) -> None:
     codes, values = spread(120)
     asked = problem(PAIR, codes, values, [SimpleLDiversity(l=l)])
-    plan = planned(asked)
+    plan = planned(asked, l=l)
     assert plan.search["l"] == l
     assert plan.search["tried"] == [l]
     assert plan.search["groups"] == plan.n_classes > 3

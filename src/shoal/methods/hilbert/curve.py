@@ -1,7 +1,8 @@
 """The Hilbert curve through the quasi values, in the order of their taxonomies' leaves.
 
 The curve visits every point of a cube of 2^bits points a side once, and consecutive points are neighbours; so records
-that are near each other on the curve have similar values of all attributes.
+that are near each other on the curve have similar values of all attributes. It leaves each of the 2^d smaller cubes
+only when all points of it were visited: where taxonomy nodes begin and end with such cubes, neighbours share nodes.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.arrays import AnyIntArray, KeyArray
+from shoal.arrays import AnyIntArray, IntArray, KeyArray
 from shoal.cells import WORD
 from shoal.compiled import compiled
 from shoal.problem import Attribute
+from shoal.taxonomies.tree import Taxonomy
 
 MOST_BITS = 20
+_DEEPEST = 40  # bits of a place before it is rounded
 
 Points = NDArray[np.uint32]
 
@@ -35,8 +38,22 @@ class Grid:
     places: tuple[Points, ...]  # n_attributes x (n_leaves,)
 
     @classmethod
+    def of_levels(cls, quasi: Sequence[Attribute]) -> Grid:
+        """Lay the leaves out so that every node has a binary interval of the side to itself, as have its siblings."""
+        heaviest = max(attribute.weight for attribute in quasi)
+        aligned = [_aligned(attribute.taxonomy) for attribute in quasi]
+        needed = [  # a share of the side is half of it, a quarter, ...
+            bits + round(np.log2(heaviest / attribute.weight))
+            for attribute, (_, bits) in zip(quasi, aligned, strict=True)
+        ]
+        bits = min(max(1, *needed), MOST_BITS)
+        own = zip(aligned, needed, strict=True)
+        places = tuple((np.left_shift(p, max(bits - n, 0)) >> max(n - bits, 0)).astype(np.uint32) for (p, _), n in own)
+        return cls(bits, places)
+
+    @classmethod
     def of(cls, quasi: Sequence[Attribute]) -> Grid:
-        """Lay the leaves out."""
+        """Lay the leaves out side by side."""
         leaves = [attribute.taxonomy.n_leaves for attribute in quasi]
         heaviest = max(attribute.weight for attribute in quasi)
         shares = [attribute.weight / heaviest for attribute in quasi]
@@ -52,6 +69,30 @@ class Grid:
         """Return (n_words, n) the place of each combination of leaves on the curve."""
         points = np.stack([place[column] for place, column in zip(self.places, codes, strict=True)], axis=1)
         return curve_keys(points, self.bits)
+
+
+def _aligned(taxonomy: Taxonomy) -> tuple[IntArray, int]:
+    """Return (n_leaves,) the place of each leaf if the children of a node divide its interval evenly, and its bits.
+
+    >>> from shoal.taxonomies.nested import from_nested
+    >>> places, bits = _aligned(from_nested({"any": {"low": ["a", "b", "c"], "high": ["d", "e"]}}))
+    >>> places.tolist(), bits
+    ([0, 1, 2, 4, 6], 3)
+    """
+    place, used = np.zeros((2, taxonomy.n_nodes), dtype=np.int64)
+    order = np.lexsort((taxonomy.lo, taxonomy.parent))[1:]  # all but the root, siblings side by side
+    parent = taxonomy.parent[order]
+    rank = np.arange(len(order)) - np.searchsorted(parent, parent)
+    wanted = np.ceil(np.log2(np.bincount(parent, minlength=taxonomy.n_nodes)[parent])).astype(np.int64)
+    for level in range(1, taxonomy.height + 1):
+        at = np.flatnonzero(taxonomy.level[order] == level)
+        above, bits = parent[at], wanted[at]
+        bits = np.where(used[above] + bits <= _DEEPEST, bits, 0)  # beyond it siblings share a place
+        used[order[at]] = used[above] + bits
+        place[order[at]] = (place[above] << bits) + np.where(bits > 0, rank[at], 0)
+    leaves = slice(taxonomy.n_leaves)
+    deepest = int(used[leaves].max())
+    return place[leaves] << (deepest - used[leaves]), deepest
 
 
 def curve_keys(points: Points, bits: int) -> KeyArray:

@@ -46,11 +46,11 @@ class Groups:
 class Line:
     """Records along the curve. Those with equal quasi values stand in random order, whatever the input's was."""
 
-    def __init__(self, problem: Problem, ranges: bool, rng: np.random.Generator) -> None:
+    def __init__(self, problem: Problem, ranges: bool, rng: np.random.Generator, *, by_levels: bool) -> None:
         self._problem = problem
         self.wholes = [requirement.whole(problem.cells.counts) for requirement in problem.requirements]
         refuse_hopeless(problem, 0)
-        order = _curve_order(problem, rng)
+        order = _curve_order(problem, rng, by_levels)
         self._cells = np.repeat(order, problem.cells.counts[order])  # (n_records,)
         self._codes = np.stack([column[self._cells] for column in problem.quasi_codes], axis=1).astype(np.int32)
         self._widths = _widths(problem.quasi, ranges)
@@ -195,9 +195,10 @@ class Line:
             yield slice(start, stop), ClassHistograms(groups.sizes[start:stop], counts)
 
 
-def _curve_order(problem: Problem, rng: np.random.Generator) -> IntArray:
+def _curve_order(problem: Problem, rng: np.random.Generator, by_levels: bool) -> IntArray:
     """Return (n_cells,) the cells along the curve, in random order where their quasi values have one place."""
-    keys = Grid.of(problem.quasi).keys(problem.quasi_codes)
+    grid = Grid.of_levels(problem.quasi) if by_levels else Grid.of(problem.quasi)
+    keys = grid.keys(problem.quasi_codes)
     order = np.lexsort((*problem.cells.codes, *keys[::-1]))  # the same whatever order the cells come in
     ordered = keys[:, order]
     moved = np.ones(len(order), dtype=np.bool_)

@@ -27,7 +27,7 @@ _MERGED = 3  # values of l whose groups are merged, if no l suffices
 def planned(problem: Problem, ranges: bool, only: int | None, rng: np.random.Generator, progress: Progress) -> Plan:
     """Return the groups as a plan; *only* is the l to use, or None for the least that suffices."""
     with progress.step("grouping", problem.cells.n_records, unit="records") as step:
-        line = Line(problem, ranges, rng)
+        line = Line(problem, ranges, rng, by_levels=not ranges and only is None)
         if only is None and all(requirement.values is None for requirement in problem.requirements):
             groups, search = _narrowest(line, problem)
         else:
@@ -61,28 +61,33 @@ class _Diversity:
         self._most = len(line) // int(summed(self._values, problem.cells.counts, self._n_values).max())
 
     def search(self, only: int | None) -> tuple[Groups, dict[str, Any]]:
-        """Return groups that meet all requirements, and how they were found.
+        """Return groups that meet all requirements, and how they were found; the narrowest of a few.
 
-        If the groups of no l meet them as they are, those of a few are merged along the curve until they do, and the
-        narrowest taken.
+        Those are the groups of the least l that meet them as they are, or of a few l, merged along the curve until they
+        do; and the narrowest runs of the curve, merged likewise, which are those of l = 1.
         """
         if only is not None and only > self._most:
             raise UnreachableError(
                 f"method hilbert: l = {only}, but the most frequent sensitive value allows at most l = {self._most}"
             )
         every = _steps(range(2, self._most + 1), _CONSIDERED)
-        tried = []
+        tried, found = [], []
         for l in _steps(filter(self._promises, every), _TRIED) if only is None else [only]:
             tried.append(l)
             groups = self._groups(l)
             if self._line.hold(groups):
-                return groups, {"l": l, "tried": tried, "merged": False}
-        mended = tried if only is not None else [1, *(tried or range(2, self._most + 1))[:_MERGED]]
-        found = [(l, self._line.merged(self._groups(l))) for l in mended]
+                found = [(l, groups)]
+                break
+        held = bool(found)
+        if not held:
+            mended = tried if only is not None else (tried or range(2, self._most + 1))[:_MERGED]
+            found = [(l, self._line.merged(self._groups(l))) for l in mended]
+        if only is None:
+            found.append((1, self._line.merged(self._line.cut(self._problem.smallest_class))))
         l, groups = min(found, key=lambda pair: self._line.loss(pair[1]))
-        if len(groups) == 1:
+        if len(groups) == 1 and not held:
             groups = self._parted(groups)
-        return groups, {"l": l, "tried": tried, "merged": True}
+        return groups, {"l": l, "tried": tried, "merged": not held or l == 1}
 
     def _size(self, l: int) -> int:
         """Return the records of a group: a multiple of l, so that each value may have one in l."""
