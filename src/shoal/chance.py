@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from shoal import kernels
-from shoal.arrays import CodeArray, IntArray, KeyArray
+from shoal.arrays import CodeArray, FloatArray, IntArray, KeyArray
 from shoal.compiled import compiled
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chance:
-    """A generator for the many draws of a run, and keys that nobody can compute from other draws.
+    """A generator for what is planned, and keys that nobody can compute from other draws: for who goes where.
 
-    From a stretch of a generator's output all the rest of it can be computed; a published order is such a
+    From a stretch of a generator's output all the rest of it can be computed; a published order would be such a
     stretch. Keys are therefore bytes of the operating system, each for one use. With a seed a run can be repeated: all
     draws then follow from the seed and the digest of the source together, so that whoever has the release alone cannot
     try seeds out on it.
@@ -61,6 +61,10 @@ class Chance:
         else:
             drawn = hashlib.shake_256(self.secret + next(self.uses).to_bytes(8)).digest(8 * n_keys)
         return np.frombuffer(bytearray(drawn), dtype=np.uint64)  # writable: the kernels' usual type
+
+    def fractions(self, n_fractions: int) -> FloatArray:
+        """Return (n_fractions,) numbers from 0 to below 1, each a multiple of 2**-53."""
+        return (self.keys(n_fractions) >> np.uint64(11)) * 2.0**-53
 
     def order(self, n_items: int) -> IntArray:
         """Return (n_items,) the items in random order."""

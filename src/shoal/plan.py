@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from shoal import kernels
-from shoal.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
+from shoal.arrays import AnyIntArray, CodeArray, IntArray
 from shoal.cells import Cells
+from shoal.chance import Chance
 from shoal.errors import InputError
 from shoal.problem import Problem, Requirement
 
@@ -87,9 +88,9 @@ class Assignment:
 class Dealer:
     """Deals rows to classes, batch by batch, so that every arrangement that the quotas allow is equally likely."""
 
-    def __init__(self, assignment: Assignment, rng: np.random.Generator) -> None:
+    def __init__(self, assignment: Assignment, chance: Chance) -> None:
         self._assignment = assignment
-        self._rng = rng
+        self._chance = chance
         self._remaining = assignment.quota.copy()
         split = len(assignment.split_cells) > 0
         self._left = np.add.reduceat(assignment.quota, assignment.first[:-1]) if split else assignment.quota
@@ -102,9 +103,9 @@ class Dealer:
         rows = np.flatnonzero(classes == SPLIT)
         if len(rows):
             split = np.searchsorted(self._assignment.split_cells, cells[rows])
-            chance: FloatArray = self._rng.random(len(rows))
+            drawn = self._chance.fractions(len(rows))
             classes[rows] = kernels.draw_targets(
-                split, self._assignment.first, self._assignment.target, self._remaining, self._left, chance
+                split, self._assignment.first, self._assignment.target, self._remaining, self._left, drawn
             )
             if self._left.min() < 0:
                 raise InputError("the source changed while it was being read; nothing was published")

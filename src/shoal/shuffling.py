@@ -16,6 +16,7 @@ from typing import IO
 import numpy as np
 import pyarrow as pa
 
+from shoal.chance import Chance
 from shoal.errors import UsageError
 
 ROWS_PER_HEAP = 1 << 20
@@ -25,11 +26,9 @@ MOST_HEAPS = 400  # files that are open at a time, of the 1,024 that a process m
 class Shuffler:
     """Takes batches in any order and gives all their rows back in random order."""
 
-    def __init__(
-        self, n_rows: int, rng: np.random.Generator, folder: Path | None, rows_per_heap: int | None = None
-    ) -> None:
+    def __init__(self, n_rows: int, chance: Chance, folder: Path | None, rows_per_heap: int | None = None) -> None:
         """Expect about *n_rows* rows; *folder* is where heaps wait (None: the system's temporary folder)."""
-        self._rng = rng
+        self._chance = chance
         self._folder = folder
         self._n_heaps = min(max(-(-n_rows // (rows_per_heap or ROWS_PER_HEAP)), 1), MOST_HEAPS)
         self._in_memory: list[pa.RecordBatch] = []
@@ -47,7 +46,8 @@ class Shuffler:
                     file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115  closed in __exit__
                     self._files.append(file)
                     self._writers.append(pa.ipc.new_stream(file, batch.schema))
-            heap = self._rng.integers(self._n_heaps, size=batch.num_rows, dtype=np.uint16)
+            half_keys = self._chance.keys(-(-batch.num_rows // 2)).view(np.uint32)[: batch.num_rows]
+            heap = (half_keys * np.uint64(self._n_heaps) >> np.uint64(32)).astype(np.uint16)
             order = np.argsort(heap, kind="stable")
             edges = np.searchsorted(heap[order], np.arange(self._n_heaps + 1))
             sorted_rows = batch.take(pa.array(order))
@@ -82,7 +82,7 @@ class Shuffler:
                 file.close()
 
     def _shuffled(self, rows: pa.Table) -> pa.Table:
-        return rows.combine_chunks().take(pa.array(self._rng.permutation(rows.num_rows)))
+        return rows.combine_chunks().take(pa.array(self._chance.order(rows.num_rows)))
 
 
 @contextlib.contextmanager

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pytest
 
 from shoal import shuffling
+from shoal.chance import Chance
 from shoal.plan import WITHHELD, Assignment, Dealer
 from shoal.shuffling import Shuffler
 
@@ -49,7 +50,7 @@ def test_the_limit_has_the_false_alarm_rate_that_is_stated(freedom: int) -> None
 @pytest.mark.parametrize("batch", [1, 2, 5])
 @pytest.mark.parametrize("quotas", [{0: 2, 1: 3}, {0: 1, 1: 2, WITHHELD: 2}])
 def test_every_arrangement_of_a_cell_is_equally_likely(batch: int, quotas: dict[int, int]) -> None:
-    rng = np.random.default_rng(17)
+    chance = Chance.of(17)
     n_targets = len(quotas)
     assignment = Assignment.of_pieces(
         1, np.zeros(n_targets, dtype=np.int64), np.array(list(quotas)), np.array(list(quotas.values()))
@@ -58,7 +59,7 @@ def test_every_arrangement_of_a_cell_is_equally_likely(batch: int, quotas: dict[
     possible = set(itertools.permutations([target for target, quota in quotas.items() for _ in range(quota)]))
     seen: Counter[Hashable] = Counter()
     for _ in range(3000):
-        dealer = Dealer(assignment, rng)
+        dealer = Dealer(assignment, chance)
         parts = [dealer.deal(rows[start : start + batch]).tolist() for start in range(0, 5, batch)]
         seen[tuple(itertools.chain(*parts))] += 1
     assert set(seen) == possible
@@ -66,10 +67,10 @@ def test_every_arrangement_of_a_cell_is_equally_likely(batch: int, quotas: dict[
 
 
 def test_cells_are_dealt_independently() -> None:
-    rng = np.random.default_rng(23)
+    chance = Chance.of(23)
     assignment = Assignment.of_pieces(2, np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]), np.ones(4, dtype=np.int64))
     seen: Counter[Hashable] = Counter(
-        tuple(Dealer(assignment, rng).deal(np.array([0, 1, 0, 1])).tolist()) for _ in range(2000)
+        tuple(Dealer(assignment, chance).deal(np.array([0, 1, 0, 1])).tolist()) for _ in range(2000)
     )
     check_uniform(seen, 4)
 
@@ -77,11 +78,11 @@ def test_cells_are_dealt_independently() -> None:
 @pytest.mark.parametrize("per_heap", [1 << 20, 3, 2, 1])
 def test_every_order_of_rows_is_equally_likely(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, per_heap: int) -> None:
     monkeypatch.setattr(shuffling, "ROWS_PER_HEAP", per_heap)
-    rng = np.random.default_rng(29)
+    chance = Chance.of(29)
     batches = pa.table({"row": range(4)}).to_batches(max_chunksize=3)
     seen: Counter[Hashable] = Counter()
     for _ in range(2400):
-        with Shuffler(4, rng, tmp_path) as shuffler:
+        with Shuffler(4, chance, tmp_path) as shuffler:
             for batch in batches:
                 shuffler.add(batch)
             seen[tuple(itertools.chain(*(heap["row"].to_pylist() for heap in shuffler.heaps())))] += 1
@@ -90,11 +91,11 @@ def test_every_order_of_rows_is_equally_likely(monkeypatch: pytest.MonkeyPatch, 
 
 def test_a_place_says_nothing_about_the_origin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(shuffling, "ROWS_PER_HEAP", 5)
-    rng = np.random.default_rng(31)
+    chance = Chance.of(31)
     batches = pa.table({"row": range(20)}).to_batches(max_chunksize=7)
     seen: Counter[Hashable] = Counter()
     for _ in range(600):
-        with Shuffler(20, rng, tmp_path) as shuffler:
+        with Shuffler(20, chance, tmp_path) as shuffler:
             for batch in batches:
                 shuffler.add(batch)
             order = itertools.chain(*(heap["row"].to_pylist() for heap in shuffler.heaps()))

@@ -9,6 +9,7 @@ import pytest
 
 from shoal import judging
 from shoal.cells import Cells
+from shoal.chance import Chance
 from shoal.errors import InputError
 from shoal.guarantees import achieved
 from shoal.models.k_anonymity import KAnonymity
@@ -73,7 +74,7 @@ def test_relocated_leaves_out_the_cells_of_a_population() -> None:
 
 
 def dealt(assignment: Assignment, cells: np.ndarray, batch: int, seed: int) -> np.ndarray:
-    dealer = Dealer(assignment, np.random.default_rng(seed))
+    dealer = Dealer(assignment, Chance.of(seed))
     return np.concatenate([dealer.deal(cells[start : start + batch]) for start in range(0, len(cells), batch)])
 
 
@@ -101,7 +102,7 @@ def test_whole_cells_need_no_chance() -> None:
 def test_more_rows_than_quotas_mean_that_the_source_has_changed() -> None:
     pieces = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]), np.array([1, 1, 1, 1])
     assignment = Assignment.of_pieces(2, *pieces)
-    dealer = Dealer(assignment, np.random.default_rng(0))
+    dealer = Dealer(assignment, Chance.of(0))
     with pytest.raises(InputError, match="changed while it was being read"):
         dealer.deal(np.array([0, 0, 0, 1]))
 
@@ -240,3 +241,13 @@ def test_same_rows_tells_rows_apart_and_only_those(seed: int) -> None:
     assert np.array_equal(table[first][group], table)
     assert len(first) == len(np.unique(table, axis=0))
     assert all(first[number] == np.flatnonzero(group == number)[0] for number in range(len(first)))
+
+
+def test_without_a_seed_dealing_follows_from_the_operating_system_alone(monkeypatch):
+    assignment = Assignment.of_pieces(1, np.array([0, 0]), np.array([0, 1]), np.array([20, 20]))
+
+    def dealt():
+        monkeypatch.setattr("shoal.chance.os.urandom", np.random.default_rng(5).bytes)
+        return Dealer(assignment, Chance.of(None)).deal(np.zeros(40, dtype=np.int64)).tolist()
+
+    assert dealt() == dealt()

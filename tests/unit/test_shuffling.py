@@ -5,20 +5,23 @@ from __future__ import annotations
 import errno
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+import shoal
 from shoal import shuffling
+from shoal.chance import Chance
 from shoal.errors import UsageError
 from shoal.shuffling import Shuffler
 
 
 def shuffled(n: int, batch: int, seed: int, folder: Path | None = None, expected: int | None = None) -> pa.Table:
     table = pa.table({"row": range(n), "text": [None if i % 7 == 0 else f"t{i}" for i in range(n)]})
-    with Shuffler(n if expected is None else expected, np.random.default_rng(seed), folder) as shuffler:
+    with Shuffler(n if expected is None else expected, Chance.of(seed), folder) as shuffler:
         for piece in table.to_batches(max_chunksize=batch):
             shuffler.add(piece)
         return pa.concat_tables(list(shuffler.heaps()))
@@ -54,7 +57,7 @@ def test_a_wrong_expectation_of_rows_loses_none(monkeypatch: pytest.MonkeyPatch)
 def test_heaps_hold_no_more_than_about_their_share(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(shuffling, "ROWS_PER_HEAP", 100)
     table = pa.table({"row": range(1000)})
-    with Shuffler(1000, np.random.default_rng(3), tmp_path) as shuffler:
+    with Shuffler(1000, Chance.of(3), tmp_path) as shuffler:
         shuffler.add(table.to_batches()[0])
         sizes = [heap.num_rows for heap in shuffler.heaps()]
     assert len(sizes) == 10
@@ -76,7 +79,7 @@ def test_a_full_disk_is_said_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch,
 
 def test_files_are_closed_when_the_run_is_interrupted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(shuffling, "ROWS_PER_HEAP", 10)
-    shuffler = Shuffler(50, np.random.default_rng(1), tmp_path)
+    shuffler = Shuffler(50, Chance.of(1), tmp_path)
 
     def interrupted() -> None:
         with shuffler:
@@ -87,3 +90,27 @@ def test_files_are_closed_when_the_run_is_interrupted(monkeypatch: pytest.Monkey
         interrupted()
     assert len(shuffler._files) == 5
     assert all(file.closed for file in shuffler._files)
+
+
+def test_without_a_seed_the_order_follows_from_the_operating_system_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A generator's output can be continued by whoever sees some of it; a published order shows some."""
+
+    def orders() -> list[list[int]]:
+        found = []
+        for rows in (1 << 20, 10):
+            monkeypatch.setattr(shuffling, "ROWS_PER_HEAP", rows)
+            fixed = np.random.default_rng(5)
+            monkeypatch.setattr("shoal.chance.os", SimpleNamespace(urandom=fixed.bytes))
+            found.append(shoal.anonymize(TABLE, POLICY).data["note"].to_pylist())
+        return found
+
+    first = orders()
+    assert first == orders()
+    assert len({tuple(order) for order in [*first, range(60)]}) == 3
+
+
+TABLE = pa.table({"age": pa.array([20, 60] * 30), "note": pa.array(range(60))})
+POLICY = {
+    "attributes": {"age": {"role": "quasi"}, "note": {"role": "insensitive"}},
+    "privacy": [{"k-anonymity": {"k": 2}}],
+}

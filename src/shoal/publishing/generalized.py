@@ -125,21 +125,21 @@ class GeneralizedPublication(PlannedPublication):
         if self.policy.units:
             samples = [layer.rows for layer in layers(self.source) if isinstance(layer, SampledSource)]
             witness = Witness(self.plan.n_classes, samples[0] if samples else None)
-        return PublishedRows(self._batches(engine, chance.generator, folder, progress, witness), witness=witness)
+        return PublishedRows(self._batches(engine, chance, folder, progress, witness), witness=witness)
 
     def _batches(
         self,
         engine: LocalEngine,
-        rng: np.random.Generator,
+        chance: Chance,
         folder: Path | None,
         progress: Progress,
         witness: Witness | None,
     ) -> Iterator[pa.RecordBatch]:
-        dealer = Dealer(self.plan.assignment.relocated(len(self.counted.run.counts), self.encoding.kept), rng)
+        dealer = Dealer(self.plan.assignment.relocated(len(self.counted.run.counts), self.encoding.kept), chance)
         carried = self.policy.names("insensitive")
         sensitive = [CellColumn.of(self.counted, attribute.name) for attribute in self.encoding.problem.sensitive]
         written = 0
-        with Shuffler(self.n_rows, rng, folder) as shuffler:
+        with Shuffler(self.n_rows, chance, folder) as shuffler:
             for located in engine.locate(self.source, self.counted, carried, progress):
                 targets = dealer.deal(located.cells)
                 if witness is not None:

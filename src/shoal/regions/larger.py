@@ -43,9 +43,7 @@ class Larger:
             counts = division.router().run(self.engine, self.source, self.looked, carried, files, self.progress)
             regions = division.settled(counts)
             n_records = int(counts.sizes.sum())
-            shuffler = held.enter_context(
-                Shuffler(n_records, self.chance.generator, self.folder, self.budget.heap_rows)
-            )
+            shuffler = held.enter_context(Shuffler(n_records, self.chance, self.folder, self.budget.heap_rows))
             pooled = Pooled(division.trees, len(self.policy.names("quasi")))
             numbering = Numbering(self.policy, division.trees, self.looked)
             queue = _Queue(self, division.planner(counts), files, shuffler, pooled, numbering)
@@ -77,10 +75,10 @@ class _Queue:
 
     def take(self, region: Settled) -> None:
         """Plan one region, and hand its rows on."""
-        rng = self.larger.chance.generator
-        planned = self.planner.plan(region, lambda: self.files.read(region.leaves, self.larger.budget.heap_rows), rng)
+        chance, heap_rows = self.larger.chance, self.larger.budget.heap_rows
+        planned = self.planner.plan(region, lambda: self.files.read(region.leaves, heap_rows), chance.generator)
         self.pooled.add(planned.findings)
         renumbering = self.numbering.add(planned.findings.quasi, planned.findings.sensitive)
-        for batch in planned.renumbered(renumbering).batches(rng):
+        for batch in planned.renumbered(renumbering).batches(chance):
             self.shuffler.add(batch)
         self.files.drop(region.leaves)

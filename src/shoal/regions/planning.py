@@ -12,6 +12,7 @@ import pyarrow as pa
 from shoal.arrays import CodeArray, IntArray, KeyArray
 from shoal.binding import WholeTable
 from shoal.cells import Run, RunStack
+from shoal.chance import Chance
 from shoal.encoding import Encoding, Region, Tree, encode_cells
 from shoal.engines.local import CountedCells, SampledCells
 from shoal.errors import UnreachableError, UsageError
@@ -137,12 +138,12 @@ class PlannedRegion:
         """Return the same under the numbers of the whole table."""
         return replace(self, rows=self.rows.renumbered(renumbering))
 
-    def batches(self, rng: np.random.Generator) -> Iterator[pa.RecordBatch]:
+    def batches(self, chance: Chance) -> Iterator[pa.RecordBatch]:
         """Yield all published rows, those that carry values of their own dealt to the classes of their cells."""
         if self.waiting is None:
             yield from self.rows.interchangeable(self.counts, self.most_rows)
             return
-        dealer = Dealer(self.rows.plan.assignment, rng)
+        dealer = Dealer(self.rows.plan.assignment, chance)
         for keys, carried in self.waiting():
             cells = self.rows.counted.run.find(keys)
             targets = dealer.deal(cells)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from shoal import kernels
 from shoal.arrays import CodeArray, KeyArray
-from shoal.chance import shuffle_within
+from shoal.chance import Chance, shuffle_within
 
 ROWS_PER_HEAP = 1 << 20
 
@@ -41,9 +41,10 @@ def in_order(pieces: Sequence[pa.RecordBatch], secret: bytes, heap: int) -> Iter
         yield from rows.take(pa.array(order)).combine_chunks().to_batches()
 
 
-def generator(secret: bytes, use: str) -> np.random.Generator:
-    """Return the generator of one use."""
-    return np.random.default_rng(int.from_bytes(_stream(secret, use, 32)))
+def chance_for(secret: bytes, use: str) -> Chance:
+    """Return the chance of one use."""
+    own = _stream(secret, use, 32)
+    return Chance(np.random.default_rng(int.from_bytes(own)), own)
 
 
 def _heaps(keys: KeyArray, n_heaps: int) -> CodeArray:

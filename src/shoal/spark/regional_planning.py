@@ -16,7 +16,7 @@ from shoal.regions.files import parted_rows
 from shoal.regions.planning import PlannedRegion, RegionPlanner
 from shoal.regions.settling import Settled
 from shoal.sources.spark.exchange import received
-from shoal.spark.ordering import generator, in_order, scattered
+from shoal.spark.ordering import chance_for, in_order, scattered
 
 FINDINGS = -1  # the destination of what a region adds to the whole: the driver
 
@@ -39,7 +39,7 @@ class PlanRegion:
             yield FINDINGS, _pickled(error)
             return
         yield FINDINGS, _pickled(planned.findings)
-        for place, batch in enumerate(planned.batches(generator(self.secret, f"deal {number}"))):
+        for place, batch in enumerate(planned.batches(chance_for(self.secret, f"deal {number}"))):
             yield from scattered(batch, self.n_heaps, self.secret, number, place)
 
     def _planned(self, number: int, rows: list[pa.RecordBatch]) -> PlannedRegion:
@@ -47,7 +47,7 @@ class PlanRegion:
         if sum(batch.num_rows for batch in rows) != region.n_records:
             raise InputError("rows of a region were lost on their way to its task; nothing was published")
         n_words, at_once = looked.layout.n_words, self.planner.budget.heap_rows
-        rng = generator(self.secret, f"plan {number}")
+        rng = chance_for(self.secret, f"plan {number}").generator
         return self.planner.plan(region, lambda: parted_rows(rows, n_words, at_once), rng)
 
 

@@ -30,7 +30,7 @@ from shoal.sources.spark.shipping import (
     unpacked_message,
 )
 from shoal.sources.spark.source import SparkSource
-from shoal.spark.ordering import generator
+from shoal.spark.ordering import chance_for
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -52,7 +52,8 @@ class SamplePartition:
         source = self.form.opened(number, batches)
         if source is None:
             return
-        thinning = Thinning.fixed(self.share, len(self.columns), lambda: generator(self.secret, f"sample {number}"))
+        rng = chance_for(self.secret, f"sample {number}").generator
+        thinning = Thinning.fixed(self.share, len(self.columns), lambda: rng)
         looked = LocalEngine(1).look(source, self.columns, Silent(), thinning)
         assert isinstance(looked, SampledCells)  # noqa: S101  with a fixed share it always is
         yield sample_message(looked)

@@ -26,7 +26,7 @@ from shoal.sources.spark.session import told
 from shoal.sources.spark.shared import Shared
 from shoal.sources.spark.shipping import Form, collected, held, on_partitions, pieces_of
 from shoal.sources.spark.source import SparkSource, kept
-from shoal.spark.ordering import generator, heaps_for, in_order, scattered
+from shoal.spark.ordering import chance_for, heaps_for, in_order, scattered
 from shoal.spark.published import RowColumns
 from shoal.spark.quotas import PartitionQuotas, dealt_quotas
 
@@ -85,7 +85,7 @@ class RewritePartition:
         counted, assignment = self.planned.value.counted, self.planned.value.assignment
         mine = self.quotas.get(number, PartitionQuotas(np.zeros(0, np.int64), np.zeros(0, np.int64)))
         assignment = replace(assignment, quota=mine.of(len(assignment.quota)))
-        dealer = Dealer(assignment, generator(self.secret, f"deal {number}"))
+        dealer = Dealer(assignment, chance_for(self.secret, f"deal {number}"))
         sensitive = [CellColumn.of(counted, name).index for name in self.sensitive]
         for place, located in enumerate(LocalEngine(1).locate(source, counted, self.carried, Silent())):
             targets = dealer.deal(located.cells)
@@ -193,4 +193,4 @@ def _quotas(source: SparkSource, planned: Shared[Planned], chance: Chance) -> di
     with told(source.name):
         found = collected(pieces_of(wanted, TallyPartition(form, planned)))
     held_by = {number: (np.array(batch.column(0)), np.array(batch.column(1))) for number, batch in found}
-    return dealt_quotas(assignment, held_by, chance.generator)
+    return dealt_quotas(assignment, held_by, np.random.default_rng(chance.keys(4)))

@@ -56,7 +56,7 @@ def _given(known: CodeArray, shares: FloatArray, chance: Chance) -> CodeArray:
     order = chance.order_within(known, n_known)  # rows by what is known, in random order
     of_row = np.repeat(np.arange(n_known), sizes)
     start = np.cumsum(sizes) - sizes
-    first: FloatArray = chance.generator.random((n_known,))
+    first = chance.fractions(n_known)
     place = np.arange(len(known)) - start[of_row] + first[of_row]
     cumulated = _cumulated(shares)
     target = of_row + np.minimum(place / sizes[of_row], np.nextafter(1.0, 0.0))
