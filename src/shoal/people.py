@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from shoal import kernels
 from shoal.arrays import AnyIntArray, CodeArray, IntArray
+from shoal.compiled import compiled
 from shoal.models.base import ClassHistograms, PrivacyModel
 
 
@@ -17,21 +19,21 @@ class People:
     A person counts once in a class, however many records they have there, and once for each value that they have there.
     """
 
-    person: IntArray  # (n_cells,) codes below n_persons
+    person: CodeArray  # (n_cells,) codes below n_persons
     n_persons: int
-    pair: IntArray | None = None  # (n_cells,) codes of the different pairs of person and value; None: no values
+    pair: CodeArray | None = None  # (n_cells,) codes of the different pairs of person and value; None: no values
     value_of: CodeArray | None = None  # (n_pairs,)
 
     @classmethod
     def of(cls, person: AnyIntArray, values: CodeArray | None) -> People:
         """Number the persons of the cells, and the pairs of person and value."""
         names, code = np.unique(person, return_inverse=True)
-        code = code.reshape(-1).astype(np.int64)
+        code = code.reshape(-1).astype(np.int32)
         if values is None:
             return cls(code, len(names))
-        pairs, pair = np.unique(values.astype(np.int64) * len(names) + code, return_inverse=True)
-        value_of = (pairs // len(names)).astype(np.int32)
-        return cls(code, len(names), pair.reshape(-1).astype(np.int64), value_of)
+        key = values.astype(np.int64) * len(names) + code
+        _, first, pair = np.unique(key, return_index=True, return_inverse=True)
+        return cls(code, len(names), pair.reshape(-1).astype(np.int32), values[first])
 
     @property
     def some_have_several_values(self) -> bool:
@@ -48,16 +50,27 @@ class People:
         >>> stays.histograms(KAnonymity(k=2), np.array([0, 0, 1, 1]), np.arange(4), 2, 0).sizes.tolist()
         [1, 2]
         """
-        classes = np.asarray(class_of, dtype=np.int64)
-        found = np.unique(classes * self.n_persons + self.person[cells])
-        sizes = np.bincount(found // max(self.n_persons, 1), minlength=n_classes)
+        first, order = kernels.grouped(np.asarray(class_of, dtype=np.int32), n_classes)
+        cells = cells[order]
+        one = np.zeros(self.n_persons, dtype=np.int32)
+        sizes = _count_once(first, self.person[cells], one, np.zeros((n_classes, 1), dtype=np.int64))[:, 0]
         if self.pair is None or self.value_of is None:
             return ClassHistograms(sizes)
-        n_pairs = len(self.value_of)
-        owner, pair = np.divmod(np.unique(classes * n_pairs + self.pair[cells]), max(n_pairs, 1))
-        counts = np.bincount(owner * n_values + self.value_of[pair], minlength=n_classes * n_values)
-        counts = counts.reshape(n_classes, n_values)
+        counts = np.zeros((n_classes, n_values), dtype=np.int64)
+        _count_once(first, self.pair[cells], self.value_of, counts)
         return ClassHistograms(sizes, counts if model.knows_values else most_concentrated(counts, sizes))
+
+
+@compiled
+def _count_once(first: IntArray, code: CodeArray, column_of: CodeArray, counts: IntArray) -> IntArray:
+    """Add 1 in the row of each class and the column of each code, however often the class has the code."""
+    last = np.full(len(column_of), -1, dtype=np.int32)  # class in which each code was met
+    for c in range(len(first) - 1):
+        for item in range(first[c], first[c + 1]):
+            if last[code[item]] != c:
+                last[code[item]] = c
+                counts[c, column_of[code[item]]] += 1
+    return counts
 
 
 def most_concentrated(counts: IntArray, sizes: IntArray) -> IntArray:

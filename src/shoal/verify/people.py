@@ -19,11 +19,10 @@ from shoal.errors import InputError
 from shoal.verify.coding import CodedSource, ReleaseCoder, SourceCoder, Subject
 from shoal.verify.counting import Counting, Histograms
 from shoal.verify.covers import Covers
-from shoal.verify.exact import WIDEST
 from shoal.verify.guarantees import Judged, conclude, judge
 from shoal.verify.manifest import Manifest
 from shoal.verify.promises import Promise
-from shoal.verify.reading import FAULTS, PublishedRows, coded, unreadable
+from shoal.verify.reading import PublishedRows, coded
 from shoal.verify.result import Check, CheckedGuarantee
 from shoal.verify.room import Room
 from shoal.verify.sums import BoxSums
@@ -47,15 +46,6 @@ class _UnfitError(Exception):
     """The witness does not explain the release."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Rows:
-    """The source's rows: where each is published, and what is counted of it."""
-
-    place: IntArray  # (n_rows,) the number of the class, from 0; -1 for rows that are not published
-    people: Mapping[str, IntArray]  # (n_rows,) codes of persons or households
-    values: Mapping[Subject, IntArray]  # (n published rows,) numbers
-
-
 def judge_people(
     rows: PublishedRows,
     manifest: Manifest,
@@ -76,25 +66,16 @@ def judge_people(
             found = Judge.of(rows, manifest, covers, source, witness)
             checks = [Check("witness", True, "the witness explains every class of the release"), *found.checks()]
         except _UnfitError as misfit:
-            found = _UNFIT
-            checks = [Check("witness", False, str(misfit))]
-        except MemoryError:
-            raise
-        except FAULTS as fault:
-            found = _UNFIT
-            checks = [unreadable(fault)]
+            found, checks = _UNFIT, [Check("witness", False, str(misfit))]
     guarantees = []
     for promise, before in zip(manifest.promises, by_records, strict=True):
-        if promise.counts is None or promise.obstacle or (promise.model == "k-anonymity" and _fails(promise, before)):
+        too_few = promise.model == "k-anonymity" and (before.achieved or 0) < promise.whole("k")
+        if promise.counts is None or promise.obstacle or too_few:
             guarantees.append(before)
-            continue
-        judged = Judged(0, 0, 0.0, found) if isinstance(found, str) else found.judged(promise)
-        guarantees.append(conclude(promise, manifest, judged, 0, with_source=True))
+        else:
+            judged = Judged(0, 0, 0.0, found) if isinstance(found, str) else found.judged(promise)
+            guarantees.append(conclude(promise, manifest, judged, 0, with_source=True))
     return checks, guarantees
-
-
-def _fails(promise: Promise, by_records: CheckedGuarantee) -> bool:
-    return by_records.achieved is None or by_records.achieved < promise.whole("k")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,7 +85,9 @@ class Judge:
     manifest: Manifest
     coder: ReleaseCoder
     n_classes: int
-    rows: _Rows
+    place: IntArray  # (n_source_rows,) the number of the class, from 0; -1 for rows that are not published
+    people: Mapping[str, IntArray]  # (n_source_rows,) codes of persons or households, 0 for none
+    values: Mapping[Subject, IntArray]  # (n_published_rows,) numbers
 
     @classmethod
     def of(
@@ -132,13 +115,14 @@ class Judge:
         values: dict[Subject, list[CodeArray]] = {subject: [] for subject in subjects}
         people: dict[str, list[pa.Array]] = {key: [] for key in manifest.people}
         start = 0
-        for batch in source.batches([*reader.columns, *_others(manifest)], dictionary=reader.dictionaries):
+        columns = list(dict.fromkeys([*reader.columns, *manifest.people.values()]))
+        for batch in source.batches(columns, dictionary=reader.dictionaries):
             place = witness[start : start + batch.num_rows] - 1
             start += batch.num_rows
             if len(place) < batch.num_rows:
                 break
             for key, name in manifest.people.items():
-                people[key].append(_plain(batch.column(name)))
+                people[key].append(batch.column(name))
             inside = place >= 0
             batch, place = batch.filter(pa.array(inside)), place[inside]
             own, facts = reader.code(batch)
@@ -153,64 +137,56 @@ class Judge:
             raise _UnfitError("the witness does not tell of as many rows as the source has")
         if published.differs(told).any():
             raise _UnfitError("the rows that the witness puts into a class are not those that the class publishes")
+        who = {key: _codes(parts) for key, parts in people.items()}
         joined = {subject: np.concatenate(parts).astype(np.int64) for subject, parts in values.items()}
-        return cls(
-            manifest,
-            coder,
-            n_classes,
-            _Rows(witness - 1, {key: _codes(parts) for key, parts in people.items()}, joined),
-        )
+        return cls(manifest, coder, n_classes, witness - 1, who, joined)
 
     def checks(self) -> Iterator[Check]:
         """Check that every published row names somebody and that a sample has one row of each."""
-        inside = self.rows.place >= 0
-        for key, code in self.rows.people.items():
-            nobody = int((code[inside] < 0).sum())
+        inside = self.place >= 0
+        drawn = self.manifest.rows + self.manifest.withheld + self.manifest.dropped
+        for key, code in self.people.items():
+            nobody = int((code[inside] == 0).sum())
             if nobody:
                 yield Check("people", False, f"{nobody} published rows have no {key}, so that people cannot be counted")
             if key == self.manifest.one_per:
-                manifest = self.manifest
-                drawn, everybody = manifest.rows + manifest.withheld + manifest.dropped, len(np.unique(code))
+                everybody = len(np.unique(code))
                 fits = drawn == everybody and len(np.unique(code[inside])) == int(inside.sum())
                 detail = f"the rows are {'' if fits else 'not '}one of each of the source's {everybody} by {key}"
                 yield Check("sample", fits, detail)
 
     def judged(self, promise: Promise) -> Judged:
         """Return what the classes make of a promise, by their people."""
-        obstacle = self._obstacle(promise)
-        if obstacle is not None:
-            return Judged(self.n_classes, 0, 0.0, obstacle)
-        inside = self.rows.place >= 0
-        place, person = self.rows.place[inside], self.rows.people[str(promise.counts)][inside]
+        inside = self.place >= 0
+        place, person = self.place[inside], self.people[str(promise.counts)][inside]
         n_people = int(person.max()) + 1
         sizes = np.bincount(np.unique(place * n_people + person) // n_people, minlength=self.n_classes)
-        histograms = {}
-        for subject in promise.subjects:
-            found = self._histograms(subject, sizes, place, person)
-            if found is None:
-                return Judged(self.n_classes, 0, 0.0, "cannot check: the table is too large to count people in")
-            if promise.model == "t-closeness" and found.whole.sum() > found.total:
-                return Judged(self.n_classes, 0, 0.0, _SEVERAL)
-            apart = promise.model in _TELLS_APART or promise.parameters.get("harmless")
-            histograms[subject] = found if apart or promise.parameters.get("separator") else _one_value_each(found)
+        histograms = {subject: self._histograms(subject, sizes, place, person) for subject in promise.subjects}
+        obstacle = self._obstacle(promise, histograms)
+        if obstacle is not None:
+            return Judged(self.n_classes, 0, 0.0, obstacle)
+        named = promise.parameters.get("harmless") or promise.parameters.get("separator")
+        if promise.model not in _TELLS_APART and not named:
+            histograms = {subject: _one_value_each(found) for subject, found in histograms.items()}
         return judge(promise, self.manifest, sizes, histograms, {})
 
-    def _obstacle(self, promise: Promise) -> str | None:
-        manifest = self.manifest
+    def _obstacle(self, promise: Promise, histograms: Mapping[Subject, Histograms]) -> str | None:
         subjects = {name for subject in promise.subjects for name in subject}
-        looked_at = [a for a in manifest.attributes if a.role == "quasi" or a.name in subjects]
+        looked_at = [a for a in self.manifest.attributes if a.role == "quasi" or a.name in subjects]
         if any(attribute.boxed for attribute in looked_at if attribute.role == "sensitive"):
             return _GENERALIZED
-        return None if all(manifest.traced(attribute) for attribute in looked_at) else _AT_RANDOM
+        if not all(self.manifest.traced(attribute) for attribute in looked_at):
+            return _AT_RANDOM
+        several = any(found.whole.sum() > found.total for found in histograms.values())
+        return _SEVERAL if promise.model == "t-closeness" and several else None
 
-    def _histograms(self, subject: Subject, sizes: IntArray, place: IntArray, person: IntArray) -> Histograms | None:
+    def _histograms(self, subject: Subject, sizes: IntArray, place: IntArray, person: IntArray) -> Histograms:
         """Return how many people of each class have each value."""
-        value, n_values, n_people = self.rows.values[subject], self.coder.n_values(subject), int(person.max()) + 1
-        if self.n_classes * n_values * n_people >= WIDEST:
-            return None
-        entry, count = np.unique(
-            np.unique((place * n_values + value) * n_people + person) // n_people, return_counts=True
-        )
+        value, n_values, n_people = self.values[subject], self.coder.n_values(subject), int(person.max()) + 1
+        _, pair = np.unique(value * n_people + person, return_inverse=True)  # of person and value, fewer than rows
+        n_pairs = int(pair.max()) + 1
+        first = np.unique(place * n_pairs + pair.reshape(-1), return_index=True)[1]  # row of each in each class
+        entry, count = np.unique(place[first] * n_values + value[first], return_counts=True)
         table = np.bincount(np.unique(value * n_people + person) // n_people, minlength=n_values)
         start = np.searchsorted(entry // n_values, np.arange(self.n_classes + 1))
         return Histograms(
@@ -268,16 +244,8 @@ def _check_covered(rows: CodedSource, place: IntArray, labels: CodeArray, covers
             raise _UnfitError(f"the witness puts rows under labels of {cover.attribute.name} that do not cover them")
 
 
-def _others(manifest: Manifest) -> list[str]:
-    published = {attribute.name for attribute in manifest.attributes}
-    return [name for name in dict.fromkeys(manifest.people.values()) if name not in published]
-
-
-def _plain(column: pa.Array) -> pa.Array:
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-
-
 def _codes(parts: list[pa.Array]) -> IntArray:
-    """Return (n_rows,) a code for each different value, -1 for none."""
-    indices = pa.chunked_array(parts).combine_chunks().dictionary_encode().indices
-    return np.asarray(indices.fill_null(-1), dtype=np.int64)
+    """Return (n_rows,) a code for each different value, 0 for none."""
+    plain = [part.dictionary_decode() if pa.types.is_dictionary(part.type) else part for part in parts]
+    indices = pa.chunked_array(plain).combine_chunks().dictionary_encode().indices
+    return np.asarray(indices.fill_null(-1), dtype=np.int64) + 1
