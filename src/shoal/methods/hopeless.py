@@ -31,6 +31,11 @@ def failing_as_one_class(problem: Problem) -> Iterator[tuple[Requirement, Whole,
         if reason is None and not bool(model.holds(whole.as_class(), whole)[0]):
             reached = model.worst(whole.as_class(), whole)
             reason = f"{model.subject}: the whole table as one class has {reached:.6g}"
+        if reason is not None and model.merge_monotone and not requirement.merge_monotone:
+            reason += (
+                f". Counted by {requirement.counts}, smaller classes may reach more, for people may have several values "
+                "in the table and one in a class: use incognito, which looks for such classes"
+            )
         if reason is not None:
             yield requirement, whole, reason
 

@@ -59,6 +59,8 @@ def public_readme(manifest: Mapping[str, Any]) -> str:
 
 
 def _checked(manifest: Mapping[str, Any]) -> str:
+    if "people" in manifest:
+        return "it with the original table, by which the data holder did: the data file does not say who is who"
     return "what files can show" if manifest.get("claims") else "it against the data file"
 
 
