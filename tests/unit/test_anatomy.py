@@ -200,7 +200,7 @@ def test_quasi_values_are_published_as_they_are_and_that_is_said() -> None:
     release = run(table(4, 4, 4), {"distinct-l-diversity": {"l": 3}})
     assert release.manifest["parts"] == [["age", "row"], ["s"]]
     assert "labels" not in release.manifest["attributes"]["age"]
-    assert any("sees who is in the table" in warning for warning in release.evidence["warnings"])
+    assert any("can tell who is in the table" in warning for warning in release.evidence["warnings"])
 
 
 @pytest.mark.parametrize("file", ["csv", "parquet"])

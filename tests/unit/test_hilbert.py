@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import shoal
 from shoal.cells import Cells
+from shoal.datasets import hospital_policy, stays
 from shoal.errors import UnreachableError
 from shoal.methods.hilbert import Hilbert
 from shoal.methods.hilbert.curve import MOST_BITS, Grid, curve_keys
@@ -23,6 +25,7 @@ from shoal.models.simple_l_diversity import SimpleLDiversity
 from shoal.models.t_closeness import TCloseness
 from shoal.models.tau_l_diversity import TauLDiversity
 from shoal.plan import Plan
+from shoal.policy import Policy
 from shoal.problem import Attribute, Problem, Requirement
 from shoal.progress import Silent
 from shoal.taxonomies.builders.flat import FlatTaxonomy
@@ -142,6 +145,17 @@ def test_values_found_in_the_data_are_never_joined_alphabetically(labels: str) -
         plan = planned(problem([Attribute("town", built)], codes, [0] * 9, [KAnonymity(k=3)]), labels=labels)
         shown = {built.label(lo, hi) for lo, hi in zip(plan.lo[:, 0].tolist(), plan.hi[:, 0].tolist(), strict=True)}
         assert shown == {label, "47119", "48000"}
+
+
+def test_every_published_label_is_one_of_its_taxonomy() -> None:
+    table = pa.Table.from_batches(stays(1500, seed=1))
+    policy = Policy.load({**hospital_policy(k=4, l=2), "method": "hilbert"})
+    release = shoal.anonymize(table, policy.document)
+    for name in policy.names("quasi"):
+        declared = policy.attributes[name].taxonomy
+        builder = FlatTaxonomy() if declared is None else declared
+        tree = builder.build(table[name].combine_chunks()).with_missing()
+        assert set(release.data[name].to_pylist()) <= set(tree.labels)
 
 
 def test_ranges_of_numbers_end_at_edges_of_groups() -> None:

@@ -184,7 +184,7 @@ def test_an_attribute_of_distinct_values_in_a_part_of_its_own_is_warned_about() 
     data = people(400).set_column(0, "age", pa.array(np.arange(400)))
     release = sliced({"parts": [["age"], ["sex", "town"], ["job"]]}, data=data)
     assert any(
-        warning.startswith("age has a distinct value in every record") for warning in release.evidence["warnings"]
+        warning.startswith("age has a different value in every record") for warning in release.evidence["warnings"]
     )
     assert not sliced({"parts": [["age"], ["sex", "town"], ["job"]]}).evidence["warnings"]
 
@@ -194,7 +194,7 @@ def test_distinct_values_are_warned_about_where_records_are_withheld_too() -> No
     assert not release.manifest["withheld"]
     release = sliced({"parts": [["age"], ["town"], ["sex", "job"]]}, data=with_a_blocking_record(), **WITHHOLDING)
     assert release.manifest["withheld"] == 1
-    assert any("distinct value in every record" in warning for warning in release.evidence["warnings"])
+    assert any("different value in every record" in warning for warning in release.evidence["warnings"])
 
 
 @pytest.mark.parametrize("grouping", ["mondrian", "random", "gathered"])

@@ -95,7 +95,7 @@ def _tell_parts(release: Release) -> None:
     for number, columns in enumerate(published_columns(release.manifest["parts"]), start=1):
         _tell(f"Part {number}: {_plain(', '.join(columns))}")
     _tell(
-        f"Within a bucket every part is in an order of its own. Records in a bucket: at least "
+        "Within each bucket the parts are shuffled independently of each other. Records per bucket: at least "
         f"{risks['smallest_bucket']:,}, {risks['mean_bucket']:,.1f} on average."
     )
     for name, entry in release.manifest.get("tables", {}).items():

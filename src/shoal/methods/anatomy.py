@@ -19,11 +19,11 @@ from shoal.progress import Progress
 from shoal.slices import Part, Pieces, SlicedPlan
 
 _QUASI_ARE_EXACT = (
-    "quasi values are published as they are, and whoever knows them sees who is in the table; what is promised is "
-    "about the sensitive value only"
+    "quasi values are published as they are: whoever knows them can tell who is in the table, and promises are about "
+    "the sensitive value only"
 )
 _NOTHING_IS_HIDDEN = (
-    "one sensitive value in a bucket is all that is asked for, so that buckets may be single records and hide nothing"
+    "the models allow buckets with a single sensitive value, so that a bucket may be a single record and hide nothing"
 )
 
 

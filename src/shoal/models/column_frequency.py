@@ -23,7 +23,7 @@ class ColumnFrequency(PrivacyModel):
     """
 
     name = "column-frequency"
-    title = "every bucket has at least k records, and so many have each combination of quasi values within a part"
+    title = "every bucket has at least k records, and each combination of quasi values within a part occurs k times"
     sees = "sizes"
     achieved_is = "at least"
     of_parts: ClassVar[bool] = True

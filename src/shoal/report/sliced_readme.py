@@ -11,17 +11,18 @@ from shoal.report.text import code, promise_line, words
 from shoal.sliced.table import published_columns
 
 _MEANING = (
-    "Rows with the same number in the column `bucket` make up a bucket. Within each bucket every part was put in a "
-    "random order of its own: what stands in one part of a row belongs to one person, what stands in another part of "
-    "that row belongs to somebody of the same bucket. Buckets are numbered at random."
+    "Rows with the same number in the column `bucket` make up a bucket. Within each bucket the parts were shuffled "
+    "independently of each other: the values in one part of a row belong to one person, those in another part of the "
+    "same row to a person of the same bucket, who need not be the same. Buckets are numbered at random."
 )
 _BELIEFS = (
-    "Somebody who knows all quasi values of a person can conclude from the whole table how likely each sensitive value "
-    "is for that person, taking all ways to link the parts of a bucket as equally likely. These likelihoods are the "
-    "*class* of which a promise speaks."
+    "Somebody who knows all quasi values of a person can compute from the whole table how likely each sensitive value "
+    "is for that person, if all ways to link the parts within a bucket are equally likely. Where a promise below "
+    "speaks of a *class*, it means this distribution of sensitive values."
 )
 _NOT_PROMISED = (
-    "Nothing is promised about who is in the table: all quasi values of a person together may fit one record only."
+    "Nothing is promised about who is in the table: the combination of all quasi values of a person may fit a single "
+    "record."
 )
 
 
@@ -60,7 +61,7 @@ def _repeated(manifest: Mapping[str, Any]) -> list[str]:
     if not twice:
         return []
     listed = ", ".join(code(f"{name} (2)") for name in twice)
-    return ["", f"Parts share attributes: {listed} and the like is the same attribute once more, in a later part."]
+    return ["", f"Some parts share attributes: {listed} is the same attribute, repeated in a later part."]
 
 
 def _two_files(manifest: Mapping[str, Any]) -> list[str]:
@@ -68,7 +69,7 @@ def _two_files(manifest: Mapping[str, Any]) -> list[str]:
         return []
     quasi, sensitive = (manifest["tables"][name]["file"] for name in ("quasi", "sensitive"))
     told = (
-        f"The same is told by two further files: `{quasi}` has all parts but the one with sensitive values, "
-        f"`{sensitive}` how often each bucket has which sensitive value."
+        f"Two further files contain the same data: `{quasi}` has all parts except the one with sensitive values, "
+        f"`{sensitive}` the number of records of each bucket and sensitive value."
     )
     return ["", told]

@@ -22,29 +22,31 @@ def advice(method: Slicing, problem: Problem, partition: Partition, plan: Sliced
     told = []
     if partition.moved:
         told.append(
-            f"{', '.join(partition.moved)} would go best with the sensitive attribute, but the requirement cannot be "
-            "reached so; they are in other parts"
+            f"with {', '.join(partition.moved)} beside the sensitive attribute, where the correlations suggest it, the "
+            "requirement cannot be met; it was moved to other parts"
         )
     pieces = plan.pieces(problem.cells.counts)
     told += [
-        f"{problem.quasi[place].name} has a distinct value in every record: whoever knows it finds the bucket of a "
-        "person; generalize it (column_frequency) or leave it out (identifier)"
+        f"{problem.quasi[place].name} has a different value in every record, so that whoever knows it finds a person's "
+        "bucket; generalize it (column_frequency) or do not publish it (role: identifier)"
         for place in sorted({place for part in plan.parts if part.lo is None for place in part.quasi})
         if _all_differ(problem.value_codes[place], pieces)
     ]
     told += [
-        f"nothing is promised about {attribute.name}: no model of the policy looks at its values"
+        f"nothing is promised about {attribute.name}: no model of the policy is about its values"
         for place, attribute in enumerate(problem.sensitive)
         if not any(place in problem.sensitive_places(r) for r in problem.requirements if r.values is not None)
     ]
     if not _hides_members(plan, pieces):
-        remedy = "more parts, or cut_by: part, may hide that" if method.cut_by == "all" else "more parts may hide that"
+        remedy = "more parts, or cut_by: part, may help" if method.cut_by == "all" else "more parts may help"
         told.append(
-            "no bucket matches a tuple that is not in the table: whoever knows the quasi values of a person sees if "
-            f"that person is in it; {remedy}"
+            "the buckets form no combination of quasi values that is not in the table: whoever knows a person's quasi "
+            f"values can tell whether the person is in it; {remedy}"
         )
     if plan.n_buckets == 1:
-        told.append("all records are in one bucket: values of different parts are not linked at all")
+        told.append(
+            "all records are in one bucket: nothing is published about how values of different parts go together"
+        )
     return tuple(told)
 
 

@@ -12,13 +12,13 @@ from shoal.report.internal.given import Given
 from shoal.sliced.table import published_columns
 
 _PARTS = (
-    "Values in one row that are in different parts need not belong to the same person: within each bucket, every part "
-    "is in a random order of its own."
+    "Values in one row that are in different parts need not belong to the same person: within each bucket, the "
+    "parts were shuffled independently of each other."
 )
 _FAKES = (
     "A fake tuple is a combination of quasi values that nobody in the table has, although a bucket could form it. The "
-    "more of them there are, and the more they match like tuples of the table, the less it means that somebody fits. "
-    "Whether that hides who is in the table, only the membership attack tells."
+    "more of them there are, and the more they match like tuples of the table, the less can be concluded from a person "
+    "matching a bucket. Whether that hides who is in the table is for the membership attack to measure, not for counts."
 )
 _NOBODY = (
     "No class of rows hides a person, for no row is one. What follows are distances between the shares that values "

@@ -23,15 +23,15 @@ _OVERLAP = (
 _SAME_LEVEL = "- All records have labels of the same level, so labels do not overlap and can be used as groups."
 _WITHHELD = "- Some records were left out, and not at random: they were those unlike others."
 _CLASSES = "- Count and link by `class`. Ranges of other columns overlap, and only the plan tells which class is meant."
-_ONE_PART = "- A question about columns of one part: count these columns as they stand."
+_ONE_PART = "- A question about columns of one part: use these columns as they are."
 _SEVERAL_PARTS = (
-    "- A question about columns of several parts: do not count rows, for they mix people. In Python, "
+    "- A question about columns of several parts: do not count rows, since each combines several people. In Python, "
     "`shoal.read_sliced` opens this folder, and its `estimate` answers counts and sums bucket by bucket. The error "
-    "that it tells is that of linking at random; where parts depend on each other within buckets it is off by more."
+    "that it reports assumes random linking within buckets; where parts are associated there, the estimate is biased."
 )
 _LINKED = (
-    "- Software that wants one record a row: its `sample_table` links the parts of each bucket at random. Every call "
-    "gives another table that is as likely as this one; use several."
+    "- Software that needs one record per row: `sample_table` links the parts within each bucket at random. Every call "
+    "returns another, equally likely table; use several, as with multiple imputation."
 )
 _MEANS = "- The mean and the total of an averaged column are those of the records, up to rounding."
 _MEDIANS = "- Medians of groups keep neither the mean nor the total of a column; the middle of a column is about right."
