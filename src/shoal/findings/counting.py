@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import combinations, islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +21,7 @@ from shoal.forms import form_of
 from shoal.release import CLASS
 from shoal.sliced.table import BUCKET
 
-_MOST = 1 << 19  # different values of which all are kept
+_MOST = 1 << 18  # different values of which all are kept
 _MOST_ROWS = 1 << 20  # rows of which sets of columns are searched
 _MOST_SETS = 200
 _NULL = np.uint64(0x9E3779B97F4A7C15)
@@ -62,11 +62,12 @@ class KeyCounts:
 
     def __init__(self) -> None:
         self._slots = _Items.empty(1 << 12)
-        self._filled = self._halvings = 0
+        self._filled = self._halvings = self._records = 0
 
     def add(self, keys: KeyArray, values: KeyArray) -> None:
         """Count records by their keys; a value of 0 agrees with none."""
         given = _Items(keys, values, np.ones(len(keys), dtype=np.int64))
+        self._records += len(keys)
         at = 0
         while at < len(keys):
             at, self._filled = _insert(self._slots, self._filled, given, at, self._halvings)
@@ -93,12 +94,16 @@ class KeyCounts:
         """Whether a key that is kept has several records."""
         return bool((self._slots.records > 1).any())
 
+    def counts(self) -> IntArray:
+        """Return (n_keys,) the records of each key that is kept, the most frequent first."""
+        return -np.sort(-self._slots.records[self._slots.records > 0])
+
     def one_value(self) -> Count:
         """Return the records of keys that have a single value."""
         return self._projected(int(self._slots.records[self._slots.values != 0].sum()))
 
     def _projected(self, n: int) -> Count:
-        return Count(n << self._halvings, exact=not self._halvings)
+        return Count(min(n << self._halvings, self._records), exact=not self._halvings)
 
 
 @dataclass(slots=True, eq=False)
@@ -179,45 +184,48 @@ class RowCounts:
         """Return the records in classes or buckets that have a single value of a sensitive column."""
         return self._within[name].one_value()
 
-    def smallest_set(self, names: tuple[str, ...], more_than: float) -> tuple[tuple[str, ...], bool]:
-        """Return the smallest set of columns by which more than so many records are unique; whether that is proven.
+    @property
+    def searchable(self) -> bool:
+        """Whether sets of columns can be searched."""
+        return self.n_rows <= _MOST_ROWS
 
-        Sets are tried by size, so that the first is a smallest; when there are too many of them, columns are left out
-        one by one while enough remain unique. Beyond a million rows nothing is searched.
+    def value_counts(self, name: str) -> IntArray:
+        """Return (n_values,) the records of each value of one column, without saying which value it is."""
+        return self._alone[name,].counts()
+
+    def smallest_set(self, names: tuple[str, ...], most: float) -> tuple[tuple[str, ...], Count, bool]:
+        """Return the smallest set of columns by which more than *most* records are unique, and how many are.
+
+        Last comes whether no smaller one exists. Sets are tried by size, so that the first found is a smallest; where
+        there are too many, columns are left out one by one while enough records stay unique. Beyond a million rows,
+        where only all columns together are counted, these are returned.
         """
-        if self.n_rows > _MOST_ROWS:
-            return names, False
+        if not self.searchable:
+            return names, self.unique(names), False
         kept = {name: np.concatenate(self._kept[name]) for name in names}
 
-        def isolates(these: tuple[str, ...]) -> bool:
-            found = KeyCounts()
-            keys = _combined([kept[name] for name in these])
+        def unique_by(these: tuple[str, ...]) -> Count:
+            found, keys = KeyCounts(), _combined([kept[name] for name in these])
             found.add(keys, keys)
-            return found.unique().n > more_than
+            return found.unique()
 
-        tried = 0
-        for size in range(2, len(names)):
-            for these in combinations(names, size):
-                tried += 1
-                if tried > _MOST_SETS:
-                    return _thinned(names, isolates), False
-                if isolates(these):
-                    return these, True
-        return names, True
-
-
-def _thinned(names: tuple[str, ...], isolates: Any) -> tuple[str, ...]:
-    for name in names:
-        without = tuple(other for other in names if other != name)
-        if len(without) > 1 and isolates(without):
-            names = without
-    return names
+        by_size = (these for size in range(2, len(names) + 1) for these in combinations(names, size))
+        for these in islice(by_size, _MOST_SETS):
+            count = unique_by(these)
+            if count.n > most:
+                return these, count, True
+        for name in names if next(by_size, None) is not None else ():
+            fewer = tuple(other for other in names if other != name)
+            names = fewer if unique_by(fewer).n > most else names
+        return names, unique_by(names), False
 
 
 def hash_column(column: pa.Array) -> KeyArray:
     """Return (n_rows,) a hash of each value; missing values have one of their own."""
     if pa.types.is_dictionary(column.type):
-        places: CodeArray = column.indices.fill_null(len(column.dictionary)).to_numpy(zero_copy_only=False)
+        places: CodeArray = (
+            column.indices.cast(pa.int32()).fill_null(len(column.dictionary)).to_numpy(zero_copy_only=False)
+        )
         of_value: KeyArray = np.append(hash_column(column.dictionary), _NULL)
         return of_value[places]
     if pa.types.is_temporal(column.type):

@@ -150,6 +150,10 @@ class PrivacyModel(BaseModel, ABC):
         values = self.achieved(classes, whole)
         return float(values.min() if self.achieved_is == "at least" else values.max())
 
+    def promises_nothing(self, whole: Whole) -> bool:
+        """Whether even the worst class meets the requirement, so that it rules nothing out: a single record."""
+        return bool(self.holds(ClassHistograms(np.ones(1, dtype=np.int64)), whole).all())
+
     def why_unreachable(self, whole: Whole) -> str | None:
         """Say why no release of this table can hold, and what would be reachable; None if one can.
 
@@ -200,6 +204,16 @@ class ValueModel(PrivacyModel):
             raise TypeError(f"{self.subject} needs counts of sensitive values; only sizes were counted")
         return histograms.counts
 
+    def promises_nothing(self, whole: Whole) -> bool:
+        """Whether classes of any single value meet the requirement, the rarest value's first."""
+        rarest = np.argsort(self.values_of(whole), kind="stable")
+        for some in np.split(rarest, range(1, len(rarest), 64)):
+            counts = np.zeros((len(some), len(rarest)), dtype=np.int64)
+            counts[np.arange(len(some)), some] = whole.size
+            if not self.holds(ClassHistograms(counts.sum(axis=1), counts), whole).all():
+                return False
+        return True
+
     def holds_surely(self, shares: FloatArray, whole: Whole) -> BoolArray:
         """Return (n_classes,) whether distributions given as rounded shares meet the requirement; in doubt they do not.
 
@@ -236,3 +250,8 @@ class PopulationModel(PrivacyModel):
         if whole.population is None:
             raise TypeError(f"{self.subject} needs the size of the population; it was not counted")
         return whole.population
+
+    def promises_nothing(self, whole: Whole) -> bool:
+        """Whether labels that fit one person, or nearly everybody, meet the requirement."""
+        people = np.array([1, 1 << 40], dtype=np.int64)
+        return bool(self.holds(ClassHistograms(np.ones(2, dtype=np.int64), population=people), whole).all())

@@ -87,6 +87,10 @@ class ConfidenceBounding(ValueModel):
             "'harmless' what may be known"
         )
 
+    def promises_nothing(self, whole: Whole) -> bool:  # noqa: ARG002
+        """Whether a class may have nothing but one harmful value."""
+        return self.most >= 1
+
     def _largest(self, classes: ClassHistograms, whole: Whole) -> IntArray:
         """Return (n_classes,) records of the most frequent harmful value or item."""
         counts = self.values_of(classes)

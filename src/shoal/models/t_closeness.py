@@ -71,6 +71,10 @@ class TCloseness(ValueModel):
         unit = ground.unit * whole.size
         return quotient(total, integers(classes.sizes, peak(classes.sizes) * unit) * unit, if_zero=math.inf)
 
+    def promises_nothing(self, whole: Whole) -> bool:
+        """Whether t is at least the largest distance that a class of this table can have; 1 if values have places."""
+        return super().promises_nothing(whole) if self.distance == "equal" else self.t >= 1
+
     def _ground(self, whole: Whole) -> Ground:
         if self.distance == "equal":
             return Equal()
