@@ -41,6 +41,7 @@ class Story:
             "audit": self.audit.as_dict(),
             "release": {key: value for key, value in self.release.manifest.items() if key != "attributes"},
             "verification": self.verification.as_dict(),
+            "findings": [finding.as_dict() for finding in self.release.findings],
         }
 
 
@@ -61,13 +62,20 @@ def _told(folder: Path, rows: int, seed: int | None, progress: Progress) -> Stor
     draft = draft_policy(data, progress=progress)
     write_text(folder / "draft.yaml", draft.text)
     policy = folder / "policy.yaml"
-    write_text(policy, yaml.safe_dump(hospital_policy(), sort_keys=False, allow_unicode=True, width=110))
+    write_text(policy, yaml.safe_dump(demo_policy(), sort_keys=False, allow_unicode=True, width=110))
     before = audit(data, policy, progress=progress)
     release = anonymize(data, policy, out=folder / "release", seed=seed, progress=progress)
     verification = verify_folder(folder / "release", source=open_source(data), progress=progress)
     if not verification.verified:
         raise VerificationError("; ".join(verification.failures))
     return Story(folder, draft, before, release, verification)
+
+
+def demo_policy() -> dict[str, Any]:
+    """Return the policy for the stays with the costs rounded: to the cent, nearly each of them is one patient's."""
+    policy = hospital_policy()
+    policy["attributes"]["cost"]["technique"] = {"rounding": {"base": 1000}}
+    return policy
 
 
 def tell(story: Story, console: Console) -> None:
@@ -79,8 +87,9 @@ def tell(story: Story, console: Console) -> None:
         "The release": _release(story.release),
         "The proof": _proof(story.verification),
         "The cost": _cost(story.release),
-        "Look at": f"{story.folder}/release/public (may leave the house) and "
-        f"{story.folder}/release/internal/report.html (must not).",
+        "The findings": _findings(story),
+        "Look at": f"{story.folder}/release/public, the folder to share, and "
+        f"{story.folder}/release/internal/report.html, which is for you alone.",
     }
     for head, text in parts.items():
         console.print(f"[bold]{head}.[/] {text}", soft_wrap=True)
@@ -90,7 +99,7 @@ def _policy(story: Story) -> str:
     return (
         f"shoal init drafted {story.folder}/draft.yaml and left {story.draft.n_questions} questions open. Answered, "
         f"with trees for occupation and diagnosis, it is {story.folder}/policy.yaml: {', '.join(story.audit.quasi)} "
-        "may be known to others, diagnosis must stay secret, patient is never published."
+        "may be known to others, diagnosis must stay secret, patient is never published, cost is rounded to thousands."
     )
 
 
@@ -122,10 +131,23 @@ def _proof(verification: Verification) -> str:
     )
 
 
+def _findings(story: Story) -> str:
+    """Say what the promises do not cover: what rounding repaired, and what is left for the steward to decide."""
+    left = [one for one in story.release.findings if one.open]
+    high = sum(one.severity == "high" for one in left)
+    said = " ".join(one.text for one in left)
+    exact = next((column for column in story.audit.columns if column.column == "cost"), None)
+    before = "" if exact is None else f"To the cent, cost alone would make {exact.unique_records:,} records unique. "
+    return (
+        f"{before}Rounded, {'no high finding is' if not high else f'{high} high findings are'} open. "
+        f"{f'For you to decide: {said}' if left else 'Nothing else was found.'}"
+    )
+
+
 def _cost(release: Release) -> str:
     utility = release.utility
     return (
         f"{utility['um']:.0%} of the information is kept: a published value spans on average {utility['ncp']:.1%} of "
-        "its domain; diagnosis and cost are exact. "
+        "its domain; diagnosis is exact. "
         f"It took {sum(release.evidence['seconds'].values()):.1f} seconds."
     )

@@ -21,7 +21,10 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from shoal.findings import Finding
 
 _ADDRESS = re.compile(r"[\w+.-]:/{1,2}")  # the end of a scheme and what follows it
 _PASSWORD = re.compile(r"(password=)[^\s&#'\"]*", re.IGNORECASE)
@@ -84,10 +87,14 @@ class FindingsError(ShoalError):
 
     exit_code = 5
 
-    def __init__(self, message: str = "", findings: Iterable[object] = ()) -> None:
+    def __init__(self, message: str = "", findings: Iterable[Finding] = ()) -> None:
         """Keep the findings beside the message."""
         super().__init__(message)
         self.findings = tuple(findings)
+
+    def as_list(self) -> list[dict[str, Any]]:
+        """Return all findings of the run, as JSON can hold them."""
+        return [finding.as_dict() for finding in self.findings]
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

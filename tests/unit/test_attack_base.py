@@ -65,7 +65,7 @@ def test_the_risk_is_beside_the_control_group_or_else_the_baseline() -> None:
 def test_what_json_says() -> None:
     inner = Trials("y", Tally(1, 4), baseline=Tally(1, 4))
     told = Trials("x", Tally(8, 10), Tally(2, 10), Tally(5, 10), {"y": inner}, ("a note",)).as_dict()
-    assert list(told) == ["name", "attack", "baseline", "control", "risk", "variants", "notes"]
+    assert list(told) == ["name", "about", "attack", "baseline", "control", "risk", "variants", "notes"]
     assert told["attack"] == {"success": 8, "trials": 10}
     assert set(told["risk"]) == {"value", "low", "high"}
     assert told["notes"] == ["a note"]

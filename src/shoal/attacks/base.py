@@ -127,6 +127,7 @@ class Trials:
     variants: Mapping[str, Trials] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     decides: bool = False
+    about: str | None = None  # the sensitive column, if one is to be found out
 
     @property
     def risk(self) -> Estimate:
@@ -138,7 +139,7 @@ class Trials:
 
     def as_dict(self) -> dict[str, Any]:
         """Return all counts, None where there are none, and the risk; without a control group a note says so."""
-        told: dict[str, Any] = {"name": self.attack, "attack": self.success.as_dict()}
+        told: dict[str, Any] = {"name": self.attack, "about": self.about, "attack": self.success.as_dict()}
         for name, tally in (("baseline", self.baseline), ("control", self.control)):
             told[name] = None if tally is None else tally.as_dict()
         told["risk"] = self.risk.as_dict()
@@ -161,10 +162,11 @@ class Refusal:
 
     attack: str
     reason: str
+    about: str | None = None  # the sensitive column, if one was to be found out
 
-    def as_dict(self) -> dict[str, str]:
-        """Return both, for JSON."""
-        return {"name": self.attack, "refused": self.reason}
+    def as_dict(self) -> dict[str, str | None]:
+        """Return all of it, for JSON."""
+        return {"name": self.attack, "about": self.about, "refused": self.reason}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -53,7 +53,7 @@ class Asked:
 class SensitiveAttack(Attack):
     """Finds out the sensitive value of people whose quasi values are known.
 
-    Of several sensitive attributes, the first counts; the others are told as variants.
+    It is about one sensitive attribute: ``by_column`` gives a view for each.
     """
 
     of_records: ClassVar[bool] = False  # whether it asks which published records can be a person's
@@ -75,25 +75,15 @@ class SensitiveAttack(Attack):
         """Attack members drawn from the source, and people of the control group."""
         members = targets.drawn(self.n_targets, rng)
         others = None if control is None else control.drawn(self.n_targets, rng)
-        found = {}
-        for name, secret in view.secrets.items():
-            if name not in members.secrets:
-                raise InputError(f"the source has no column {name!r}, which the release knows as sensitive")
-            known = None if others is None or name not in others.secrets else others
-            found[name] = self.judged(view, secret, Asked(members, known, targets), rng)
-            if others is not None and known is None:
-                note = f"the control table has no column {name!r}, so guesses about its people cannot be judged"
-                found[name] = replace(found[name], notes=(*found[name].notes, note))
-        first, *rest = found
-        variants = {**found[first].variants, **{name: found[name] for name in rest}}
-        notes = found[first].notes
-        if secret_note := self.told(view, view.secrets[first], targets):
-            notes = (*notes, secret_note)
-        if moved_note := _moved(view.secrets[first]):
-            notes = (*notes, moved_note)
-        if rest:
-            notes = (*notes, f"about {first!r}; other sensitive attributes are told as variants")
-        return replace(found[first], variants=variants, notes=notes)
+        name, secret = next(iter(view.secrets.items()))
+        if name not in members.secrets:
+            raise InputError(f"the source has no column {name!r}, which the release knows as sensitive")
+        known = None if others is None or name not in others.secrets else others
+        found = self.judged(view, secret, Asked(members, known, targets), rng)
+        notes: list[str | None] = [*found.notes, self.told(view, secret, targets), _moved(secret)]
+        if others is not None and known is None:
+            notes.append(f"the control table has no column {name!r}, so guesses about its people cannot be judged")
+        return replace(found, about=name, notes=tuple(note for note in notes if note is not None))
 
     def told(self, view: ReleaseView, secret: Secret, targets: People) -> str | None:  # noqa: ARG002
         """Return a note on what was guessed, or None."""
@@ -154,6 +144,13 @@ def likeliest(weights: FloatArray, rng: np.random.Generator) -> CodeArray:
     near = weights >= most * (1 - 1e-9)
     drawn = np.where(near, rng.random(weights.shape), -1.0).argmax(axis=1)
     return np.where(most[:, 0] > 0, drawn, NO_ANSWER).astype(np.int32)
+
+
+def by_column(attack: Attack, view: ReleaseView) -> list[ReleaseView]:
+    """Return the views that an attack is tried on: of one that finds out sensitive values, each with one of them."""
+    if not isinstance(attack, SensitiveAttack) or not view.secrets:
+        return [view]
+    return [replace(view, secrets={name: secret}) for name, secret in view.secrets.items()]
 
 
 def certain(view: ReleaseView, left: Left) -> BoolArray:

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from shoal.attacks.base import FEWEST, N_TARGETS, Attack, Beside, Refusal, Trials
+from shoal.attacks.guessing import SensitiveAttack, by_column
 from shoal.attacks.people import People
 from shoal.attacks.view import ReleaseView
 from shoal.errors import InputError, UsageError, did_you_mean
@@ -43,7 +44,8 @@ def attack_release(
 ) -> list[Trials | Refusal]:
     """Attack a release, given the table it was made from and one of like people who are not in it.
 
-    Each attack is tried on as many *targets*; what has no meaning for this release comes back with the reason.
+    Each attack is tried on as many *targets*, and for each sensitive column that it finds out; what has no meaning
+    for this release comes back with the reason.
     *policy* tells how the tables are written and which values are alike, *register* is a table of names, and *others*
     are releases about the same people.
     """
@@ -69,8 +71,14 @@ def attack_release(
     with shown(progress) as showing, showing.step("attacking", len(chosen), unit="attacks") as step:
         for name, kind in chosen.items():
             attack = kind.equipped(targets, beside)
-            chance = np.random.default_rng(None if seed is None else [seed, *name.encode()])
-            found.append(_tried(attack, view, people, strangers, chance))
+            seeds = None if seed is None else [seed, *name.encode()]
+            columns = [
+                _tried(attack, part, people, strangers, np.random.default_rng(seeds))
+                for part in by_column(attack, view)
+            ]
+            reasons = {each.reason if isinstance(each, Refusal) else None for each in columns}
+            alike = len(reasons) == 1 and None not in reasons  # which column it is makes no difference then
+            found += [replace(columns[0], about=None)] if alike else columns
             step.advance(1)
     return found
 
@@ -86,13 +94,14 @@ def _chosen(names: Sequence[str] | None) -> dict[str, type[Attack]]:
 def _tried(
     attack: Attack, view: ReleaseView, people: People, others: People | None, rng: np.random.Generator
 ) -> Trials | Refusal:
+    about = next(iter(view.secrets), None) if isinstance(attack, SensitiveAttack) else None
     reason = attack.refuses(view)
     if reason is not None:
-        return Refusal(attack.name, reason)
+        return Refusal(attack.name, reason, about)
     try:
         found = attack.run(view, people, others, rng)
     except UsageError as error:  # what only the people tell
-        return Refusal(attack.name, str(error))
+        return Refusal(attack.name, str(error), about)
     notes = view.treatments.notes(view.known)
     share = view.manifest.get("sample", {}).get("share")
     if share is not None and attack.of_people:

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from shoal.anonymizing import open_populations
 from shoal.arrays import IntArray
 from shoal.auditing.columns import column_risks, missing_values
@@ -19,6 +22,8 @@ from shoal.auditing.special import special_risk
 from shoal.encoding import check_columns
 from shoal.engines.local import LocalEngine
 from shoal.errors import UsageError
+from shoal.findings import Finding, PublishedTable, find_all
+from shoal.findings.counting import RowCounts
 from shoal.policy import Policy
 from shoal.progress import Progress, shown
 from shoal.risk.disclosure import check_fraction
@@ -116,8 +121,20 @@ def _assembled(
         uniqueness=None if sample_fraction is None else population_uniqueness(people, sample_fraction),
         persons=None if found is None or policy.unit is None else person_risk(policy.unit, found),
         households=None if found is None or policy.household is None else household_risk(policy.household, found),
+        findings=_findings(raw, policy),
         not_applied=(*policy.techniques, *(("sample",) if policy.sample is not None else ())),
     )
+
+
+def _findings(raw: RawTable, policy: Policy) -> tuple[Finding, ...]:
+    """Look at the table as it is, as if it were published so under the policy's promises."""
+    names = raw.counted.columns
+    entries = {name: {"role": policy.attributes[name].role} for name in names}
+    manifest = {"method": "plain", "attributes": entries, "parts": [list(names)]}
+    counts = RowCounts.of(manifest)
+    columns = (np.repeat(raw.column(number).codes, raw.records) for number in range(len(names)))
+    counts.add(pa.RecordBatch.from_arrays([pa.array(codes) for codes in columns], names=list(names)))
+    return find_all(PublishedTable.of(manifest, counts, policy.privacy), policy.accept)
 
 
 def _population_risks(raw: RawTable, people: IntArray) -> tuple[PopulationRisk, ...]:

@@ -10,6 +10,7 @@ from shoal.auditing.requirements import ModelVerdict, SensitiveRisk
 from shoal.auditing.risks import PopulationRisk, SearchRisk
 from shoal.auditing.singling import SetRisk
 from shoal.auditing.special import SpecialRisk
+from shoal.findings import Finding
 from shoal.risk.population import PopulationUniqueness
 from shoal.risk.units import HouseholdRisk, PersonRisk
 
@@ -46,6 +47,7 @@ class Audit:
     uniqueness: PopulationUniqueness | None  # if the table is a sample
     persons: PersonRisk | None  # if the policy names them
     households: HouseholdRisk | None
+    findings: tuple[Finding, ...] = ()  # what no promise covers, high ones first
     not_applied: tuple[str, ...] = ()  # what the policy would change: columns with techniques, "sample"
 
     @property
@@ -124,4 +126,5 @@ class Audit:
             "population_uniqueness": None if self.uniqueness is None else self.uniqueness.as_dict(),
             "persons": None if self.persons is None else self.persons.as_dict(),
             "households": None if self.households is None else self.households.as_dict(),
+            "findings": [finding.as_dict() for finding in self.findings],
         }

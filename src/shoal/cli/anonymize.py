@@ -19,6 +19,7 @@ from shoal.cli.publishing import (
     PopulationOption,
     RecipientOption,
     SeedOption,
+    StrictOption,
     ToOption,
     WarnOption,
     answer_release,
@@ -62,6 +63,7 @@ def anonymize(
     ] = None,
     engine: EngineOption = Engine.local,
     master: MasterOption = None,
+    strict: StrictOption = False,
     json_output: JsonOption = False,
 ) -> None:
     """Publish a table by a policy: plan, apply, verify, and only then put it in place."""
@@ -85,6 +87,7 @@ def anonymize(
                 threads=threads,
                 engine=engine.value,
                 master=master,
+                strict=strict,
             )
         if json_output:
             answer_release(release, folder, {"utility": release.utility})

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shoal.cli.console import JsonOption, answer, out, reporting
+from shoal.cli.publishing import show_findings
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -50,6 +51,8 @@ def attack(
         from shoal.attacks.running import attack_release
         from shoal.attacks.verdicts import verdict
         from shoal.cli.bars import bars
+        from shoal.findings.released import read_findings
+        from shoal.policy import Policy
 
         recorder = judging = None
         if record:
@@ -74,10 +77,12 @@ def attack(
             )
         tried = [each for each in found if isinstance(each, Trials)]
         refused = [each for each in found if isinstance(each, Refusal)]
+        findings = read_findings(folder, () if policy is None else Policy.load(policy).accept)
         told = {
             "attacks": [{**each.as_dict(), "verdict": verdict(each)} for each in tried],
             "refused": [each.as_dict() for each in refused],
             "notes": [] if control is not None else [NO_CONTROL],
+            "findings": [finding.as_dict() for finding in findings],
         }
         if recorder is not None and judging is not None:
             recorder.write(told, {"name": judging.name, "sha256": judging.digest()})
@@ -87,6 +92,7 @@ def attack(
             show(tried, refused, out(), controlled=control is not None)
             if recorder is not None:
                 out().print(f"Recorded in {recorder.folder}.", markup=False, soft_wrap=True)
+            show_findings(findings)
 
 
 def show(tried: Sequence[Trials], refused: Sequence[Refusal], console: Console, *, controlled: bool) -> None:
@@ -94,6 +100,7 @@ def show(tried: Sequence[Trials], refused: Sequence[Refusal], console: Console, 
     from rich.markup import escape
 
     from shoal.attacks.base import NO_CONTROL, Attack
+    from shoal.attacks.verdicts import label_of
     from shoal.registry import discover
 
     titles = {name: kind.title for name, kind in discover("shoal.attacks", Attack).items()}
@@ -107,13 +114,13 @@ def show(tried: Sequence[Trials], refused: Sequence[Refusal], console: Console, 
     said: dict[str, list[str]] = {}
     for each in ordered:
         for note in each.notes:
-            said.setdefault(note, []).append(each.attack)
+            said.setdefault(note, []).append(label_of(each.as_dict()))
     notes = [
         ("all attacks" if len(names) == len(ordered) > 1 else ", ".join(names), note)
         for note, names in said.items()
         if note != NO_CONTROL
     ]
-    for head, lines in (("Notes", notes), ("Not tried", [(no.attack, no.reason) for no in refused])):
+    for head, lines in (("Notes", notes), ("Not tried", [(label_of(no.as_dict()), no.reason) for no in refused])):
         if lines:
             console.print(f"\n[bold]{head}[/]")
         for name, text in lines:
@@ -122,9 +129,10 @@ def show(tried: Sequence[Trials], refused: Sequence[Refusal], console: Console, 
 
 def _table(tried: Sequence[Trials], titles: Mapping[str, str], console: Console) -> None:
     """Show the counts, the risk and its meaning of every attack."""
+    from rich.markup import escape
     from rich.table import Table
 
-    from shoal.attacks.verdicts import verdict
+    from shoal.attacks.verdicts import label_of, verdict
 
     if not tried:
         return
@@ -139,7 +147,7 @@ def _table(tried: Sequence[Trials], titles: Mapping[str, str], console: Console)
         risk = each.risk
         colour = "red" if risk.low > 0 else "green"
         told = f"[{colour}]{verdict(each)}[/]"
-        what = f"[bold]{each.attack}[/]\n{titles[each.attack]}"
+        what = f"[bold]{escape(label_of(each.as_dict()))}[/]\n{titles[each.attack]}"
         table.add_row(
             what if wide else f"{what}\n{told}",
             *map(_counted, (each.success, each.baseline, each.control)),

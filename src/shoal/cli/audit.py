@@ -9,7 +9,7 @@ import typer
 
 from shoal.cli.audit_risk import show_households, show_persons, show_special, show_uniqueness
 from shoal.cli.console import JsonOption, answer, out, reporting
-from shoal.cli.publishing import DataArgument
+from shoal.cli.publishing import DataArgument, show_findings
 from shoal.cli.tables import MOST_SETS, table
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ def show(found: Audit, console: Console) -> None:
     if found.uniqueness is not None:
         show_uniqueness(found.uniqueness, console)
     _show_columns(found, console)
+    show_findings(found.findings)
 
 
 def _show_persons(found: Audit, console: Console) -> None:

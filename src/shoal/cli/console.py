@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeAlias
@@ -37,7 +37,7 @@ def reporting(json_output: bool, folder: Path | None = None) -> Iterator[None]:
     *folder* is where the command publishes. Once the release is there, it is too late for an interrupt: the command
     ends as it would have without.
     """
-    from shoal.errors import ShoalError
+    from shoal.errors import FindingsError, ShoalError
 
     new = folder is not None and not os.path.lexists(folder)
 
@@ -51,7 +51,8 @@ def reporting(json_output: bool, folder: Path | None = None) -> Iterator[None]:
         try:
             yield
         except ShoalError as error:
-            _stop(str(error), error.exit_code, json_output)
+            more = {"findings": error.as_list()} if isinstance(error, FindingsError) else {}
+            _stop(str(error), error.exit_code, json_output, more)
         except KeyboardInterrupt:
             _stop(f"interrupted; {outcome()}", INTERRUPTED, json_output)
         except MemoryError:
@@ -114,9 +115,9 @@ def _interrupts(too_late: Callable[[], bool]) -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def _stop(message: str, code: int, json_output: bool) -> NoReturn:
+def _stop(message: str, code: int, json_output: bool, more: Mapping[str, Any] | None = None) -> NoReturn:
     if json_output:
-        answer({"error": message, "exit_code": code})
+        answer({"error": message, "exit_code": code, **(more or {})})
     else:
         typer.echo(f"shoal: {message}", err=True)
     raise typer.Exit(code)

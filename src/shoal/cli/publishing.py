@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -12,6 +12,7 @@ import typer
 from shoal.cli.console import answer, out
 
 if TYPE_CHECKING:
+    from shoal.findings import Finding
     from shoal.ledger.options import LedgerOptions
     from shoal.release import Release
 
@@ -60,6 +61,9 @@ FloorOption: TypeAlias = Annotated[
         min=1,
     ),
 ]
+StrictOption: TypeAlias = Annotated[
+    bool, typer.Option("--strict", help="Publish nothing while high findings are open, which is exit code 5.")
+]
 WarnOption: TypeAlias = Annotated[
     bool, typer.Option("--warn", help="With --ledger: publish also below the floor, with a warning.")
 ]
@@ -91,6 +95,7 @@ def answer_release(release: Release, folder: Path, more: Mapping[str, Any]) -> N
             **release.manifest,
             **more,
             "warnings": evidence["warnings"],
+            "findings": evidence["findings"],
             **({"ledger": evidence["ledger"]} if "ledger" in evidence else {}),
             "seconds": evidence["seconds"],
         }
@@ -98,7 +103,7 @@ def answer_release(release: Release, folder: Path, more: Mapping[str, Any]) -> N
 
 
 def show_end(release: Release) -> None:
-    """Say what stands at the end of every release: its place in the ledger, warnings, and what may leave the house."""
+    """Say what stands at the end of every release: its place in the ledger, warnings, its folders, and findings."""
     from rich.markup import escape
 
     console = out()
@@ -108,9 +113,28 @@ def show_end(release: Release) -> None:
         end = "" if warning.endswith("?") else "."
         console.print(f"[yellow]Warning:[/] {escape(warning)}{end}", soft_wrap=True)
     folder = escape(str(release.folder))
-    promising = release.manifest["guarantees"] or release.manifest.get("claims")
-    leaving = "may leave the house" if promising else "is still about people: give it to none who may not see them"
-    console.print(f"Keep {folder}/internal to yourself; {folder}/public {leaving}.", soft_wrap=True)
+    console.print(f"The folder to share is {folder}/public; keep {folder}/internal to yourself.", soft_wrap=True)
+    show_findings(release.findings)
+
+
+def show_findings(findings: Sequence[Finding]) -> None:
+    """Say what no promise covers: what is open, with its fix, then what the policy accepts."""
+    from rich.markup import escape
+
+    from shoal.wording import counted_text
+
+    console = out()
+    left = [one for one in findings if one.open]
+    high = sum(one.severity == "high" for one in left)
+    if left:
+        console.print(f"\n[bold]{counted_text(len(left), 'open finding')}[/], {high} high: what no promise covers.")
+    else:
+        console.print("\n[bold]No open findings.[/] Whether the promises are enough for these data is your decision.")
+    for one in findings:
+        about = f" ({escape(', '.join(one.about))})" if one.about else ""
+        colour = {"high": "red", "medium": "yellow"}.get(one.severity, "blue") if one.open else "green"
+        told = f"{escape(one.text)} {escape(one.fix)}" if one.open else f"accepted: {escape(str(one.accepted))}"
+        console.print(f"[{colour}]{one.severity}[/] {one.id}{about}: {told}", soft_wrap=True)
 
 
 def _show_entry(entry: Mapping[str, Any]) -> None:

@@ -78,8 +78,8 @@ def _uniques(manifest: Mapping[str, Any], evidence: Mapping[str, Any]) -> str:
     from shoal.forms import form_of
 
     before, after = evidence["risk_before"]["unique_records"], evidence["risk_after"]["unique_records"]
-    whom = "people" if "counts" in evidence["risk_before"] else "records"
-    said = f"Unique {whom}: {before:,} before, {after:,} after."
+    whom = "People" if "counts" in evidence["risk_before"] else "Records"
+    said = f"{whom} unique by their quasi-identifiers: {before:,} before, {after:,} after."
     if "variation_lost" in evidence["search"]:
         return f"{said} Variation kept: {1 - evidence['search']['variation_lost']:.1%}."
     if form_of(manifest) == "values":

@@ -111,12 +111,17 @@ class Field:
             )
         except ShoalError as error:
             return {name: Refusal(name, str(error)) for name in RISKS}
-        by_name = {each.attack: each for each in found}
-        return {name: by_name[name] for name in RISKS}
+        return {name: _greatest([each for each in found if each.attack == name]) for name in RISKS}
 
     def _utility(self, release: Release) -> dict[str, Score]:
         rows = reconstructed(release, self.ground, np.random.default_rng(self.seed))
         return {measure.name: measure.score(rows) for measure in self.measures}
+
+
+def _greatest(found: Sequence[Trials | Refusal]) -> Trials | Refusal:
+    """Return the greatest risk that an attack found, of all sensitive columns."""
+    tried = [each for each in found if isinstance(each, Trials)]
+    return max(tried, key=lambda each: each.risk.value) if tried else found[0]
 
 
 def _columns(policy: Policy, table: pa.Table, names: Sequence[str], told: str) -> pa.Table:

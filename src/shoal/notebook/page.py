@@ -34,7 +34,7 @@ _RULES = """
 .shoal-output summary { cursor: pointer; } .shoal-output ul { margin: 0; padding-left: 1.3rem; list-style: none; }
 .shoal-output progress { width: 14rem; accent-color: var(--plot-after); }
 """
-INTERNAL = "These figures are for the data holder; what may leave the house is in the public folder alone."
+INTERNAL = "These figures are for the data holder; the folder to share is the public one."
 
 
 def output(*parts: str) -> str:

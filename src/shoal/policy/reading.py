@@ -14,7 +14,7 @@ from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel
 from shoal.policy.options import AttributeOptions, TableOptions
 from shoal.policy.policy import AttributePolicy, Policy
-from shoal.policy.wording import sentence
+from shoal.policy.wording import booleans_as_numbers, sentence
 from shoal.registry import find
 from shoal.sources.options import SourceOptions
 from shoal.taxonomies.builders.base import TaxonomyBuilder
@@ -275,7 +275,12 @@ class PolicyReader:
             self._note(place, "must be a mapping of parameters")
             return None
         try:
-            return kind.model_validate(data)
+            valid = kind.model_validate(data)
+            for found in booleans_as_numbers(data, valid.model_dump(by_alias=True)):
+                self._note(
+                    (*place, *found), "must not be yes or no; YAML reads yes, no, on, off, true and false as that"
+                )
+            return valid
         except ValidationError as error:
             known = [field.alias or name for name, field in kind.model_fields.items()] + list(also)
             for problem in error.errors(include_url=False, include_context=True):

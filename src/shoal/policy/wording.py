@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from shoal.errors import did_you_mean
+from shoal.yaml_lines import Place
 
 
 def sentence(problem: dict[str, Any], known: list[str]) -> str:
@@ -36,6 +37,27 @@ def sentence(problem: dict[str, Any], known: list[str]) -> str:
             return str(context.get("error", problem["msg"]))
         case _:
             return f"{str(problem['msg'])[:1].lower()}{str(problem['msg'])[1:]}{got}"
+
+
+def booleans_as_numbers(given: Any, valid: Any) -> Iterator[Place]:
+    """Yield where a boolean was given and something else was understood: pydantic takes true for 1.
+
+    >>> list(booleans_as_numbers({"k": True, "widths": [5, False]}, {"k": 1, "widths": (5, 0)}))
+    [('k',), ('widths', 1)]
+    >>> list(booleans_as_numbers({"random": True}, {"random": True}))
+    []
+    """
+    if isinstance(given, bool):
+        if not isinstance(valid, bool):
+            yield ()
+        return
+    inside: Iterable[tuple[str | int, Any, Any]] = ()
+    if isinstance(given, Mapping) and isinstance(valid, Mapping):
+        inside = [(str(key), one, valid[str(key)]) for key, one in given.items() if str(key) in valid]
+    elif isinstance(given, list | tuple) and isinstance(valid, list | tuple):
+        inside = [(place, one, other) for place, (one, other) in enumerate(zip(given, valid, strict=False))]
+    for place, one, other in inside:
+        yield from ((place, *rest) for rest in booleans_as_numbers(one, other))
 
 
 def _choices(context: Mapping[str, Any]) -> list[str]:

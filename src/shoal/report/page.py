@@ -8,6 +8,7 @@ from typing import Any
 from shoal.report.frame import whole_page
 from shoal.report.internal.attacked import attacked
 from shoal.report.internal.checks import checks, warnings
+from shoal.report.internal.findings import findings
 from shoal.report.internal.frameworks import hipaa, nist, opinion
 from shoal.report.internal.given import Given
 from shoal.report.internal.guarantees import guarantees, limitations
@@ -22,6 +23,7 @@ from shoal.report.public.sections import public_sections
 
 _ORDER = (
     summary,
+    findings,
     guarantees,
     warnings,
     limitations,
@@ -40,7 +42,7 @@ _ORDER = (
 )
 _INTERNAL = (
     "Internal: do not publish. This page has exact figures of the original table. It is for those who decide whether "
-    "the public folder may leave the house."
+    "the public folder is shared."
 )
 _PUBLIC = "For everybody who uses the data. It says what the columns are, what was lost, and how to count."
 

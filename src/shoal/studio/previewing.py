@@ -145,5 +145,5 @@ def label_order(entry: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def public_files(folder: Path) -> tuple[Path, ...]:
-    """Return the files of a release that may leave the house."""
+    """Return the public files of a release."""
     return tuple(sorted(path for path in (folder / PUBLIC).iterdir() if path.is_file() and not path.is_symlink()))

@@ -1,4 +1,4 @@
-"""Releases as archives: what may leave the house in one, what must not in another, never both."""
+"""Releases as archives: the public files in one, the internal ones in another, never both."""
 
 from __future__ import annotations
 

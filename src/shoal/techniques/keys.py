@@ -11,7 +11,7 @@ from pathlib import Path
 from shoal.errors import InputError, UsageError
 
 KEY_BYTES = 32
-PUBLIC = "public"  # the folder of a release that may leave the house
+PUBLIC = "public"  # the folder of a release that is made to be shared
 _MOST_BYTES = 4096
 _FEWEST_DISTINCT = 16  # 32 random bytes have fewer with a chance of about 1e-11
 
@@ -34,7 +34,7 @@ def new_key(path: Path) -> None:
 
 
 def refuse_public(path: Path) -> None:
-    """Raise if a file would stand in a folder that may leave the house."""
+    """Raise if a file would stand in a folder that is made to be shared."""
     if _is_public(path):
         raise UsageError(f"{path} would be in a folder named {PUBLIC!r}, which is for everybody; choose another place")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shoal.attacks.verdicts import label_of
 from shoal.models.base import PrivacyModel
 from shoal.registry import discover
 from shoal.report.frame import Section
@@ -136,7 +137,7 @@ def _found(given: Given, question: str) -> str:
         return "Not measured: no attacks were recorded."
     wanted = QUESTIONS[question]
     told = [
-        f"{one['name']} {percent(max(one['risk']['value'], 0.0))} "
+        f"{label_of(one)} {percent(max(one['risk']['value'], 0.0))} "
         f"({percent(max(one['risk']['low'], 0.0))} to {percent(max(one['risk']['high'], 0.0))})"
         for one in given.attacks["attacks"]
         if one["name"] in wanted

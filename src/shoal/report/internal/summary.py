@@ -37,7 +37,10 @@ def _verdict(given: Given) -> str:
         told = (
             f"The verifier recomputed {promises} from the written files; all hold, and so do {n_checks} of the files."
         )
-    bad = not given.manifest["guarantees"] and not given.manifest.get("claims")
+    high = sum(one["severity"] == "high" and one["accepted"] is None for one in given.evidence.get("findings", ()))
+    if high:
+        told = f"{told} {counted_text(high, 'high finding')} open: see Findings before anything is shared."
+    bad = high or not (given.manifest["guarantees"] or given.manifest.get("claims"))
     return paragraph(told, class_="verdict refused" if bad else "verdict")
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from starlette.responses import Response
 
 from shoal.attacks.base import FEWEST, Attack
+from shoal.attacks.verdicts import label_of
 from shoal.errors import UsageError
 from shoal.registry import discover
 from shoal.studio.answers import Visit, page
@@ -51,7 +52,7 @@ def _told(job: Job) -> list[dict[str, Any]]:
     titles = {name: kind.title for name, kind in discover("shoal.attacks", Attack).items()}
     return [
         {
-            "name": one["name"],
+            "name": label_of(one),
             "title": titles.get(one["name"], ""),
             "right": _rate(one.get("attack")),
             "baseline": _rate(one.get("baseline")),

@@ -47,6 +47,7 @@ def show(visit: Visit) -> Response:
         has_report=(folder_of(run) / _FOLDERS[audience] / "report.html").is_file(),
         **under_way(checks),
         verified=verified,
+        findings=run.answer.get("findings", []),
         checks=[] if verified is None else verified.answer.get("checks", []),
         files=[(path.name, path.stat().st_size) for path in public_files(folder_of(run))],
     )
@@ -68,7 +69,7 @@ def report(visit: Visit) -> Response:
 
 
 def check(visit: Visit) -> Response:
-    """Make the archive of what may leave the house, and verify what is in it as whoever receives it could."""
+    """Make the archive of the public folder, and verify what is in it as whoever receives it could."""
     project, run = visit.project, chosen_solution(visit)
     folder = project.new_folder(_KIND)
     inside = _plain(name_of(run))

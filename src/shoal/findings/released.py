@@ -1,0 +1,42 @@
+"""The findings of a release that is there already."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from shoal.attacks.reading import published_rows
+from shoal.errors import InputError
+from shoal.findings.base import Acceptance, Finding, PublishedTable, find_all
+from shoal.findings.counting import RowCounts
+from shoal.models.base import PrivacyModel
+from shoal.registry import discover
+from shoal.release import INTERNAL, PUBLIC, received
+from shoal.report.recorded import read_internal
+from shoal.sources.columns import plain
+
+
+def read_findings(folder: Path, accepted: tuple[Acceptance, ...] = ()) -> tuple[Finding, ...]:
+    """Return what the run found, if its evidence is beside the public files; else what these show by themselves."""
+    found = received(folder)
+    if found is None:
+        raise InputError(f"{folder} is not a release: it has no manifest.json")
+    public, manifest = found
+    evidence = public.parent / INTERNAL / "evidence.json"
+    if public.name == PUBLIC and evidence.is_file() and "findings" in (told := read_internal(evidence)):
+        return tuple(map(Finding.from_dict, told["findings"]))
+    counts = RowCounts.of(manifest)
+    for batch in plain(published_rows(public / Path(str(manifest["data"]["file"])).name, manifest)).to_batches():
+        counts.add(batch)
+    return find_all(PublishedTable.of(manifest, counts, promised_models(manifest)), accepted)
+
+
+def promised_models(manifest: Mapping[str, Any]) -> tuple[PrivacyModel, ...]:
+    """Return the models that a manifest promises; those of an agency's plan are not named in policies."""
+    kinds: dict[str, type[PrivacyModel]] = dict(discover("shoal.models", PrivacyModel))
+    if "agreed" in manifest:
+        from shoal.agency.applying.agreed import EntropyLDeltaDiversity, KDeltaAnonymity, LDeltaDiversity
+
+        kinds |= {kind.name: kind for kind in (EntropyLDeltaDiversity, KDeltaAnonymity, LDeltaDiversity)}
+    return tuple(kinds[entry["model"]].model_validate(entry["parameters"]) for entry in manifest["guarantees"])
