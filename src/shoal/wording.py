@@ -56,3 +56,12 @@ def _value(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def attack_text(entry: Mapping[str, Any]) -> str:
+    """Return how an attack, as ``Trials`` or ``Refusal`` writes it, is called: with the column that it finds out.
+
+    >>> attack_text({"name": "inference", "about": "income"}), attack_text({"name": "membership"})
+    ('inference: income', 'membership')
+    """
+    return str(entry["name"]) if entry.get("about") is None else f"{entry['name']}: {entry['about']}"

@@ -70,7 +70,7 @@ def test_what_json_says() -> None:
     assert set(told["risk"]) == {"value", "low", "high"}
     assert told["notes"] == ["a note"]
     assert "notes" not in told["variants"]["y"]
-    assert Refusal("x", "why").as_dict() == {"name": "x", "refused": "why"}
+    assert Refusal("x", "why").as_dict() == {"name": "x", "about": None, "refused": "why"}
 
 
 def test_without_a_control_group_the_report_says_so_once() -> None:

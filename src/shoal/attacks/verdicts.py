@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from shoal.attacks.base import Trials
 
 CLEAR, GRAVE = 0.1, 0.5  # risks from which a finding is called so
@@ -25,12 +22,3 @@ def verdict(trials: Trials) -> str:
     if trials.decides:
         return f"{size}: members are told from others, {risk.value:.0%} better than by chance"
     return f"{size}: {risk.value:.0%} of what would stay hidden is found"
-
-
-def label_of(entry: Mapping[str, Any]) -> str:
-    """Return how an attack, as ``Trials`` or ``Refusal`` writes it, is called: with the column that it finds out.
-
-    >>> label_of({"name": "inference", "about": "income"}), label_of({"name": "membership"})
-    ('inference: income', 'membership')
-    """
-    return str(entry["name"]) if entry.get("about") is None else f"{entry['name']}: {entry['about']}"

@@ -48,10 +48,10 @@ def attack(
     """Measure what attacks find, on your own data. The findings are for the data holder alone."""
     with reporting(json_output):
         from shoal.attacks.base import NO_CONTROL, Refusal, Trials
+        from shoal.attacks.findings import read_findings
         from shoal.attacks.running import attack_release
         from shoal.attacks.verdicts import verdict
         from shoal.cli.bars import bars
-        from shoal.findings.released import read_findings
         from shoal.policy import Policy
 
         recorder = judging = None
@@ -100,8 +100,8 @@ def show(tried: Sequence[Trials], refused: Sequence[Refusal], console: Console, 
     from rich.markup import escape
 
     from shoal.attacks.base import NO_CONTROL, Attack
-    from shoal.attacks.verdicts import label_of
     from shoal.registry import discover
+    from shoal.wording import attack_text
 
     titles = {name: kind.title for name, kind in discover("shoal.attacks", Attack).items()}
     ordered = sorted(tried, key=lambda each: -each.risk.value)
@@ -114,13 +114,13 @@ def show(tried: Sequence[Trials], refused: Sequence[Refusal], console: Console, 
     said: dict[str, list[str]] = {}
     for each in ordered:
         for note in each.notes:
-            said.setdefault(note, []).append(label_of(each.as_dict()))
+            said.setdefault(note, []).append(attack_text(each.as_dict()))
     notes = [
         ("all attacks" if len(names) == len(ordered) > 1 else ", ".join(names), note)
         for note, names in said.items()
         if note != NO_CONTROL
     ]
-    for head, lines in (("Notes", notes), ("Not tried", [(label_of(no.as_dict()), no.reason) for no in refused])):
+    for head, lines in (("Notes", notes), ("Not tried", [(attack_text(no.as_dict()), no.reason) for no in refused])):
         if lines:
             console.print(f"\n[bold]{head}[/]")
         for name, text in lines:
@@ -132,7 +132,8 @@ def _table(tried: Sequence[Trials], titles: Mapping[str, str], console: Console)
     from rich.markup import escape
     from rich.table import Table
 
-    from shoal.attacks.verdicts import label_of, verdict
+    from shoal.attacks.verdicts import verdict
+    from shoal.wording import attack_text
 
     if not tried:
         return
@@ -147,7 +148,7 @@ def _table(tried: Sequence[Trials], titles: Mapping[str, str], console: Console)
         risk = each.risk
         colour = "red" if risk.low > 0 else "green"
         told = f"[{colour}]{verdict(each)}[/]"
-        what = f"[bold]{escape(label_of(each.as_dict()))}[/]\n{titles[each.attack]}"
+        what = f"[bold]{escape(attack_text(each.as_dict()))}[/]\n{titles[each.attack]}"
         table.add_row(
             what if wide else f"{what}\n{told}",
             *map(_counted, (each.success, each.baseline, each.control)),

@@ -28,8 +28,8 @@ class ModelGuess:
 
 
 def k_anonymity(n_rows: int) -> ModelGuess:
-    """Ask for k = 5, of large tables for k = 10, of tiny ones for what they have."""
-    k = 10 if n_rows > LARGE_TABLE else min(5, n_rows)
+    """Ask for k = 5, of large tables for k = 10, of tiny ones for what they have, and never for 1."""
+    k = 10 if n_rows > LARGE_TABLE else max(2, min(5, n_rows))
     questions: tuple[str, ...] = ()
     if k < 5:
         questions = (f"is a table of {n_rows:,} records worth publishing? It can hide nobody among more.",)

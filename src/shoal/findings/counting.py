@@ -122,18 +122,23 @@ class RowCounts:
 
     @classmethod
     def of(cls, manifest: Mapping[str, Any]) -> RowCounts:
-        """Prepare to count the rows of a release; nothing is counted of synthetic ones, which are nobody's."""
-        roles = {name: str(entry["role"]) for name, entry in manifest["attributes"].items()}
-        form = form_of(manifest)
-        named = {role: tuple(name for name, own in roles.items() if own == role) for role in set(roles.values())}
-        quasi = named.get("quasi", ())
-        none = form == "synthetic"
+        """Prepare to count the rows of a release.
+
+        Nothing is counted of synthetic rows, which are nobody's, nor of tokens, whose values nobody knows.
+        """
+        form, entries = form_of(manifest), manifest["attributes"]
+        tokens = {name for name, entry in manifest.get("techniques", {}).items() if _makes_tokens(entry)}
+
+        def named(role: str) -> tuple[str, ...]:
+            return tuple(name for name, entry in entries.items() if entry["role"] == role and form != "synthetic")
+
+        free = tuple(name for name in named("insensitive") if name not in tokens)
         return cls(
-            () if none else named.get("insensitive", ()),
-            () if none else named.get("sensitive", ()),
-            (BUCKET,) if form == "buckets" else (CLASS,) if "agreed" in manifest else quasi,
-            tuple(tuple(name for name in part if roles[name] == "insensitive") for part in manifest["parts"]),
-            {name: _generalized(manifest["attributes"][name]) for name in named.get("sensitive", ())},
+            free,
+            named("sensitive"),
+            (BUCKET,) if form == "buckets" else (CLASS,) if "agreed" in manifest else named("quasi"),
+            tuple(tuple(name for name in part if name in free) for part in manifest["parts"]),
+            {name: _generalized(entries[name]) for name in named("sensitive")},
         )
 
     @property
@@ -249,6 +254,12 @@ def _buffers(texts: pa.LargeStringArray) -> tuple[IntArray, NDArray[np.uint8]]:
     _, offsets, data = texts.buffers()
     places = np.frombuffer(offsets, dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
     return places, np.frombuffer(data if data is not None else b"", dtype=np.uint8)
+
+
+def _makes_tokens(technique: Mapping[str, Any]) -> bool:
+    """Whether nobody without a key can tell which value a text stands for; hashes without salt can be tried out."""
+    name = technique["technique"]
+    return name in ("token", "pseudonym") or (name == "hash" and technique.get("salt") != "none")
 
 
 def _generalized(entry: Mapping[str, Any]) -> frozenset[int]:

@@ -23,6 +23,8 @@ from shoal.techniques.sampling import Sampling
 from shoal.transactions.options import ItemOptions
 from shoal.yaml_lines import Place
 
+_NO_NUMBER = "must be a number; received a truth value, which is how YAML reads yes, no, on and off"
+
 B = TypeVar("B", bound=BaseModel)
 
 
@@ -276,10 +278,9 @@ class PolicyReader:
             return None
         try:
             valid = kind.model_validate(data)
-            for found in booleans_as_numbers(data, valid.model_dump(by_alias=True)):
-                self._note(
-                    (*place, *found), "must not be yes or no; YAML reads yes, no, on, off, true and false as that"
-                )
+            given = data if isinstance(data, Mapping) else {getattr(kind, "shorthand", None): data}
+            for found in booleans_as_numbers(given, valid.model_dump(by_alias=True)):
+                self._note((*place, *found), _NO_NUMBER)
             return valid
         except ValidationError as error:
             known = [field.alias or name for name, field in kind.model_fields.items()] + list(also)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shoal.attacks.verdicts import label_of
 from shoal.plots import Interval, intervals
 from shoal.report.frame import Section
 from shoal.report.html import block, bullets, details, figure, paragraph, table
 from shoal.report.internal.given import Given
+from shoal.wording import attack_text
 
 _NONE = (
     "No attacks were recorded. A promise says what cannot happen; an attack measures what does. Put records aside that "
@@ -29,7 +29,7 @@ def attacked(given: Given) -> Section:
         return Section.of("attacks", "Attacks", paragraph(_NONE), block(_COMMAND, "Command"))
     tried = sorted(given.attacks["attacks"], key=lambda one: -one["risk"]["value"])
     found = sum(one["risk"]["low"] > 0 for one in tried)
-    rows = [Interval(label_of(one), one["risk"]["value"], one["risk"]["low"], one["risk"]["high"]) for one in tried]
+    rows = [Interval(attack_text(one), one["risk"]["value"], one["risk"]["low"], one["risk"]["high"]) for one in tried]
     return Section.of(
         "attacks",
         "Attacks",
@@ -40,7 +40,7 @@ def attacked(given: Given) -> Section:
         table(
             "Answers that were right",
             ("attack", "on people of the source", "baseline", "control group"),
-            ((label_of(one), *(_rate(one[key]) for key in ("attack", "baseline", "control"))) for one in tried),
+            ((attack_text(one), *(_rate(one[key]) for key in ("attack", "baseline", "control"))) for one in tried),
         )
         if tried
         else "",
@@ -69,9 +69,9 @@ def _notes(attacks: Mapping[str, Any]) -> Sequence[str]:
     said: dict[str, list[str]] = {}
     for one in attacks["attacks"]:
         for note in one.get("notes", ()):
-            said.setdefault(note, []).append(label_of(one))
+            said.setdefault(note, []).append(attack_text(one))
     everywhere = len(attacks["attacks"])
     notes = [f"{'all' if len(names) == everywhere else ', '.join(names)}: {note}." for note, names in said.items()]
-    refused = [f"{label_of(one)}: {one['refused']}." for one in attacks["refused"]]
+    refused = [f"{attack_text(one)}: {one['refused']}." for one in attacks["refused"]]
     parts = [details("Notes", bullets(notes))] if notes else []
     return [*parts, details("Not tried, for they have no meaning here", bullets(refused))] if refused else parts

@@ -26,7 +26,7 @@ def findings(given: Given) -> Section | None:
     return Section.of(
         "findings",
         "Findings",
-        paragraph(said, class_="bad") if high else paragraph(said),
+        paragraph(said),
         paragraph(_MEANING),
         table(
             "Open",

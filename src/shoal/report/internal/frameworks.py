@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from shoal.attacks.verdicts import label_of
 from shoal.models.base import PrivacyModel
 from shoal.registry import discover
 from shoal.report.frame import Section
 from shoal.report.html import number, paragraph, percent, table
 from shoal.report.internal.given import Given
-from shoal.wording import listed, parameters_text
+from shoal.wording import attack_text, listed, parameters_text
 
 # Attacks by the question of the opinion that they ask.
 QUESTIONS = {
@@ -137,7 +136,7 @@ def _found(given: Given, question: str) -> str:
         return "Not measured: no attacks were recorded."
     wanted = QUESTIONS[question]
     told = [
-        f"{label_of(one)} {percent(max(one['risk']['value'], 0.0))} "
+        f"{attack_text(one)} {percent(max(one['risk']['value'], 0.0))} "
         f"({percent(max(one['risk']['low'], 0.0))} to {percent(max(one['risk']['high'], 0.0))})"
         for one in given.attacks["attacks"]
         if one["name"] in wanted

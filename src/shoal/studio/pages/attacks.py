@@ -9,7 +9,6 @@ from typing import Any
 from starlette.responses import Response
 
 from shoal.attacks.base import FEWEST, Attack
-from shoal.attacks.verdicts import label_of
 from shoal.errors import UsageError
 from shoal.registry import discover
 from shoal.studio.answers import Visit, page
@@ -17,6 +16,7 @@ from shoal.studio.jobs import Job
 from shoal.studio.places import Place
 from shoal.studio.plotting import attack_plot
 from shoal.studio.solutions import chosen_solution, folder_of, looked_at, name_of, solutions, solved, under_way
+from shoal.wording import attack_text
 
 _HERE = "/attacks"
 _KIND = "attack"
@@ -52,7 +52,7 @@ def _told(job: Job) -> list[dict[str, Any]]:
     titles = {name: kind.title for name, kind in discover("shoal.attacks", Attack).items()}
     return [
         {
-            "name": label_of(one),
+            "name": attack_text(one),
             "title": titles.get(one["name"], ""),
             "right": _rate(one.get("attack")),
             "baseline": _rate(one.get("baseline")),

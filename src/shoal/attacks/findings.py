@@ -1,4 +1,4 @@
-"""The findings of a release that is there already."""
+"""What no promise covers in a release that is attacked, beside what attacks find."""
 
 from __future__ import annotations
 
