@@ -34,7 +34,7 @@ def test_a_release_that_promises_nothing_is_published_and_says_so(shoal: Any, pl
     assert done.returncode == 0, done.stderr
     assert "It promises nothing about people." in done.stdout
     assert "Changed: name (token), age (coding)." in done.stdout
-    assert "may leave the house" not in done.stdout
+    assert "high no-promise: Nothing is promised" in done.stdout
     public = place / "nothing" / "public"
     assert "promises nothing about people" in (public / "README.md").read_text()
     assert "person-" not in (public / "data.csv").read_text()

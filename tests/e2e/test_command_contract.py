@@ -107,7 +107,7 @@ def test_manifest_says_what_is_promised(published, patients):
 
 
 def test_nothing_internal_is_public(published):
-    """Neither the seed, nor the source's digest or name, nor risks before publishing leave the house."""
+    """Neither the seed, nor the source's digest or name, nor risks before publishing are in public files."""
     out = published[1]
     evidence = json.loads((out / "internal" / "evidence.json").read_text(encoding="utf-8"))
     public = "".join(path.read_text(encoding="utf-8") for path in (out / "public").iterdir())

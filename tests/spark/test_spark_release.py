@@ -207,3 +207,11 @@ def test_the_example_of_the_guide_runs(spark: Any, capsys: pytest.CaptureFixture
     exec(compile(block, "spark.md", "exec"), names)
     assert names["release"].verification.verified
     assert "illness" in capsys.readouterr().out
+
+
+def test_findings_are_the_same_on_both_engines(people: pa.Table, frame: Any, policy, tmp_path: Path) -> None:
+    asked = policy(attributes=policy()["attributes"] | {"seen": {"role": "sensitive"}})
+    here, there = shoal.anonymize(people, asked), shoal.anonymize(frame, asked)
+    written = shoal.anonymize(frame, asked, out=tmp_path / "out")
+    assert here.findings
+    assert here.findings == there.findings == written.findings

@@ -108,7 +108,7 @@ def test_the_archive_has_the_public_folder_alone_and_is_accepted(solved, at: str
 
 @pytest.mark.usefixtures("verified")
 def test_internal_files_are_another_archive_with_a_warning(solved, at: str) -> None:
-    assert "Must not leave the house" in solved.browser.get(at).text
+    assert "Not to be shared." in solved.browser.get(at).text
     with zipfile.ZipFile(io.BytesIO(solved.browser.get(f"{at}/internal/archive.zip").content)) as archive:
         assert {name.split("/")[1] for name in archive.namelist()} == {"internal"}
         assert json.loads(archive.read("First-try/internal/evidence.json"))["source"]["rows"] == 120
@@ -147,3 +147,27 @@ def test_an_archive_holds_no_links_and_is_whole_or_not_there(tmp_path) -> None:
             zipped(tmp_path / "release", "public", tmp_path / "again.zip", "one")
     assert not list(tmp_path.glob(".zip-*"))
     assert not (tmp_path / "again.zip").exists()
+
+
+@pytest.mark.usefixtures("unverified")
+def test_findings_are_a_checklist_before_the_download(solved, at: str) -> None:
+    """One is open and one accepted; what is accepted carries its reason."""
+    before = solved.run.answer["findings"]
+    assert before == json.loads((folder_of(solved.run) / "internal" / "evidence.json").read_text())["findings"]
+    one = {
+        "id": "isolating-columns",
+        "about": ["cost"],
+        "text": "All are <unique>.",
+        "fix": "Round it.",
+        "accepted": None,
+    }
+    solved.run.answer["findings"] = [one | {"severity": "high"}, one | {"severity": "high", "accepted": "not known"}]
+    try:
+        page = solved.browser.get(at).text
+    finally:
+        solved.run.answer["findings"] = before
+    checklist, _, rest = page.partition("</ul>")
+    assert "All are &lt;unique&gt;. Round it." in checklist
+    assert "Accepted: not known" in checklist
+    assert "High findings are open." in rest
+    assert page.index("isolating-columns") < page.index("/check")

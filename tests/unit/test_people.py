@@ -145,7 +145,7 @@ def test_figures_and_words_are_about_people(tmp_path):
     assert "counting people (by unit)" in (tmp_path / "out" / "public" / "README.md").read_text()
     report = (tmp_path / "out" / "internal" / "report.html").read_text()
     assert "k-anonymity (people, by unit)" in report
-    assert "Unique people: 0 before, 0 after" in report
+    assert "People unique by their quasi-identifiers: 0 before, 0 after" in report
     lone = STAYS.set_column(0, "patient", pa.array(["p1"] * 24 + [f"q{i}" for i in range(24)]))
     ages = pa.array([90] * 20 + [91] * 4 + [30] * 24)
     release = anonymize(lone.set_column(2, "age", ages), policy(method="incognito"))

@@ -250,4 +250,4 @@ def test_the_command_tells_parts_and_buckets(tmp_path: Path, capsys: pytest.Capt
     assert "Part 2: illness" in text
     assert f"at least {release.evidence['risk_after']['smallest_bucket']}" in text
     assert "public/quasi.csv" in text
-    assert "Unique records" not in text
+    assert "unique by their quasi-identifiers" not in text

@@ -1,0 +1,425 @@
+"""Findings: hand-computed tables, acceptance, strict runs, and the same list wherever rows are made."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as csv
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from shoal import anonymize, draft_policy
+from shoal.anonymizing import Run
+from shoal.attacks.findings import read_findings
+from shoal.attacks.running import attack_release
+from shoal.cli import app
+from shoal.errors import FindingsError, PolicyError
+from shoal.findings import counting
+from shoal.findings.counting import KeyCounts, RowCounts, hash_column
+from shoal.models.base import PrivacyModel, Whole
+from shoal.policy import Policy
+from shoal.progress import Silent
+from shoal.regions.budget import Budget
+from shoal.registry import discover
+
+RUNNER = CliRunner(env={"COLUMNS": "200"})
+
+
+def counted(roles: dict[str, str], rows: pa.Table, method: str = "mondrian") -> RowCounts:
+    """Count rows as a release with one part; two rows come in each batch."""
+    manifest = {"method": method, "attributes": {name: {"role": role} for name, role in roles.items()}}
+    counts = RowCounts.of(manifest | {"parts": [list(roles)]})
+    for batch in rows.to_batches(max_chunksize=2):
+        counts.add(batch)
+    return counts
+
+
+def policy(attributes: dict[str, Any], **more: Any) -> dict[str, Any]:
+    written = {name: {"role": role} if isinstance(role, str) else role for name, role in attributes.items()}
+    return {"attributes": written, "privacy": [{"k-anonymity": {"k": 2}}], **more}
+
+
+def people(n: int = 400, seed: int = 1) -> pa.Table:
+    """Two sensitive columns, one of them the same for everybody of an age, and a cost that nobody shares."""
+    rng = np.random.default_rng(seed)
+    age = rng.integers(20, 60, n)
+    return pa.table(
+        {
+            "age": age,
+            "illness": rng.choice(["flu", "gout", "cold"], n),
+            "income": pa.array(np.where(age < 40, "low", "high")),
+            "cost": np.arange(n) + 0.5,
+            "ward": rng.choice(["a", "b"], n),
+        }
+    )
+
+
+ROLES = {"age": "quasi", "illness": "sensitive", "income": "sensitive", "cost": "insensitive", "ward": "insensitive"}
+COVERED = [{"k-anonymity": {"k": 5}}, {"distinct-l-diversity": {"l": 2, "attribute": "illness"}}]
+
+
+def told(findings: Any) -> list[tuple[str, str, tuple[str, ...]]]:
+    return [(one.id, one.severity, one.about) for one in findings]
+
+
+# Counting -------------------------------------------------------------------------------------------
+
+
+def test_unique_records_and_one_value_classes_by_hand() -> None:
+    rows = pa.table(
+        {
+            "q": pa.array(["1", "1", "2", "2", None, None]).dictionary_encode(),
+            "s": ["x", "x", "x", "y", None, None],  # classes 1 and missing have one value: 4 records
+            "f": pa.array([1.5, 1.5, 2.0, None, 0.0, -0.0]),  # 2.0 and missing are alone
+            "g": [1, 1, 2, 3, 4, 4],
+        }
+    )
+    found = counted({"q": "quasi", "s": "sensitive", "f": "insensitive", "g": "insensitive"}, rows)
+    assert (found.n_rows, found.one_value("s").n) == (6, 4)
+    assert (found.unique(("f",)).n, found.unique(("g",)).n, found.unique(("f", "g")).n) == (2, 2, 2)
+    assert sorted(found.value_counts("s").tolist()) == [1, 2, 3]
+
+
+def test_labels_that_stand_for_several_values_are_no_value() -> None:
+    covers = {"x": {"values": ["x"]}, "*": {"values": ["x", "y"]}}
+    attributes = {"q": {"role": "quasi"}, "s": {"role": "sensitive", "labels": covers}}
+    found = RowCounts.of({"method": "sweep", "attributes": attributes, "parts": [["q", "s"]]})
+    found.add(pa.RecordBatch.from_pydict({"q": [1, 1, 2, 2, 3], "s": ["*", "*", "x", "*", "x"]}))
+    assert found.one_value("s").n == 1
+
+
+def test_the_smallest_isolating_set_is_found_and_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+    n = 64
+    i = np.arange(n)
+    rows = pa.table({"q": np.zeros(n, int), "a": i % 8, "b": np.zeros(n, int), "c": i // 8, "d": i % 2})
+    found = counted(
+        {"q": "quasi", "a": "insensitive", "b": "insensitive", "c": "insensitive", "d": "insensitive"}, rows
+    )
+    names, count, proven = found.smallest_set(("a", "b", "c", "d"), 0.01 * n)
+    assert (names, count.n, proven) == (("a", "c"), n, True)
+    monkeypatch.setattr(counting, "_MOST_SETS", 1)  # too many sets: columns are left out one by one
+    names, count, proven = found.smallest_set(("a", "b", "c", "d"), 0.01 * n)
+    assert (set(names), count.n, proven) == ({"a", "c"}, n, False)
+
+
+def test_many_values_are_estimated_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of 80,000 records are unique; 0.05 is more than ten standard deviations of a sample of 4,096 values."""
+    monkeypatch.setattr(counting, "_MOST", 1 << 13)
+    found = KeyCounts()
+    for start in range(0, 40_000, 10_000):
+        keys = hash_column(
+            pa.array(np.r_[np.arange(start, start + 10_000), np.arange(start // 2, start // 2 + 5_000) * -1 - 1])
+        )
+        found.add(keys, keys)
+        twice = hash_column(pa.array(np.arange(start // 2, start // 2 + 5_000) * -1 - 1))
+        found.add(twice, twice)
+    unique = found.unique()
+    assert not unique.exact
+    assert str(unique).startswith("about ")
+    assert abs(unique.n / 40_000 - 1) < 0.05
+    assert abs(found.one_value().n / 80_000 - 1) < 0.05
+
+
+def test_texts_numbers_and_dictionaries_have_the_hashes_of_their_values() -> None:
+    texts = pa.array(["", "a", "ab", "12345678", "123456789", None])
+    assert len(set(hash_column(texts).tolist())) == 6
+    assert (hash_column(texts) == hash_column(texts.dictionary_encode())).all()
+    assert (hash_column(texts.slice(2, 3)) == hash_column(texts)[2:5]).all()
+    days = pa.array([0, 1, None], pa.int32())
+    assert (hash_column(days.cast(pa.date32())) == hash_column(days)).all()
+
+
+# What is found --------------------------------------------------------------------------------------
+
+
+def test_every_finding_of_a_release() -> None:
+    release = anonymize(people(), policy(ROLES, privacy=COVERED))
+    assert told(release.findings) == [
+        ("isolating-columns", "high", ("cost",)),
+        ("one-value-classes", "high", ("income",)),
+        ("unprotected-sensitive", "high", ("income",)),
+    ]
+    cost, classes, _ = release.findings
+    assert "400 of 400 records (100.0%) are unique" in cost.text
+    assert "more than 1%" in cost.text
+    by_class: dict[str, list[str]] = {}
+    for label, income in zip(*(release.data.column(name).to_pylist() for name in ("age", "income")), strict=True):
+        by_class.setdefault(label, []).append(income)
+    certain = sum(len(each) for each in by_class.values() if len(set(each)) == 1)
+    assert f"{certain} of 400 records" in classes.text
+    assert release.evidence["findings"] == [one.as_dict() for one in release.findings]
+    assert "findings" not in release.manifest
+
+
+def test_columns_that_isolate_only_together_and_with_classes() -> None:
+    n = 400
+    rows = pa.table({"age": np.arange(n) % 4, "a": np.arange(n) % 20, "b": np.arange(n) // 20})
+    roles = {"age": "quasi", "a": "insensitive", "b": "insensitive"}
+    high, medium = anonymize(rows, policy(roles)).findings
+    assert (high.severity, high.about) == ("high", ("a", "b"))
+    assert "no smaller set" in high.text
+    assert medium.severity == "medium"
+    assert "class together with" in medium.text
+    rows = pa.table({"age": np.arange(n) % 4, "a": np.arange(n) % 133})  # three records of each a, none of one age
+    (alone,) = anonymize(rows, policy({"age": "quasi", "a": "insensitive"})).findings
+    assert (alone.severity, alone.about) == ("medium", ("a",))
+    assert "400 of 400 records" in alone.text
+
+
+def test_a_sensitive_number_that_nobody_shares_isolates_and_rounding_repairs_it() -> None:
+    roles = {"age": "quasi", "cost": "sensitive"}
+    models = [{"k-anonymity": {"k": 2}}, {"distinct-l-diversity": {"l": 2}}]
+    rows = people().select(["age", "cost"])
+    assert told(anonymize(rows, policy(roles, privacy=models)).findings) == [("isolating-columns", "high", ("cost",))]
+    roles["cost"] = {"role": "sensitive", "technique": {"rounding": {"base": 50}}}
+    assert anonymize(rows, policy(roles, privacy=models)).findings == ()
+
+
+def test_tokens_isolate_nobody_and_hashes_without_salt_do() -> None:
+    rows = people().select(["age"]).append_column("name", pa.array([f"n{i}" for i in range(400)]))
+    token = {"role": "identifier", "technique": {"token": {}}}
+    assert anonymize(rows, policy({"age": "quasi", "name": token})).findings == ()
+    bare = {"role": "identifier", "technique": {"hash": {"salt": "none", "accept": "dictionary-attacks"}}}
+    found = anonymize(rows, policy({"age": "quasi", "name": bare})).findings
+    assert told(found) == [("isolating-columns", "high", ("name",))]
+
+
+def test_nothing_promised_is_a_finding_but_not_of_synthetic_rows() -> None:
+    rows, roles = people().select(["age", "ward"]), {"age": "quasi", "ward": "insensitive"}
+    plain = anonymize(rows, policy(roles, privacy=[], method={"plain": {}}))
+    assert told(plain.findings)[0] == ("no-promise", "high", ())
+    domain = {"role": "quasi", "taxonomy": {"intervals": {"min": 0, "max": 99, "widths": [10]}}}
+    ward = {"role": "sensitive", "taxonomy": {"tree": {"*": ["a", "b"]}}}
+    synthetic = policy({"age": domain, "ward": ward}, privacy=[], method={"synthetic": {"epsilon": 1}})
+    assert anonymize(rows, synthetic).findings == ()
+
+
+EMPTY = [
+    {"k-anonymity": {"k": 1}},
+    {"distinct-l-diversity": {"l": 1}},
+    {"simple-l-diversity": {"l": 1}},
+    {"entropy-l-diversity": {"l": 1}},
+    {"recursive-cl-diversity": {"c": 2, "l": 1}},
+    {"tau-l-diversity": {"tau": 1, "l": 2}},
+    {"t-closeness": {"t": 1}},
+    {"t-closeness": {"t": 0.75}},  # no class is farther from four equally frequent values
+    {"t-closeness": {"t": 1, "distance": "ordered"}},
+    {"alpha-k-anonymity": {"alpha": 1, "k": 5}},
+    {"confidence-bounding": {"most": 1}},
+    {"beta-likeness": {"beta": 3}},
+    {"k-map": {"k": 1, "population": "x"}},
+    {"delta-presence": {"min": 0, "max": 1, "population": "x"}},
+]
+MEANT = [
+    {"k-anonymity": {"k": 2}},
+    {"distinct-l-diversity": {"l": 2}},
+    {"entropy-l-diversity": {"l": 1.01}},
+    {"recursive-cl-diversity": {"c": 2, "l": 2}},
+    {"tau-l-diversity": {"tau": 0.9, "l": 2}},
+    {"t-closeness": {"t": 0.74}},
+    {"t-closeness": {"t": 0.99, "distance": "ordered"}},
+    {"alpha-k-anonymity": {"alpha": 0.99, "k": 1}},
+    {"confidence-bounding": {"most": 0.99}},
+    {"beta-likeness": {"beta": 2.9}},
+    {"delta-disclosure": {"delta": 100}},
+    {"k-map": {"k": 2, "population": "x"}},
+    {"delta-presence": {"min": 0, "max": 0.9, "population": "x"}},
+    {"delta-presence": {"min": 0.1, "max": 1, "population": "x"}},
+]
+
+
+@pytest.mark.parametrize("entry", [*EMPTY, *MEANT], ids=str)
+def test_models_know_when_they_promise_nothing(entry: dict[str, Any]) -> None:
+    ((name, parameters),) = entry.items()
+    model = discover("shoal.models", PrivacyModel)[name].model_validate(parameters)
+    assert model.promises_nothing(Whole.of([25, 25, 25, 25])) == (entry in EMPTY)
+
+
+def test_an_empty_promise_is_a_finding_for_each_column() -> None:
+    models = [{"k-anonymity": {"k": 1}}, {"distinct-l-diversity": {"l": 1}}]
+    found = anonymize(
+        people().select(["age", "illness", "income"]), policy(dict(list(ROLES.items())[:3]), privacy=models)
+    )
+    empty = [one.about for one in found.findings if one.id == "empty-promise"]
+    assert empty == [(), ("illness",), ("income",)]
+
+
+@pytest.mark.parametrize("n_rows", [1, 2, 3, 100])
+def test_a_draft_never_asks_for_an_empty_promise(n_rows: int) -> None:
+    draft = draft_policy(
+        pa.table({"age": np.arange(n_rows) % 50 + 20, "sex": ["f", "m"] * (n_rows // 2) + ["f"] * (n_rows % 2)})
+    )
+    whole = Whole.of([1] * 100)
+    assert not any(model.promises_nothing(whole) for model in Policy.load(draft.policy).privacy)
+
+
+# Truth values ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        ({"privacy": [{"k-anonymity": {"k": True}}]}, "privacy[0].k-anonymity.k"),
+        ({"max_withheld": False}, "max_withheld"),
+        ({"sample": {"share": True}}, "sample.share"),
+        ({"method": {"slicing": {"columns": True}}}, "method.slicing.columns"),
+        ({"attributes": {"age": {"role": "quasi", "weight": True}}}, "attributes.age.weight"),
+        ({"attributes": {"age": {"role": "quasi", "items": {"columns": True}}}}, "attributes.age.items.columns"),
+        (
+            {
+                "attributes": {
+                    "age": {"role": "quasi", "taxonomy": {"intervals": {"min": 0, "max": 9, "widths": [True]}}}
+                }
+            },
+            "attributes.age.taxonomy.intervals.widths[0]",
+        ),
+        (
+            {"attributes": {"age": {"role": "quasi", "technique": {"noise": {"laplace": {"scale": True}}}}}},
+            "attributes.age.technique.noise.laplace.scale",
+        ),
+    ],
+)
+def test_truth_values_are_no_numbers_anywhere(change: dict[str, Any], where: str) -> None:
+    with pytest.raises(PolicyError) as error:
+        Policy.load(policy({"age": "quasi"}) | change)
+    assert where in str(error.value)
+
+
+def test_yes_is_no_k_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text("attributes:\n  age: {role: quasi}\nprivacy:\n  - k-anonymity: {k: yes}\n")
+    with pytest.raises(PolicyError, match=r"line 4.*must be a number; received a truth value"):
+        Policy.load(tmp_path / "p.yaml")
+    random = {"role": "quasi", "technique": {"rounding": {"base": 5, "random": True}}}
+    assert Policy.load(policy({"age": random})).techniques  # where a truth value is meant, it is one
+
+
+# Acceptance and strict runs -------------------------------------------------------------------------
+
+
+def accepted(*about: str, finding: str = "isolating-columns", reason: str = "nobody knows bills") -> dict[str, Any]:
+    return {"finding": finding, "about": list(about), "reason": reason}
+
+
+def test_what_is_accepted_must_cover_what_the_finding_is_about() -> None:
+    rows = pa.table({"age": np.arange(400) % 4, "a": np.arange(400) % 20, "b": np.arange(400) // 20})
+    roles = {"age": "quasi", "a": "insensitive", "b": "insensitive"}
+    part = anonymize(rows, policy(roles, accept=[accepted("a")])).findings
+    assert [one.accepted for one in part] == [None, None, None]
+    assert part[-1].id == "unused-acceptance"
+    assert part[-1].severity == "info"
+    whole = anonymize(rows, policy(roles, accept=[accepted("b", "age", "a")]), strict=True).findings
+    assert {one.accepted for one in whole} == {"nobody knows bills"}
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        (
+            accepted("cost", finding="isolating-column"),
+            "unknown finding 'isolating-column'; did you mean 'isolating-columns'?",
+        ),
+        (accepted("csot"), "unknown column 'csot'; did you mean 'cost'?"),
+        (accepted("cost", reason="  "), "must say why"),
+        ({"finding": "isolating-columns", "about": ["cost"]}, "is required"),
+    ],
+)
+def test_a_policy_accepts_only_what_exists_and_with_a_reason(entry: dict[str, Any], message: str) -> None:
+    with pytest.raises(PolicyError) as error:
+        Policy.load(policy({"age": "quasi", "cost": "insensitive"}, accept=[entry]))
+    assert message in str(error.value)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    csv.write_csv(people(), tmp_path / "people.csv")
+    (tmp_path / "policy.yaml").write_text(yaml.safe_dump(policy(ROLES, privacy=COVERED)))
+    reasons = [
+        accepted("cost"),
+        accepted("income", finding="one-value-classes", reason="income is public"),
+        accepted("income", finding="unprotected-sensitive", reason="income is public"),
+    ]
+    (tmp_path / "accepted.yaml").write_text(yaml.safe_dump(policy(ROLES, privacy=COVERED, accept=reasons)))
+    return tmp_path
+
+
+def run(folder: Path, *arguments: str) -> Any:
+    return RUNNER.invoke(app, [one.replace("@", f"{folder}/") for one in arguments])
+
+
+def test_a_strict_run_leaves_nothing_while_high_findings_are_open(files: Path) -> None:
+    before = sorted(files.iterdir())
+    asked = ("anonymize", "@people.csv", "-p", "@policy.yaml", "-o", "@out", "--ledger", "@book", "--strict")
+    result = run(files, *asked, "--json")
+    assert result.exit_code == 5
+    assert json.loads(result.stdout)["findings"][0]["id"] == "isolating-columns"
+    assert sorted(path for path in files.iterdir() if path.name != "book") == before
+    said = run(files, *asked)
+    assert (said.exit_code, said.stdout) == (5, "")
+    assert "nothing was published: 3 high findings open" in said.stderr
+    with pytest.raises(FindingsError):
+        anonymize(people(), policy(ROLES, privacy=COVERED), strict=True)
+
+
+def test_findings_are_printed_last_and_accepted_ones_with_their_reason(files: Path) -> None:
+    said = run(files, "anonymize", "@people.csv", "-p", "@policy.yaml", "-o", "@out").stdout
+    assert said.splitlines()[-4].startswith("3 open findings, 3 high")
+    assert said.splitlines()[-1].startswith("high unprotected-sensitive (income):")
+    said = run(files, "anonymize", "@people.csv", "-p", "@accepted.yaml", "-o", "@fine", "--strict").stdout
+    assert "No open findings." in said
+    assert "high isolating-columns (cost): accepted: nobody knows bills" in said
+    page = (files / "fine" / "internal" / "report.html").read_text()
+    assert "0 findings open, 0 high; 3 accepted" in page
+    assert "nobody knows bills" in page
+    assert "nobody knows bills" not in (files / "fine" / "public" / "report.html").read_text()
+    assert "3 high findings open" in (files / "out" / "internal" / "report.html").read_text()
+
+
+def test_audit_and_attack_have_the_findings_too(files: Path) -> None:
+    found = json.loads(run(files, "audit", "@people.csv", "-p", "@policy.yaml", "--json").stdout)["findings"]
+    assert {(one["id"], *one["about"]) for one in found} >= {
+        ("isolating-columns", "cost"),
+        ("one-value-classes", "income"),
+    }
+    run(files, "anonymize", "@people.csv", "-p", "@accepted.yaml", "-o", "@out")
+    asked = ("attack", "@out", "--source", "@people.csv", "--attack", "homogeneity", "--targets", "50")
+    assert "accepted: nobody knows bills" in run(files, *asked).stdout.splitlines()[-3]
+    (files / "out" / "internal" / "evidence.json").unlink()  # from the public files alone: the same, and all open
+    assert told(read_findings(files / "out")) == [
+        ("isolating-columns", "high", ("cost",)),
+        ("one-value-classes", "high", ("income",)),
+        ("unprotected-sensitive", "high", ("income",)),
+    ]
+
+
+def test_attacks_are_about_every_sensitive_column() -> None:
+    source = people()
+    release = anonymize(source, policy(ROLES, privacy=COVERED))
+    found = attack_release(release, source, attacks=["homogeneity", "membership", "similarity"], targets=100, seed=1)
+    assert [(each.attack, each.about) for each in found] == [
+        ("homogeneity", "illness"),
+        ("homogeneity", "income"),
+        ("membership", None),
+        ("similarity", None),  # refused for each column for the same reason
+    ]
+    illness, income = found[:2]
+    assert illness.success.success == 0
+    assert income.success.success > 90
+
+
+# Wherever rows are made -----------------------------------------------------------------------------
+
+
+def test_larger_than_memory_gives_the_same_list() -> None:
+    rows, asked = people(3000, 5), policy(ROLES, privacy=COVERED)
+    rows = rows.set_column(0, "age", pa.array(np.random.default_rng(2).integers(0, 5000, 3000)))
+    small = Budget(limit=1 << 30, cells=700, sample=500, region_rows=350, heap_rows=256, threads=1)
+    begun = Run.start(rows, asked, None, None, 1, "quick", Silent(), budget=small)
+    release = begun.finish(rows)
+    assert release.evidence["search"]["regions"] > 1
+    assert told(release.findings) == told(anonymize(rows, asked, seed=1).findings)
+    assert release.findings[0] == anonymize(rows, asked, seed=1).findings[0]  # what no plan changes, to the last figure
