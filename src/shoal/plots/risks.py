@@ -27,7 +27,8 @@ def risks(before: Mapping[str, Any], after: Mapping[str, Any]) -> Plot:
         f"The smallest class has {_size(before)} before and {_size(after)} after. Whoever knows that somebody is in "
         f"the table and knows all quasi values is right with probability {percent(before['prosecutor_highest'])} "
         f"at most before and {percent(after['prosecutor_highest'])} after. "
-        f"Unique {whom}: {count_text(before['unique_records'])} before, {count_text(after['unique_records'])} after."
+        f"{whom.capitalize()} unique by their quasi-identifiers: {count_text(before['unique_records'])} before, "
+        f"{count_text(after['unique_records'])} after."
     )
     counts = [
         (name, count_text(before[key]), count_text(after[key]))
