@@ -18,10 +18,9 @@ from shoal.errors import InputError, PolicyError, ShoalError, did_you_mean
 from shoal.policy import Policy
 from shoal.problem import Attribute, Problem
 from shoal.sources import Source
-from shoal.taxonomies.builders.default import default_builder, is_decimal
+from shoal.taxonomies.builders.default import default_builder
 from shoal.taxonomies.builders.flat import FlatTaxonomy
 from shoal.taxonomies.completeness import uncovered
-from shoal.taxonomies.decimals import single_decimals
 from shoal.taxonomies.parse import days, decimal_numbers
 from shoal.taxonomies.tree import Taxonomy
 
@@ -208,9 +207,6 @@ def _taxonomy(policy: Policy, name: str, values: pa.Array, others: list[pa.Array
     try:
         if builder is None:
             sensitive = policy.attributes[name].role == "sensitive"
-            uncut = policy.method.publishes in ("values", "centres")
-            if uncut and not sensitive and is_decimal(values.type, values):
-                return single_decimals(every)
             builder = FlatTaxonomy() if sensitive else default_builder(values.type, values)
         return builder.build(every)
     except ShoalError as error:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from shoal.attacks.minimality import even_cuts
 from shoal.attacks.refinement import feasible, scaled
 
 
@@ -49,22 +48,3 @@ def test_people_who_do_not_fit_are_found_out(seed: int) -> None:
     fits = len(kind) > 0 and most(people, records, kind, place, 0) is not None
     assert (found is not None) == fits
     assert feasible(people, records + 1, kind, place) is None
-
-
-@pytest.mark.parametrize("ordered", [True, False])
-def test_the_most_even_cut_is_that_of_trying_all(ordered: bool) -> None:
-    rng = np.random.default_rng(4)
-    for _ in range(50):
-        class_of, ranks = rng.integers(0, 4, 40), rng.integers(0, 5, 40)
-        smallest = int(rng.integers(1, 4))
-        left, classes = even_cuts(class_of, ranks, smallest, ordered=ordered)
-        expected = {}
-        for each in range(int(class_of.max()) + 1):
-            own = ranks[class_of == each]
-            if not ordered and len(set(own.tolist())) != 2:
-                continue
-            cuts = [(cut, int((own <= cut).sum()), int((own > cut).sum())) for cut in sorted(set(own.tolist()))]
-            cuts = [cut for cut in cuts if min(cut[1:]) >= smallest]
-            if cuts:
-                expected[each] = min(cuts, key=lambda cut: (abs(cut[1] - cut[2]), -cut[1]))[0]
-        assert dict(zip(classes.tolist(), left.tolist(), strict=True)) == expected

@@ -73,8 +73,8 @@ def test_adult_education_num_in_order(ask, shared_data, tmp_path):
     assert 0 < theirs["t"] <= 0.2
 
 
-@pytest.mark.parametrize("cuts", ["strict", pytest.param("relaxed", marks=pytest.mark.thorough)])
-def test_nursery(ask, shared_data, tmp_path, cuts):
+@pytest.mark.parametrize("labels", ["levels", pytest.param("ranges", marks=pytest.mark.thorough)])
+def test_nursery(ask, shared_data, tmp_path, labels):
     quasi = ("parents", "has_nurs", "form", "children", "housing", "finance", "social", "health")
     policy = {
         "attributes": {name: {"role": "quasi"} for name in quasi} | {"class": {"role": "sensitive"}},
@@ -84,7 +84,7 @@ def test_nursery(ask, shared_data, tmp_path, cuts):
             {"alpha-k-anonymity": {"alpha": 0.9, "k": 5}},
             {"t-closeness": {"t": 0.6}},
         ],
-        "method": {"mondrian": {"cuts": cuts}},
+        "method": {"mondrian": {"labels": labels}},
         "max_withheld": 0.01,
     }
     release = anonymize(nursery(shared_data), policy, out=tmp_path / "out", format="csv", seed=7)

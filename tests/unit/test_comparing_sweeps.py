@@ -156,7 +156,7 @@ def test_what_cannot_be_swept_is_refused(asked: dict[str, Any], told: str) -> No
         ("k-anonymity.k=5,0", r"k=0: privacy\[0\].k-anonymity.k: must be at least 1; received 0"),
         ("k-anonymity.k=x", "k=x: .*must be a whole number"),
         ("max_withheld=0,2", "max_withheld=2: max_withheld: must be less than 1"),
-        ("mondrian.cuts=strickt", "must be one of 'strict' or 'relaxed'"),
+        ("mondrian.labels=level", "must be one of 'levels' or 'ranges'"),
     ],
     ids=["small", "text", "share", "choice"],
 )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from shoal.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
+from shoal.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
 from shoal.attacks.guessing import TREATED, Beliefs, LearnedAttack, not_their_own
 from shoal.attacks.hierarchies import known_tree
 from shoal.attacks.people import People
@@ -27,13 +27,12 @@ class MinimalityAttack(LearnedAttack):
     """Believes of all ways to deal a class's values to its people only those in which no smaller class was allowed.
 
     Wong, Fu, Wang and Pei, "Minimality attack in privacy preserving data publishing" (VLDB 2007). The adversary knows
-    the quasi values of everybody in the data, the method, and what it promises. Two methods go on until nothing
-    finer holds. Mondrian with strict cuts tries the most even cut of every attribute: in each class, at least one
-    side of each such cut breaks the promise. Incognito takes the best levels: with one attribute a level
-    lower, classes with more records than may be withheld break it. Ways are drawn at random and counted.
+    the quasi values of everybody in the data, the method, and what it promises. Incognito takes the best levels: with
+    one attribute a level lower, classes with more records than may be withheld break the promise. Ways are drawn at
+    random and counted. Classes of other methods overlap, so that it is not known who is in which.
 
     It applies if the promise is about how often sensitive values occur in a class, whichever they are: l-diversity of
-    any kind. The levels below a published one, and the order of categories in cuts, are known if the policy is.
+    any kind. The levels below a published one are known if the policy is.
     """
 
     name = "minimality"
@@ -46,8 +45,8 @@ class MinimalityAttack(LearnedAttack):
         if reason is not None:
             return reason
         method, chosen = view.manifest.get("method"), view.manifest.get("method_parameters", {})
-        if method not in ("mondrian", "incognito") or chosen.get("cuts") == "relaxed" or chosen.get("recode"):
-            return "it is about strict Mondrian and full-domain generalization, which stop where nothing finer holds"
+        if method != "incognito" or chosen.get("recode"):
+            return "it is about full-domain generalization, which stops where nothing finer holds"
         if view.treatments.of_quasi:
             return TREATED
         if "sample" in view.manifest:
@@ -68,13 +67,10 @@ class MinimalityAttack(LearnedAttack):
         members = Members.of(view, secret, everybody)
         whole = Whole.of(np.bincount(members.values, minlength=len(secret.values)))
         models = promised(view)
-        if view.manifest["method"] == "mondrian":
-            refused = _uncut(view, everybody, members.class_of, max(model.smallest_class for model in models))
-        else:
-            refused = _unlowered(view, everybody, members.class_of)
+        refused = _unlowered(view, everybody, members.class_of)
         seen, drawn = _explained(members, refused, models, whole, len(secret.values), rng)
         shares = members.shares(len(secret.values))
-        likely = (seen + PRIOR * shares[members.class_of_kind]) / (drawn[members.class_of_kind, None] + PRIOR)
+        likely = (seen + PRIOR * shares[members.class_of_kind]) / (drawn + PRIOR)
 
         def beliefs(people: People) -> FloatArray:
             kind = members.kinds(view, people)
@@ -137,8 +133,7 @@ class Refused:
     person: IntArray  # (m,) people of the smaller classes, set by set
     group: IntArray  # (m,) their smaller class
     owner: IntArray  # (n_groups,) the set of each smaller class
-    scope: IntArray | None  # (n_sets,) the class that a set would have replaced; None: the whole table
-    budget: int = 0  # records of classes that break the promise which could have been withheld
+    budget: int  # records of classes that break the promise which could have been withheld
 
 
 def _explained(
@@ -148,12 +143,15 @@ def _explained(
     whole: Whole,
     n_values: int,
     rng: np.random.Generator,
-) -> tuple[FloatArray, FloatArray]:
-    """Return (n_kinds, n_values) how many people of a kind had a value in draws that explain, and how many did so."""
+) -> tuple[FloatArray, int]:
+    """Return (n_kinds, n_values) how many people of a kind had a value in draws that explain, and how many did so.
+
+    A draw explains why nothing finer was published if no set of smaller classes would have been allowed.
+    """
     n, n_groups = len(members.kind), len(refused.owner)
-    n_classes, n_kinds = int(members.class_of.max()) + 1, len(members.class_of_kind)
+    n_kinds = len(members.class_of_kind)
     people = np.bincount(members.kind)
-    seen, drawn = np.zeros(n_kinds * n_values), np.zeros(n_classes)
+    seen, drawn = np.zeros(n_kinds * n_values), 0
     sizes = np.bincount(refused.group, minlength=n_groups)
     dealt = np.empty(n, dtype=np.int64)
     for _ in range(DRAWS):
@@ -163,72 +161,11 @@ def _explained(
         counts = np.bincount(key, minlength=n_groups * n_values).reshape(-1, n_values)
         classes = ClassHistograms(sizes, counts)
         holds = np.logical_and.reduce([model.holds(classes, whole) for model in models])
-        accepted = _accepted(refused, holds, sizes, n_classes)
-        drawn += accepted
-        seen += np.bincount(members.kind * n_values + dealt, accepted[members.class_of], n_kinds * n_values)
+        broken = np.bincount(refused.owner, np.where(holds, 0, sizes))  # records, set by set
+        if (broken > refused.budget).all():
+            drawn += 1
+            seen += np.bincount(members.kind * n_values + dealt, minlength=n_kinds * n_values)
     return seen.reshape(-1, n_values) / people[:, None], drawn
-
-
-def _accepted(refused: Refused, holds: BoolArray, sizes: IntArray, n_classes: int) -> BoolArray:
-    """Return (n_classes,) whether a draw explains why nothing finer was published."""
-    broken = np.bincount(refused.owner, np.where(holds, 0, sizes))  # records, set by set
-    allowed = broken <= refused.budget
-    if refused.scope is None:
-        return np.full(n_classes, not allowed.any())
-    accepted = np.ones(n_classes, dtype=np.bool_)
-    accepted[refused.scope[allowed]] = False
-    return accepted
-
-
-def _uncut(view: ReleaseView, everybody: People, class_of: AnyIntArray, smallest: int) -> Refused:
-    """Return both sides of the most even cut of every attribute in every class, where sizes would have allowed it."""
-    person, group, scope, taken = [], [], [], 0
-    for place, name in enumerate(view.known):
-        ranks, ordered = _ranks(view, place, name, everybody)
-        left, classes = even_cuts(class_of, ranks, smallest, ordered=ordered)
-        number = np.full(int(class_of.max()) + 1, -1, dtype=np.int64)
-        number[classes] = taken + np.arange(len(classes))
-        rows = np.flatnonzero(number[class_of] >= 0)
-        side = ranks[rows] > left[number[class_of[rows]] - taken]
-        person.append(rows)
-        group.append(2 * number[class_of[rows]] + side)
-        scope.append(classes)
-        taken += len(classes)
-    if not taken:
-        raise UsageError("no class is large enough to be cut, so none was left whole for the sake of its values")
-    return Refused(np.concatenate(person), np.concatenate(group), np.repeat(np.arange(taken), 2), np.concatenate(scope))
-
-
-def even_cuts(class_of: AnyIntArray, ranks: AnyIntArray, smallest: int, *, ordered: bool) -> tuple[IntArray, IntArray]:
-    """Return the classes that have a cut with enough people on both sides, and the last rank on the left of each.
-
-    Of equally even cuts it is the one with more on the left, as the method has it. Without an order of the values
-    only classes with two of them are told.
-    """
-    width = int(ranks.max()) + 1
-    key, counts = np.unique(class_of.astype(np.int64) * width + ranks, return_counts=True)
-    owner, rank = np.divmod(key, width)
-    sizes = np.bincount(class_of)
-    before = np.concatenate([[0], np.cumsum(sizes)])
-    left = np.cumsum(counts) - before[owner]
-    right = sizes[owner] - left
-    fits = (left >= smallest) & (right >= max(smallest, 1))
-    if not ordered:
-        fits &= np.bincount(owner)[owner] == 2
-    rows = np.flatnonzero(fits)
-    rows = rows[np.lexsort((-left[rows], abs(left - right)[rows], owner[rows]))]
-    classes, first = np.unique(owner[rows], return_index=True)
-    return rank[rows[first]], classes
-
-
-def _ranks(view: ReleaseView, place: int, name: str, everybody: People) -> tuple[AnyIntArray, bool]:
-    """Return (n,) the place of each person's value in the order of cuts, and whether that order is known."""
-    tree = known_tree(view, name, everybody)
-    if tree is not None:
-        return tree.encode(everybody.table.column(name)), True
-    if view.kind(place) in ("number", "date"):
-        return np.unique(everybody.numbers[:, place], return_inverse=True)[1].reshape(-1), True  # missing ones are last
-    return _raw([everybody.table], [name])[0], False
 
 
 def _unlowered(view: ReleaseView, everybody: People, class_of: AnyIntArray) -> Refused:
@@ -253,7 +190,7 @@ def _unlowered(view: ReleaseView, everybody: People, class_of: AnyIntArray) -> R
     if not owner:
         raise UsageError("nothing tells what lies below the published levels; give the policy")
     budget = 0 if view.policy is None else int(view.policy.max_withheld * len(everybody))
-    return Refused(np.concatenate(person), np.concatenate(group), np.concatenate(owner), None, budget)
+    return Refused(np.concatenate(person), np.concatenate(group), np.concatenate(owner), budget)
 
 
 def _class_of(view: ReleaseView, people: People) -> AnyIntArray:

@@ -89,8 +89,9 @@ class Prefixes(Scale):
 class Numbers(Scale):
     """Leaves side by side on the line of numbers, whole (``[20, 29]``) or decimal (``[20.5, 30)``).
 
-    In a scale ``derived`` from the data a range of several leaves goes on until the next cut, and beyond the
-    first and last leaf without end, so that no interval tells the smallest or largest value of the data.
+    In a scale ``derived`` from the data a range of several leaves ends at multiples of one of the round ``widths``, and
+    has no end beyond the first and last leaf, so that no interval tells a value of the data. A range that is not made
+    of groups of such a width goes on until the next leaf; no method publishes one.
     """
 
     kind: ClassVar[Kind] = "number"
@@ -100,20 +101,21 @@ class Numbers(Scale):
     open_low: bool = False  # the first leaf has no lower end
     open_high: bool = False  # the last leaf has no upper end
     derived: bool = False
+    widths: tuple[Number, ...] = ()  # of the groups of a derived scale, finest first
 
     @property
     def whole(self) -> bool:
         """Whether only whole numbers occur."""
         return bool(self.starts.dtype.kind == "i")
 
-    def label(self, taxonomy: Taxonomy, lo: int, hi: int) -> str:
+    def label(self, taxonomy: Taxonomy, lo: int, hi: int) -> str:  # noqa: ARG002
         """Return the interval, inclusive where its last number is one."""
-        low, below = self._bounds(taxonomy, lo, hi)
+        low, below = self._bounds(lo, hi)
         return interval_label(low, below, whole=self.whole, inclusive=bool(self.inclusive[hi - 1]))
 
-    def cover(self, taxonomy: Taxonomy, lo: int, hi: int) -> Cover:
+    def cover(self, taxonomy: Taxonomy, lo: int, hi: int) -> Cover:  # noqa: ARG002
         """Give the ends, null where open."""
-        low, below = self._bounds(taxonomy, lo, hi)
+        low, below = self._bounds(lo, hi)
         return {"from": low, "below": below}
 
     def locate(self, values: pa.Array) -> CodeArray:
@@ -133,13 +135,27 @@ class Numbers(Scale):
             places[-1] = places[-2] + float(self.stops[-2] - self.starts[-2])
         return places
 
-    def _bounds(self, taxonomy: Taxonomy, lo: int, hi: int) -> tuple[Number | None, Number | None]:
-        last = hi == len(self.starts)
-        stretched = self.derived and taxonomy.node_of(lo, hi) < 0
-        low = None if lo == 0 and (self.open_low or stretched) else self.starts[lo].item()
-        if last and (self.open_high or stretched):
-            return low, None
-        return low, (self.starts[hi] if stretched else self.stops[hi - 1]).item()
+    def _bounds(self, lo: int, hi: int) -> tuple[Number | None, Number | None]:
+        stretched = self.derived and hi - lo > 1
+        low, below = self.starts[lo].item(), self.stops[hi - 1].item()
+        if stretched:
+            low, below = self._round(lo, hi) or (low, None if hi == len(self.starts) else self.starts[hi].item())
+        first, last = lo == 0, hi == len(self.starts)
+        return (
+            None if first and (self.open_low or stretched) else low,
+            None if last and (self.open_high or stretched) else below,
+        )
+
+    def _round(self, lo: int, hi: int) -> tuple[Number, Number] | None:
+        """Return the ends of the narrowest round interval with just these leaves, or None if there is none."""
+        ends = self.starts[[lo, hi - 1]]
+        numbers = [multiples(ends, width).tolist() for width in self.widths]
+        fitting = [pair for pair in zip(numbers, self.widths, strict=True) if pair[0][0] == pair[0][1]]
+        for (first, last), width in (*fitting, *zip(numbers[:1], self.widths[:1], strict=True)):
+            low, below = multiple(first, width), multiple(last + 1, width)
+            if np.searchsorted(self.starts, [low, below]).tolist() == [lo, hi]:
+                return low, below
+        return None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -241,6 +257,31 @@ def interval_label(low: Number | None, below: Number | None, *, whole: bool, inc
     if low is None:
         return f"<= {number_text(last)}"
     return number_text(low) if low == last else f"[{number_text(low)}, {number_text(last)}]"
+
+
+def multiple(times: int, width: Number) -> Number:
+    """Return a multiple of a round width, exact to the last digit.
+
+    >>> multiple(3, 0.1), multiple(3, 50)
+    (0.3, 150)
+    """
+    return times * width if width >= 1 else times / round(1 / width)
+
+
+def multiples(numbers: IntArray | FloatArray, width: Number) -> IntArray:
+    """Return (n,) how often a round width goes into each number.
+
+    >>> multiples(np.array([0.3, -0.05]), 0.1).tolist()
+    [3, -1]
+    """
+    if numbers.dtype.kind == "i":
+        return np.asarray(numbers // int(width))
+    inverse = 1.0 if width >= 1 else float(round(1 / width))
+    scaled = float(width) if width >= 1 else 1.0
+    times = np.floor(numbers / scaled * inverse)
+    times -= times * scaled / inverse > numbers
+    times += (times + 1) * scaled / inverse <= numbers
+    return times.astype(np.int64)
 
 
 def number_text(number: Number) -> str:

@@ -1,13 +1,12 @@
-"""Mondrian: cut the table in two, again and again, as long as both halves keep every promise."""
+"""Mondrian: cut the table into boxes, again and again, as long as every box keeps every promise."""
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
-from pydantic import Field
 
-from shoal.methods.base import Method
+from shoal.methods.base import Labels, Method
 from shoal.plan import Plan
 from shoal.problem import Problem
 from shoal.progress import Progress
@@ -16,39 +15,30 @@ from shoal.progress import Progress
 class Mondrian(Method):
     """Every class is a box of quasi values that meets every requirement and cannot be cut further.
 
-    LeFevre, DeWitt and Ramakrishnan, "Mondrian multidimensional k-anonymity" (ICDE 2006); the cut is not only the
-    median of the widest attribute: in small boxes all cuts of all attributes are tried, and the one taken is
-    that which leaves the least total width.
+    LeFevre, DeWitt and Ramakrishnan, "Mondrian multidimensional k-anonymity" (ICDE 2006). Here a box is cut into the
+    children of its label's node: those that hold become boxes, the others stay together under that label.
     """
 
     name: ClassVar[str] = "mondrian"
     title: ClassVar[str] = "cuts the table into small boxes of similar people"
-    takes_regions = "boxes"
+    takes_regions = "nodes"
     counts_people = True
 
-    cuts: Literal["strict", "relaxed"] = Field(
-        default="strict",
-        description="strict: equal quasi values stay together; relaxed: records at the median go to both sides",
-    )
-    search_below: int = Field(
-        default=300,
-        ge=0,
-        description="boxes of at most this many cells try every cut; larger ones the most even, widest attribute first",
-    )
+    labels: Labels = "levels"
 
     def refuses(self, problem: Problem) -> str | None:
-        """Relaxed boxes overlap, so that the population under a label is not that of the box."""
-        if self.cuts == "relaxed" and any(r.population is not None for r in problem.requirements):
-            return "relaxed cuts cannot serve a model that counts a population; use strict cuts"
+        """Ranges do not tile the domain, so that the population under a label is not that of the box."""
+        if self.labels == "ranges" and any(r.population is not None for r in problem.requirements):
+            return "labels: ranges cannot serve a model that counts a population; use labels: levels"
         return super().refuses(problem)
 
-    def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan:
+    def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan:  # noqa: ARG002
         """Return the boxes as a plan."""
         from shoal.methods.mondrian.tree import MondrianTree
 
         with (
             progress.step("cutting", problem.cells.n_records, unit="records") as step,
-            MondrianTree(problem, self.cuts == "relaxed", self.search_below, rng) as tree,
+            MondrianTree(problem, ranges=self.labels == "ranges") as tree,
         ):
             tree.grow(step)
             tree.explain_if_whole()

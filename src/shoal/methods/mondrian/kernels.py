@@ -1,13 +1,13 @@
-"""Compiled loops that propose cuts of Mondrian's boxes. A node is a contiguous range of items.
+"""Compiled loops of Mondrian: a box is a contiguous range of items, and a cut sorts its items into parts.
 
 Arrays throughout: ``codes`` (n_items, d) leaf codes, ``weights`` (n_items, w) records in column 0 and population
-records in the others, ``place`` (d, max_leaves) position of each leaf scaled to the attribute's weight, so that
-the *width* of a class is the sum over attributes of place[highest leaf] - place[lowest leaf].
+records in the others, ``part`` (n_items,) the part of its box's cut that each item belongs to. Items are moved, never
+their indices.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,358 +19,321 @@ Codes = NDArray[Any]
 Ints = NDArray[np.int64]
 Small = NDArray[np.int32]
 Floats = NDArray[np.float64]
-Scratch = tuple[Small, Ints, Small, Small]  # bucket of each item; records, lowest and highest codes of each bucket
+Bools = NDArray[np.bool_]
+
+
+class Trees(NamedTuple):
+    """The taxonomies of all attributes one after another; attribute j's nodes start at ``first_node[j]``."""
+
+    parent: Small  # (n_nodes of all,) within the attribute
+    lo: Small
+    hi: Small
+    level: Small
+    first_node: Ints  # (d,)
+    ancestor: Small  # of each attribute: (height + 1, n_leaves) the node above a leaf at a level, or the leaf
+    first_ancestor: Ints  # (d,)
+    n_leaves: Ints  # (d,)
+    place: Floats  # (n_leaves of all,) where a leaf stands, scaled to the attribute's weight
+    first_leaf: Ints  # (d,)
+    full: Floats  # (d,) the width of the whole domain
+    low_end: Small  # (n_leaves of all,) the first leaf of a range that has this leaf lowest; -1: no ranges
+    high_end: Small  # (n_leaves of all,) the last leaf of a range that has this leaf highest
+
+
+class Items(NamedTuple):
+    """The items in the order of their boxes; loops that part boxes move them."""
+
+    codes: Codes  # (n_items, d)
+    weights: Ints  # (n_items, w)
+    values: Small  # (n_items, n_columns) sensitive values
+    cells: Small  # (n_items,)
+    part: Small  # (n_items,)
 
 
 @compiled
-def extents(codes: Codes, weights: Ints, starts: Ints, stops: Ints, low: Small, high: Small, sizes: Ints) -> None:
-    """Fill in, node by node, the lowest and highest code of each attribute and the records and population."""
-    for node in range(len(starts)):
-        low[node] = 2147483647
-        high[node] = -1
-        sizes[node] = 0
-        lowest, highest = low[node], high[node]
-        for item in range(starts[node], stops[node]):
+def _covering(trees: Trees, j: int, low: int, high: int) -> int:
+    """Return the lowest node of attribute j that contains two leaves."""
+    base, node = trees.first_node[j], low
+    while trees.hi[base + node] <= high:
+        node = trees.parent[base + node]
+    return node
+
+
+@compiled
+def _is_range(trees: Trees, j: int, low: int, high: int) -> bool:
+    """Whether leaves from *low* to *high* are published as a range: they go beyond one finest group."""
+    base = trees.first_leaf[j]
+    return trees.low_end[base + low] >= 0 and trees.low_end[base + low] != trees.low_end[base + high]
+
+
+@compiled
+def _label(trees: Trees, j: int, low: int, high: int) -> tuple[int, int]:
+    """Return the leaf range that is published for records from leaf *low* to leaf *high*."""
+    base = trees.first_leaf[j]
+    if _is_range(trees, j, low, high):
+        return trees.low_end[base + low], trees.high_end[base + high] + 1
+    node = trees.first_node[j] + _covering(trees, j, low, high)
+    return trees.lo[node], trees.hi[node]
+
+
+@compiled
+def _width(trees: Trees, j: int, lo: int, hi: int) -> float:
+    base = trees.first_leaf[j]
+    return min(trees.place[base + hi - 1] - trees.place[base + lo], trees.full[j])
+
+
+@compiled
+def label_boxes(
+    items: Items, trees: Trees, everyone: bool, starts: Ints, stops: Ints, low: Small, high: Small, lo: Small,
+    hi: Small, sizes: Ints,
+) -> None:  # fmt: skip
+    """Fill in, box by box, the lowest and highest leaf, the published range and the records and population.
+
+    Labels cover all records and, if *everyone* says so, also the people of the population.
+    """
+    codes, weights = items.codes, items.weights
+    for box in range(len(starts)):
+        low[box], high[box], sizes[box] = 2147483647, -1, 0
+        lowest, highest = low[box], high[box]
+        for item in range(starts[box], stops[box]):
             for w in range(weights.shape[1]):
-                sizes[node, w] += weights[item, w]
-            if weights[item, 0] > 0:
+                sizes[box, w] += weights[item, w]
+            if everyone or weights[item, 0] > 0:
                 for j in range(codes.shape[1]):
                     code = np.int32(codes[item, j])
-                    if code < lowest[j]:
-                        lowest[j] = code
-                    if code > highest[j]:
-                        highest[j] = code
+                    lowest[j] = min(lowest[j], code)
+                    highest[j] = max(highest[j], code)
+        for j in range(codes.shape[1]):
+            if highest[j] >= 0:
+                lo[box, j], hi[box, j] = _label(trees, j, lowest[j], highest[j])
 
 
 @compiled
-def totals(weights: Ints, starts: Ints, stops: Ints, sizes: Ints) -> None:
-    """Fill in, node by node, the records and population alone."""
-    for node in range(len(starts)):
-        for w in range(weights.shape[1]):
-            total = 0
-            for item in range(starts[node], stops[node]):
-                total += weights[item, w]
-            sizes[node, w] = total
-
-
-@compiled
-def median_cuts(
-    codes: Codes, weights: Ints, starts: Ints, stops: Ints, low: Small, high: Small, sizes: Ints,
-    place: Floats, smallest: int, wanted: int, attribute: Small, cut: Small,
+def rank_cuts(
+    items: Items, trees: Trees, starts: Ints, stops: Ints, low: Small, high: Small, barred: Bools, smallest: int,
+    score: Floats, cut: Small,
 ) -> None:  # fmt: skip
-    """Propose for each node the most even cuts of up to *wanted* attributes, widest attribute first.
+    """Score the cut of each box on each attribute by the sizes of its parts alone; 0 where there is none.
 
-    A cut c sends codes <= c to the left. Cuts that leave less than *smallest* records on a side are not
-    proposed; unused proposals have attribute -1. *low* and *high* may be wider than what occurs.
+    The score is the width that records lose, per entropy of the parts. Parts below *smallest* make up the rest, which
+    takes back the smallest others until it has *smallest* records. A range is cut in two after the leaf *cut*.
     """
-    tally = np.empty(_widest(low, high), dtype=np.int64)
-    for node in range(len(starts)):
-        attribute[node, :] = -1
-        proposals = 0
-        for j in _widest_first(place, low[node], high[node]):
-            if high[node, j] <= low[node, j]:
-                continue
-            base = low[node, j]
-            _tally_codes(codes, weights, starts[node], stops[node], j, base, high[node, j], tally)
-            best = -1
-            nearest = sizes[node, 0] * 2
-            left = 0
-            for bucket in range(1, high[node, j] - base + 1):
-                left += tally[bucket - 1]
-                right = sizes[node, 0] - left
-                if tally[bucket] > 0 and left >= smallest and right >= smallest and abs(left - right) < nearest:
-                    nearest = abs(left - right)
-                    best = bucket - 1
-            if best >= 0:
-                attribute[node, proposals] = j
-                cut[node, proposals] = base + best
-                proposals += 1
-                if proposals == wanted:
-                    break
-
-
-@compiled
-def relaxed_cuts(
-    codes: Codes, weights: Ints, starts: Ints, stops: Ints, low: Small, high: Small, sizes: Ints,
-    place: Floats, attribute: Small, cut: Small, extra: Ints,
-) -> None:  # fmt: skip
-    """Propose for each node one cut per attribute that halves it, widest attribute first.
-
-    Records at the median code go to both sides: *extra* of them, of the code after *cut*, to the left.
-    """
-    tally = np.empty(_widest(low, high), dtype=np.int64)
-    for node in range(len(starts)):
-        attribute[node, :] = -1
-        proposals = 0
-        for j in _widest_first(place, low[node], high[node]):
-            if high[node, j] <= low[node, j]:
-                continue
-            base = low[node, j]
-            _tally_codes(codes, weights, starts[node], stops[node], j, base, high[node, j], tally)
-            left = 0
-            bucket = 0
-            while left + tally[bucket] <= sizes[node, 0] // 2:
-                left += tally[bucket]
-                bucket += 1
-            attribute[node, proposals] = j
-            cut[node, proposals] = base + bucket - 1
-            extra[node, proposals] = sizes[node, 0] // 2 - left
-            proposals += 1
-
-
-@compiled
-def _widest(low: Small, high: Small) -> int:
-    widest = 1
-    for node in range(low.shape[0]):
-        for j in range(low.shape[1]):
-            widest = max(widest, high[node, j] - low[node, j] + 1)
-    return widest
-
-
-@compiled
-def _widest_first(place: Floats, low: Small, high: Small) -> Ints:
-    width = np.empty(len(low))
-    for j in range(len(low)):
-        width[j] = place[j, high[j]] - place[j, low[j]]
-    return places_ascending(-width)
-
-
-@compiled
-def _tally_codes(codes: Codes, weights: Ints, start: int, stop: int, j: int, low: int, high: int, tally: Ints) -> None:
-    tally[: high - low + 1] = 0
-    for item in range(start, stop):
-        if weights[item, 0] > 0:
-            tally[codes[item, j] - low] += weights[item, 0]
-
-
-@compiled
-def best_cuts(
-    codes: Codes, weights: Ints, starts: Ints, stops: Ints, low: Small, high: Small, sizes: Ints,
-    place: Floats, smallest: int, attribute: Small, cut: Small,
-) -> None:  # fmt: skip
-    """Propose for each node the cuts that leave the least total width, the best of each attribute first.
-
-    All cuts of all attributes are tried: per attribute, items are bucketed by code, and the extents of a growing
-    left side and a growing right side are swept over the buckets. After the d best come the d most even ones,
-    which are likelier to keep distributions alike.
-    """
-    d = codes.shape[1]
-    scratch = _scratch(d, starts, stops)
-    bucket_of, tally, lowest, highest = scratch
-    left_cost = np.empty(len(tally))
-    run_low = np.empty(d, dtype=np.int32)
-    run_high = np.empty(d, dtype=np.int32)
-    active = np.empty(d, dtype=np.int64)
-    score = np.empty(d)
-    score_cut = np.empty(d, dtype=np.int32)
-    even_cut = np.empty(d, dtype=np.int32)
-    for node in range(len(starts)):
-        start, stop = starts[node], stops[node]
-        attribute[node, :] = -1
-        total = sizes[node, 0]
-        varying = active[: _varying(low[node], high[node], active)]
-        score[:] = np.inf
-        for j in varying:
-            buckets = _bucketed(codes, start, stop, j, low[node, j], high[node, j], bucket_of)
-            _bucket_extents(codes, weights, start, stop, buckets, scratch)
-            run_low[:] = 2147483647
-            run_high[:] = -1
-            left = 0
-            width = 0.0
-            for b in range(buckets - 1):
-                if tally[b] > 0:
-                    left += tally[b]
-                    if _absorb(run_low, run_high, lowest, highest, b):
-                        width = _width(place, run_low, run_high, varying)
-                left_cost[b] = left * width
-            run_low[:] = 2147483647
-            run_high[:] = -1
-            right = 0
-            nearest = total * 2
-            for b in range(buckets - 1, 0, -1):
-                if tally[b] == 0:
-                    continue
-                right += tally[b]
-                left = total - right
-                if left < smallest:
-                    break
-                if _absorb(run_low, run_high, lowest, highest, b):
-                    width = _width(place, run_low, run_high, varying)
-                if right < smallest:
-                    continue
-                cost = left_cost[b - 1] + right * width
-                before = run_low[j] - 1
-                if cost < score[j]:
-                    score[j] = cost
-                    score_cut[j] = before
-                if abs(left - right) < nearest:
-                    nearest = abs(left - right)
-                    even_cut[j] = before
-        proposals = 0
-        for j in places_ascending(score):
-            if score[j] < np.inf:
-                attribute[node, proposals] = j
-                cut[node, proposals] = score_cut[j]
-                proposals += 1
-        firsts = proposals
-        for p in range(firsts):
-            j = attribute[node, p]
-            if even_cut[j] != score_cut[j]:
-                attribute[node, proposals] = j
-                cut[node, proposals] = even_cut[j]
-                proposals += 1
-
-
-@compiled
-def _scratch(d: int, starts: Ints, stops: Ints) -> Scratch:
-    largest = 1
-    for node in range(len(starts)):
-        largest = max(largest, stops[node] - starts[node])
-    return (
-        np.empty(largest, dtype=np.int32),
-        np.empty(largest + 1, dtype=np.int64),
-        np.empty((largest + 1, d), dtype=np.int32),
-        np.empty((largest + 1, d), dtype=np.int32),
-    )
-
-
-@compiled
-def _varying(low: Small, high: Small, active: Ints) -> int:
-    """List the attributes that differ within a node, and return how many they are."""
-    n = 0
-    for j in range(len(low)):
-        if high[j] > low[j]:
-            active[n] = j
-            n += 1
-    return n
-
-
-@compiled
-def _bucketed(codes: Codes, start: int, stop: int, j: int, low: int, high: int, bucket_of: Small) -> int:
-    """Give every item of a node the number of its bucket on attribute j, in the order of codes.
-
-    A bucket is one code, or, where there are more codes than items, a stretch of codes as long as to make as many
-    buckets as items.
-    """
-    span, n = high - low + 1, stop - start
-    scale = 1.0 if span <= n else n / span
-    last = min(span, n) - 1
-    for item in range(start, stop):
-        bucket = int((int(codes[item, j]) - low) * scale)
-        bucket_of[item - start] = min(max(bucket, 0), last)
-    return last + 1
-
-
-@compiled
-def _bucket_extents(codes: Codes, weights: Ints, start: int, stop: int, buckets: int, scratch: Scratch) -> None:
-    bucket_of, tally, lowest, highest = scratch
-    tally[:buckets] = 0
-    lowest[:buckets] = 2147483647
-    highest[:buckets] = -1
-    for item in range(start, stop):
-        if weights[item, 0] > 0:
-            b = bucket_of[item - start]
-            tally[b] += weights[item, 0]
-            for i in range(codes.shape[1]):
-                code = np.int32(codes[item, i])
-                lowest[b, i] = min(lowest[b, i], code)
-                highest[b, i] = max(highest[b, i], code)
-
-
-@compiled
-def _absorb(run_low: Small, run_high: Small, lowest: Small, highest: Small, b: int) -> bool:
-    """Widen running extents by those of a bucket; return whether they changed."""
-    changed = False
-    for i in range(len(run_low)):
-        if lowest[b, i] < run_low[i]:
-            run_low[i] = lowest[b, i]
-            changed = True
-        if highest[b, i] > run_high[i]:
-            run_high[i] = highest[b, i]
-            changed = True
-    return changed
-
-
-@compiled
-def _width(place: Floats, low: Small, high: Small, varying: Ints) -> float:
-    width = 0.0
-    for i in varying:
-        width += place[i, high[i]] - place[i, low[i]]
-    return width
-
-
-@compiled
-def shed_cuts(
-    codes: Codes, weights: Ints, starts: Ints, stops: Ints, low: Small, high: Small, sizes: Ints, place: Floats,
-    full: Floats, edges: tuple[Small, Small], boxed: NDArray[np.bool_], label_low: Small, label_high: Small,
-    attribute: Small, cut: Small, sheds: Small, gain: Floats,
-) -> None:  # fmt: skip
-    """Propose for each node cuts of which one side, the smaller one, would be withheld.
-
-    Widths are those of the labels: ``label_low`` to ``label_high``, which only a cut moves, for the *boxed*
-    attributes, and the extents of the records for the others; none is more than *full*. The gain is the width that
-    the kept records lose, less all of it for each withheld record, per withheld record; only gains above zero are
-    proposed, the best of each attribute and side first. ``sheds`` is 0 if the left side would go, 1 if the right.
-    ``edges`` are, for each attribute and code, the last cut below it and the first one not below it that may be
-    published: a cut beside withheld records could be the outer end of all that stays.
-    """
-    d = codes.shape[1]
-    scratch = _scratch(d, starts, stops)
-    bucket_of, tally, lowest, highest = scratch
-    best = np.empty(2 * d)
-    best_cut = np.empty(2 * d, dtype=np.int32)
-    new_low = np.empty(d, dtype=np.int32)
-    new_high = np.empty(d, dtype=np.int32)
-    lost = full.sum()
-    below, above = edges
-    for node in range(len(starts)):
-        attribute[node, :] = -1
-        best[:] = 0.0
-        before = sizes[node, 0] * _label_width(place, full, label_low[node], label_high[node])
+    codes, weights, d = items.codes, items.weights, items.codes.shape[1]
+    most = _most_nodes(trees)
+    tally = np.zeros(most, dtype=np.int64)
+    seen = np.empty(most, dtype=np.int32)
+    for box in range(len(starts)):
         for j in range(d):
-            if high[node, j] <= low[node, j]:
+            score[box, j] = 0.0
+            if barred[box, j] or high[box, j] <= low[box, j]:
                 continue
-            buckets = _bucketed(codes, starts[node], stops[node], j, low[node, j], high[node, j], bucket_of)
-            _bucket_extents(codes, weights, starts[node], stops[node], buckets, scratch)
-            for side in range(2):
-                first, stop, step = (buckets - 1, -1, -1) if side == 0 else (0, buckets, 1)
-                run_low = np.full(d, 2147483647, dtype=np.int32)
-                run_high = np.full(d, -1, dtype=np.int32)
-                kept = 0
-                for b in range(first, stop, step):
-                    if tally[b] == 0:
-                        continue
-                    shed = sizes[node, 0] - kept  # if this bucket, and all behind it, would go
-                    if shed < kept:
-                        edge = below[j, run_low[j]] if side == 0 else above[j, run_high[j]]
-                        if (edge >= highest[b, j]) if side == 0 else (edge < lowest[b, j]):
-                            for i in range(d):
-                                new_low[i] = label_low[node, i] if boxed[i] else run_low[i]
-                                new_high[i] = label_high[node, i] if boxed[i] else run_high[i]
-                            if side == 0:
-                                new_low[j] = edge + 1
-                            else:
-                                new_high[j] = edge
-                            after = kept * _label_width(place, full, new_low, new_high)
-                            ratio = (before - after - shed * lost) / shed
-                            if ratio > best[2 * j + side]:
-                                best[2 * j + side] = ratio
-                                best_cut[2 * j + side] = edge
-                    kept += tally[b]
-                    _absorb(run_low, run_high, lowest, highest, b)
-        proposals = 0
-        for choice in places_ascending(-best):
-            if best[choice] > 0.0:
-                attribute[node, proposals] = choice // 2
-                cut[node, proposals] = best_cut[choice]
-                sheds[node, proposals] = choice % 2
-                gain[node, proposals] = best[choice]
-                proposals += 1
+            begin, stop = starts[box], stops[box]
+            if _is_range(trees, j, low[box, j], high[box, j]):
+                first, last = low[box, j], high[box, j]
+                for item in range(begin, stop):
+                    tally[codes[item, j] - first] += weights[item, 0]
+                score[box, j], cut[box, j] = _best_range_cut(trees, j, first, last, tally, smallest)
+                tally[: last - first + 1] = 0
+                continue
+            node = _covering(trees, j, low[box, j], high[box, j])
+            level = trees.level[trees.first_node[j] + node] + 1
+            row = trees.first_ancestor[j] + level * trees.n_leaves[j]
+            n_seen = 0
+            for item in range(begin, stop):
+                child = trees.ancestor[row + codes[item, j]]
+                if weights[item, 0] > 0:
+                    if tally[child] == 0:
+                        seen[n_seen] = child
+                        n_seen += 1
+                    tally[child] += weights[item, 0]
+            score[box, j] = _level_score(trees, j, node, seen[:n_seen], tally, smallest)
+            for at in range(n_seen):
+                tally[seen[at]] = 0
 
 
 @compiled
-def _label_width(place: Floats, full: Floats, low: Small, high: Small) -> float:
-    width = 0.0
-    for i in range(len(low)):
-        width += min(place[i, high[i]] - place[i, low[i]], full[i])
-    return width
+def _most_nodes(trees: Trees) -> int:
+    most = len(trees.parent) - trees.first_node[-1]
+    for j in range(len(trees.first_node) - 1):
+        most = max(most, trees.first_node[j + 1] - trees.first_node[j])
+    return most
+
+
+@compiled
+def _level_score(trees: Trees, j: int, node: int, children: Small, tally: Ints, smallest: int) -> float:
+    """Score the cut of a node into its children with at least *smallest* records; the others are the rest."""
+    total, rest, least = 0, 0, -1
+    for child in children:
+        total += tally[child]
+        if tally[child] < smallest:
+            rest += tally[child]
+        elif least < 0 or tally[child] < tally[least]:
+            least = child
+    back = least if 0 < rest < smallest else -1  # taken back, so that the rest is large enough
+    base = trees.first_node[j]
+    width = _width(trees, j, trees.lo[base + node], trees.hi[base + node])
+    gain, entropy = 0.0, 0.0
+    for child in children:
+        size = tally[child]
+        if size < smallest:
+            continue
+        if child == back:
+            rest += size
+            continue
+        gain += size * (width - _width(trees, j, trees.lo[base + child], trees.hi[base + child]))
+        entropy -= size / total * np.log(size / total)
+    if 0 < rest < total:
+        entropy -= rest / total * np.log(rest / total)
+    return gain / entropy if gain > 0.0 and entropy > 0.0 else 0.0
+
+
+@compiled
+def _best_range_cut(trees: Trees, j: int, first: int, last: int, tally: Ints, smallest: int) -> tuple[float, int]:
+    """Return the score and the place of the best cut in two, at an edge of the finest groups."""
+    base, total = trees.first_leaf[j], 0
+    for at in range(last - first + 1):
+        total += tally[at]
+    lo, hi = _label(trees, j, first, last)
+    width = _width(trees, j, lo, hi)
+    best, place = 0.0, -1
+    left, left_high = 0, first
+    for at in range(last - first):
+        left += tally[at]
+        if tally[at] > 0:
+            left_high = first + at
+        leaf = first + at
+        if trees.high_end[base + leaf] != leaf or left < smallest or left == total:
+            continue
+        right = total - left
+        if right < smallest:
+            break
+        following = at + 1
+        while tally[following] == 0:
+            following += 1
+        left_lo, left_hi = _label(trees, j, first, left_high)
+        right_lo, right_hi = _label(trees, j, first + following, last)
+        gain = left * (width - _width(trees, j, left_lo, left_hi))
+        gain += right * (width - _width(trees, j, right_lo, right_hi))
+        entropy = -(left / total * np.log(left / total) + right / total * np.log(right / total))
+        if gain / entropy > best:
+            best, place = gain / entropy, leaf
+    return best, place
+
+
+@compiled
+def number_parts(
+    items: Items, trees: Trees, starts: Ints, stops: Ints, low: Small, high: Small, attribute: Small, cut: Small,
+    n_parts: Ints,
+) -> None:  # fmt: skip
+    """Give every item of each box the number of its part, in the order of the nodes; fill in how many there are.
+
+    Parts are the children of the lowest node around the box, or the two sides of a cut range.
+    """
+    codes, part = items.codes, items.part
+    most = _most_nodes(trees)
+    number = np.full(most, -1, dtype=np.int32)
+    seen = np.empty(most, dtype=np.int32)
+    for box in range(len(starts)):
+        j = attribute[box]
+        lowest, highest = low[box, j], high[box, j]
+        if _is_range(trees, j, lowest, highest):
+            for item in range(starts[box], stops[box]):
+                part[item] = 1 if codes[item, j] > cut[box] else 0
+            n_parts[box] = 2
+            continue
+        node = _covering(trees, j, lowest, highest)
+        row = trees.first_ancestor[j] + (trees.level[trees.first_node[j] + node] + 1) * trees.n_leaves[j]
+        n_seen = 0
+        for item in range(starts[box], stops[box]):
+            child = trees.ancestor[row + codes[item, j]]
+            if number[child] < 0:
+                number[child] = 0
+                seen[n_seen] = child
+                n_seen += 1
+        order = places_ascending(seen[:n_seen])
+        for at in range(n_seen):
+            number[seen[order[at]]] = at
+        for item in range(starts[box], stops[box]):
+            part[item] = number[trees.ancestor[row + codes[item, j]]]
+        for at in range(n_seen):
+            number[seen[at]] = -1
+        n_parts[box] = n_seen
+
+
+@compiled
+def tally_parts(
+    items: Items, column: int, starts: Ints, stops: Ints, first: Ints, row_of: Ints, sizes: Ints, counts: Ints
+) -> None:
+    """Count records and people, and values of one column, by rows; part p of box b goes to ``row_of[first[b] + p]``.
+
+    Parts with row -1 are not counted.
+    """
+    n_weights, with_values = items.weights.shape[1], counts.shape[1] > 0
+    for box in range(len(starts)):
+        for item in range(starts[box], stops[box]):
+            row = row_of[first[box] + items.part[item]]
+            if row < 0:
+                continue
+            for w in range(n_weights):
+                sizes[row, w] += items.weights[item, w]
+            if with_values:
+                counts[row, items.values[item, column]] += items.weights[item, 0]
+
+
+@compiled
+def part_widths(
+    items: Items, trees: Trees, starts: Ints, stops: Ints, attribute: Small, first: Ints, widths: Floats
+) -> None:
+    """Fill in the width of each part's label on the attribute that is cut; 0 for a part without records."""
+    low = np.full(len(widths), 2147483647, dtype=np.int32)
+    high = np.full(len(widths), -1, dtype=np.int32)
+    for box in range(len(starts)):
+        j = attribute[box]
+        for item in range(starts[box], stops[box]):
+            if items.weights[item, 0] > 0:
+                at, code = first[box] + items.part[item], np.int32(items.codes[item, j])
+                low[at] = min(low[at], code)
+                high[at] = max(high[at], code)
+        for at in range(first[box], first[box + 1]):
+            widths[at] = 0.0
+            if high[at] >= 0:
+                lo, hi = _label(trees, j, low[at], high[at])
+                widths[at] = _width(trees, j, lo, hi)
+
+
+@compiled
+def partition(items: Items, starts: Ints, stops: Ints, first: Ints, piece: Small, ends: Ints) -> None:
+    """Move the items of each box so that those of one piece lie together, pieces in their order.
+
+    Part p of box b goes to piece ``piece[first[b] + p]``; *ends* are where pieces end, as many for each box as parts.
+    """
+    for box in range(len(starts)):
+        own = piece[first[box] : first[box + 1]]
+        following = np.zeros(len(own) + 1, dtype=np.int64)
+        for item in range(starts[box], stops[box]):
+            following[own[items.part[item]] + 1] += 1
+        following[0] = starts[box]
+        for p in range(len(own)):
+            following[p + 1] += following[p]
+            ends[first[box] + p] = following[p + 1]
+        for p in range(len(own)):
+            end = ends[first[box] + p]
+            while following[p] < end:
+                here = following[p]
+                target = own[items.part[here]]
+                if target != p:
+                    _swap(items, here, following[target])
+                following[target] += 1
+
+
+@compiled
+def _swap(items: Items, one: int, other: int) -> None:
+    codes, weights, values = items.codes, items.weights, items.values
+    for i in range(codes.shape[1]):
+        codes[one, i], codes[other, i] = codes[other, i], codes[one, i]
+    for w in range(weights.shape[1]):
+        weights[one, w], weights[other, w] = weights[other, w], weights[one, w]
+    for s in range(values.shape[1]):
+        values[one, s], values[other, s] = values[other, s], values[one, s]
+    items.cells[one], items.cells[other] = items.cells[other], items.cells[one]
+    items.part[one], items.part[other] = items.part[other], items.part[one]

@@ -1,42 +1,58 @@
 """The growing of Mondrian's boxes, level by level.
 
-All boxes of one level are handled together: compiled loops propose cuts and count both sides, the models judge
-all sides at once. So a model stays a few lines of NumPy and still millions of boxes are fast.
+All boxes of one level are handled together: compiled loops sort items into parts and count them, the models judge all
+parts at once. So a model stays a few lines of NumPy and still millions of boxes are fast.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
-from shoal.arrays import BoolArray, CodeArray, IntArray
+from shoal.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from shoal.errors import UnreachableError
 from shoal.methods.hopeless import refuse_hopeless
-from shoal.methods.mondrian.items import Boxes, Cuts, Extents, Items, Tally
+from shoal.methods.mondrian.items import Boxes, Items, Parts, Tally
 from shoal.models.wording import rounded_up
 from shoal.plan import WITHHELD, Plan
 from shoal.problem import Problem
 from shoal.progress import Step
 
-_HISTOGRAM_ENTRIES = 1 << 21  # of one block of boxes
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cuts:
+    """A cut of each of some boxes: which parts become boxes of their own, and how good that is."""
+
+    parts: Parts
+    piece: CodeArray  # (n_parts,) parts with one number stay together; 0 is the rest, if there is one
+    rest: IntArray  # (n,) parts that stay together as the rest
+    score: FloatArray  # (n,) 0: no cut
+    withheld: IntArray  # (n,) records of the rest, if that is not published
+
+    @classmethod
+    def of_parts(cls, parts: Parts) -> Cuts:
+        """Nothing is decided yet."""
+        n, n_parts = len(parts.attribute), int(parts.first[-1])
+        nothing = np.zeros(n, dtype=np.int64)
+        return cls(parts, np.zeros(n_parts, dtype=np.int32), nothing, np.zeros(n), nothing.copy())
 
 
 class MondrianTree:
     """Boxes that are still to be cut, and those that are not."""
 
-    def __init__(self, problem: Problem, relaxed: bool, search_below: int, rng: np.random.Generator) -> None:
+    def __init__(self, problem: Problem, *, ranges: bool, apart: bool = False) -> None:
+        """Begin with all cells in one box; labels of boxes lie *apart* if every child of a cut must hold."""
         self._problem = problem
-        self._relaxed = relaxed
-        self._search_below = search_below
         self._smallest = problem.smallest_class
         self._wholes = [requirement.whole(problem.cells.counts) for requirement in problem.requirements]
+        # The people under a label are counted, so labels must tile the domain.
+        self._apart = apart or any(requirement.population is not None for requirement in problem.requirements)
         refuse_hopeless(problem, 0)
-        self._items = Items(problem, relaxed, rng)
+        self._items = Items(problem, ranges=ranges)
         self._withheld: list[tuple[int, int]] = []
-        lo, hi = problem.bounds
-        everything = np.array([len(self._items.cells)], dtype=np.int64)
-        self._open = Boxes(np.zeros(1, dtype=np.int64), everything, lo[np.newaxis], hi[np.newaxis])
+        every = np.array([problem.cells.n_cells], dtype=np.int64)
+        self._open = self._items.boxes(np.zeros(1, dtype=np.int64), every, np.zeros((1, len(problem.quasi)), np.bool_))
         self._closed: list[Boxes] = []
 
     def __enter__(self) -> MondrianTree:
@@ -47,19 +63,19 @@ class MondrianTree:
 
     def grow(self, step: Step) -> None:
         """Cut open boxes until none can be cut."""
-        boxes, within = self._open, self._items.extents(self._open)
-        while True:
-            large = within.sizes[:, 0] >= 2 * self._smallest
+        boxes = self._open
+        while len(boxes):
+            large = boxes.records >= 2 * self._smallest
             self._close(boxes.take(~large), step)
-            boxes, within = boxes.take(large), within.take(large)
-            if not len(boxes):
-                break
-            cuts, choice = self._chosen(boxes, within)
-            self._close(boxes.take(choice < 0), step)
-            cutting = np.flatnonzero(choice >= 0)
-            taken, before = cuts.pick(cutting, choice[cutting]), within.take(cutting)
-            boxes = self._items.split(boxes.take(cutting), taken)
-            within = self._items.inherited(before, taken, boxes, self._search_below)
+            boxes = boxes.take(large)
+            score, cut = self._items.rank_cuts(boxes, self._smallest)
+            attempts, chosen = self._choose(boxes, score, cut)
+            self._close(boxes.take(chosen < 0), step)
+            pieces = [
+                self._carry_out(boxes, np.flatnonzero(chosen == number), attempt)[0]
+                for number, attempt in enumerate(attempts)
+            ]
+            boxes = Boxes.joined(pieces) if pieces else boxes.take(np.zeros(0, dtype=np.int64))
 
     def shed(self, most: int, step: Step) -> None:
         """Withhold up to *most* records where that narrows the labels of the rest the most, and cut on.
@@ -69,58 +85,48 @@ class MondrianTree:
         """
         while True:
             boxes = Boxes.joined(self._closed)
-            labels = self._published(boxes, self._items.extents(boxes))
-            cuts, sheds, gain = self._items.shedding_cuts(boxes, labels, self._boxed())
-            choice, records = self._first_worth_keeping(boxes, cuts, sheds)
-            worth = np.flatnonzero(choice >= 0)
-            worth = worth[np.lexsort((worth, -gain[worth, choice[worth]]))]
+            attempts, chosen = self._choose_shedding(boxes)
+            worth = np.flatnonzero(chosen >= 0)
+            gain, records = np.zeros(len(boxes)), np.zeros(len(boxes), dtype=np.int64)
+            for number, (where, cuts) in enumerate(attempts):
+                own = chosen[where] == number
+                gain[where[own]], records[where[own]] = cuts.score[own], cuts.withheld[own]
+            worth = worth[np.lexsort((worth, -gain[worth]))]
             affordable = np.cumsum(records[worth]) <= most
             taken = worth[affordable]
             if not len(taken):
                 return
             most -= int(records[taken].sum())
-            self._withhold(boxes, taken, cuts.pick(taken, choice[taken]), sheds[taken, choice[taken]])
+            rest = np.ones(len(boxes), dtype=np.bool_)
+            rest[taken] = False
+            self._closed, kept = [boxes.take(rest)], []
+            for number, attempt in enumerate(attempts):
+                pieces, gone = self._carry_out(boxes, taken[chosen[taken] == number], attempt, publish_rest=False)
+                kept.append(pieces)
+                self._withheld.extend(zip(gone.starts.tolist(), gone.stops.tolist(), strict=True))
+            self._open = Boxes.joined(kept)
             self.grow(step)
             if not affordable.all():
                 return
 
-    def _withhold(self, boxes: Boxes, taken: IntArray, cuts: Cuts, sheds: CodeArray) -> None:
-        """Carry out one shedding cut in each taken box; the sides that stay are open again."""
-        rest = np.ones(len(boxes), dtype=np.bool_)
-        rest[taken] = False
-        self._closed = [boxes.take(rest)]
-        halves = self._items.split(boxes.take(taken), cuts)  # all left sides, then all right sides
-        goes = np.concatenate([sheds == 0, sheds == 1])
-        gone = halves.take(goes)
-        self._withheld.extend(zip(gone.starts.tolist(), gone.stops.tolist(), strict=True))
-        self._open = halves.take(~goes)
-
     def plan(self) -> Plan:
         """Return the closed boxes as classes."""
-        boxes = Boxes.joined(self._closed)
-        within = self._items.extents(boxes)
-        lo, hi = self._published(boxes, within)
-        classes = np.full(len(self._items.cells), WITHHELD, dtype=np.int32)
+        boxes, items = Boxes.joined(self._closed), self._items.arrays
+        classes = np.full(len(items.cells), WITHHELD, dtype=np.int32)
         order = np.argsort(boxes.starts)
-        lengths = (boxes.stops - boxes.starts)[order]
-        inside = np.ones(len(self._items.cells), dtype=np.bool_)
+        inside = np.ones(len(items.cells), dtype=np.bool_)
         for start, stop in self._withheld:
             inside[start:stop] = False
-        classes[inside] = np.repeat(order.astype(np.int32), lengths)
-        real = self._items.records > 0
+        classes[inside] = np.repeat(order.astype(np.int32), (boxes.stops - boxes.starts)[order])
         population = {
-            r.population_name: self._items.people_within(within, r)
+            r.population_name: self._items.people_within(boxes, r)
             for r in self._problem.requirements
             if r.population is not None
         }
-        n_cells = self._problem.cells.n_cells
-        if self._relaxed:
-            pieces = (self._items.cells[real], classes[real], self._items.records[real])
-            return Plan.of_pieces(lo, hi, n_cells, *pieces, population)
-        # Strict boxes are disjoint, and so are their labels, which lie within them.
-        class_of = np.full(n_cells, WITHHELD, dtype=np.int32)
-        class_of[self._items.cells] = np.where(real, classes, WITHHELD)
-        return Plan.of_cells(lo, hi, class_of, self._problem.cells.counts, population)
+        # A child that is cut off leaves nothing in the rest, so no two boxes have the same labels.
+        class_of = np.full(self._problem.cells.n_cells, WITHHELD, dtype=np.int32)
+        class_of[items.cells] = np.where(items.weights[:, 0] > 0, classes, WITHHELD)
+        return Plan.of_cells(boxes.lo, boxes.hi, class_of, self._problem.cells.counts, population)
 
     def explain_if_whole(self) -> None:
         """Refuse a table that became one single class because a model compares classes with the whole.
@@ -132,23 +138,20 @@ class MondrianTree:
         relative = [i for i, r in enumerate(self._problem.requirements) if r.model.relative_to_whole]
         if len(boxes) > 1 or not relative or self._problem.box is not None:
             return
-        within = self._items.extents(boxes)
-        cuts = self._propose(boxes, within, wanted=self._items.n_attributes)
-        tried = np.flatnonzero(cuts.attribute[0] >= 0)
-        if not len(tried):
-            return
-        here = np.zeros(1, dtype=np.int64)
-        reachable = dict.fromkeys(relative, np.inf)
-        blocking = set(relative)
-        for choice in tried:
-            tallies: dict[int, Tally] = {}
-            for i in relative:
-                requirement, whole = self._problem.requirements[i], self._wholes[i]
-                sides = self._items.histograms(boxes, cuts.pick(here, int(choice)), requirement, tallies)
-                reachable[i] = min(reachable[i], requirement.model.worst(sides, whole))
-                if requirement.model.holds(sides, whole).all():
-                    blocking.discard(i)
-        for i in sorted(blocking):
+        score, cut = self._items.rank_cuts(boxes, self._smallest)
+        reachable, blocking = dict.fromkeys(relative, np.inf), set(relative)
+        for attribute in np.flatnonzero(score[0] > 0.0).astype(np.int32):
+            parts = self._items.parts(boxes, attribute[np.newaxis], cut[:, attribute])
+            for part in range(int(parts.first[-1])):
+                rows = (np.arange(int(parts.first[-1])) != part).astype(np.int64), 2  # one child, and all others
+                tallies: dict[int, Tally] = {}
+                for i in relative:
+                    requirement, whole = self._problem.requirements[i], self._wholes[i]
+                    sides = self._items.histograms(boxes, parts, rows, requirement, tallies)
+                    reachable[i] = min(reachable[i], requirement.model.worst(sides, whole))
+                    if requirement.model.holds(sides, whole).all():
+                        blocking.discard(i)
+        for i in sorted(blocking if (score > 0.0).any() else ()):
             subject = self._problem.requirements[i].model.subject
             offer = "in every first cut one side lacks a value of the table, which no weaker parameter allows"
             if np.isfinite(reachable[i]):
@@ -163,103 +166,146 @@ class MondrianTree:
             self._closed.append(boxes)
             step.advance(int((boxes.stops - boxes.starts).sum()))
 
-    def _chosen(self, boxes: Boxes, within: Extents) -> tuple[Cuts, CodeArray]:
-        """Return proposals and, for each box, the first of which both sides hold, or -1.
+    def _choose(self, boxes: Boxes, score: FloatArray, cut: CodeArray) -> tuple[list[tuple[IntArray, Cuts]], CodeArray]:
+        """Return cuts that were tried, each with its boxes, and (n,) which of them is best for each box, or -1.
 
-        A large box proposes its widest attribute alone at first, for that is rarely refused.
+        Attributes are tried in the order of their scores by sizes alone, until none could be better.
         """
-        cuts = self._propose(boxes, within, wanted=1)
-        choice = self._first(boxes, cuts, _both)
-        again = np.flatnonzero((choice < 0) & (boxes.stops - boxes.starts > self._search_below))
-        if len(again):
-            some = boxes.take(again)
-            more = self._propose(some, within.take(again), wanted=self._items.n_attributes)
-            choice[again] = self._first(some, more, _both)
-            cuts.put(again, more)
-        return cuts, choice
+        order = np.argsort(-score, axis=1, kind="stable").astype(np.int32)
+        best, chosen = np.zeros(len(boxes)), np.full(len(boxes), -1, dtype=np.int32)
+        attempts: list[tuple[IntArray, Cuts]] = []
+        for rank in range(order.shape[1]):
+            hope = score[np.arange(len(boxes)), order[:, rank]]
+            tried = np.flatnonzero(hope > best)
+            if not len(tried):
+                break
+            attribute = order[tried, rank]
+            cuts = self._cut(boxes.take(tried), attribute, cut[tried, attribute])
+            better = cuts.score > best[tried]
+            best[tried[better]], chosen[tried[better]] = cuts.score[better], len(attempts)
+            attempts.append((tried, cuts))
+        return attempts, chosen
 
-    def _propose(self, boxes: Boxes, within: Extents, wanted: int) -> Cuts:
-        """Return the cuts to try for each box; relaxed ones come after all strict ones."""
-        cuts = Cuts.none(len(boxes), 2 * self._items.n_attributes)
-        small = boxes.stops - boxes.starts <= self._search_below
-        few, many = np.flatnonzero(small), np.flatnonzero(~small)
-        if len(few):
-            cuts.put(few, self._items.best_cuts(boxes.take(few), within.take(few), self._smallest))
-        if len(many):
-            cuts.put(many, self._items.median_cuts(boxes.take(many), within.take(many), self._smallest, wanted))
-        return cuts.followed_by(self._items.relaxed_cuts(boxes, within)) if self._relaxed else cuts
+    def _choose_shedding(self, boxes: Boxes) -> tuple[list[tuple[IntArray, Cuts]], CodeArray]:
+        """Do the same for cuts whose rest is withheld; they are tried on every attribute."""
+        every = np.arange(len(boxes))
+        score, cut = self._items.rank_cuts(boxes.take(every), 1)
+        best, chosen = np.zeros(len(boxes)), np.full(len(boxes), -1, dtype=np.int32)
+        attempts: list[tuple[IntArray, Cuts]] = []
+        for j in range(score.shape[1]):
+            tried = np.flatnonzero(boxes.high[:, j] > boxes.low[:, j])
+            if not len(tried):
+                continue
+            attribute = np.full(len(tried), j, dtype=np.int32)
+            cuts = self._cut(boxes.take(tried), attribute, cut[tried, j], publish_rest=False)
+            better = cuts.score > best[tried]
+            best[tried[better]], chosen[tried[better]] = cuts.score[better], len(attempts)
+            attempts.append((tried, cuts))
+        return attempts, chosen
 
-    def _first(
-        self, boxes: Boxes, cuts: Cuts, accepts: Callable[[BoolArray, tuple[IntArray, int]], BoolArray]
-    ) -> CodeArray:
-        """Return (n,) the first proposal of each box whose sides are accepted, or -1."""
-        choice = np.full(len(boxes), -1, dtype=np.int32)
-        pending = np.arange(len(boxes))
-        for proposal in range(cuts.attribute.shape[1]):
-            pending = pending[choice[pending] < 0]
-            tried = pending[cuts.attribute[pending, proposal] >= 0]
-            if len(tried):
-                sides = self._sides_hold(boxes.take(tried), cuts.pick(tried, proposal))
-                choice[tried[accepts(sides, (tried, proposal))]] = proposal
-        return choice
+    def _cut(self, boxes: Boxes, attribute: CodeArray, cut: CodeArray, *, publish_rest: bool = True) -> Cuts:
+        """Decide how each box is cut on its attribute."""
+        parts = self._items.parts(boxes, attribute, cut)
+        cuts = Cuts.of_parts(parts)
 
-    def _first_worth_keeping(self, boxes: Boxes, cuts: Cuts, sheds: CodeArray) -> tuple[CodeArray, IntArray]:
-        """Return the first proposal of which the side that stays holds, and the records that would go."""
+        def work(run: slice) -> None:
+            some, own = boxes.take(run), parts.of_run(run)
+            decided = self._decide(some, own, publish_rest)
+            cuts.piece[parts.first[run.start] : parts.first[run.stop]] = decided.piece
+            cuts.rest[run], cuts.score[run], cuts.withheld[run] = decided.rest, decided.score, decided.withheld
 
-        def stays(sides: BoolArray, tried: tuple[IntArray, int]) -> BoolArray:
-            return np.asarray(sides[np.arange(len(sides)), 1 - sheds[tried]], dtype=np.bool_)
+        self._items.in_chunks(boxes, work, np.diff(parts.first) * max(self._items.widest, 1))
+        return cuts
 
-        choice = self._first(boxes, cuts, stays)
-        records = np.zeros(len(boxes), dtype=np.int64)
-        chosen = np.flatnonzero(choice >= 0)
-        if len(chosen):
-            sizes, _ = self._items.tally(boxes.take(chosen), cuts.pick(chosen, choice[chosen]))
-            records[chosen] = sizes[:, 0].reshape(-1, 2)[np.arange(len(chosen)), sheds[chosen, choice[chosen]]]
-        return choice, records
+    def _decide(self, boxes: Boxes, parts: Parts, publish_rest: bool) -> Cuts:
+        """Cut off the parts that hold; the others are the rest, which takes back the smallest until it holds."""
+        first, box, n_parts = parts.first, parts.box, np.diff(parts.first)
+        holds, sizes = self._judge(boxes, parts, np.arange(int(first[-1])), int(first[-1]))
+        order = np.lexsort((sizes, holds, box))  # those that fail come first, small ones before large ones
+        rank = np.arange(len(order)) - first[box]
+        rest = np.add.reduceat((~holds).astype(np.int64), first[:-1])
+        if publish_rest and self._apart:
+            rest = np.where(rest > 0, n_parts, 0)
+        elif publish_rest:
+            self._take_back(boxes, parts, order, sizes, rest)
+        cuts = Cuts.of_parts(parts)
+        own, kept = sizes[order], rank >= rest[box]
+        cuts.piece[order] = np.where(kept, rank - rest[box] + (rest > 0)[box], 0)
+        cuts.rest[:] = rest
+        narrower = self._items.widths(boxes, parts.attribute)[box] - self._items.part_widths(boxes, parts)[order]
+        gain = np.add.reduceat(np.where(kept, own * narrower, 0.0), first[:-1])
+        left = np.add.reduceat(np.where(kept, 0, own), first[:-1])
+        possible = (rest < n_parts) & (gain > 0.0)
+        if publish_rest:
+            total = boxes.records.astype(np.float64)
+            entropy = _entropy(left / total)
+            entropy += np.add.reduceat(np.where(kept, _entropy(own / total[box]), 0.0), first[:-1])
+            cuts.score[possible] = gain[possible] / entropy[possible]
+            return cuts
+        shed = possible & (left > 0)
+        every = range(boxes.lo.shape[1])
+        width = sum(self._items.widths(boxes, np.full(len(boxes), j, dtype=np.int32)) for j in every)
+        lost = width - self._items.trees.full.sum()
+        cuts.score[shed] = (gain[shed] / left[shed] + np.asarray(lost)[shed]).clip(0.0)
+        cuts.withheld[:] = left
+        return cuts
 
-    def _sides_hold(self, boxes: Boxes, cuts: Cuts) -> BoolArray:
-        """Return (n, 2) whether the left and the right side of each box meet every requirement."""
-        holds = np.ones((len(boxes), 2), dtype=np.bool_)
-        widest = max((r.n_values for r in self._problem.requirements), default=1)
-        per_block = max(_HISTOGRAM_ENTRIES // (2 * max(widest, 1)), 1)
+    def _take_back(self, boxes: Boxes, parts: Parts, order: IntArray, sizes: IntArray, rest: IntArray) -> None:
+        """Let every rest grow until it holds, or is all of its box; changes *rest*."""
+        first, n_parts = parts.first, np.diff(parts.first)
+        before = np.append(0, np.cumsum(sizes[order]))  # records of all parts before each
+        pending, step = np.flatnonzero(rest > 0), 1
+        while True:
+            enough = np.searchsorted(before, before[first[pending]] + self._smallest) - first[pending]
+            rest[pending] = np.minimum(np.maximum(rest[pending], enough), n_parts[pending])
+            pending = pending[rest[pending] < n_parts[pending]]
+            if not len(pending):
+                return
+            row = np.full(len(order), -1, dtype=np.int64)
+            for_box = np.full(len(boxes), -1, dtype=np.int64)
+            for_box[pending] = np.arange(len(pending))
+            inside = np.arange(len(order)) - first[parts.box] < rest[parts.box]
+            row[order[inside]] = for_box[parts.box[inside]]
+            some = Parts(parts.attribute[pending], parts.cut[pending], first[pending])
+            holds, _ = self._judge(boxes.take(pending), some, row, len(pending))
+            pending = pending[~holds]
+            rest[pending] += 1 + step // 8  # a few at a time, after a while
+            step += 1
 
-        def work(part: slice) -> None:
-            some = boxes.take(np.arange(part.start, part.stop))
-            tallies: dict[int, Tally] = {}
-            for requirement, whole in zip(self._problem.requirements, self._wholes, strict=True):
-                sides = self._items.histograms(some, cuts.part(part), requirement, tallies)
-                holds[part] &= requirement.model.holds(sides, whole).reshape(-1, 2)
+    def _judge(self, boxes: Boxes, parts: Parts, row_of: IntArray, n_rows: int) -> tuple[BoolArray, IntArray]:
+        """Return (n_rows,) whether parts, or several together, meet every requirement, and their records."""
+        holds, tallies = np.ones(n_rows, dtype=np.bool_), dict[int, Tally]()
+        for requirement, whole in zip(self._problem.requirements, self._wholes, strict=True):
+            classes = self._items.histograms(boxes, parts, (row_of, n_rows), requirement, tallies)
+            holds &= requirement.model.holds(classes, whole)
+        sizes, _ = next(iter(tallies.values()))
+        return holds, sizes[:, 0]
 
-        self._items.in_chunks(boxes, work, per_block)
-        return holds
-
-    def _published(self, boxes: Boxes, within: Extents) -> tuple[CodeArray, CodeArray]:
-        """Return the leaf ranges to publish.
-
-        Numbers and dates publish the edges of cuts and of the declared domain, never the least or greatest value
-        that occurs. Categories publish the categories that occur, in tree order. Against a population every
-        label is the whole box, so that the labels tile the domain.
-        """
-        lo, hi = boxes.lo.copy(), boxes.hi.copy()
-        if any(requirement.population is not None for requirement in self._problem.requirements):
-            return lo, hi
-        for j, attribute in enumerate(self._problem.quasi):
-            taxonomy = attribute.taxonomy
-            if taxonomy.positions is None:
-                lo[:, j], hi[:, j] = within.low[:, j], within.high[:, j] + 1
-            elif taxonomy.missing is not None:
-                present = within.high[:, j] == taxonomy.missing
-                only = within.low[:, j] == taxonomy.missing
-                hi[:, j] = np.where(present, hi[:, j], np.minimum(hi[:, j], taxonomy.missing))
-                lo[:, j] = np.where(only, taxonomy.missing, lo[:, j])
-        return lo, hi
-
-    def _boxed(self) -> BoolArray:
-        """Return (d,) the attributes that publish the edges of cuts, whatever occurs between them."""
-        against_population = any(requirement.population is not None for requirement in self._problem.requirements)
-        numeric = [attribute.taxonomy.positions is not None for attribute in self._problem.quasi]
-        return np.array(numeric, dtype=np.bool_) | against_population
+    def _carry_out(
+        self, boxes: Boxes, where: IntArray, attempt: tuple[IntArray, Cuts], *, publish_rest: bool = True
+    ) -> tuple[Boxes, Boxes]:
+        """Cut some boxes as an attempt decided; return the new boxes, and those that are withheld."""
+        tried, cuts = attempt
+        at = np.searchsorted(tried, where)
+        some = boxes.take(where)
+        parts = self._items.parts(some, cuts.parts.attribute[at], cuts.parts.cut[at])
+        lengths = np.diff(parts.first)
+        source = np.repeat(cuts.parts.first[at] - parts.first[:-1], lengths) + np.arange(int(parts.first[-1]))
+        starts, stops = self._items.split(some, parts, cuts.piece[source])
+        box = parts.box
+        rest = (np.arange(len(box)) == parts.first[box]) & (cuts.rest[at] > 0)[box]
+        barred = np.where(rest[:, np.newaxis], some.barred[box], False)
+        barred[rest, parts.attribute[box[rest]]] = True
+        full = stops > starts
+        pieces = self._items.boxes(starts[full], stops[full], barred[full])
+        gone = rest[full] & (not publish_rest)
+        return pieces.take(~gone), pieces.take(gone)
 
 
-def _both(sides: BoolArray, _: object) -> BoolArray:
-    return sides[:, 0] & sides[:, 1]
+def _entropy(share: FloatArray) -> FloatArray:
+    """Return what a part of this share adds to the entropy of a cut.
+
+    >>> float(_entropy(np.array([0.25]))[0] / np.log(2))
+    0.5
+    """
+    return -share * np.log(np.where(share > 0.0, share, 1.0))

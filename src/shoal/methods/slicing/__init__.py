@@ -7,7 +7,7 @@ from typing import Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from shoal.methods.base import Method
+from shoal.methods.base import Labels, Method
 from shoal.models.base import PrivacyModel, ValueModel
 from shoal.problem import Problem
 from shoal.progress import Progress
@@ -51,6 +51,7 @@ class Slicing(Method):
         ge=1,
         description="generalize parts until each combination of quasi values occurs so often in its part",
     )
+    labels: Labels = "levels"
     cuts: Literal["strict", "relaxed"] = Field(
         default="strict",
         description="strict: equal values go to one side of a cut, so that each tuple matches one bucket; relaxed: to "

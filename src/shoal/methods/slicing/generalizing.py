@@ -11,20 +11,19 @@ from shoal import kernels
 from shoal.arrays import CodeArray, IntArray
 from shoal.cells import Cells
 from shoal.errors import UnreachableError
+from shoal.methods.base import Labels
 from shoal.models.k_anonymity import KAnonymity
 from shoal.plan import same_rows
 from shoal.problem import Problem, Requirement
 from shoal.progress import Progress
 from shoal.slices import Part
 
-_SEARCH_BELOW = 300  # boxes of at most this many combinations try every cut
-
 
 def part_of(
     problem: Problem,
     counts: IntArray,
     frequency: int,
-    rng: np.random.Generator,
+    labels: Labels,
     progress: Progress,
     group: Sequence[int],
     carried: tuple[str, ...],
@@ -41,7 +40,7 @@ def part_of(
     if records[records > 0].min() >= frequency:
         return Part(quasi, sensitive, carried, values, n_values)
     published = replace(problem, cells=Cells(problem.cells.codes, counts))
-    values, lo, hi = regions(published, quasi, frequency, rng, progress)
+    values, lo, hi = regions(published, quasi, frequency, labels, progress)
     return Part(quasi, sensitive, carried, values, len(lo), lo, hi)
 
 
@@ -57,15 +56,14 @@ def exact(problem: Problem, places: tuple[int, ...]) -> tuple[CodeArray, int]:
 
 
 def regions(
-    problem: Problem, places: tuple[int, ...], frequency: int, rng: np.random.Generator, progress: Progress
+    problem: Problem, places: tuple[int, ...], frequency: int, labels: Labels, progress: Progress
 ) -> tuple[CodeArray, CodeArray, CodeArray]:
     """Return regions of these quasi attributes with at least *frequency* records each, of which none overlap.
 
     The result is (n_cells,) the region of each cell, and (n_regions, n_places) the leaves from ``lo`` up to but without
     ``hi`` of each region. Li, Li, Zhang and Molloy, "Slicing" (TKDE 2012), Definition 4 and section 4.2: Mondrian
-    k-anonymity of the table that has these attributes only. Every combination of the table lies in exactly one region;
-    as in Mondrian, categories that no record of a region has are not named. Cells without records may lie in none; they
-    are given the first.
+    k-anonymity of the table that has these attributes only. Every combination of the table lies in exactly one region.
+    Cells without records may lie in none; they are given the first.
     """
     from shoal.methods.mondrian.tree import MondrianTree
 
@@ -89,7 +87,7 @@ def regions(
     )
     with (
         progress.step("generalizing a column", column.cells.n_cells, unit="values") as step,
-        MondrianTree(column, relaxed=False, search_below=_SEARCH_BELOW, rng=rng) as tree,
+        MondrianTree(column, ranges=labels == "ranges", apart=True) as tree,
     ):
         tree.grow(step)
         plan = tree.plan()

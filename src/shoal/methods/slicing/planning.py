@@ -44,7 +44,7 @@ class _Parted:
 def planned(method: Slicing, problem: Problem, rng: np.random.Generator, progress: Progress) -> SlicedPlan:
     """Return a plan of which all tuples meet all requirements, or raise UnreachableError."""
     crowd = max((r.model.k for r in problem.requirements if isinstance(r.model, ColumnFrequency)), default=1)
-    parted = _parted(method, problem, max(method.column_frequency, crowd), rng, progress)
+    parted = _parted(method, problem, max(method.column_frequency, crowd), progress)
     smallest, n_records = max(crowd, method.bucket_size or _SMALLEST), int(parted.counts.sum())
     if n_records < smallest:
         raise UnreachableError(f"slicing: buckets of {smallest} records are asked for, the table has {n_records}")
@@ -60,7 +60,7 @@ def planned(method: Slicing, problem: Problem, rng: np.random.Generator, progres
     return replace(plan, search=search, warnings=advice(method, problem, parted.partition, plan))
 
 
-def _parted(method: Slicing, problem: Problem, frequency: int, rng: np.random.Generator, progress: Progress) -> _Parted:
+def _parted(method: Slicing, problem: Problem, frequency: int, progress: Progress) -> _Parted:
     """Return parts that can meet the requirements, if need be with fewer attributes in the sensitive one.
 
     What withholding leaves of a part's values may be too rare, so that parts are built anew until nothing changes.
@@ -68,7 +68,7 @@ def _parted(method: Slicing, problem: Problem, frequency: int, rng: np.random.Ge
     partition, counts = Partition.of(method, problem), problem.cells.counts
     while True:
         parts = tuple(
-            part_of(problem, counts, frequency, rng, progress, group, names)
+            part_of(problem, counts, frequency, method.labels, progress, group, names)
             for group, names in zip(partition.places, partition.carried, strict=True)
         )
         _check(method, problem, parts)

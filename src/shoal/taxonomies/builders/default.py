@@ -5,24 +5,19 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shoal.errors import TaxonomyError
 from shoal.taxonomies.builders.base import TaxonomyBuilder
 from shoal.taxonomies.builders.dates import DatesTaxonomy
 from shoal.taxonomies.builders.flat import FlatTaxonomy
 from shoal.taxonomies.builders.numbers import NumbersTaxonomy
 from shoal.taxonomies.parse import days, decimal_numbers, is_text, whole_numbers
 
-_DECIMAL = "it holds decimals; declare taxonomy: {intervals: {min, max, widths}}"
 _PLAIN_NUMBER = "^(0|-?[1-9][0-9]{0,17})$"
 
 
 def default_builder(arrow_type: pa.DataType, values: pa.Array) -> TaxonomyBuilder:
-    """Choose by the column's type, or for text by what it holds: dates, whole numbers, or values without distance.
+    """Choose by the column's type, or for text by what it holds: dates, numbers, or values without distance.
 
     Text counts as whole numbers if none has a leading zero, so that codes such as ``01067`` stay texts.
-
-    A decimal column whose *values* are all whole, as data frames make of whole numbers with gaps, counts as
-    whole; any other needs declared intervals, since a cut between decimals would publish one of them.
 
     >>> default_builder(pa.int64(), pa.array([1, 2])).name
     'numbers'
@@ -33,9 +28,7 @@ def default_builder(arrow_type: pa.DataType, values: pa.Array) -> TaxonomyBuilde
         return NumbersTaxonomy()
     if pa.types.is_date(arrow_type) or pa.types.is_timestamp(arrow_type):
         return DatesTaxonomy()
-    if is_decimal(arrow_type, values):
-        raise TaxonomyError(_DECIMAL)
-    if pa.types.is_floating(arrow_type) or pa.types.is_decimal(arrow_type):
+    if pa.types.is_floating(arrow_type) or pa.types.is_decimal(arrow_type) or is_decimal(arrow_type, values):
         return NumbersTaxonomy()
     if is_text(arrow_type) and len(present := values.drop_null()):
         if pc.all(pc.match_substring_regex(present, _PLAIN_NUMBER)).as_py():
