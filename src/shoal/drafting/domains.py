@@ -100,8 +100,8 @@ def _flat(column: ColumnProfile) -> TaxonomyGuess:
     if column.kind != "text" or column.n_distinct <= FEW_TEXTS:
         return FLAT
     question = (
-        f"which of its {how_many(column)} belong together? Without groups a value is published whole, with its "
-        "neighbours in the alphabet, or as *; group them by a taxonomy, from a file or a tree."
+        f"which of its {how_many(column)} belong together? Without groups a value is published as it is or as *; "
+        "group them by a taxonomy, from a file or a tree."
     )
     return TaxonomyGuess({"flat": {}}, questions=(question,))
 
@@ -120,7 +120,7 @@ def _dates(column: ColumnProfile) -> TaxonomyGuess | None:
     except OverflowError:  # years that no calendar of ours has
         return None
     parameters = {
-        "levels": ["month", "quarter", "year"],
+        "levels": ["month", "quarter", "year", "decade"],
         "min": f"{first.year // 10 * 10:04d}-01-01",
         "max": f"{last.year // 10 * 10 + 9:04d}-12-31",
     }

@@ -20,7 +20,7 @@ KINDS = (
     ("default", "by kind", "nothing is declared: the column's kind decides"),
     ("intervals", "intervals", "numbers become intervals: 37, [35, 39], [30, 39]"),
     ("numbers", "numbers", "whole numbers become ranges wherever the method cuts"),
-    ("dates", "dates", "days become months, quarters, years"),
+    ("dates", "dates", "days become months, quarters, years, decades"),
     ("mask", "masked codes", "the last characters are hidden: 47110, 4711*, 47***"),
     ("tree", "a tree", "values become groups, and groups of groups, that you name"),
     ("groups", "ordered groups", "a tree whose top is *, in the order you give"),

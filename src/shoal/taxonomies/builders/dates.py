@@ -1,4 +1,4 @@
-"""Days, months, quarters and years."""
+"""Days, months, quarters, years and decades."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from shoal.taxonomies.parse import days
 from shoal.taxonomies.scales import Dates
 from shoal.taxonomies.tree import Taxonomy
 
-Span = Literal["month", "quarter", "year"]
-MONTHS: dict[Span, int] = {"month": 1, "quarter": 3, "year": 12}
+Span = Literal["month", "quarter", "year", "decade"]
+MONTHS: dict[Span, int] = {"month": 1, "quarter": 3, "year": 12, "decade": 120}
 _EPOCH = datetime.date(1970, 1, 1)
 
 
 class DatesTaxonomy(TaxonomyBuilder):
-    """Days under the calendar spans asked for; ends come from the policy or are whole years.
+    """Days under the calendar spans asked for; ends come from the policy or are whole years, or decades if several.
 
     >>> admitted = DatesTaxonomy(min="2024-01-01", max="2024-12-31").build(pa.array([]))
     >>> admitted.label(0, 1), admitted.label(0, 31), admitted.label(0, 91), admitted.label(0, 32)
@@ -31,10 +31,10 @@ class DatesTaxonomy(TaxonomyBuilder):
     """
 
     name: ClassVar[str] = "dates"
-    title: ClassVar[str] = "days in months, quarters and years"
+    title: ClassVar[str] = "days in months, quarters, years and decades"
 
     levels: tuple[Span, ...] = Field(
-        default=("month", "quarter", "year"), description="calendar spans above the day, in any order"
+        default=("month", "quarter", "year", "decade"), description="calendar spans above the day, in any order"
     )
     min: datetime.date | None = Field(default=None, description="the first day; without it, open at that end")
     max: datetime.date | None = Field(default=None, description="the last day; without it, open at that end")
@@ -56,7 +56,8 @@ class DatesTaxonomy(TaxonomyBuilder):
         n_days = _count(first, last)
         dates = np.arange(first, last + 1, dtype=np.int64).astype("datetime64[D]")
         month = dates.astype("datetime64[M]").astype(np.int64)  # (n_days,) months since 1970
-        levels = [_level(month // MONTHS[span], span) for span in sorted(set(self.levels), key=MONTHS.__getitem__)]
+        spans = sorted(set(self.levels), key=MONTHS.__getitem__)
+        levels = [_level(month // MONTHS[span], span) for span in spans]
         scale = Dates(first, n_days, self.min is None, self.max is None, self.format)
         declared = self.min is not None and self.max is not None
         return from_levels(np.datetime_as_string(dates).tolist(), levels, scale, declared=declared)
@@ -75,8 +76,11 @@ class DatesTaxonomy(TaxonomyBuilder):
                 f"dates: no value of the column reads as a date ({self.format or 'ISO, such as 2024-03-05'}) "
                 "within the domain; set format, or min and max"
             )
-        years = np.array([read.min(), read.max()]).astype("datetime64[Y]")
-        first, after = (years + np.array([0, 1])).astype("datetime64[D]").astype(np.int64).tolist()
+        years = np.array([read.min(), read.max()]).astype("datetime64[Y]").astype(np.int64)  # since 1970
+        years += np.array([0, 1])
+        if years[1] - years[0] > 10:
+            years = np.array([years[0] // 10 * 10, -(-years[1] // 10) * 10])
+        first, after = years.astype("datetime64[Y]").astype("datetime64[D]").astype(np.int64).tolist()
         return (
             first if self.min is None else _number(self.min),
             after - 1 if self.max is None else _number(self.max),
@@ -87,12 +91,16 @@ def _level(span_of_day: IntArray, span: Span) -> Level:
     lo = np.flatnonzero(np.diff(span_of_day, prepend=span_of_day[0] - 1))
     months = span_of_day[lo] * MONTHS[span]
     year, month = 1970 + months // 12, months % 12
-    if span == "year":
+    if span == "decade":
+        labels = [f"{y:04d}s" for y in year.tolist()]
+    elif span == "year":
         labels = [f"{y:04d}" for y in year.tolist()]
     elif span == "quarter":
         labels = [f"{y:04d}-Q{m // 3 + 1}" for y, m in zip(year.tolist(), month.tolist(), strict=True)]
     else:
         labels = [f"{y:04d}-{m + 1:02d}" for y, m in zip(year.tolist(), month.tolist(), strict=True)]
+    if len(lo) == 1:
+        return Level(lo[:0], lo[:0], [])  # it would say no more than the root
     return Level(lo, np.append(lo[1:], len(span_of_day)), labels)
 
 

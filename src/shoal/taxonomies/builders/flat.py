@@ -20,7 +20,7 @@ from shoal.taxonomies.tree import Taxonomy
 
 
 class FlatTaxonomy(TaxonomyBuilder):
-    """Each value is published as it is, in a set with its neighbours, or as ``*``.
+    """Each value is published as it is or as ``*``.
 
     >>> FlatTaxonomy().build(pa.array(["10", "9", "2"])).labels
     ('2', '9', '10', '*')

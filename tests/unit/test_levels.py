@@ -1,0 +1,124 @@
+"""Published values are what people drew: nodes of taxonomies, or ranges on a declared grid; never a record's value."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow.csv import read_csv
+
+import shoal
+from shoal.datasets import hospital_policy, write_stays
+from shoal.drafting import draft_policy
+from shoal.policy import Policy
+from shoal.taxonomies.builders.numbers import NumbersTaxonomy
+from shoal.taxonomies.scales import multiples
+
+
+@pytest.fixture(scope="module")
+def stays(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return write_stays(tmp_path_factory.mktemp("stays") / "stays.csv", 3_000, seed=3)
+
+
+def allowed(policy: dict[str, Any], name: str, values: pa.Array) -> set[str]:
+    """All labels of a column's taxonomy."""
+    builder = Policy.load(policy).attributes[name].taxonomy
+    assert builder is not None
+    return {*builder.build(values).with_missing().labels}
+
+
+@pytest.mark.parametrize("method", [{"mondrian": {}}, {"hilbert": {}}], ids=["mondrian", "hilbert"])
+def test_the_demo_shows_only_what_its_policy_drew(stays: Any, method: dict[str, Any]) -> None:
+    policy = hospital_policy() | {"method": method}
+    release = shoal.anonymize(stays, policy, seed=1)
+    for name in ("age", "postcode", "admitted", "occupation"):
+        nodes = allowed(policy, name, read_csv(stays)[name].combine_chunks())
+        assert set(release.data[name].to_pylist()) <= nodes
+        listed = release.manifest["attributes"][name]["labels"]
+        assert set(listed) == set(release.data[name].to_pylist())  # those that are used, and no others
+
+
+def test_a_mask_gives_masked_codes() -> None:
+    rng = np.random.default_rng(2)
+    zips = rng.choice([f"{n:05d}" for n in rng.integers(10_000, 99_999, 300)], 2_000)
+    policy = {
+        "attributes": {"zip": {"role": "quasi", "taxonomy": {"mask": {"length": 5}}}, "sex": {"role": "quasi"}},
+        "privacy": [{"k-anonymity": {"k": 10}}],
+    }
+    release = shoal.anonymize(pa.table({"zip": zips, "sex": rng.choice(["m", "f"], 2_000)}), policy)
+    assert all(re.fullmatch(r"\d{0,5}\**|\*", label) for label in set(release.data["zip"].to_pylist()))
+
+
+@pytest.mark.parametrize("labels", ["levels", "ranges"])
+def test_numbers_without_a_taxonomy_have_round_edges(labels: str) -> None:
+    rng = np.random.default_rng(4)
+    income = np.unique(rng.lognormal(10.3, 0.7, 4_000).astype(int))
+    policy = {
+        "attributes": {"income": {"role": "quasi"}},
+        "privacy": [{"k-anonymity": {"k": 20}}],
+        "method": {"mondrian": {"labels": labels}},
+    }
+    release = shoal.anonymize(pa.table({"income": income}), policy)
+    entry = release.manifest["attributes"]["income"]["labels"]
+    assert len(entry) > 20
+    edges = {edge for cover in entry.values() for key in ("from", "below") if (edge := cover.get(key)) is not None}
+    assert all(edge % 100 == 0 for edge in edges)
+    assert sum(cover.get("from", 0) is None for cover in entry.values()) >= 1  # open, or it would tell the least
+    assert str(income.min()) not in str(entry)
+    assert str(income.max()) not in str(entry)
+
+
+def test_values_without_order_are_never_joined() -> None:
+    rng = np.random.default_rng(5)
+    months = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+    table = pa.table({"month": rng.choice(months, 400), "age": rng.integers(20, 60, 400)})
+    for labels in ("levels", "ranges"):
+        policy = {
+            "attributes": {"month": {"role": "quasi"}, "age": {"role": "quasi"}},
+            "privacy": [{"k-anonymity": {"k": 15}}],
+            "method": {"mondrian": {"labels": labels}},
+        }
+        published = set(shoal.anonymize(table, policy).data["month"].to_pylist())
+        assert published <= {*months, "*"}
+
+
+def test_a_small_child_stays_with_its_parent() -> None:
+    """Children that hold are cut off; the others keep the parent's label, with the smallest child if they are few."""
+    towns = ["Aalen"] * 6 + ["Berlin"] * 5 + ["Celle"] * 9 + ["Dorsten"] * 2
+    policy = {"attributes": {"town": {"role": "quasi"}}, "privacy": [{"k-anonymity": {"k": 5}}]}
+    published = shoal.anonymize(pa.table({"town": towns}), policy).data["town"].to_pylist()
+    counts = Counter(published)
+    assert counts == {"Aalen": 6, "Celle": 9, "*": 7}  # Berlin's five join the two of Dorsten
+
+
+def test_round_groups_nest_and_end_openly() -> None:
+    taxonomy = NumbersTaxonomy().build(pa.array(np.arange(-40, 1_000, 7)))
+    for node in range(taxonomy.n_leaves, taxonomy.root):
+        lo, hi = int(taxonomy.lo[node]), int(taxonomy.hi[node])
+        parent = int(taxonomy.parent[node])
+        assert taxonomy.lo[parent] <= lo
+        assert hi <= taxonomy.hi[parent]
+        cover = taxonomy.cover(lo, hi)
+        assert (cover["from"] is None) == (lo == 0)
+        assert (cover["below"] is None) == (hi == taxonomy.n_leaves)
+        assert {(edge or 0) % 5 for edge in cover.values()} == {0}
+
+
+def test_decimals_are_grouped_without_an_edge_that_is_a_value() -> None:
+    numbers = np.array([0.3, 0.1 + 0.2, 0.7, 1.9, 2.0, 2.1, 7.45])
+    assert multiples(numbers, 0.1).tolist() == [3, 3, 7, 19, 20, 21, 74]
+    taxonomy = NumbersTaxonomy().build(pa.array(numbers))
+    inner = {label for label in taxonomy.labels[taxonomy.n_leaves :] if label != "*"}
+    assert inner
+    assert all(re.fullmatch(r"(< |>= )?\[?\d+(\.\d5?)?(, \d+(\.\d5?)?\))?", label) for label in inner)
+
+
+def test_days_of_a_draft_are_published_as_spans_of_the_calendar(stays: Any) -> None:
+    release = shoal.anonymize(stays, draft_policy(stays).policy, seed=2)
+    entry = release.manifest["attributes"]["admitted"]["labels"]
+    assert len(entry) > 3
+    assert all(re.fullmatch(r"\d{4}(-\d\d(-\d\d)?|-Q\d|s)?|\*", label) for label in entry)
