@@ -13,6 +13,7 @@ import numpy as np
 from bench.attacking import attacking
 from bench.full_domain import incognito
 from bench.large import LARGE
+from bench.levels import levels
 from bench.measuring import REPEATS, Job, Measured, SizedJob, command, process, shoal_command, timed
 from bench.moving import hilbert, sweep, sweep_stays
 from bench.service import service
@@ -99,6 +100,7 @@ JOBS: dict[str, Job] = {
     "adult": adult,
     "peer": peer,
     "stays": stays,
+    "levels": levels,
     "sweep": sweep,
     "sweep-stays": sweep_stays,
     "incognito": incognito,

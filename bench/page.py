@@ -17,6 +17,11 @@ verified with its source before it was put in place, and that time is included. 
 |---|---|---|---|---|---|
 {rows}
 
+Normalized certainty penalty (NCP) by method: the mean width of published values, from 0 (as they were) to 1. Levels
+and ranges are Mondrian's; stays have a drawn hierarchy for every column.
+
+{penalties}
+
 {notes}"""
 
 
@@ -28,9 +33,27 @@ def page(results: dict[str, Any], notes: str) -> str:
         f"{where['cpu']}, {where['cores']} cores, {where['memory_gib']} GiB, {where['system']}, "
         f"Python {where['python']}, {packages}; {results['date']}."
     )
+    jobs = [job for job in results["jobs"] if "ncp" not in job["detail"]]
     return HEAD.format(
-        repeats=results["repeats"], machine=machine, rows="\n".join(_row(job) for job in results["jobs"]), notes=notes
+        repeats=results["repeats"],
+        machine=machine,
+        rows="\n".join(_row(job) for job in jobs),
+        penalties="\n".join(_penalties([job for job in results["jobs"] if "ncp" in job["detail"]])),
+        notes=notes,
     )
+
+
+def _penalties(jobs: list[dict[str, Any]]) -> list[str]:
+    """Return a table with a line for each requirement and a column for each method."""
+    columns = list(dict.fromkeys(job["detail"]["column"] for job in jobs))
+    lines = [f"| | {' | '.join(columns)} | at most | met |", "|---" * (len(columns) + 3) + "|"]
+    for asked in dict.fromkeys(job["detail"]["of"] for job in jobs):
+        own = {job["detail"]["column"]: job for job in jobs if job["detail"]["of"] == asked}
+        cells = [f"{own[column]['detail']['ncp']:.4f}" for column in columns]
+        limit = next((job for job in own.values() if job["limit"] != "-"), None)
+        met = ["-", "-"] if limit is None else [limit["limit"], "yes" if limit["within"] else "**no**"]
+        lines.append(f"| {' | '.join([asked, *cells, *met])} |")
+    return lines
 
 
 def _row(job: dict[str, Any]) -> str:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from shoal.cells import Cells
 from shoal.errors import PolicyError, UnreachableError
+from shoal.methods.base import Labels
 from shoal.methods.slicing import correlation
 from shoal.methods.slicing.columns import one_each, partitioned
 from shoal.methods.slicing.correlation import correlations
@@ -253,10 +254,12 @@ def mixed(n: int = 500, seed: int = 3) -> Problem:
 
 
 @pytest.mark.parametrize("places", [(0,), (1,), (2,), (2, 0), (0, 1, 2)])
-@pytest.mark.parametrize("frequency", [1, 7, 60])
-def test_regions_hold_their_values_are_frequent_and_do_not_overlap(places: tuple[int, ...], frequency: int) -> None:
+@pytest.mark.parametrize(("frequency", "labels"), [(1, "levels"), (7, "levels"), (7, "ranges"), (60, "ranges")])
+def test_regions_hold_their_values_are_frequent_and_do_not_overlap(
+    places: tuple[int, ...], frequency: int, labels: Labels
+) -> None:
     asked = mixed()
-    values, lo, hi = regions(asked, places, frequency, np.random.default_rng(1), Silent())
+    values, lo, hi = regions(asked, places, frequency, labels, Silent())
     codes = np.stack([asked.cells.codes[place] for place in places], axis=1)  # (n_cells, d)
     inside = ((codes[:, None, :] >= lo) & (codes[:, None, :] < hi)).all(axis=2)  # (n_cells, n_regions)
     assert (inside.sum(axis=1) == 1).all()
@@ -273,7 +276,7 @@ def test_cells_without_records_have_a_region_too() -> None:
     asked = mixed()
     counts = np.where(asked.cells.codes[0] < 30, 0, asked.cells.counts)
     fewer = replace(asked, cells=Cells(asked.cells.codes, counts))
-    values, lo, hi = regions(fewer, (0, 1), 7, np.random.default_rng(1), Silent())
+    values, lo, hi = regions(fewer, (0, 1), 7, "levels", Silent())
     assert 0 <= values.min() <= values.max() < len(lo)
     there = counts > 0
     for column, place in enumerate((0, 1)):
