@@ -262,8 +262,8 @@ def held_interrupts() -> Iterator[None]:
                 before[number] = signal.signal(number, lambda number, _: waiting.append(number))
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for held, handler in before.items():
+            signal.signal(held, handler)
         if waiting:
             signal.raise_signal(waiting[0])
 

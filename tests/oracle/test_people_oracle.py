@@ -120,7 +120,7 @@ def test_no_class_of_too_few_people_is_published(rows, k, method):
     assert release.manifest["guarantees"][0]["achieved"] == wanted >= k
 
 
-@pytest.mark.parametrize("method", ["mondrian", {"mondrian": {"cuts": "relaxed"}}, "incognito"])
+@pytest.mark.parametrize("method", ["mondrian", {"mondrian": {"labels": "ranges"}}, "incognito"])
 def test_hospital_encounters_have_ten_patients_in_every_class(tmp_path, method):
     """Row 5: patients come again and again, and a class of ten stays may be of three of them."""
     rng = np.random.default_rng(5)

@@ -344,6 +344,6 @@ def test_good_policies_conform_and_bad_ones_do_not(shared_data: Path) -> None:
         ("extra", 1),
         ("max_withheld", 1),
         ("privacy/0", {"k-anonymity": {"k": 0}}),
-        ("method", {"mondrian": {"cuts": "loose"}}),
+        ("method", {"mondrian": {"labels": "loose"}}),
     ):
         assert not conforms(changed(path, value), schema), path

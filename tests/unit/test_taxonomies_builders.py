@@ -94,7 +94,7 @@ class TestNumbers:
         assert ages.leaf_labels == ("17", "20", "30", "65", "90")
         assert (ages.label(0, 2), ages.cover(0, 2)) == ("<= 24", {"from": None, "below": 25})
         assert (ages.label(1, 3), ages.cover(1, 3)) == ("[20, 34]", {"from": 20, "below": 35})
-        assert (ages.label(3, 5), ages.cover(3, 5)) == (">= 65", {"from": 65, "below": None})
+        assert (ages.label(3, 5), ages.cover(3, 5)) == (">= 50", {"from": 50, "below": None})
         assert (ages.label(0, 1), ages.cover(0, 1)) == ("17", {"from": 17, "below": 18})
         assert (ages.label(0, 5), ages.cover(0, 5)) == ("*", {"any": True})
         assert not ages.declared

@@ -166,7 +166,7 @@ class Items:
         wide = (
             self.trees.place[base + boxes.hi[rows, attribute] - 1] - self.trees.place[base + boxes.lo[rows, attribute]]
         )
-        return np.minimum(wide, self.trees.full[attribute])
+        return np.asarray(np.minimum(wide, self.trees.full[attribute]))
 
     def histograms(
         self,

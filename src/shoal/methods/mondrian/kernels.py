@@ -63,7 +63,7 @@ def _covering(trees: Trees, j: int, low: int, high: int) -> int:
 def _is_range(trees: Trees, j: int, low: int, high: int) -> bool:
     """Whether leaves from *low* to *high* are published as a range: they go beyond one finest group."""
     base = trees.first_leaf[j]
-    return trees.low_end[base + low] >= 0 and trees.low_end[base + low] != trees.low_end[base + high]
+    return bool(trees.low_end[base + low] >= 0 and trees.low_end[base + low] != trees.low_end[base + high])
 
 
 @compiled
@@ -79,7 +79,7 @@ def _label(trees: Trees, j: int, low: int, high: int) -> tuple[int, int]:
 @compiled
 def _width(trees: Trees, j: int, lo: int, hi: int) -> float:
     base = trees.first_leaf[j]
-    return min(trees.place[base + hi - 1] - trees.place[base + lo], trees.full[j])
+    return float(min(trees.place[base + hi - 1] - trees.place[base + lo], trees.full[j]))
 
 
 @compiled
@@ -153,9 +153,9 @@ def rank_cuts(
 
 @compiled
 def _most_nodes(trees: Trees) -> int:
-    most = len(trees.parent) - trees.first_node[-1]
+    most = int(len(trees.parent) - trees.first_node[-1])
     for j in range(len(trees.first_node) - 1):
-        most = max(most, trees.first_node[j + 1] - trees.first_node[j])
+        most = max(most, int(trees.first_node[j + 1] - trees.first_node[j]))
     return most
 
 

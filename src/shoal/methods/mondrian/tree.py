@@ -140,8 +140,8 @@ class MondrianTree:
             return
         score, cut = self._items.rank_cuts(boxes, self._smallest)
         reachable, blocking = dict.fromkeys(relative, np.inf), set(relative)
-        for attribute in np.flatnonzero(score[0] > 0.0).astype(np.int32):
-            parts = self._items.parts(boxes, attribute[np.newaxis], cut[:, attribute])
+        for attribute in np.flatnonzero(score[0] > 0.0).tolist():
+            parts = self._items.parts(boxes, np.array([attribute], dtype=np.int32), cut[:, attribute])
             for part in range(int(parts.first[-1])):
                 rows = (np.arange(int(parts.first[-1])) != part).astype(np.int64), 2  # one child, and all others
                 tallies: dict[int, Tally] = {}

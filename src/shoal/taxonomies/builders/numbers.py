@@ -35,14 +35,13 @@ class NumbersTaxonomy(TaxonomyBuilder):
 
     def build(self, values: pa.Array) -> Taxonomy:
         """Make a leaf of each distinct number, and groups above them; other values are left outside."""
-        numbers, valid = whole_numbers(values)
-        if not valid.any() or (decimal_numbers(values)[1] & ~valid).any():
-            numbers, valid = decimal_numbers(values)
-        points = np.unique(numbers[valid], return_index=True)[0]  # sorts; alone it would hash, and slowly
+        whole, is_whole = whole_numbers(values)
+        decimal, is_decimal = decimal_numbers(values)
+        numbers: IntArray | FloatArray = decimal[is_decimal] if (is_decimal & ~is_whole).any() else whole[is_whole]
+        points = np.unique(numbers, return_index=True)[0]  # sorts; alone it would hash, and slowly
         if not points.size:
             raise TaxonomyError("the column has no number to make a taxonomy of; declare another taxonomy")
-        whole = points.dtype.kind == "i"
-        stops = points + 1 if whole else np.nextafter(points, np.inf)
+        stops = points + 1 if points.dtype.kind == "i" else np.nextafter(points, np.inf)
         widths = round_widths(points)
         scale = Numbers(points, stops, np.ones(len(points), dtype=bool), derived=True, widths=widths)
         leaves = pa.array(points).cast(pa.string()).to_pylist()
