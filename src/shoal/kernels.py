@@ -191,12 +191,14 @@ def occurring(codes: Codes) -> Ints:
 
 
 @compiled
-def varying(values: Codes, owner: Codes, n: int) -> NDArray[np.bool_]:
-    """Return (n,) whether each owner has several of the values."""
+def varying(values: Codes, cells: Codes, owner: Codes, n: int) -> NDArray[np.bool_]:
+    """Return (n,) whether the cells of each owner have several values."""
     first = np.full(n, -1, dtype=np.int64)
     several = np.zeros(n, dtype=np.bool_)
-    for place in range(len(values)):
-        value = values[place]
+    for place in range(len(cells)):
+        if several[owner[place]]:
+            continue
+        value = values[cells[place]]
         if first[owner[place]] < 0:
             first[owner[place]] = value
         elif first[owner[place]] != value:

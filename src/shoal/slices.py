@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from shoal import kernels
-from shoal.arrays import BoolArray, CodeArray, IntArray
+from shoal.arrays import AnyIntArray, BoolArray, CodeArray, IntArray
 from shoal.plan import WITHHELD, Assignment
 from shoal.problem import Problem, Requirement
 
@@ -89,20 +89,18 @@ class SlicedPlan:
     def linked_records(self, counts: IntArray) -> int:
         """Return how many records are in buckets that link the quasi values of their parts."""
         pieces = self.pieces(counts)
-        values = [part.values[pieces.cell] for part in self.parts if part.quasi]
-        return int(self.sizes[linked_buckets(values, pieces.bucket, self.n_buckets)].sum())
+        return int(self.sizes[linked_buckets(self.parts, pieces.cell, pieces.bucket, self.n_buckets)].sum())
 
 
-def linked_buckets(values: Sequence[CodeArray], bucket: IntArray | CodeArray, n_buckets: int) -> BoolArray:
-    """Return (n_buckets,) whether exactly one of several parts has several values in each bucket.
+def linked_buckets(parts: Sequence[Part], cells: AnyIntArray, bucket: AnyIntArray, n_buckets: int) -> BoolArray:
+    """Return (n_buckets,) whether exactly one of several parts has several quasi values in each bucket.
 
-    There every combination that the bucket forms is a record's. *values* are those of the pieces, part by part.
+    There every combination that the bucket forms is a record's. The cells are those of pieces.
     """
-    if len(values) < 2:
-        return np.zeros(n_buckets, dtype=np.bool_)
+    known = [part for part in parts if part.quasi]
     several = np.zeros(n_buckets, dtype=np.int64)
-    for column in values:
-        several += kernels.varying(column, bucket, n_buckets)
+    for part in known if len(known) > 1 else ():
+        several += kernels.varying(part.values, cells, bucket, n_buckets)
     return np.asarray(several == 1)
 
 

@@ -124,7 +124,7 @@ class Cutter:
             for requirement in problem.requirements
             if requirement.values is not None
         ]
-        self._known = [part.values for part in parts if part.quasi] if mixed else []
+        self._mixed = parts if mixed else ()
         self._smallest = smallest
 
     def cut(self, given: Items) -> Items:
@@ -153,7 +153,7 @@ class Cutter:
     def hold(self, items: Items) -> BoolArray:
         """Return (n_buckets,) whether all groups of each bucket hold."""
         bucket = items.bucket_of_item()
-        good = ~self._linked(items, np.arange(len(bucket)), bucket, len(items.starts))
+        good = ~linked_buckets(self._mixed, items.cells, bucket, len(items.starts))
         for judge, part in self._judges:
             key = bucket * part.n_values + part.values[items.cells]
             distinct, own = np.unique(key, return_inverse=True)
@@ -171,8 +171,12 @@ class Cutter:
         )
         good = np.asarray(sizes.min(axis=1, initial=self._smallest) >= self._smallest)
         bucket = np.repeat(np.arange(len(starts)), stops - starts)
-        linked = self._linked(items, place, 2 * bucket + side[place], 2 * len(starts)).reshape(-1, 2).any(axis=1)
-        good &= ~linked | self._linked(items, place, bucket, len(starts))
+        cells = items.cells[place]
+        linked = (
+            linked_buckets(self._mixed, cells, 2 * bucket + side[place], 2 * len(starts)).reshape(-1, 2).any(axis=1)
+        )
+        if linked.any():
+            good &= ~linked | linked_buckets(self._mixed, cells, bucket, len(starts))
         for judge, part in self._judges:
             if not good.any():
                 break
@@ -185,11 +189,6 @@ class Cutter:
                 holds = self._hold(judge, items, place, own.reshape(-1).astype(np.int32), len(distinct))
                 good[distinct[~holds] // (2 * part.n_values)] = False
         return good, side
-
-    def _linked(self, items: Items, place: IntArray, owner: IntArray, n: int) -> BoolArray:
-        """Return (n,) whether the items of each owner, as a bucket, would link their parts."""
-        cells = items.cells[place]
-        return linked_buckets([values[cells] for values in self._known], owner, n)
 
     def _hold(self, judge: Judge, items: Items, place: IntArray, group: CodeArray, n_groups: int) -> BoolArray:
         first, order = counting.grouped(group, n_groups)
