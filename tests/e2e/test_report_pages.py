@@ -264,8 +264,12 @@ def test_every_model_has_its_limits_and_every_attack_its_question() -> None:
     assert sorted(attacks) == sorted(discover("shoal.attacks", Attack))
 
 
-def test_verdicts_follow_the_verifier(releases: dict[str, Any]) -> None:
-    assert 'class="verdict"' in releases["mondrian"].report()
+def test_verdicts_follow_the_verifier_and_the_findings(releases: dict[str, Any]) -> None:
+    release = releases["mondrian"]
+    accepted = [entry | {"accepted": "known"} for entry in release.evidence["findings"]]
+    assert 'class="verdict"' in internal_report(release.manifest, release.evidence | {"findings": accepted})
+    assert 'class="verdict refused"' in release.report()
+    assert "high findings open: see Findings" in release.report()
     assert 'class="verdict refused"' in releases["plain"].report()
     evidence = json.loads(json.dumps(releases["mondrian"].evidence))
     evidence["verification"]["checks"][0]["ok"] = False
@@ -276,7 +280,9 @@ def test_verdicts_follow_the_verifier(releases: dict[str, Any]) -> None:
 def test_evidence_of_earlier_versions_still_makes_a_page(releases: dict[str, Any]) -> None:
     release = releases["mondrian"]
     older = {
-        key: entry for key, entry in release.evidence.items() if key not in ("levels", "sensitive", "associations")
+        key: entry
+        for key, entry in release.evidence.items()
+        if key not in ("levels", "sensitive", "associations", "findings")
     }
     assert "Not counted by the version that made this release" in internal_report(release.manifest, older)
 
@@ -304,7 +310,7 @@ def test_attacks_are_recorded_and_told(folder: Path, releases: dict[str, Any], t
     assert "No attacks were recorded" not in page
     assert "attacks found more than chance explains" in page
     assert "whose digest is not that of the source" not in page
-    assert re.search(r"Risks found by attacks: (homogeneity|inference) \d", page)
+    assert re.search(r"Risks found by attacks: (homogeneity|inference): \w+ \d", page)
     assert "definetti: " in page  # not tried, with the reason
     assert verify_folder(copy).verified
     again = CliRunner().invoke(app, ["attack", str(copy / "public"), *options, "--record"])
