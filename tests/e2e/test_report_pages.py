@@ -269,7 +269,7 @@ def test_verdicts_follow_the_verifier_and_the_findings(releases: dict[str, Any])
     accepted = [entry | {"accepted": "known"} for entry in release.evidence["findings"]]
     assert 'class="verdict"' in internal_report(release.manifest, release.evidence | {"findings": accepted})
     assert 'class="verdict refused"' in release.report()
-    assert "high findings open: see Findings" in release.report()
+    assert "open: see Findings before anything is shared" in release.report()
     assert 'class="verdict refused"' in releases["plain"].report()
     evidence = json.loads(json.dumps(releases["mondrian"].evidence))
     evidence["verification"]["checks"][0]["ok"] = False
