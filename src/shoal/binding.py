@@ -61,13 +61,13 @@ def bound(
     people: Mapping[str, IntArray],
     seen: SeenValues,
     whole: WholeTable | None = None,
-    units: Mapping[str, AnyIntArray | None] | None = None,
+    units: Mapping[str, AnyIntArray] | None = None,
 ) -> tuple[Requirement, ...]:
     """Bind models to cells, whose last columns are the sensitive attributes.
 
     *people* are the populations' records of each cell; *seen* are all values of the table, and *whole* is what it has
-    of them, where the cells are not all of it. *units* are the persons or households of the cells, by the policy's key,
-    None where each has one record: then every model is about these people, and not about records.
+    of them, where the cells are not all of it. *units* are the persons or households of the cells, by the policy's key:
+    then every model is about these people, and not about records.
     """
     return tuple(
         counting
@@ -77,12 +77,12 @@ def bound(
     )
 
 
-def _by_people(requirement: Requirement, units: Mapping[str, AnyIntArray | None]) -> list[Requirement]:
+def _by_people(requirement: Requirement, units: Mapping[str, AnyIntArray]) -> list[Requirement]:
     """Return the requirement once for each way to count people; one that is about records if there is none."""
     found = []
     for key, person in units.items():
-        people = None if person is None else People.of(person, requirement.values)
-        if requirement.model.one_value_each and people is not None and people.some_have_several_values:
+        people = People.of(person, requirement.values)
+        if requirement.model.one_value_each and people.some_have_several_values:
             raise PolicyError(
                 f"{requirement.model.subject} compares distributions in which everybody has one value, and by {key!r} "
                 f"some have several; take one record of each with sample: {{one_per: {key}}}, or ask for a model that "

@@ -108,8 +108,7 @@ def encode_cells(
         cells, people = _with_populations(cells, quasi, populations)
         values = ()
     seen, whole = (counted.only(kept), None) if region is None else (region.seen, region.whole)
-    counting = policy.counted_units
-    units = {key: _persons(counted, key, name, kept) if key in counting else None for key, name in policy.units.items()}
+    units = {key: _persons(counted, key, name, kept) for key, name in policy.counted_units.items()}
     requirements = bound(policy.privacy, sensitive, cells, people, seen, whole, units)
     n_records = int(counts.sum())
     budget = int(Fraction(str(policy.max_withheld)) * n_records)

@@ -40,7 +40,7 @@ def build_manifest(publication: Publication, population_digests: Mapping[str, st
         **publication.own_entries,
         **changes(publication.source),
     }
-    if any("counts" in guarantee for guarantee in manifest["guarantees"]):
+    if policy.units:
         manifest["people"] = policy.units
     attributes = (*publication.quasi, *publication.sensitive)
     items = items_entry(publication.source, attributes, len(publication.quasi), publication.published_leaves)

@@ -46,7 +46,7 @@ class Requirement:
     weights: tuple[Fraction, ...] | None = None  # (n_leaves,)
     table: Whole | None = None
     counts: str | None = None  # the policy's key of the people that it is about; None: records
-    people: People | None = None  # whose records the cells are; None: a record is a person
+    people: People | None = None  # whose records the cells are, if people are counted
 
     @property
     def merge_monotone(self) -> bool:

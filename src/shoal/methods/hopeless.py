@@ -33,8 +33,8 @@ def failing_as_one_class(problem: Problem) -> Iterator[tuple[Requirement, Whole,
             reason = f"{model.subject}: the whole table as one class has {reached:.6g}"
         if reason is not None and model.merge_monotone and not requirement.merge_monotone:
             reason += (
-                f". Counted by {requirement.counts}, smaller classes may reach more, for people may have several values "
-                "in the table and one in a class: use incognito, which looks for such classes"
+                f". Counted by {requirement.counts}, smaller classes may reach more, for people may have several "
+                "values in the table and one in a class: use incognito, which looks for such classes"
             )
         if reason is not None:
             yield requirement, whole, reason

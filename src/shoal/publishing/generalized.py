@@ -31,8 +31,6 @@ from shoal.risk.units import people_risks
 from shoal.sensitive_labels import SensitiveColumn
 from shoal.shuffling import Shuffler
 from shoal.sources import Source
-from shoal.sources.base import layers
-from shoal.techniques.sampling import SampledSource
 from shoal.utility.association_kept import paired
 from shoal.utility.base import Utility, measured
 from shoal.utility.rows import published_rows
@@ -121,10 +119,7 @@ class GeneralizedPublication(PlannedPublication):
 
     def rows(self, engine: LocalEngine, chance: Chance, folder: Path | None, progress: Progress) -> PublishedRows:
         """Return the rows in random order."""
-        witness = None
-        if self.policy.units:
-            samples = [layer.rows for layer in layers(self.source) if isinstance(layer, SampledSource)]
-            witness = Witness(self.plan.n_classes, samples[0] if samples else None)
+        witness = Witness(self.plan.n_classes) if self.policy.counted_units else None
         return PublishedRows(self._batches(engine, chance, folder, progress, witness), witness=witness)
 
     def _batches(

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from shoal import kernels
-from shoal.arrays import BoolArray, CodeArray, IntArray
+from shoal.arrays import CodeArray, IntArray
 from shoal.chance import Chance
 from shoal.encoding import Encoding
 from shoal.engines.local import CountedCells, LocalEngine
@@ -45,11 +45,9 @@ class Witness:
     them alike; 0 is a row that is not published.
     """
 
-    def __init__(self, n_classes: int, drawn: BoolArray | None) -> None:
-        """*drawn* tells which rows of the given source the source is, where it is a sample."""
+    def __init__(self, n_classes: int) -> None:
         self._read: list[CodeArray] = []
         self._number = np.zeros(n_classes + 1, dtype=np.int64)  # the last is for rows in no class
-        self._drawn = drawn
 
     def read(self, classes: CodeArray) -> None:
         """Note rows as they are read; those that are not published have class -1."""
@@ -64,12 +62,7 @@ class Witness:
 
     def classes(self) -> IntArray:
         """Return (n_source_rows,) the number of each row's class, once all rows are written."""
-        numbers = self._number[np.concatenate(self._read)]
-        if self._drawn is None:
-            return numbers
-        found = np.zeros(len(self._drawn), dtype=np.int64)
-        found[self._drawn] = numbers
-        return found
+        return self._number[np.concatenate(self._read)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

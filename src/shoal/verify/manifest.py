@@ -198,8 +198,7 @@ def read_manifest(raw: object, *, with_file: bool) -> Manifest:
     sensitive = tuple(attribute.name for attribute in attributes if attribute.role == "sensitive")
     data = read_data(top.get("data")) if with_file else None
     account = read_account(top["synthetic"], tuple(columns), parameters) if "synthetic" in top else None
-    classes = not sliced and agreed is None and account is None
-    people = _people(top["people"], classes=classes) if "people" in top else {}
+    people = _people(top.get("people", {}))
     share, one_per = read_sample(top["sample"]) if "sample" in top else (None, None)
     manifest = Manifest(
         attributes=attributes,
@@ -229,16 +228,26 @@ def read_manifest(raw: object, *, with_file: bool) -> Manifest:
     )
     if sliced and len(set(manifest.columns)) != len(manifest.columns):
         raise ManifestError("two columns of its parts, or one and the bucket's, have the same name")
+    if any(promise.counts is not None for promise in manifest.promises):
+        _check_followed(manifest)
+    if one_per is not None and one_per not in people:
+        raise ManifestError("sample takes one row of each of whom 'people' does not name the column")
     return manifest
 
 
-def _people(raw: object, *, classes: bool) -> dict[str, str]:
+def _people(raw: object) -> dict[str, str]:
     """Return the source's columns that name people."""
     entries = mapping(raw, "people")
     check_keys(entries, "people", (), ("unit", "household"))
-    if not classes:
-        raise ManifestError("it counts people, which only releases of classes do")
     return {key: text_of(entry, f"people.{key}") for key, entry in entries.items()}
+
+
+def _check_followed(manifest: Manifest) -> None:
+    """People can be counted where the rows of a person are followed into classes, whose values are the source's."""
+    told = [attribute for attribute in manifest.attributes if attribute.role != "insensitive"]
+    changed = any(not manifest.traced(one) or (one.role == "sensitive" and one.boxed) for one in told)
+    if changed or manifest.sliced or manifest.agreed is not None:
+        raise ManifestError("it counts people, and their rows cannot be followed into its classes")
 
 
 def _promises(raw: object, sensitive: Sequence[str], people: Mapping[str, str], *, agreed: bool) -> tuple[Promise, ...]:

@@ -7,7 +7,7 @@ explains the release, and people are counted by it: each once in a class, and on
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 _NO_SOURCE = "not checked: people are counted with the source, which is not given"
 _NO_WITNESS = "not checked: people are counted with internal/witness.parquet, which is not there"
 _UNFIT = "not checked: the witness, by which people are counted, does not fit"
-_AT_RANDOM = "cannot check: values were changed at random, so that nobody can tell whose they are"
-_GENERALIZED = "cannot check: sensitive values are generalized, of which people are not counted"
 _SEVERAL = "cannot check: it compares distributions, and some people have several values"
 _TELLS_APART = ("beta-likeness", "delta-disclosure", "t-closeness")  # look at each value by itself
 
@@ -64,7 +62,7 @@ def judge_people(
     if source is not None and witness is not None:
         try:
             found = Judge.of(rows, manifest, covers, source, witness)
-            checks = [Check("witness", True, "the witness explains every class of the release"), *found.checks()]
+            checks = [Check("witness", True, "the witness explains every class of the release")]
         except _UnfitError as misfit:
             found, checks = _UNFIT, [Check("witness", False, str(misfit))]
     guarantees = []
@@ -78,6 +76,16 @@ def judge_people(
     return checks, guarantees
 
 
+def check_one_each(manifest: Manifest, source: Source) -> Check:
+    """Check that as many rows were drawn as the source has people; who was drawn, no file tells."""
+    column = manifest.people[str(manifest.one_per)]
+    everybody = len(np.unique(_codes([batch.column(0) for batch in source.batches([column])])))
+    drawn = manifest.rows + manifest.withheld + manifest.dropped
+    verb = "are" if everybody == drawn else "are not"
+    detail = f"{drawn} rows {verb} as many as there are values of {column} in the source; whose they are, no file tells"
+    return Check("sample", everybody == drawn, detail)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Judge:
     """Judges promises by the people that a fitting witness tells of."""
@@ -86,7 +94,7 @@ class Judge:
     coder: ReleaseCoder
     n_classes: int
     place: IntArray  # (n_source_rows,) the number of the class, from 0; -1 for rows that are not published
-    people: Mapping[str, IntArray]  # (n_source_rows,) codes of persons or households, 0 for none
+    people: Mapping[str, IntArray]  # (n_source_rows,) codes of persons or households, -1 for none
     values: Mapping[Subject, IntArray]  # (n_published_rows,) numbers
 
     @classmethod
@@ -138,22 +146,10 @@ class Judge:
         if published.differs(told).any():
             raise _UnfitError("the rows that the witness puts into a class are not those that the class publishes")
         who = {key: _codes(parts) for key, parts in people.items()}
+        if any((code[witness > 0] < 0).any() for code in who.values()):
+            raise _UnfitError("some published rows name nobody, so that people cannot be counted")
         joined = {subject: np.concatenate(parts).astype(np.int64) for subject, parts in values.items()}
         return cls(manifest, coder, n_classes, witness - 1, who, joined)
-
-    def checks(self) -> Iterator[Check]:
-        """Check that every published row names somebody and that a sample has one row of each."""
-        inside = self.place >= 0
-        drawn = self.manifest.rows + self.manifest.withheld + self.manifest.dropped
-        for key, code in self.people.items():
-            nobody = int((code[inside] == 0).sum())
-            if nobody:
-                yield Check("people", False, f"{nobody} published rows have no {key}, so that people cannot be counted")
-            if key == self.manifest.one_per:
-                everybody = len(np.unique(code))
-                fits = drawn == everybody and len(np.unique(code[inside])) == int(inside.sum())
-                detail = f"the rows are {'' if fits else 'not '}one of each of the source's {everybody} by {key}"
-                yield Check("sample", fits, detail)
 
     def judged(self, promise: Promise) -> Judged:
         """Return what the classes make of a promise, by their people."""
@@ -162,23 +158,13 @@ class Judge:
         n_people = int(person.max()) + 1
         sizes = np.bincount(np.unique(place * n_people + person) // n_people, minlength=self.n_classes)
         histograms = {subject: self._histograms(subject, sizes, place, person) for subject in promise.subjects}
-        obstacle = self._obstacle(promise, histograms)
-        if obstacle is not None:
-            return Judged(self.n_classes, 0, 0.0, obstacle)
+        several = any(found.whole.sum() > found.total for found in histograms.values())
+        if promise.model == "t-closeness" and several:
+            return Judged(self.n_classes, 0, 0.0, _SEVERAL)
         named = promise.parameters.get("harmless") or promise.parameters.get("separator")
         if promise.model not in _TELLS_APART and not named:
             histograms = {subject: _one_value_each(found) for subject, found in histograms.items()}
         return judge(promise, self.manifest, sizes, histograms, {})
-
-    def _obstacle(self, promise: Promise, histograms: Mapping[Subject, Histograms]) -> str | None:
-        subjects = {name for subject in promise.subjects for name in subject}
-        looked_at = [a for a in self.manifest.attributes if a.role == "quasi" or a.name in subjects]
-        if any(attribute.boxed for attribute in looked_at if attribute.role == "sensitive"):
-            return _GENERALIZED
-        if not all(self.manifest.traced(attribute) for attribute in looked_at):
-            return _AT_RANDOM
-        several = any(found.whole.sum() > found.total for found in histograms.values())
-        return _SEVERAL if promise.model == "t-closeness" and several else None
 
     def _histograms(self, subject: Subject, sizes: IntArray, place: IntArray, person: IntArray) -> Histograms:
         """Return how many people of each class have each value."""
@@ -245,7 +231,7 @@ def _check_covered(rows: CodedSource, place: IntArray, labels: CodeArray, covers
 
 
 def _codes(parts: list[pa.Array]) -> IntArray:
-    """Return (n_rows,) a code for each different value, 0 for none."""
+    """Return (n_rows,) a code for each different value, -1 for none."""
     plain = [part.dictionary_decode() if pa.types.is_dictionary(part.type) else part for part in parts]
     indices = pa.chunked_array(plain).combine_chunks().dictionary_encode().indices
-    return np.asarray(indices.fill_null(-1), dtype=np.int64) + 1
+    return np.asarray(indices.fill_null(-1), dtype=np.int64)

@@ -24,7 +24,7 @@ from shoal.verify.files import AgreedFile, DataFile
 from shoal.verify.items import check_items, unfolded_source
 from shoal.verify.kinds import may_promise_nothing
 from shoal.verify.manifest import Manifest, read_manifest
-from shoal.verify.people import judge_people
+from shoal.verify.people import check_one_each, judge_people
 from shoal.verify.reading import (
     FAULTS,
     CsvRows,
@@ -93,8 +93,7 @@ def verify_folder(
             checks.append(check_digest(public / file.name, file))
             checks.append(check_hygiene(public / file.name, file))
         rows = _open(path, data, manifest, spark)
-        wanted = source is not None and (manifest.sliced or bool(manifest.people))
-        witness = read_witness(public, "bucket" if manifest.sliced else "class") if wanted else None
+        witness = None if source is None else read_witness(public, "bucket" if manifest.sliced else "class")
     except FAULTS as fault:
         return _answer(manifest, (*checks, unreadable(fault)))
     means = replace(Means.of(memory, public.parent, WORKERS), spark=spark)
@@ -177,9 +176,11 @@ def _verify(
     if manifest.account is not None:
         checks.append(check_account(manifest.account, manifest.columns))
         source = None
-    if manifest.sliced and (manifest.sample is not None or manifest.one_per is not None):
+    if manifest.sample is not None or manifest.one_per is not None:
         buckets = None  # they are told of the rows that were drawn, and nobody knows which these are
     given = source
+    if source is not None and manifest.one_per is not None:
+        checks.append(check_one_each(manifest, source))
     if source is not None:
         source = expected_source(manifest, source)
     if manifest.items:
@@ -199,7 +200,7 @@ def _verify(
             else:
                 more, guarantees = verify_classes(rows, manifest, covers, source, populations, progress, means)
             checks += more
-            if manifest.people and guarantees is not None:
+            if guarantees is not None and any(promise.counts for promise in manifest.promises):
                 more, guarantees = judge_people(rows, manifest, covers.result(), source, buckets, guarantees)
                 checks += more
             if guarantees is not None:
