@@ -15,6 +15,7 @@ from shoal.binding import WholeTable, bound
 from shoal.cells import Cells
 from shoal.engines.looking import CountedCells, SeenValues
 from shoal.errors import InputError, PolicyError, ShoalError, did_you_mean
+from shoal.people import refuse_nobody
 from shoal.policy import Policy
 from shoal.problem import Attribute, Problem
 from shoal.sources import Source
@@ -108,7 +109,7 @@ def encode_cells(
         cells, people = _with_populations(cells, quasi, populations)
         values = ()
     seen, whole = (counted.only(kept), None) if region is None else (region.seen, region.whole)
-    units = {key: _persons(counted, key, name, kept) for key, name in policy.counted_units.items()}
+    units = {key: _persons(counted, name, kept) for key, name in policy.counted_units.items()}
     requirements = bound(policy.privacy, sensitive, cells, people, seen, whole, units)
     n_records = int(counts.sum())
     budget = int(Fraction(str(policy.max_withheld)) * n_records)
@@ -118,16 +119,11 @@ def encode_cells(
     return Encoding(problem, kept, int(counted.run.counts.sum()) - n_records)
 
 
-def _persons(counted: CountedCells, key: str, name: str, kept: IntArray | None) -> AnyIntArray:
+def _persons(counted: CountedCells, name: str, kept: IntArray | None) -> AnyIntArray:
     """Return (n_cells,) the persons or households of the cells, or raise if a record names none."""
     codes = counted.codes(counted.columns.index(name))
     codes, counts = (codes, counted.run.counts) if kept is None else (codes[kept], counted.run.counts[kept])
-    nobody = int(counts[codes == 0].sum())
-    if nobody:
-        raise InputError(
-            f"column {name!r} ({key}) has no value in {nobody} records, so that nobody can tell how many people these "
-            "are; give each record its value, or leave these records out"
-        )
+    refuse_nobody(name, int(counts[codes == 0].sum()))
     return codes
 
 

@@ -9,7 +9,17 @@ import numpy as np
 from shoal import kernels
 from shoal.arrays import AnyIntArray, CodeArray, IntArray
 from shoal.compiled import compiled
+from shoal.errors import InputError
 from shoal.models.base import ClassHistograms, PrivacyModel
+
+
+def refuse_nobody(column: str, n_records: int) -> None:
+    """Raise if there are records that name nobody: as one person or as many, they could hide what is promised."""
+    if n_records:
+        raise InputError(
+            f"column {column!r} has no value in {n_records} records, so that nobody can tell whose they are; give each "
+            "record its value, or leave these records out"
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import ClassVar
 
 from shoal.findings.base import Check, Finding, PublishedTable, Severity
-from shoal.findings.counting import Count, KeyCounts, hash_column
-from shoal.sources import Source
+from shoal.findings.counting import KeyCounts, hash_column
 from shoal.sources.base import layers
 
 MOST_RECORDS = 50  # of a value on average; one that is more frequent names a place rather than a person
@@ -29,29 +28,22 @@ class RepeatedPeople(Check):
         if publication is None or publication.policy.units or not (table.models or table.form == "synthetic"):
             return
         *_, given = layers(publication.source)
-        identifiers = [name for name in publication.policy.names("identifier") if name in given.schema.names]
-        for name, records, different in _counted(given, identifiers):
-            rare = records <= MOST_RECORDS * different.n
-            yield self.found(
-                (name,),
-                f"Column {name!r}, an identifier, has {different} different values in {records:,} records. If these "
-                "name people, some have several records, and what is promised of records need not hold for people: a "
-                "class of k records may be of fewer people.",
-                f"Name {name!r} as unit (or household), so that people are counted; take one record of each with "
-                "sample: {one_per: unit}; or accept this if the column does not name people.",
-                None if rare else "info",
-            )
-
-
-def _counted(source: Source, names: list[str]) -> Iterator[tuple[str, int, Count]]:
-    """Yield the identifiers that repeat, with their records and different values; memory is bounded."""
-    keys = {name: KeyCounts() for name in names}
-    records = dict.fromkeys(names, 0)
-    for batch in source.batches(names, dictionary=()) if names else ():
-        for name, column in zip(names, batch.columns, strict=True):
-            hashes = hash_column(column.drop_null())
-            keys[name].add(hashes, hashes)
-            records[name] += len(hashes)
-    for name in names:
-        if keys[name].repeats:
-            yield name, records[name], keys[name].distinct()
+        names = [name for name in publication.policy.names("identifier") if name in given.schema.names]
+        keys, records = {name: KeyCounts() for name in names}, dict.fromkeys(names, 0)
+        for batch in given.batches(names) if names else ():
+            for name, column in zip(names, batch.columns, strict=True):
+                hashes = hash_column(column.drop_null())
+                keys[name].add(hashes, hashes)
+                records[name] += len(hashes)
+        for name in names:
+            different = keys[name].distinct()
+            if keys[name].repeats:
+                yield self.found(
+                    (name,),
+                    f"Column {name!r}, an identifier, has {different} different values in {records[name]:,} records. "
+                    "If these name people, some have several records, and what is promised of records need not hold "
+                    "for people: a class of k records may be of fewer people.",
+                    f"Name {name!r} as unit (or household), so that people are counted; take one record of each with "
+                    "sample: {one_per: unit}; or accept this if the column does not name people.",
+                    None if records[name] <= MOST_RECORDS * different.n else "info",
+                )

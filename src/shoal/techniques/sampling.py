@@ -14,6 +14,7 @@ from shoal.arrays import BoolArray
 from shoal.chance import Chance
 from shoal.engines.dictionaries import MISSING_CODE, GrowingDictionary, factored
 from shoal.errors import InputError
+from shoal.people import refuse_nobody
 from shoal.sources import Source
 from shoal.sources.base import DerivedSource
 from shoal.techniques.row_random import RowRandom, chosen
@@ -96,12 +97,7 @@ def _one_of_each(source: Source, column: str, random: RowRandom) -> BoolArray:
         words.append(random.words(n_rows, len(indices))[:, 0])
         n_rows += len(indices)
     owner, lot = np.concatenate(codes), np.concatenate(words)
-    nobody = int((owner == MISSING_CODE).sum())
-    if nobody:
-        raise InputError(
-            f"column {column!r} has no value in {nobody} records, so that nobody can tell whose these are; give each "
-            "record its value, or leave these records out"
-        )
+    refuse_nobody(column, int((owner == MISSING_CODE).sum()))
     order = np.lexsort((lot, owner))
     first = np.ones(n_rows, dtype=np.bool_)
     first[1:] = owner[order][1:] != owner[order][:-1]

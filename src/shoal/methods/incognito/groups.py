@@ -132,11 +132,8 @@ class Groupings:
     ) -> Iterator[tuple[IntArray, ClassHistograms]]:
         """Yield the chosen groups and what the requirement's model sees of them, some at a time."""
         wanted = np.flatnonzero(chosen)
-        if requirement.people is not None:
-            yield from self._blocks_of_people(grouping, requirement, wanted)
-            return
         people = None if requirement.population is None else self.people(grouping, requirement.population_name)
-        if requirement.values is None:
+        if requirement.values is None and requirement.people is None:
             yield wanted, ClassHistograms(grouping.sizes[wanted], None, None if people is None else people[wanted])
             return
         counts = self.dense(grouping, requirement)
@@ -148,6 +145,12 @@ class Groupings:
         place = np.full(grouping.n_groups, -1, dtype=np.int32)
         place[wanted] = np.arange(len(wanted), dtype=np.int32)
         first, order = kernels.grouped(place[self.group_of_cells(grouping)], len(wanted))
+        if requirement.people is not None:
+            done = 0
+            for classes in people_of_classes(requirement, first, order):
+                yield wanted[done : done + len(classes.sizes)], classes
+                done += len(classes.sizes)
+            return
         values, records = requirement.values[order], self._counts[order]
         step = max(_BLOCK_ENTRIES // requirement.n_values, 1)
         for start in range(0, len(wanted), step):
@@ -157,20 +160,9 @@ class Groupings:
             these = wanted[start : start + step]
             yield these, ClassHistograms(grouping.sizes[these], counts)
 
-    def _blocks_of_people(
-        self, grouping: Grouping, requirement: Requirement, wanted: IntArray
-    ) -> Iterator[tuple[IntArray, ClassHistograms]]:
-        place = np.full(grouping.n_groups, -1, dtype=np.int32)
-        place[wanted] = np.arange(len(wanted), dtype=np.int32)
-        first, order = kernels.grouped(place[self.group_of_cells(grouping)], len(wanted))
-        start = 0
-        for classes in people_of_classes(requirement, first, order):
-            yield wanted[start : start + len(classes.sizes)], classes
-            start += len(classes.sizes)
-
     def dense(self, grouping: Grouping, requirement: Requirement) -> IntArray | None:
         """Return (n_groups, n_values) records of each sensitive value; None if too large or if none is looked at."""
-        if requirement.values is None:
+        if requirement.values is None or requirement.people is not None:
             return None
         known = grouping.histograms.get(id(requirement.values))
         if known is not None or grouping.n_groups * requirement.n_values > _DENSE_ENTRIES:
