@@ -37,8 +37,8 @@ class People:
     @classmethod
     def of(cls, person: AnyIntArray, values: CodeArray | None) -> People:
         """Number the persons of the cells, and the pairs of person and value."""
-        names, code = np.unique(person, return_inverse=True)
-        code = code.reshape(-1).astype(np.int32)
+        names, inverse = np.unique(person, return_inverse=True)
+        code = inverse.reshape(-1).astype(np.int32)
         if values is None:
             return cls(code, len(names))
         key = values.astype(np.int64) * len(names) + code

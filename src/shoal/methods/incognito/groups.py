@@ -151,7 +151,7 @@ class Groupings:
                 yield wanted[done : done + len(classes.sizes)], classes
                 done += len(classes.sizes)
             return
-        values, records = requirement.values[order], self._counts[order]
+        values, records = requirement.values_at(order), self._counts[order]
         step = max(_BLOCK_ENTRIES // requirement.n_values, 1)
         for start in range(0, len(wanted), step):
             edges = first[start : start + step + 1]
