@@ -107,6 +107,14 @@ def test_the_smallest_isolating_set_is_found_and_proven(monkeypatch: pytest.Monk
     assert (set(names), count.n, proven) == ({"a", "c"}, n, False)
 
 
+def test_of_large_tables_all_columns_together_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counting, "_MOST_HASHES", 100)
+    rows = pa.table({"age": np.arange(400) % 4, "a": np.arange(400) % 20, "b": np.arange(400) // 20})
+    found, _ = anonymize(rows, policy({"age": "quasi", "a": "insensitive", "b": "insensitive"})).findings
+    assert found.about == ("a", "b")
+    assert "fewer of them may do that too" in found.text
+
+
 def test_many_values_are_estimated_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of 80,000 records are unique; 0.05 is more than ten standard deviations of a sample of 4,096 values."""
     monkeypatch.setattr(counting, "_MOST", 1 << 13)
@@ -409,6 +417,20 @@ def test_attacks_are_about_every_sensitive_column() -> None:
     illness, income = found[:2]
     assert illness.success.success == 0
     assert income.success.success > 90
+
+
+def test_the_demo_ends_without_high_findings_and_says_what_is_left(tmp_path: Path) -> None:
+    result = RUNNER.invoke(app, ["demo", "-o", str(tmp_path / "demo"), "--rows", "3000", "--seed", "1"])
+    assert result.exit_code == 0, result.output
+    said = " ".join(result.stdout.split())
+    assert "Rounded, no high finding is open. For you to decide:" in said
+    assert "cost alone would make 2,9" in said
+    release = tmp_path / "demo" / "release"
+    assert {one.severity for one in read_findings(release)} == {"medium"}
+    as_it_is = yaml.safe_load((tmp_path / "demo" / "policy.yaml").read_text())
+    del as_it_is["attributes"]["cost"]["technique"]
+    found = anonymize(tmp_path / "demo" / "stays.csv", as_it_is).findings
+    assert told(found) == [("isolating-columns", "high", ("cost",))]
 
 
 # Wherever rows are made -----------------------------------------------------------------------------

@@ -21,8 +21,8 @@ from shoal.forms import form_of
 from shoal.release import CLASS
 from shoal.sliced.table import BUCKET
 
-_MOST = 1 << 18  # different values of which all are kept
-_MOST_ROWS = 1 << 20  # rows of which sets of columns are searched
+_MOST = 1 << 17  # different values of which all are kept
+_MOST_HASHES = 1 << 23  # of all insensitive columns together: sets of columns are searched in no more
 _MOST_SETS = 200
 _NULL = np.uint64(0x9E3779B97F4A7C15)
 _MULTIPLY, _AGAIN = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -167,7 +167,7 @@ class RowCounts:
             self._count((name,), found)
         for names in self.joint:
             self._count(names, _combined([hashes[name] for name in names]))
-            for name in names if self.n_rows <= _MOST_ROWS else ():
+            for name in names if self.searchable else ():
                 self._kept.setdefault(name, []).append(hashes[name])
         if not hashes:
             return
@@ -191,8 +191,8 @@ class RowCounts:
 
     @property
     def searchable(self) -> bool:
-        """Whether sets of columns can be searched."""
-        return self.n_rows <= _MOST_ROWS
+        """Whether sets of columns can be searched: the hashes of all rows were kept."""
+        return self.n_rows * len(self.free) <= _MOST_HASHES
 
     def value_counts(self, name: str) -> IntArray:
         """Return (n_values,) the records of each value of one column, without saying which value it is."""
@@ -202,8 +202,8 @@ class RowCounts:
         """Return the smallest set of columns by which more than *most* records are unique, and how many are.
 
         Last comes whether no smaller one exists. Sets are tried by size, so that the first found is a smallest; where
-        there are too many, columns are left out one by one while enough records stay unique. Beyond a million rows,
-        where only all columns together are counted, these are returned.
+        there are too many, columns are left out one by one while enough records stay unique. Of large tables, where
+        only all columns together are counted, these are returned.
         """
         if not self.searchable:
             return names, self.unique(names), False
