@@ -8,9 +8,7 @@ from shoal.arrays import AnyIntArray, CodeArray
 from shoal.taxonomies.tree import Taxonomy
 
 
-def widen(
-    taxonomy: Taxonomy, lo: AnyIntArray, hi: AnyIntArray, *, ranges: bool, at_leaves: bool = False
-) -> tuple[CodeArray, CodeArray]:
+def widen(taxonomy: Taxonomy, lo: AnyIntArray, hi: AnyIntArray, *, ranges: bool) -> tuple[CodeArray, CodeArray]:
     """Return (n,) the narrowest leaf ranges around ``[lo, hi)`` that may be published: nodes or, if asked for, ranges.
 
     >>> from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
@@ -24,7 +22,7 @@ def widen(
     if not ranges or not has_ranges(taxonomy):
         nodes = taxonomy.lowest_nodes(lo, hi)
         return taxonomy.lo[nodes], taxonomy.hi[nodes]
-    first, last = range_ends(taxonomy, at_leaves=at_leaves)
+    first, last = range_ends(taxonomy)
     several = hi - lo > 1
     return np.where(several, first[lo], lo).astype(np.int32), np.where(several, last[hi - 1] + 1, hi).astype(np.int32)
 
@@ -37,14 +35,14 @@ def has_ranges(taxonomy: Taxonomy) -> bool:
     return taxonomy.declared or taxonomy.positions is not None
 
 
-def range_ends(taxonomy: Taxonomy, *, at_leaves: bool = False) -> tuple[CodeArray, CodeArray]:
+def range_ends(taxonomy: Taxonomy) -> tuple[CodeArray, CodeArray]:
     """Return (n_leaves,) the first leaf of a range that has this leaf lowest, and the last one if it has it highest.
 
-    Ranges of numbers and dates end at edges of the taxonomy's groups, so that no end is a record's value; *at_leaves*,
-    those of declared numbers may end at any leaf. Listed values are named one by one.
+    Ranges of numbers and dates end at edges of the taxonomy's groups, so that no end is a record's value. Listed values
+    are named one by one.
     """
     leaf = np.arange(taxonomy.n_leaves, dtype=np.int32)
-    if taxonomy.positions is None or (at_leaves and taxonomy.declared and taxonomy.scale.kind == "number"):
+    if taxonomy.positions is None:
         return leaf, leaf
     groups = slice(taxonomy.n_leaves, None)
     edges = np.unique(np.concatenate([[0, taxonomy.n_leaves], taxonomy.lo[groups], taxonomy.hi[groups]]))
