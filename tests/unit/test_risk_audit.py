@@ -103,12 +103,17 @@ def test_records_hide_what_persons_show():
     assert by_records.special.disclosure is None
 
 
-def test_models_of_values_are_told_to_count_records():
-    diverse = POLICY | {"privacy": [{"k-anonymity": {"k": 2}}, {"distinct-l-diversity": {"l": 2}}]}
+def test_models_that_count_records_are_told():
+    privacy = [{"k-anonymity": {"k": 2}}, {"distinct-l-diversity": {"l": 2}}, {"t-closeness": {"t": 0.5}}]
+    diverse = POLICY | {"privacy": privacy}
     assert not audit(visits(), diverse).warnings
     (warning,) = audit(visits(), diverse | UNITS).warnings
-    assert warning.startswith("distinct-l-diversity count records, not people")
-    assert not audit(visits(), POLICY | UNITS).warnings
+    assert warning.startswith("t-closeness count records, not people")
+    people = visits()
+    nobody = pa.array([None, *people["patient"].to_pylist()[1:]])
+    people = people.set_column(people.schema.get_field_index("patient"), "patient", nobody)
+    (warning,) = audit(people, diverse | UNITS).warnings
+    assert warning.startswith("distinct-l-diversity, t-closeness count records, not people")
 
 
 def test_without_uniques_there_is_nothing_special():

@@ -25,6 +25,7 @@ from shoal.errors import UsageError
 from shoal.findings import Finding, PublishedTable, find_all
 from shoal.findings.counting import RowCounts
 from shoal.policy import Policy
+from shoal.problem import Requirement
 from shoal.progress import Progress, shown
 from shoal.risk.disclosure import check_fraction
 from shoal.risk.population import population_uniqueness
@@ -77,14 +78,15 @@ def audit(
     engine = LocalEngine()
     with shown(progress) as showing:
         raw = read_raw(source, loaded, populations, engine, showing)
-        found = appearances(source, loaded, raw, engine, showing)
+        found, by_people = appearances(source, loaded, raw, engine, showing)
         largest = min(largest_set, raw.n_quasi)
-        return _assembled(raw, found, source, loaded, largest, threshold, sample_fraction, showing)
+        return _assembled(raw, found, by_people, source, loaded, largest, threshold, sample_fraction, showing)
 
 
 def _assembled(
     raw: RawTable,
     found: Appearances | None,
+    by_people: Mapping[int, list[Requirement]],
     source: Source,
     policy: Policy,
     largest_set: int,
@@ -110,7 +112,7 @@ def _assembled(
         prosecutor=prosecutor,
         marketer=prosecutor.mean,  # classes / people of classes
         populations=_population_risks(raw, people),
-        models=verdicts(raw, policy.privacy, people),
+        models=verdicts(raw, policy.privacy, people, by_people, None if found is None else found.class_of),
         sensitive=sensitive_risks(raw),
         sets=sets,
         threshold=threshold,

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from shoal.arrays import CodeArray, IntArray
+from shoal.arrays import AnyIntArray, CodeArray, IntArray
 from shoal.auditing.classes import ValueClasses
 from shoal.auditing.measuring import Measured, largest_distance, measure
 from shoal.auditing.raw import RawTable
+from shoal.judging import people_of_classes
 from shoal.models.base import ClassHistograms, PrivacyModel, Whole
 from shoal.models.delta_presence import DeltaPresence
 from shoal.models.distinct_l_diversity import DistinctLDiversity
@@ -31,6 +32,7 @@ class ModelVerdict:
     holds: bool
     achieved: float
     records_missed: int  # records of classes that miss it
+    by_records: bool = False  # whether it counts records although the policy names people
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON can hold it; an infinite parameter is null."""
@@ -81,15 +83,25 @@ def finite(number: float) -> float | None:
     return number if np.isfinite(number) else None
 
 
-def verdicts(raw: RawTable, models: Sequence[PrivacyModel], people: IntArray) -> tuple[ModelVerdict, ...]:
+def verdicts(
+    raw: RawTable,
+    models: Sequence[PrivacyModel],
+    people: IntArray,
+    by_people: Mapping[int, list[Requirement]],
+    class_of: AnyIntArray | None,
+) -> tuple[ModelVerdict, ...]:
     """Judge the policy's models; one that holds for several attributes is judged by the worst of them.
 
-    Models of sizes and of populations see the *people* of each class, those of values its records.
+    Models of sizes and of populations see the *people* of each class. Of those of values the requirements *by_people*
+    do, whose cells have the classes *class_of*; the others see records.
     """
     found: list[list[ModelVerdict]] = [[] for _ in models]
     for requirement in raw.encoding.problem.requirements:
-        if requirement.number < len(models):
-            found[requirement.number].append(_verdict(raw, requirement, people))
+        if requirement.number < len(models) and requirement.number not in by_people:
+            by_records = class_of is not None and requirement.values is not None
+            found[requirement.number].append(replace(_verdict(raw, requirement, people), by_records=by_records))
+    for number, requirements in by_people.items() if class_of is not None else ():
+        found[number] += [_verdict_of_people(raw, requirement, class_of) for requirement in requirements]
     return tuple(_together(model, parts) for model, parts in zip(models, found, strict=True))
 
 
@@ -113,6 +125,16 @@ def _verdict(raw: RawTable, requirement: Requirement, people: IntArray) -> Model
     return ModelVerdict(model, result.n_missed == 0 and not absent, result.achieved, result.n_missed)
 
 
+def _verdict_of_people(raw: RawTable, requirement: Requirement, class_of: AnyIntArray) -> ModelVerdict:
+    model, first = requirement.model, np.searchsorted(class_of, np.arange(raw.n_classes + 1))
+    whole = requirement.whole(np.ones(len(class_of), dtype=np.int64))
+    blocks = list(people_of_classes(requirement, first, np.arange(len(class_of))))
+    holds = np.concatenate([model.holds(block, whole) for block in blocks])
+    worst = min if model.achieved_is == "at least" else max
+    reached = worst(model.worst(block, whole) for block in blocks)
+    return ModelVerdict(model, bool(holds.all()), reached, int(raw.sizes[~holds].sum()))
+
+
 def _together(model: PrivacyModel, parts: Sequence[ModelVerdict]) -> ModelVerdict:
     worst = min if model.achieved_is == "at least" else max
     return ModelVerdict(
@@ -120,6 +142,7 @@ def _together(model: PrivacyModel, parts: Sequence[ModelVerdict]) -> ModelVerdic
         holds=all(part.holds for part in parts),
         achieved=worst(part.achieved for part in parts),
         records_missed=max(part.records_missed for part in parts),
+        by_records=any(part.by_records for part in parts),
     )
 
 

@@ -64,8 +64,8 @@ class Audit:
     def warnings(self) -> tuple[str, ...]:
         """What should be changed in the policy before publishing."""
         found = [column.warning for column in self.columns if column.warning is not None]
-        by_records = [verdict.model.name for verdict in self.models if verdict.model.sees == "values"]
-        if self.persons is not None and by_records:
+        by_records = [verdict.model.name for verdict in self.models if verdict.by_records]
+        if by_records:
             found.append(f"{', '.join(by_records)} count records, not people, and may look better than they are")
         if self.not_applied:
             found.append(
