@@ -13,6 +13,7 @@ import pytest
 
 from shoal import anonymize
 from shoal.attacks.running import attack_release
+from shoal.auditing import audit
 from shoal.errors import InputError, PolicyError, UnreachableError
 from shoal.policy import Policy
 from shoal.sources import SourceOptions, open_source
@@ -138,6 +139,8 @@ def test_repeated_identifiers_are_a_finding_unless_people_are_counted():
         "hospital": "info",  # 72 records of each
     }
     assert "has 12 different values in 144 records" in by_records["patient"][1]
+    by_audit = audit(table, {key: value for key, value in document.items() if key != "unit"}).findings
+    assert {one.about[0] for one in by_audit if one.id == "repeated-people"} == set(by_records)
 
 
 def test_figures_and_words_are_about_people(tmp_path):

@@ -123,12 +123,12 @@ def _assembled(
         uniqueness=None if sample_fraction is None else population_uniqueness(people, sample_fraction),
         persons=None if found is None or policy.unit is None else person_risk(policy.unit, found),
         households=None if found is None or policy.household is None else household_risk(policy.household, found),
-        findings=_findings(raw, policy),
+        findings=_findings(raw, policy, source),
         not_applied=(*policy.techniques, *(("sample",) if policy.sample is not None else ())),
     )
 
 
-def _findings(raw: RawTable, policy: Policy) -> tuple[Finding, ...]:
+def _findings(raw: RawTable, policy: Policy, source: Source) -> tuple[Finding, ...]:
     """Look at the table as it is, as if it were published so under the policy's promises."""
     names = raw.counted.columns
     entries = {name: {"role": policy.attributes[name].role} for name in names}
@@ -136,7 +136,8 @@ def _findings(raw: RawTable, policy: Policy) -> tuple[Finding, ...]:
     counts = RowCounts.of(manifest)
     columns = (np.repeat(raw.column(number).codes, raw.records) for number in range(len(names)))
     counts.add(pa.RecordBatch.from_arrays([pa.array(codes) for codes in columns], names=list(names)))
-    return find_all(PublishedTable.of(manifest, counts, policy.privacy), policy.accept)
+    table = PublishedTable.of(manifest, counts, policy.privacy, given=(policy, source))
+    return find_all(table, policy.accept)
 
 
 def _population_risks(raw: RawTable, people: IntArray) -> tuple[PopulationRisk, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from shoal.findings.counting import RowCounts
     from shoal.methods.base import Publishes
     from shoal.models.base import PrivacyModel
+    from shoal.policy import Policy
     from shoal.publishing import Publication
+    from shoal.sources import Source
 
 Severity = Literal["high", "medium", "info"]
 SEVERITIES: tuple[Severity, ...] = ("high", "medium", "info")
@@ -89,7 +91,7 @@ class PublishedTable:
     models: tuple[PrivacyModel, ...]  # that are promised
     rows: RowCounts  # what was counted over the published rows
     publication: Publication | None = None  # with its policy and source; None: no run is under way
-    source_counts: Mapping[str, Any] = field(default_factory=dict)  # what the passes over the source counted, by check
+    given: tuple[Policy, Source] | None = None  # whose table it is of; None: not known
 
     @classmethod
     def of(
@@ -98,13 +100,15 @@ class PublishedTable:
         rows: RowCounts,
         models: tuple[PrivacyModel, ...],
         publication: Publication | None = None,
-        source_counts: Mapping[str, Any] | None = None,
+        given: tuple[Policy, Source] | None = None,
     ) -> PublishedTable:
         """Put together what is known of a release, or of a table that has a manifest's entries on its columns."""
         from shoal.forms import form_of
 
         roles = {name: str(entry["role"]) for name, entry in manifest["attributes"].items()}
-        return cls(form_of(manifest), roles, models, rows, publication, source_counts or {})
+        if publication is not None:
+            given = publication.policy, publication.source
+        return cls(form_of(manifest), roles, models, rows, publication, given)
 
     def names(self, role: str) -> tuple[str, ...]:
         """Return the published columns of one role."""

@@ -24,11 +24,10 @@ class RepeatedPeople(Check):
 
     def look(self, table: PublishedTable) -> Iterable[Finding]:
         """Find identifiers that repeat, in one pass over the source."""
-        publication = table.publication
-        if publication is None or publication.policy.units or not (table.models or table.form == "synthetic"):
+        if table.given is None or table.given[0].units or not (table.models or table.form == "synthetic"):
             return
-        *_, given = layers(publication.source)
-        names = [name for name in publication.policy.names("identifier") if name in given.schema.names]
+        policy, *_, given = table.given[0], *layers(table.given[1])
+        names = [name for name in policy.names("identifier") if name in given.schema.names]
         keys, records = {name: KeyCounts() for name in names}, dict.fromkeys(names, 0)
         for batch in given.batches(names) if names else ():
             for name, column in zip(names, batch.columns, strict=True):
