@@ -134,12 +134,15 @@ def test_the_guide_to_the_output_names_every_file_and_key(tmp_path: Path) -> Non
     synthetic = shoal.anonymize(people, policy)
     attributes["age"]["technique"] = {"rounding": {"base": 5}}
     changed = shoal.anonymize(people, policy | {"method": "plain", "sample": {"share": 0.5}})
+    attributes = {"who": {"role": "identifier"}, "age": {"role": "quasi"}}
+    policy = {"attributes": attributes, "privacy": [{"k-anonymity": {"k": 2}}], "unit": "who"}
+    counted = shoal.anonymize(people.append_column("who", people["age"]), policy, out=tmp_path / "counted")
     text = (DOCS / "output.md").read_text(encoding="utf-8")
-    for path in (path for folder in ("out", "sliced", "agreed") for path in (tmp_path / folder).rglob("*")):
+    for path in (path for folder in ("out", "sliced", "agreed", "counted") for path in (tmp_path / folder).rglob("*")):
         assert path.stem in text, path.name
     documents = {
         "manifest.json": {
-            key for one in (release, sliced, baskets, agreed, synthetic, changed) for key in one.manifest
+            key for one in (release, sliced, baskets, agreed, synthetic, changed, counted) for key in one.manifest
         },
         "evidence.json": {key for one in (release, sliced, agreed, synthetic, changed) for key in one.evidence},
     }

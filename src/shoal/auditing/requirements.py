@@ -100,8 +100,9 @@ def verdicts(
         if requirement.number < len(models) and requirement.number not in by_people:
             by_records = class_of is not None and requirement.values is not None
             found[requirement.number].append(replace(_verdict(raw, requirement, people), by_records=by_records))
-    for number, requirements in by_people.items() if class_of is not None else ():
-        found[number] += [_verdict_of_people(raw, requirement, class_of) for requirement in requirements]
+    if class_of is not None:
+        for number, requirements in by_people.items():
+            found[number] += [_verdict_of_people(raw, requirement, class_of) for requirement in requirements]
     return tuple(_together(model, parts) for model, parts in zip(models, found, strict=True))
 
 
