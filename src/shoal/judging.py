@@ -29,24 +29,9 @@ class Judge:
     whole: Whole
 
     @classmethod
-    def of(cls, requirement: Requirement, counts: IntArray, nodes: CodeArray | None, records: IntArray) -> Judge:
-        """Prepare for a table of *counts* original records of each cell, published as *records* under *nodes*."""
-        if nodes is None:
-            return cls(requirement, None, requirement.whole(counts))
-        induced = requirement.induced(counts)
-        by_node = kernels.summed(nodes, records, induced.taxonomy.n_nodes)
-        size = int(records.sum())
-        if requirement.table is not None and requirement.table.counts is not None:  # a region's: its table keeps values
-            by_node = np.zeros_like(by_node)
-            by_node[: requirement.n_values] = requirement.table.counts
-            size = requirement.table.size
-        whole = Whole(
-            size=size * induced.factor,
-            counts=induced.counts(by_node[np.newaxis, :])[0],
-            taxonomy=induced.taxonomy,
-            unit=induced.factor,
-        )
-        return cls(requirement, induced, whole)
+    def of(cls, requirement: Requirement, counts: IntArray, *, induced: bool = False) -> Judge:
+        """Prepare for a table of *counts* records of each cell; if *induced*, some publish generalized values."""
+        return cls(requirement, requirement.induced(counts) if induced else None, requirement.whole(counts))
 
     def histograms(
         self, first: IntArray, values: CodeArray | None, records: IntArray, population: IntArray | None = None
@@ -91,10 +76,10 @@ def judged(problem: Problem, plan: Plan) -> Iterator[tuple[Requirement, ClassHis
             continue
         nodes = published_nodes(requirement, plan, cell, target)
         if nodes is None:
-            judge = Judge.of(requirement, published, None, records)
+            judge = Judge.of(requirement, published)
             values = None if requirement.values is None else requirement.values[cell]
         else:
-            judge, values = Judge.of(requirement, problem.cells.counts, nodes, records), nodes
+            judge, values = Judge.of(requirement, problem.cells.counts, induced=True), nodes
         for classes in judge.histograms(first, values, records, plan.population_of(requirement)):
             yield requirement, classes, judge.whole
 

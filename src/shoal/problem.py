@@ -11,7 +11,7 @@ from shoal import kernels
 from shoal.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
 from shoal.cells import Cells
 from shoal.induced import Induced
-from shoal.models.base import ClassHistograms, PrivacyModel, Whole
+from shoal.models.base import ClassHistograms, PrivacyModel, ValueModel, Whole
 from shoal.people import People
 from shoal.taxonomies.tree import Taxonomy
 
@@ -135,6 +135,17 @@ class Problem:
         """Return the places of the sensitive attributes that a requirement is on; none for one that sees no values."""
         names = requirement.model.attributes
         return frozenset(place for place, attribute in enumerate(self.sensitive) if attribute.name in names)
+
+    def may_generalize(self, place: int) -> bool:
+        """Whether values of a sensitive attribute may be generalized: models ask about it, and all define what then is.
+
+        Of joint values of several attributes none does.
+        """
+        name = self.sensitive[place].name
+        asked = [one for one in self.requirements if one.place == place or name in one.model.attributes]
+        return bool(asked) and all(
+            one.place == place and isinstance(one.model, ValueModel) and one.model.judges_induced for one in asked
+        )
 
     @property
     def smallest_class(self) -> int:

@@ -64,7 +64,7 @@ RELATIVE: list[dict[str, Any]] = [
 ASKED: dict[str, dict[str, Any]] = {
     "mondrian": {"privacy": RELATIVE},
     "hilbert": {"privacy": K, "missing": "drop", "max_withheld": 0.04},
-    "sweep": {"privacy": [{"simple-l-diversity": {"l": 2, "attribute": "illness"}}, *K]},
+    "sweep": {"privacy": [{"tau-l-diversity": {"tau": 0.5, "l": 2, "attribute": "illness"}}, *K]},
     "plain": {"privacy": []},
 }
 

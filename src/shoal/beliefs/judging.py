@@ -70,7 +70,7 @@ class Beliefs:
         ]
         self._tuple_of, self._tuples = _tuples(parts, pieces)
         published = counting.summed(pieces.cell.astype(np.int32), pieces.records, problem.cells.n_cells)
-        self._judges = [Judge.of(requirement, published, None, pieces.records) for requirement in problem.requirements]
+        self._judges = [Judge.of(requirement, published) for requirement in problem.requirements]
         links = linked([part.members for part in parts])
         if links is None:
             raise ValueError("the parts do not form a tree")

@@ -50,8 +50,8 @@ class AlphaKAnonymity(ValueModel):
 
     def why_unreachable(self, whole: Whole) -> str | None:
         """Say so if the table has fewer than k records, or a value on more than alpha of them."""
-        if whole.size < self.k * whole.unit:
-            return f"{self.subject}: k = {self.k} but the table has only {whole.size // whole.unit} records"
+        if whole.size < self.k:
+            return f"{self.subject}: k = {self.k} but the table has only {whole.size} records"
         alone = whole.as_class()
         if bool(self.holds(alone, whole)[0]):
             return None

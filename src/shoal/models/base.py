@@ -25,7 +25,7 @@ class ClassHistograms:
     sizes: IntArray  # (n_classes,) records
     counts: IntArray | None = None  # (n_classes, n_values) records of each sensitive value
     population: IntArray | None = None  # (n_classes,) records of the population table that the label covers
-    unit: int = 1  # parts that a record is cut into where sensitive values are generalized; sizes count parts too
+    unit: int = 1  # parts that a record is cut into; sizes count parts too
 
     @classmethod
     def of(cls, counts: object, population: object = None) -> ClassHistograms:
@@ -49,7 +49,6 @@ class Whole:
     counts: IntArray | None = None  # (n_values,) the same values as in ClassHistograms.counts
     population: int | None = None
     taxonomy: Taxonomy | None = None  # of the sensitive attribute; leaf i is value i
-    unit: int = 1  # as in ClassHistograms
 
     @classmethod
     def of(cls, counts: object, population: int | None = None, taxonomy: Taxonomy | None = None) -> Whole:
@@ -68,7 +67,6 @@ class Whole:
             sizes=np.array([self.size], dtype=np.int64),
             counts=None if self.counts is None else self.counts[np.newaxis, :],
             population=None if self.population is None else np.array([self.population], dtype=np.int64),
-            unit=self.unit,
         )
 
 
@@ -171,6 +169,8 @@ class ValueModel(PrivacyModel):
     sees = "values"
     # Whether mixtures of distributions that hold do hold, and rounded distributions can be judged.
     judges_beliefs: ClassVar[bool] = False
+    # Whether it has a definition for records that publish a generalized value; without one, none may be generalized.
+    judges_induced: ClassVar[bool] = False
 
     attribute: str | tuple[str, ...] | None = Field(
         default=None,

@@ -32,6 +32,7 @@ class TauLDiversity(ValueModel):
     title = "the k most frequent sensitive values of every class stay under a curve from tau to 1 at l"
     achieved_is = "at most"
     judges_beliefs = True
+    judges_induced = True
 
     tau: float = Field(gt=0, le=1, description="largest share of the most frequent value in a class")
     l: int = Field(ge=2, le=100_000, description="number of values at which the curve reaches 1")
@@ -141,10 +142,9 @@ class TauLDiversity(ValueModel):
                 f"the nearest that can be reached is tau = {tau} with l = {occurring}"
             )
         nearest = rounded_up(self.worst(alone, whole), 4)
-        generalized = ", even if all are fully generalized" if whole.unit > 1 else ""
         return (
             f"{self.subject}: tau = {number(self.tau)} with l = {self.l} but the most frequent values have "
-            f"too large a share of the whole table{generalized}; with this l, ask for a tau of at least {nearest}"
+            f"too large a share of the whole table; with this l, ask for a tau of at least {nearest}"
         )
 
     def _weights(self) -> list[Fraction]:

@@ -18,7 +18,6 @@ from shoal.engines.local import CountedCells, SampledCells
 from shoal.errors import UnreachableError, UsageError
 from shoal.plan import KEPT, WITHHELD, Dealer, Plan
 from shoal.policy import Policy
-from shoal.problem import Problem
 from shoal.progress import Silent
 from shoal.publishing.regional_numbers import LeafRanges, Renumbering, SensitiveFindings
 from shoal.publishing.regional_sums import Findings
@@ -84,20 +83,7 @@ class RegionPlanner:
             ) from None
         if not isinstance(plan, Plan):
             raise TypeError(f"method {method.name} says that it takes regions, but it makes no classes")
-        self._refuse_moved(encoding.problem, plan)
         return plan
-
-    def _refuse_moved(self, problem: Problem, plan: Plan) -> None:
-        """Raise if a region changes the table that a model compares all regions with."""
-        generalized = plan.generalized_sensitive(problem)
-        for requirement in problem.requirements:
-            names = [name for name in requirement.model.attributes if name in generalized]
-            if requirement.model.relative_to_whole and names:
-                raise UsageError(
-                    f"{requirement.model.subject} compares classes with the table as it is published, and regions "
-                    f"generalize values of {names[0]!r} each by itself; use mondrian, or allow "
-                    f"{self._needed(self.looked.n_rows)} of memory with --memory"
-                )
 
     def _numbered(self, counted: CountedCells, plan: Plan) -> tuple[list[LeafRanges | None], list[CodeArray]]:
         """Return for each quasi attribute the ranges, and (n_classes,) the number of what a class publishes of it."""

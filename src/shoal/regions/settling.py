@@ -78,9 +78,9 @@ class _Settling:
     def _holds_mended(self, requirement: Requirement, size: IntArray) -> bool:
         """Whether so many records meet a requirement if all publish the root for their sensitive value.
 
-        That would change the table which some models compare classes with.
+        Models that do not know generalized values forbid that.
         """
-        if requirement.place is None or requirement.model.relative_to_whole:
+        if requirement.place is None or not self._problem.may_generalize(requirement.place):
             return False
         weights = requirement.induced(self._problem.cells.counts).weights
         unit = int(weights.sum())

@@ -66,7 +66,7 @@ def cut_regions(
     *mending*, requirements do not count that are met once sensitive values are generalized. Beyond *most_regions* boxes
     only those are cut on that may not stay as they are.
     """
-    asked = [r for r in sample.requirements if r.model.relative_to_whole or r.place is None or not mending]
+    asked = [r for r in sample.requirements if r.place is None or not (mending and sample.may_generalize(r.place))]
     return _Cutting(replace(sample, requirements=tuple(asked)), share, most_rows, most_regions, by_nodes).grown()
 
 

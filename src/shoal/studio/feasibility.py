@@ -149,7 +149,7 @@ def _hint(looked: Looked, problem: Problem, policy: Policy, requirement: Require
         if requirement.model.relative_to_whole:
             return Hint(subject, "possible", "the table as one class keeps it always; a strict one leaves little else")
         return Hint(subject, "possible", "the table as one class keeps it")
-    if method.mends_values and requirement.place is not None:
+    if method.mends_values and requirement.place is not None and problem.may_generalize(requirement.place):
         return Hint(
             subject, "costly", f"{_reason(reason)}; {method.name} could only generalize sensitive values, if that helps"
         )
@@ -203,7 +203,7 @@ def _below(problem: Problem, asked: list[Requirement], grouping: Grouping) -> in
     records = problem.cells.counts[cells]
     holds = np.ones(len(first) - 1, dtype=np.bool_)
     for requirement in asked if len(holds) else ():
-        judge = Judge.of(requirement, problem.cells.counts, None, records)
+        judge = Judge.of(requirement, problem.cells.counts)
         values = None if requirement.values is None else requirement.values[cells]
         blocks = judge.histograms(first, values, records)
         holds &= np.concatenate([requirement.model.holds(classes, judge.whole) for classes in blocks])

@@ -37,10 +37,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Histograms:
-    """Sensitive values of every class, sparse: class i has entries ``start[i]:start[i + 1]``, by value.
-
-    Where values are generalized, a record is cut into ``units``, and sizes and counts are in these.
-    """
+    """Sensitive values of every class, sparse: class i has entries ``start[i]:start[i + 1]``, by value."""
 
     sizes: IntArray  # (n_classes,)
     start: IntArray  # (n_classes + 1,)
@@ -48,7 +45,6 @@ class Histograms:
     count: IntArray  # (n_entries,) all > 0
     values: tuple[str | None, ...]  # (n_values,) what the codes stand for, None = missing; () for joint values
     n_values: int
-    units: int = 1
     table: IntArray | None = None  # (n_values,) counts in the published table, if these are not all of its classes
     people: int | None = None  # of the published table, if they are counted; some may have several values
 

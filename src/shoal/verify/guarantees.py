@@ -92,7 +92,7 @@ def _tau(promise: Promise, histograms: Histograms) -> Found:
 def _alpha(promise: Promise, histograms: Histograms) -> Found:
     largest = np.maximum.reduceat(histograms.count, histograms.start[:-1])
     holds = at_most(largest, histograms.sizes, promise.fraction("alpha"))
-    enough = histograms.sizes >= promise.whole("k") * histograms.units
+    enough = histograms.sizes >= promise.whole("k")
     return holds & enough, ratio(largest, histograms.sizes)
 
 
@@ -197,6 +197,8 @@ def _find(
         if any(by_name[name].boxed for name in subject):
             if len(subject) > 1:
                 raise CannotCheckError("its joint values are generalized, which only single attributes may be")
+            if promise.model != "tau-l-diversity":
+                raise CannotCheckError(f"values of {subject[0]!r} are generalized, which only tau-l-diversity allows")
             values = induced(values, by_name[subject[0]], promise.parameters.get("weights"))
         found.append(reached_by(promise, values, by_name[subject[0]] if len(subject) == 1 else None))
     return found

@@ -12,7 +12,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from shoal.arrays import IntArray
 from shoal.verify.attributes import Attribute
 from shoal.verify.counting import Histograms
 from shoal.verify.exact import WIDEST, CannotCheckError, check_size
@@ -59,20 +58,7 @@ def induced(histograms: Histograms, attribute: Attribute, weights: Mapping[str, 
         count=counts,
         values=tuple(codes),
         n_values=len(codes),
-        units=factor,
-        table=_spread(histograms.table, pieces, leaves, units, len(codes)),
     )
-
-
-def _spread(
-    table: IntArray | None, pieces: IntArray, leaves: IntArray, units: IntArray, n_leaves: int
-) -> IntArray | None:
-    """Return the counts of the whole table, spread over the values under its labels as records are."""
-    if table is None:
-        return None
-    out = np.zeros(n_leaves, dtype=units.dtype)
-    np.add.at(out, leaves, np.repeat(table.astype(units.dtype), pieces) * units)
-    return out
 
 
 def _shares(value: str | None, attribute: Attribute, weights: Mapping[str, float] | None) -> dict[str | None, Fraction]:

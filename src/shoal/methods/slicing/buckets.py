@@ -120,7 +120,7 @@ class Cutter:
         self, problem: Problem, parts: Sequence[Part], published: IntArray, smallest: int, *, mixed: bool
     ) -> None:
         self._judges = [
-            (Judge.of(requirement, published, None, published), sensitive_part(problem, parts, requirement))
+            (Judge.of(requirement, published), sensitive_part(problem, parts, requirement))
             for requirement in problem.requirements
             if requirement.values is not None
         ]

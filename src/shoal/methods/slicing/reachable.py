@@ -86,7 +86,7 @@ class _Groups:
         first, order = counting.grouped(group.reshape(-1).astype(np.int32), len(present))
         cells = cells[order]
         group_of = np.repeat(np.arange(len(present), dtype=np.int32), np.diff(first))
-        return cls(Judge.of(requirement, counts, None, counts), part, cells, counts[cells], group_of, first)
+        return cls(Judge.of(requirement, counts), part, cells, counts[cells], group_of, first)
 
     def measured(self, measure: Callable[[ClassHistograms, Whole], NDArray[Scalar]]) -> NDArray[Scalar]:
         """Return (n_groups,) what a model says of each group."""

@@ -39,10 +39,7 @@ def improved(sweep: Sweep, classes: Classes, parts: Parts) -> Parts:
     information = information_of(problem.quasi, np.concatenate([classes.nodes, root]))  # of classes, the last one's too
     parts = replace(parts, owner=np.where(parts.owner < 0, last, parts.owner))
     best = information[:-1].max(initial=0.0)
-    steps = [
-        np.arange(len(step), dtype=np.int32) if frozen else step
-        for step, frozen in zip(sweep.models.steps, sweep.models.frozen, strict=True)
-    ]
+    steps = sweep.models.steps
     widths = [attribute.taxonomy.hi - attribute.taxonomy.lo for attribute in problem.sensitive]
     weights = [attribute.weight for attribute in problem.sensitive]
     first_node = np.cumsum([0, *(len(step) for step in steps)]).astype(np.int64)

@@ -24,9 +24,9 @@ class Others:
     judges: tuple[Judge, ...]  # (n_others,)
 
     @classmethod
-    def of(cls, problem: Problem, bound: Sequence[Bound], published: Parts) -> Others:
-        """Prepare them for the table that *published* makes."""
-        return cls(tuple(bound), tuple(judge_of(problem, other, published) for other in bound))
+    def of(cls, problem: Problem, bound: Sequence[Bound]) -> Others:
+        """Prepare them for the table."""
+        return cls(tuple(bound), tuple(Judge.of(other.requirement, problem.cells.counts) for other in bound))
 
     def hold(
         self, first: IntArray, members: Parts, records: IntArray, population: Sequence[IntArray]
@@ -48,23 +48,22 @@ class Others:
             holds &= verdict
         return holds, rule
 
+    def accept(self, members: Parts) -> bool:
+        """Whether one class under the root of all taxonomies meets all models."""
+        populations = [other.requirement.population for other in self.bound]
+        people = [np.array([0 if population is None else population.sum()]) for population in populations]
+        holds, _ = self.hold(np.array([0, len(members.cell)]), members, members.records, people)
+        return bool(holds[0])
+
     def population_under(self, trees: TreeTables, levels: CodeArray, nodes: CodeArray) -> list[IntArray]:
         """Return for each model (n_classes,) the people under the labels of one item; 0 where it counts none."""
         return [population_under(trees, other, levels, nodes) for other in self.bound]
 
 
-def judge_of(problem: Problem, other: Bound, published: Parts) -> Judge:
-    """Return the judge of one model, who compares with the table that *published* makes."""
-    nodes = None if other.requirement.place is None else values_of(other, published)
-    return Judge.of(other.requirement, problem.cells.counts, nodes, published.records)
-
-
 def values_of(other: Bound, members: Parts) -> CodeArray | None:
-    """Return what a model sees of parts: nodes of its attribute, joint values, or nothing."""
-    requirement = other.requirement
-    if requirement.place is not None:
-        return np.ascontiguousarray(members.nodes[:, requirement.place])
-    return None if requirement.values is None else requirement.values[members.cell]
+    """Return what a model sees of parts: values, which are never generalized where it looks, or nothing."""
+    values = other.requirement.values
+    return None if values is None else values[members.cell]
 
 
 def population_under(trees: TreeTables, other: Bound, levels: CodeArray, nodes: CodeArray) -> IntArray:

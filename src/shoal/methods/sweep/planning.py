@@ -13,6 +13,7 @@ from shoal.arrays import BoolArray
 from shoal.errors import UnreachableError
 from shoal.induced import Induced
 from shoal.judging import judged
+from shoal.methods.hopeless import refuse_hopeless
 from shoal.methods.sweep.classes import Classes, Sweep
 from shoal.methods.sweep.improve import can_improve, improved
 from shoal.methods.sweep.mending import generalized
@@ -30,9 +31,9 @@ def planned(problem: Problem, improve: bool, rng: np.random.Generator, progress:
     """Return the classes of the sweep as a plan."""
     _refuse_unreachable(problem)
     parts = Parts.of(problem)
-    started = _whole_made_to_hold(problem, Models.of(problem, parts), parts, rng)
-    models = Models.of(problem, started)
-    others = Others.of(problem, models.others, started)
+    models = Models.of(problem)
+    others = Others.of(problem, models.others)
+    started = _whole_made_to_hold(problem, models, others, parts, rng)
     there = problem.cells.counts > 0  # the population's cells are in no class
     items = Items.of(problem.quasi, [codes[there] for codes in problem.quasi_codes])
     sweep = Sweep(problem, items, tree_tables(problem), models, others, rng)
@@ -59,36 +60,37 @@ def planned(problem: Problem, improve: bool, rng: np.random.Generator, progress:
 
 
 def _refuse_unreachable(problem: Problem) -> None:
-    """Raise if the table as one class meets some requirement neither as it is nor with all values at the root."""
-    joint = {
-        name
-        for requirement in problem.requirements
-        for name in requirement.model.attributes
-        if requirement.place is None
-    }
+    """Raise if no generalizing and no withholding that the policy allows makes the table as one class hold."""
+    fixed = []
     for requirement in problem.requirements:
-        whole = requirement.whole(problem.cells.counts)
-        why = requirement.model.why_unreachable(whole)
-        if why is None:
+        if requirement.place is None or not problem.may_generalize(requirement.place):
+            fixed.append(requirement)
             continue
-        if requirement.place is not None and problem.sensitive[requirement.place].name not in joint:
+        whole = requirement.whole(problem.cells.counts)
+        if requirement.model.why_unreachable(whole) is not None:
             why = requirement.model.why_unreachable(_at_root(requirement.induced(problem.cells.counts), whole))
-        if why is not None:
-            raise UnreachableError(why)
+            if why is not None:
+                raise UnreachableError(f"{why}; even all values generalized to the most general label do not meet it")
+    refuse_hopeless(replace(problem, requirements=tuple(fixed)), problem.max_withheld)
 
 
-def _whole_made_to_hold(problem: Problem, models: Models, parts: Parts, rng: np.random.Generator) -> Parts:
-    """Steps 1 and 2: generalize sensitive values until the table as one class holds; refuse if it cannot."""
-    started = generalized(problem, models, parts, None, rng)
-    if started is None:
+def _whole_made_to_hold(
+    problem: Problem, models: Models, others: Others, parts: Parts, rng: np.random.Generator
+) -> Parts:
+    """Steps 1 and 2: generalize sensitive values until the table as one class holds.
+
+    If it cannot, records have to be withheld at the end; where the policy does not allow that, it is refused.
+    """
+    started = generalized(problem, models, parts, others, rng)
+    if started is None and not problem.max_withheld:
         raise UnreachableError("the table as one class does not meet all models together, however it is generalized")
-    return started
+    return started or parts
 
 
 def _at_root(induced: Induced, whole: Whole) -> Whole:
     """Return the table with every sensitive value at the root: what an adversary believes beforehand."""
     unit = int(induced.weights.sum())
-    return replace(whole, size=whole.size * unit, counts=induced.weights * whole.size, unit=unit)
+    return replace(whole, size=whole.size * unit, counts=induced.weights * whole.size)
 
 
 def _with_last_class(sweep: Sweep, classes: Classes, parts: Parts) -> tuple[Classes, Parts]:
@@ -225,11 +227,10 @@ def _check(problem: Problem, plan: Plan) -> None:
 
 
 def _warnings(problem: Problem) -> tuple[str, ...]:
-    about = {requirement.place for requirement in problem.requirements}
     return tuple(
         f"sensitive attribute {attribute.name!r} has no taxonomy, so values can only become everything at once"
         for place, attribute in enumerate(problem.sensitive)
-        if place in about and attribute.taxonomy.height <= 1 and not attribute.taxonomy.declared
+        if problem.may_generalize(place) and attribute.taxonomy.height <= 1 and not attribute.taxonomy.declared
     )
 
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from shoal.arrays import BoolArray, CodeArray, FloatArray, IntArray, KeyArray
 from shoal.induced import Induced
-from shoal.judging import Judge
 from shoal.methods.sweep.grouping import MIX, group_by_label
 from shoal.methods.sweep.order import nodes_at_levels
 from shoal.methods.sweep.rules import Rule, Rules, TreeTables, build_rules
@@ -165,7 +164,6 @@ class Bound:
     """A requirement that the compiled loops do not judge, and the rule that tells them who should leave for it."""
 
     requirement: Requirement
-    induced: Induced | None
     rule: int  # -1: nobody in particular
 
 
@@ -177,51 +175,40 @@ class Models:
     of_place: tuple[tuple[int, ...], ...]  # (n_sensitive,) rules about each sensitive attribute
     others: tuple[Bound, ...]  # judged by the models themselves
     steps: tuple[CodeArray, ...]  # (n_sensitive,) the node that each node is generalized to; itself at the end
-    frozen: tuple[bool, ...]  # (n_sensitive,) whether values may not be generalized once the sweep runs
-    joint: tuple[bool, ...]  # (n_sensitive,) whether values may not be generalized at all
 
     @classmethod
-    def of(cls, problem: Problem, parts: Parts) -> Models:
-        """Bind the requirements to a table in which *parts* are what is published of the sensitive values."""
+    def of(cls, problem: Problem) -> Models:
+        """Bind the requirements to the table."""
         rules: list[Rule] = []
         others: list[Bound] = []
         records = 1
         spreads: dict[int, list[Induced]] = {}
-        names = [attribute.name for attribute in problem.sensitive]
-        frozen, joint = np.zeros(len(names), dtype=np.bool_), np.zeros(len(names), dtype=np.bool_)
         for requirement in problem.requirements:
             model, curve, place = requirement.model, requirement.model.curve, requirement.place
             records = max(records, curve.records if curve is not None else 1)
             if place is None:
                 if curve is None or requirement.values is not None:
-                    others.append(Bound(requirement, None, -1))
-                joint[[names.index(name) for name in model.attributes]] = True
+                    others.append(Bound(requirement, -1))
                 continue
             induced = requirement.induced(problem.cells.counts)
             spreads.setdefault(place, []).append(induced)
-            reference = None
-            if model.relative_to_whole:
-                frozen[place] = True
-                judge = Judge.of(requirement, problem.cells.counts, parts.nodes[:, place], parts.records)
-                reference = judge.whole.shares
+            reference = requirement.whole(problem.cells.counts).shares if model.relative_to_whole else None
             if curve is None:
-                others.append(Bound(requirement, induced, len(rules)))
+                others.append(Bound(requirement, len(rules)))
             rules.append(Rule(place, induced, curve or Curve(), reference))
-        places = range(len(names))
+        places = range(len(problem.sensitive))
         return cls(
             rules=build_rules(rules, records, max(records, problem.smallest_class)),
             of_place=tuple(tuple(r for r, rule in enumerate(rules) if rule.place == place) for place in places),
             others=tuple(others),
             steps=tuple(_steps(problem, place, spreads.get(place, [])) for place in places),
-            frozen=tuple((frozen | joint).tolist()),
-            joint=tuple(joint.tolist()),
         )
 
 
 def _steps(problem: Problem, place: int, spreads: Sequence[Induced]) -> CodeArray:
-    """Return the steps that every rule about an attribute allows; none for an attribute without rules."""
+    """Return the steps that every rule about an attribute allows; none if its values may not be generalized."""
     tree = problem.sensitive[place].taxonomy
-    if not spreads:
+    if not problem.may_generalize(place):
         return np.arange(tree.n_nodes, dtype=np.int32)
     allowed = np.logical_and.reduce([induced.allowed for induced in spreads])
     return spreads[0].steps(allowed)
