@@ -278,6 +278,7 @@ class Run:
                 source=self.given,
                 populations=self.populations,
                 buckets=rows.places(),
+                labelled=publication.labelled_values(),
                 progress=self.progress,
                 memory=self.budget.limit,
             )
@@ -343,6 +344,9 @@ class Run:
                 self._write(staging, entries["tables"][name], iter(table.combine_chunks().to_batches()))
         else:
             self._write(staging, entries["data"], rows.batches)
+        labelled = publication.labelled_values()
+        if labelled is not None:
+            write_rows(staging.internal / "labels.parquet", iter(labelled.combine_chunks().to_batches()), "parquet")
         if rows.buckets is not None:
             write_places(staging.internal / "buckets.parquet", rows.buckets, BUCKET)
         if rows.witness is not None:

@@ -115,7 +115,10 @@ def encode_cells(
     budget = int(Fraction(str(policy.max_withheld)) * n_records)
     numbers = tuple(_numbers(counted, attribute, kept) for attribute in quasi) if policy.method.averages else ()
     box = None if region is None else (region.lo, region.hi)
-    problem = Problem(quasi, sensitive, cells, requirements, budget, policy.names("insensitive"), values, numbers, box)
+    capped = {name: Fraction(str(share)) for name, share in policy.max_generalized.items()}
+    caps = tuple(capped.get(one.name) for one in sensitive)
+    carried = policy.names("insensitive")
+    problem = Problem(quasi, sensitive, cells, requirements, budget, carried, values, numbers, caps, box)
     return Encoding(problem, kept, int(counted.run.counts.sum()) - n_records)
 
 

@@ -77,6 +77,8 @@ def _sensitive(publication: Publication, place: int) -> dict[str, Any]:
         entry = {"role": "sensitive", "kind": scale.kind, **scale.reading()}
     else:
         entry = generalized.describe()
+        if publication.policy.method.defends_labels:
+            entry["defended"] = True
     distances = {
         getattr(model, "distance", None)
         for model in publication.policy.privacy

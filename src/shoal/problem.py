@@ -111,6 +111,7 @@ class Problem:
     carried: tuple[str, ...] = ()  # insensitive attributes, which are published as they are
     values: tuple[AnyIntArray, ...] = ()  # codes that tell source values apart, where leaves hold several
     numbers: tuple[FloatArray | None, ...] = ()  # (n_cells,) of each quasi attribute, if the method averages
+    max_generalized: tuple[Fraction | None, ...] = ()  # shares of records, by sensitive attributes; None: no limit
     box: tuple[CodeArray, CodeArray] | None = None  # (n_quasi,) lo and hi of the region; None: all leaves there are
 
     @property

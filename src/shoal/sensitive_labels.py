@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from shoal import kernels
-from shoal.arrays import CodeArray
+from shoal.arrays import CodeArray, IntArray
 from shoal.encoding import Encoding
 from shoal.engines.looking import CountedCells, SeenValues
 from shoal.plan import KEPT, Plan
@@ -95,6 +95,13 @@ class SensitiveColumn:
         """Return the manifest's entry: every text that occurs with the source values it stands for."""
         labels = dict(zip(self.labels.to_pylist(), self.covers, strict=True))
         return {"role": "sensitive", "kind": "category", "labels": labels}
+
+
+def labelled_table(published: pa.RecordBatch, values: Mapping[str, pa.Array], records: IntArray) -> pa.Table:
+    """Return so many records of each published row beside the values that they have, as texts."""
+    arrays = [column.cast(pa.string()) for column in (*published.columns, *values.values())]
+    names = [*published.schema.names, *(f"value of {name}" for name in values), "records"]
+    return pa.table([*arrays, pa.array(records)], names=names)
 
 
 def spelled(attribute: Attribute, seen: SeenValues) -> dict[int, str]:

@@ -58,7 +58,7 @@ def figure_policy(improve: bool = False) -> dict[str, Any]:
             "row": {"role": "insensitive"},
         },
         "privacy": [{"tau-l-diversity": {"tau": 0.5, "l": 3}}],
-        "method": {"sweep": {"improve": improve}},
+        "method": {"sweep": {"improve": improve, "defend": False}},  # as in the paper
     }
 
 
@@ -175,6 +175,7 @@ def test_records_go_on_to_the_classes_of_example_7() -> None:
 
 QUASI = ("age", "workclass", "education", "marital-status", "race", "sex")
 AT_LEAST = {(0.5, 3): (0.936, 0.941), (0.4, 4): (0.901, 0.911), (0.3, 5): (0.845, 0.862), (0.25, 6): (0.784, 0.812)}
+DEFENDED = {(0.5, 3): (0.929, 0.940), (0.4, 4): (0.894, 0.910), (0.3, 5): (0.833, 0.853), (0.25, 6): (0.753, 0.792)}
 
 
 @pytest.fixture(scope="module")
@@ -211,11 +212,12 @@ def adult_problem(table: pa.Table, policy: Policy) -> Problem:
     return encode(counted, policy).problem
 
 
+@pytest.mark.parametrize("defend", [False, True])
 @pytest.mark.parametrize("improve", [False, True])
-def test_adult_keeps_as_much_as_promised(adult: pa.Table, shared_data: Path, improve: bool) -> None:
-    for (tau, l), least in AT_LEAST.items():
+def test_adult_keeps_as_much_as_promised(adult: pa.Table, shared_data: Path, improve: bool, defend: bool) -> None:
+    for (tau, l), least in (DEFENDED if defend else AT_LEAST).items():
         problem = adult_problem(adult, adult_policy(shared_data, tau, l, improve))
-        plan = SequentialSweep(improve=improve).plan(problem, np.random.default_rng(1), Silent())
+        plan = SequentialSweep(improve=improve, defend=defend).plan(problem, np.random.default_rng(1), Silent())
         assert plan.n_withheld == 0
         assert plan.sizes.sum() == 45_222
         assert Um().of(problem, plan) >= least[improve]
@@ -226,6 +228,6 @@ def test_adult_keeps_as_much_as_promised(adult: pa.Table, shared_data: Path, imp
 def test_a_release_of_adult_verifies(adult: pa.Table, shared_data: Path, tmp_path: Path) -> None:
     policy = adult_policy(shared_data, 0.25, 6, improve=True)
     release = shoal.anonymize(adult, policy, out=tmp_path / "out", seed=3)
-    assert release.utility["um"] >= AT_LEAST[0.25, 6][1]
+    assert release.utility["um"] >= DEFENDED[0.25, 6][1]
     assert release.manifest["guarantees"][0]["achieved"] == pytest.approx(0.25)
     assert verify_folder(tmp_path / "out", source=open_source(adult, policy.source)).verified

@@ -243,7 +243,9 @@ def test_the_sweep_does_what_the_paper_says(block: int, monkeypatch: pytest.Monk
         this = case(seed)
         seen.clear()
         try:
-            plan = SequentialSweep(improve=False).plan(this.problem, np.random.default_rng(seed), Silent())
+            plan = SequentialSweep(improve=False, defend=False).plan(
+                this.problem, np.random.default_rng(seed), Silent()
+            )
         except sweep_module.UnreachableError:
             plain = Plain(this)
             atop = [0] * plain.tree.n_nodes

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import Counter, defaultdict
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from shoal.methods.sweep import planning as sweep_module
 from shoal.methods.sweep.state import Parts
 from shoal.models.tau_l_diversity import TauLDiversity
 from shoal.plan import KEPT
+from shoal.policy import Policy
 from shoal.problem import Attribute, Problem, Requirement
 from shoal.progress import Silent
 from shoal.taxonomies.nested import from_nested
@@ -105,10 +108,11 @@ def test_the_nearest_reachable_requirement_is_reachable() -> None:
 def test_without_a_taxonomy_there_is_a_flat_one_and_a_warning(tmp_path: Path) -> None:
     document = policy([tau_l(0.4, 3)], sensitive={"s": None})
     release = shoal.anonymize(table(skew=0.8), document, seed=1)
-    assert len(release.evidence["warnings"]) == 1
-    assert "'s' has no taxonomy" in release.evidence["warnings"][0]
+    assert "'s' has no taxonomy" in release.evidence["warnings"][1]
     assert "*" in release.data["s"].to_pylist()
-    assert not shoal.anonymize(table(skew=0.8), policy([tau_l(0.4, 3)]), seed=1).evidence["warnings"]
+    (warning,) = shoal.anonymize(table(skew=0.8), policy([tau_l(0.4, 3)]), seed=1).evidence["warnings"]
+    assert "a share of 0.725 of the whole table, which is more than tau = 0.4: nobody who knows that can be" in warning
+    assert not shoal.anonymize(table(skew=0.3), policy([tau_l(0.4, 3)]), seed=1).evidence["warnings"]
     pyarrow.csv.write_csv(table(skew=0.8), tmp_path / "data.csv")
     (tmp_path / "policy.json").write_text(json.dumps(document))
     arguments = ["anonymize", str(tmp_path / "data.csv"), "-p", str(tmp_path / "policy.json"), "-o"]
@@ -117,7 +121,7 @@ def test_without_a_taxonomy_there_is_a_flat_one_and_a_warning(tmp_path: Path) ->
     assert told.exit_code == 0
     assert "Warning: sensitive attribute 's' has no taxonomy" in told.output
     answered = runner.invoke(app, [*arguments, str(tmp_path / "two"), "--json"])
-    assert "has no taxonomy" in json.loads(answered.stdout)["warnings"][0]
+    assert "has no taxonomy" in json.loads(answered.stdout)["warnings"][1]
 
 
 def test_a_missing_weight_is_an_error_that_names_no_value() -> None:
@@ -160,7 +164,7 @@ def test_numbers_are_keys_of_weights(tmp_path: Path) -> None:
 def test_far_from_the_goal_no_more_is_generalized_than_one_by_one() -> None:
     """995 of 1,000 at tau = 0.98 under a flat tree: 30 records at the root take 15 away, as one by one would."""
     problem = problem_of([(0, 0), (1, 1)], [995, 5], TauLDiversity(tau=0.98, l=2), {"any": ["u", "v"]})
-    plan = SequentialSweep(improve=False).plan(problem, np.random.default_rng(1), Silent())
+    plan = SequentialSweep(improve=False, defend=False).plan(problem, np.random.default_rng(1), Silent())
     assert plan.search["generalized_before"] == {"s": 30}
 
 
@@ -203,7 +207,7 @@ def test_beside_another_model_of_values_nothing_is_generalized(model: dict[str, 
     data = table(200, 2, skew=0.4)
     release = shoal.anonymize(data, policy([tau_l(0.6, 3), model]), seed=1)
     assert sorted(release.data["s"].to_pylist()) == sorted(data["s"].to_pylist())
-    with pytest.raises(UnreachableError, match=r"tau-l-diversity on .s.: .* ask for a tau of at least 0\.7"):
+    with pytest.raises(UnreachableError, match=r"tau-l-diversity on .s.: .* ask for a tau of at least 0\.8"):
         shoal.anonymize(table(200, 2, skew=0.8), policy([tau_l(0.6, 3), {"t-closeness": {"t": 0.5}}]))
 
 
@@ -302,7 +306,7 @@ def test_a_class_of_raised_records_may_be_smaller_than_one_of_plain_ones() -> No
     model = TauLDiversity(tau=0.25, l=4)
     rows = [(q, s) for q in range(4) for s in range(4)]
     problem = problem_of(rows, [4, 0, 0, 0, 1, 0, 0, 0, 1, 1, 0, 0, 1, 1, 1, 1], model, {"any": ["u", "v", "w", "x"]})
-    plan = SequentialSweep(improve=False).plan(problem, np.random.default_rng(1), Silent())
+    plan = SequentialSweep(improve=False, defend=False).plan(problem, np.random.default_rng(1), Silent())
     assert plan.targets is not None
     assert (plan.targets.lo != KEPT).any()
     assert plan.sizes.min() < 4
@@ -346,8 +350,8 @@ def test_records_with_a_value_of_their_own_are_not_withheld() -> None:
         cells = Cells(codes, np.array([5, 5, 1]))
         problem = Problem((age,), (Attribute("ill", tree),), cells, (), max_withheld=2)
         parts = Parts.of(problem)
-        assert sweep_module._may_withhold(problem, parts, parts.cell == 2) is allowed
-        assert not sweep_module._may_withhold(problem, parts, parts.cell == 1)  # more records than may be
+        assert sweep_module._may_withhold(problem, parts, parts.cell == 2, defend=True) is allowed
+        assert not sweep_module._may_withhold(problem, parts, parts.cell == 1, defend=True)  # more records than may be
 
 
 def test_weights_of_unknown_values_are_named() -> None:
@@ -360,3 +364,83 @@ def test_weights_of_unknown_values_are_named() -> None:
         model = {"tau-l-diversity": {"tau": 0.6, "l": 2, "weights": weights}}
         with pytest.raises(PolicyError, match=says):
             shoal.anonymize(table, {"attributes": attributes, "privacy": [model], "method": {"sweep": {}}})
+
+
+def crowd(seed: int = 1, n: int = 1000) -> pa.Table:
+    """Seven of ten have one value, as with German credit."""
+    rng = np.random.default_rng(seed)
+    values = rng.choice(list("uvwx"), n, p=[0.7, 0.1, 0.1, 0.1])
+    return pa.table({"q": rng.choice(list("abcd"), n).tolist(), "s": values.tolist(), "row": range(n)})
+
+
+def under_labels(data: pa.Table, release: Any) -> dict[tuple[str, str], Counter[str]]:
+    """The true values of the records under each label of each class."""
+    found: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    own = dict(zip(data["row"].to_pylist(), data["s"].to_pylist(), strict=True))
+    for record in release.data.to_pylist():
+        if record["s"] in ("low", "high", "any"):
+            found[record["q"], record["s"]][own[record["row"]]] += 1
+    return found
+
+
+def with_rows(*args: Any, **options: Any) -> dict[str, Any]:
+    document = policy(*args, **options)
+    document["attributes"]["row"] = {"role": "insensitive"}
+    return document
+
+
+@pytest.mark.parametrize("improve", [False, True])
+@pytest.mark.parametrize(("tau", "l"), [(0.5, 2), (0.4, 3), (0.3, 4)])
+def test_labels_tell_no_more_than_tau_or_the_base_rate(improve: bool, tau: float, l: int) -> None:
+    for seed in range(3):
+        data = crowd(seed)
+        base = Counter(data["s"].to_pylist())
+        release = shoal.anonymize(data, with_rows([tau_l(tau, l)], improve), seed=seed)
+        found = under_labels(data, release)
+        assert found
+        for counts in found.values():
+            for value, n in counts.items():
+                assert n <= max(Fraction(str(tau)), Fraction(base[value], 1000)) * counts.total()
+        assert release.manifest["attributes"]["s"]["defended"] is True
+        assert any(check.name == "defended" and check.ok for check in release.verification.checks)
+        assert not any(finding["id"] == "decodable-labels" for finding in release.evidence["findings"])
+
+
+def test_labels_of_the_papers_algorithm_give_people_away_and_that_is_a_finding() -> None:
+    data, document = crowd(), with_rows([tau_l(0.5, 2)])
+    document["method"]["sweep"]["defend"] = False
+    release = shoal.anonymize(data, document, seed=1)
+    certain = sum(counts.total() for counts in under_labels(data, release).values() if len(counts) == 1)
+    assert certain > 300
+    assert "defended" not in release.manifest["attributes"]["s"]
+    (finding,) = [one for one in release.evidence["findings"] if one["id"] == "decodable-labels"]
+    assert finding["severity"] == "high"
+    assert finding["about"] == ["s"]
+
+
+def test_of_two_values_no_label_keeps_a_tau_below_the_base_rate() -> None:
+    """Whatever is kept of both must be kept in equal parts, and whatever is not has too much of one."""
+    data = pa.table({"q": list("abcd") * 25, "s": ["u"] * 70 + ["v"] * 30})
+    release = shoal.anonymize(data, policy([tau_l(0.5, 2)]), seed=1)
+    assert set(release.data["s"].to_pylist()) <= {"low", "any"}
+    assert "more than tau = 0.5: nobody who knows that" in release.evidence["warnings"][0]
+
+
+def test_no_more_values_are_generalized_than_the_policy_allows() -> None:
+    data, asked = crowd(), [tau_l(0.6, 3)]
+    with pytest.raises(UnreachableError, match=r"max_generalized of 's' is 0\.1, but \d+ of 1,000 records"):
+        shoal.anonymize(data, with_rows(asked, max_generalized={"s": 0.1}), seed=1)
+    release = shoal.anonymize(data, with_rows(asked, max_generalized={"s": 0.4}), seed=1)
+    assert 0 < release.evidence["generalized_sensitive"]["s"] <= 400
+    fewer = with_rows([tau_l(0.69, 3)], max_generalized={"s": 0}, max_withheld=0.2)
+    release = shoal.anonymize(data, fewer, seed=1)
+    assert not release.evidence["generalized_sensitive"]
+    assert 0 < release.manifest["withheld"] <= 200
+
+
+@pytest.mark.parametrize("name", ["t", "q"])
+def test_a_cap_on_something_else_is_a_policy_error(name: str) -> None:
+    with pytest.raises(PolicyError, match=f"max_generalized.*'{name}' is not a sensitive attribute"):
+        Policy.load(policy([tau_l()], max_generalized={name: 0.1}))
+    with pytest.raises(PolicyError, match="max_generalized"):
+        Policy.load(policy([tau_l()], max_generalized={"s": 1.5}))

@@ -27,7 +27,10 @@ def show(release: Release) -> None:
     else:
         _tell(_uniques(manifest, evidence))
     for name, records in evidence["generalized_sensitive"].items():
-        _tell(f"{records:,} records publish a generalized {_plain(name)}.")
+        _tell(
+            f"{_plain(name)} is suppressed in {records:,} of {manifest['rows']:,} records "
+            f"({records / manifest['rows']:.1%}): they publish a more general label."
+        )
     _tell_in_users_terms(evidence["utility"])
     show_end(release)
 

@@ -47,6 +47,11 @@ class Method(BaseModel, ABC):
         """Whether the quasi and the sensitive values are also to be published as files of their own."""
         return False
 
+    @property
+    def defends_labels(self) -> bool:
+        """Whether labels of sensitive values tell no more of a record than is known of all records of the table."""
+        return False
+
     def refuses(self, problem: Problem) -> str | None:
         """Say why this method cannot serve the problem; None if it can."""
         for model in (requirement.model for requirement in problem.requirements):

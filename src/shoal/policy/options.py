@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -43,6 +43,11 @@ class TableOptions(BaseModel):
         ge=0,
         lt=1,
         description="largest share of records that may be withheld for a better table",
+    )
+    max_generalized: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(
+        default={},
+        description="largest share of the published records whose value of a sensitive attribute may be generalized, "
+        "by attribute; without it there is no limit. Only sweep does that, for tau-l-diversity",
     )
     unit: str | None = Field(
         default=None, description="the identifier that names the person, if one person may have many records"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -65,6 +65,7 @@ class Policy:
     household: str | None = None
     sample: Sampling | None = None  # the records to take; None: all of them
     accept: tuple[Acceptance, ...] = ()  # findings that the data holder accepts
+    max_generalized: Mapping[str, float] = field(default_factory=dict)  # shares, by sensitive attributes
 
     @property
     def units(self) -> dict[str, str]:

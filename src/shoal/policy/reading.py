@@ -52,6 +52,11 @@ class PolicyReader:
         attributes = self._attributes(document.get("attributes"))
         self._check_units(table, sample, attributes)
         self._check_accepted(table, attributes)
+        sensitive = [name for name, attribute in attributes.items() if attribute.role == "sensitive"]
+        for name in () if table is None else table.max_generalized:
+            if name not in sensitive:
+                hint = did_you_mean(name, sensitive)
+                self._note(("max_generalized", name), f"{name!r} is not a sensitive attribute of the policy{hint}")
         method = self._method(document.get("method", {"mondrian": {}}))
         privacy = self._privacy(document.get("privacy"), attributes, method)
         self._check_changed(method, sample, attributes)
@@ -70,6 +75,7 @@ class PolicyReader:
             household=table.household,
             sample=sample,
             accept=table.accept,
+            max_generalized=table.max_generalized,
         )
 
     def _attributes(self, given: Any) -> dict[str, AttributePolicy]:

@@ -18,7 +18,7 @@ from shoal.engines.local import CountedCells, LocalEngine
 from shoal.errors import InputError
 from shoal.guarantees import Guarantee, achieved
 from shoal.labels import PublishedColumn
-from shoal.plan import WITHHELD, Dealer, Plan
+from shoal.plan import KEPT, WITHHELD, Dealer, Plan
 from shoal.policy import Policy
 from shoal.progress import Progress
 from shoal.publishing.columns import CellColumn, ClassColumn, coded, without_dictionary
@@ -28,9 +28,10 @@ from shoal.publishing.shares import class_shares
 from shoal.publishing.values import ValueColumn
 from shoal.risk.sizes import class_risks
 from shoal.risk.units import people_risks
-from shoal.sensitive_labels import SensitiveColumn
+from shoal.sensitive_labels import SensitiveColumn, labelled_table
 from shoal.shuffling import Shuffler
 from shoal.sources import Source
+from shoal.taxonomies.parse import texts
 from shoal.utility.association_kept import paired
 from shoal.utility.base import Utility, measured
 from shoal.utility.rows import published_rows
@@ -95,6 +96,26 @@ class GeneralizedPublication(PlannedPublication):
     def generalized_sensitive(self) -> dict[str, int]:
         """Return how many records publish a generalized value, for each sensitive attribute that has such records."""
         return self.plan.generalized_sensitive(self.encoding.problem)
+
+    def labelled_values(self) -> pa.Table | None:
+        """Return what records publish and have of which some value is generalized, if labels are defended."""
+        plan, problem = self.plan, self.encoding.problem
+        if plan.targets is None or not self.policy.method.defends_labels:
+            return None
+        cell, class_of, records, target = plan.pieces(problem.cells.counts)
+        some = np.flatnonzero((class_of >= 0) & (records > 0) & (plan.targets.lo[target] != KEPT).any(axis=1))
+        place = cell[some] if self.encoding.kept is None else self.encoding.kept[cell[some]]
+        sensitive = [CellColumn.of(self.counted, attribute.name) for attribute in problem.sensitive]
+        indices = [column.index[place] for column in sensitive]
+        waiting = pa.table(_spilled(target[some], indices, pa.record_batch({})))
+        values = {
+            attribute.name: coded(index, texts(column.values))
+            for attribute, column, index, labels in zip(
+                problem.sensitive, sensitive, indices, self.sensitive_columns, strict=True
+            )
+            if labels is not None
+        }
+        return labelled_table(self._published(waiting, sensitive, ()), values, records[some])
 
     def levels(self) -> dict[str, Any]:
         """Return how many records publish a value of which level, for each attribute with labels."""
@@ -172,7 +193,7 @@ class GeneralizedPublication(PlannedPublication):
             arrays[attribute.name] = own
         for number, name in enumerate(carried):
             arrays[name] = heap.column(1 + len(sensitive) + number).combine_chunks()
-        (names,) = self.parts
+        names = [name for name in self.parts[0] if name in arrays]
         return pa.RecordBatch.from_arrays([arrays[name] for name in names], names=list(names))
 
 

@@ -188,6 +188,13 @@ class Publication(ABC):
         """Return how many records publish a generalized value, for each sensitive attribute that has such records."""
         return {}
 
+    def labelled_values(self) -> pa.Table | None:
+        """Return the values that records under labels of sensitive attributes have, if labels are defended; internal.
+
+        A row is so many ``records`` of a class: what they publish, and ``value of`` each attribute with labels.
+        """
+        return None
+
     def levels(self) -> dict[str, Any]:
         """Return how far up their taxonomies the published values are, by columns that have labels of ranges."""
         return {}

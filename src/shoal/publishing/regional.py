@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,11 +18,13 @@ from shoal.errors import InputError
 from shoal.guarantees import Guarantee
 from shoal.problem import Attribute
 from shoal.progress import Progress
+from shoal.publishing.columns import coded
 from shoal.publishing.levels import levels_told
 from shoal.publishing.publication import Publication, PublishedRows
 from shoal.publishing.regional_numbers import RegionalColumns
 from shoal.publishing.regional_sums import Pooled
-from shoal.sensitive_labels import SensitiveColumn
+from shoal.sensitive_labels import SensitiveColumn, labelled_table
+from shoal.taxonomies.parse import texts
 from shoal.utility.base import Total, Utility
 
 _NOT_ASKED = (
@@ -108,6 +110,20 @@ class RegionalPublication(Publication):
     def generalized_sensitive(self) -> dict[str, int]:
         """Return how many records publish a generalized value, for each sensitive attribute that has such records."""
         return dict(self.pooled.generalized)
+
+    def labelled_values(self) -> pa.Table | None:
+        """Return what records publish and have of which some value is generalized, if labels are defended."""
+        if not self.pooled.labelled:
+            return None
+        waiting = pa.Table.from_batches(self.pooled.labelled).combine_chunks()
+        names, n_numbers = [one.name for one in (*self.quasi, *self.sensitive)], len(self.quasi) + len(self.sensitive)
+        published = replace(self.columns, carried=()).published(waiting.select(range(n_numbers)), names)
+        values = {
+            one.name: coded(waiting.column(n_numbers + place).combine_chunks().to_numpy(), texts(own))
+            for place, (one, own) in enumerate(zip(self.sensitive, self.columns.values, strict=True))
+            if self.columns.sensitive[place] is not None
+        }
+        return labelled_table(published, values, waiting.column("records").to_numpy())
 
     def levels(self) -> dict[str, Any]:
         """Return how many records publish a value of which level, for each attribute with labels."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from shoal import kernels
 from shoal.arrays import BoolArray, IntArray
@@ -61,6 +62,7 @@ class Findings:
     sensitive: tuple[SensitiveFindings, ...]
     levels: Mapping[str, LevelTally]  # by attributes that have labels
     shares: Mapping[str, ShareTally]  # by sensitive attributes
+    labelled: pa.RecordBatch | None  # rows with generalized values, their own values, and how many records these are
 
     @classmethod
     def of(
@@ -71,6 +73,7 @@ class Findings:
         sizes_before: IntArray,
         quasi: Sequence[LeafRanges | None],
         sensitive: Sequence[SensitiveFindings],
+        labelled: pa.RecordBatch | None = None,
     ) -> Findings:
         """Take all of it from a plan; *sizes_before* are those of the classes by the values as they were."""
         utility, sizes, before = Pool(), SizeTally(), SizeTally()
@@ -93,6 +96,7 @@ class Findings:
             sensitive=tuple(sensitive),
             levels=plan_levels(problem, plan) if policy.method.publishes == "classes" else {},
             shares={one.name: class_shares(problem, plan, place) for place, one in enumerate(problem.sensitive)},
+            labelled=labelled,
         )
 
 
@@ -114,6 +118,7 @@ class Pooled:
     published: list[BoolArray] = field(default_factory=list)  # (n_leaves,) of each attribute, quasi ones first
     levels: dict[str, LevelTally] = field(default_factory=dict)
     shares: dict[str, ShareTally] = field(default_factory=dict)
+    labelled: list[pa.RecordBatch] = field(default_factory=list)  # under the numbers of the whole table
 
     def __post_init__(self) -> None:
         self.published = [np.zeros(tree.attribute.taxonomy.n_leaves, dtype=np.bool_) for tree in self.trees]

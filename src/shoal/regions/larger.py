@@ -79,6 +79,8 @@ class _Queue:
         planned = self.planner.plan(region, lambda: self.files.read(region.leaves, heap_rows), chance.generator)
         self.pooled.add(planned.findings)
         renumbering = self.numbering.add(planned.findings.quasi, planned.findings.sensitive)
+        if planned.findings.labelled is not None:
+            self.pooled.labelled.append(renumbering.rows(planned.findings.labelled))
         for batch in planned.renumbered(renumbering).batches(chance):
             self.shuffler.add(batch)
         self.files.drop(region.leaves)

@@ -52,8 +52,9 @@ class RegionPlanner:
             sensitive.append(found)
             ranged.append(targets)
         sizes_before = counted.class_sizes(self.policy.names("quasi"))
-        findings = Findings.of(self.policy, problem, plan, sizes_before, ranges, sensitive)
         rows = _Rows(counted, plan, numbers, self._indices(counted), ranged)
+        labelled = rows.labelled(problem.cells.counts) if self.policy.method.defends_labels else None
+        findings = Findings.of(self.policy, problem, plan, sizes_before, ranges, sensitive, labelled)
         most_rows, carries = self.budget.heap_rows, bool(self.policy.names("insensitive"))
         return PlannedRegion(findings, rows, problem.cells.counts, waiting if carries else None, most_rows)
 
@@ -167,6 +168,20 @@ class _Rows:
             within = np.clip(ends[pieces], start, stop)
             times = within - np.append(start, within[:-1])
             yield self.batch(np.repeat(cell[pieces], times), np.repeat(target[pieces], times), [])
+
+    def labelled(self, counts: IntArray) -> pa.RecordBatch | None:
+        """Return rows that publish a generalized value once each, with the indices of their values, and their records.
+
+        None if there are no such rows.
+        """
+        cell, class_of, records, target = self.plan.pieces(counts)
+        if self.plan.targets is None:
+            return None
+        some = np.flatnonzero((class_of >= 0) & (records > 0) & (self.plan.targets.lo[target] != KEPT).any(axis=1))
+        values = [pa.array(index[cell[some]]) for index in self.indices]
+        names = [*(f"value {number}" for number in range(len(values))), "records"]
+        beside = pa.RecordBatch.from_arrays([*values, pa.array(records[some])], names=names)
+        return self.batch(cell[some], target[some], [beside])
 
     def batch(self, cells: IntArray, targets: CodeArray, carried: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
         """Return rows as they wait to be shuffled."""

@@ -54,7 +54,7 @@ def public_readme(manifest: Mapping[str, Any]) -> str:
     ]
     for name, entry in manifest["attributes"].items():
         if "labels" in entry:
-            lines += ["", f"### {words(name)}", "", *_labels(entry)]
+            lines += ["", f"### {words(name)}", "", *_defended(entry), *_labels(entry)]
     return "\n".join(lines) + "\n"
 
 
@@ -136,6 +136,22 @@ def _row(name: str, manifest: Mapping[str, Any]) -> str:
     entry = manifest["attributes"][name]
     description = f"{words(entry['description'])}; " if "description" in entry else ""
     return f"| {words(name)} | {entry['role']} | {kind_of(entry)} | {description}{published_as(name, manifest)} |"
+
+
+def _defended(entry: Mapping[str, Any]) -> list[str]:
+    """Say what a label of sensitive values tells of a person."""
+    if entry["role"] != "sensitive":
+        return []
+    if "defended" not in entry:
+        return [
+            "Who knows how labels were chosen may guess the value under one: they were chosen for frequent values.",
+            "",
+        ]
+    told = (
+        "Within a class, no value makes up more of the records under one label than the larger of tau and its share in "
+        "the whole table. Nobody who knows that share can be kept below it."
+    )
+    return [told, ""]
 
 
 def _labels(entry: Mapping[str, Any]) -> list[str]:

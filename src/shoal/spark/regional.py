@@ -166,6 +166,8 @@ def _added(planned: DataFrame, n_regions: int, pooled: Pooled, numbering: Number
         findings = findings_of(messages[number])
         pooled.add(findings)
         renumbering.append(numbering.add(findings.quasi, findings.sensitive))
+        if findings.labelled is not None:
+            pooled.labelled.append(renumbering[-1].rows(findings.labelled))
     return renumbering
 
 

@@ -101,6 +101,7 @@ class SparkRun(Run):
                 manifest,
                 source=self.given,
                 populations=self.populations,
+                labelled=publication.labelled_values(),
                 progress=self.progress,
                 memory=self.budget.limit,
                 spark=self.verifying,

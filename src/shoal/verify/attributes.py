@@ -10,7 +10,7 @@ from shoal.verify.fields import ManifestError, check_keys, mapping, text_of, tex
 
 ROLES = ("quasi", "sensitive", "insensitive")
 KINDS = ("category", "number", "date", "prefix")
-_KEYS = ("role", "kind", "labels", "order", "taxonomy", "length", "format", "description")
+_KEYS = ("role", "kind", "labels", "order", "taxonomy", "length", "format", "description", "defended")
 _MAX_DEPTH = 100
 
 
@@ -26,6 +26,7 @@ class Attribute:
     taxonomy: Mapping[str, Any] | None = None
     length: int | None = None  # prefixes: integer source values are filled up with zeros to this length
     format: str | None = None  # dates: how source texts write them, if not as ISO dates
+    defended: bool = False  # whether no label of a class tells more of its records than tau or the base rate
 
     @property
     def boxed(self) -> bool:
@@ -70,6 +71,8 @@ def read_attribute(name: str, raw: object, *, labels: Labels) -> Attribute:
     if "taxonomy" in entry:
         taxonomy = mapping(entry["taxonomy"], f"{where}.taxonomy")
         _tree(taxonomy, where)
+    if entry.get("defended", True) is not True or ("defended" in entry and (covers is None or role != "sensitive")):
+        raise ManifestError(f"{where}.defended is not true, or it has no labels of sensitive values")
     if "description" in entry:
         text_of(entry["description"], f"{where}.description")
     length = whole(entry["length"], f"{where}.length") if "length" in entry else None
@@ -82,6 +85,7 @@ def read_attribute(name: str, raw: object, *, labels: Labels) -> Attribute:
         taxonomy=taxonomy,
         length=length,
         format=text_of(entry["format"], f"{where}.format") if "format" in entry else None,
+        defended="defended" in entry,
     )
 
 

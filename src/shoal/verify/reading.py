@@ -192,6 +192,12 @@ def read_witness(public: Path, what: str) -> IntArray | None:
     return np.asarray(table.column(0).cast(pa.int64()), dtype=np.int64)
 
 
+def read_labelled(public: Path) -> pa.Table | None:
+    """Return what publishing keeps in ``internal`` of the values under labels; None if there is nothing."""
+    path = public.parent / "internal" / "labels.parquet"
+    return pq.read_table(path) if public.name in ("public", "unverified") and path.is_file() else None
+
+
 def check_folder(public: Path, files: Sequence[str], pages: Mapping[str, str]) -> Check:
     """Nothing but *files*, plain ones, lies beside the manifest, and *pages* have the digests that it tells.
 

@@ -19,6 +19,7 @@ from shoal.verify.averages import check_averages
 from shoal.verify.classes import Populations, read_all_covers, verify_classes
 from shoal.verify.contents import is_textual
 from shoal.verify.covers import CoverError, Covers
+from shoal.verify.decoding import check_defended
 from shoal.verify.fields import ManifestError, parse_json
 from shoal.verify.files import AgreedFile, DataFile
 from shoal.verify.items import check_items, unfolded_source
@@ -36,6 +37,7 @@ from shoal.verify.reading import (
     check_hygiene,
     public_folder,
     read_json,
+    read_labelled,
     read_witness,
     unreadable,
 )
@@ -93,11 +95,12 @@ def verify_folder(
             checks.append(check_digest(public / file.name, file))
             checks.append(check_hygiene(public / file.name, file))
         rows = _open(path, data, manifest, spark)
+        labelled = None if source is None else read_labelled(public)
         witness = None if source is None else read_witness(public, "bucket" if manifest.sliced else "class")
     except FAULTS as fault:
         return _answer(manifest, (*checks, unreadable(fault)))
     means = replace(Means.of(memory, public.parent, WORKERS), spark=spark)
-    found = _verify(rows, manifest, checks, source, populations, witness, progress or _SILENT, means, plan)
+    found = _verify(rows, manifest, checks, source, populations, witness, progress or _SILENT, means, plan, labelled)
     if not manifest.tables or found.failures:
         return found
     try:
@@ -115,6 +118,7 @@ def verify_table(
     source: Source | None = None,
     populations: Populations | None = None,
     buckets: IntArray | None = None,
+    labelled: pa.Table | None = None,
     progress: Progress | None = None,
     memory: int | None = None,
     spark: SparkSession | None = None,
@@ -124,10 +128,11 @@ def verify_table(
     *buckets* tells, for every source row of a sliced release, its bucket as published, 0 for rows in none; of a
     release that counts people, its class, numbered from 1 in the order in which the rows show them. *memory*
     and *spark* are those of ``verify_folder``; temporary files are in the system's folder for them.
+    *labelled* are the values that records under defended labels have, as ``internal/labels.parquet`` tells them.
     """
     rows = table if isinstance(table, PublishedRows) else MemoryRows(table)
     means = replace(Means.of(memory, None, WORKERS), spark=spark)
-    return verify_rows(rows, manifest, means, source, populations, buckets, progress or _SILENT)
+    return verify_rows(rows, manifest, means, source, populations, buckets, progress or _SILENT, labelled)
 
 
 def verify_rows(
@@ -138,6 +143,7 @@ def verify_rows(
     populations: Populations | None = None,
     buckets: IntArray | None = None,
     progress: Progress = _SILENT,
+    labelled: pa.Table | None = None,
 ) -> Verification:
     """Check rows with just these means, whatever the process uses besides; else it is ``verify_table``."""
     try:
@@ -145,7 +151,7 @@ def verify_rows(
     except ManifestError as fault:
         return _refused(str(fault))
     checks = [Check("manifest", True, "the manifest is well formed")]
-    return _verify(rows, read, checks, source, populations, buckets, progress, means)
+    return _verify(rows, read, checks, source, populations, buckets, progress, means, None, labelled)
 
 
 def _open(path: Path, data: DataFile, manifest: Manifest, spark: SparkSession | None = None) -> PublishedRows:
@@ -169,6 +175,7 @@ def _verify(
     progress: Progress,
     means: Means,
     plan: Plan | None = None,
+    labelled: pa.Table | None = None,
 ) -> Verification:
     checks.append(_columns(rows, manifest))
     if not checks[-1].ok:
@@ -203,6 +210,8 @@ def _verify(
             if guarantees is not None and any(promise.counts for promise in manifest.promises):
                 more, guarantees = judge_people(rows, manifest, covers.result(), source, buckets, guarantees)
                 checks += more
+            if guarantees is not None and source is not None:
+                checks += check_defended(rows, manifest, source, labelled, progress, means)
             if guarantees is not None:
                 checks += _changed_columns(rows, manifest, covers.result(), given, source)
         except CoverError as fault:

@@ -33,6 +33,17 @@ class SequentialSweep(Method):
         description="after the sweep, pull records of general classes back into special ones while all promises hold",
     )
 
+    defend: bool = Field(
+        default=True,
+        description="generalize records of other sensitive values too, so that no label of a class tells more of its "
+        "records than tau, or than is known of all records of the table; false is the paper's algorithm",
+    )
+
+    @property
+    def defends_labels(self) -> bool:
+        """Whether labels of sensitive values tell no more than the base rate."""
+        return self.defend
+
     def refuses(self, problem: Problem) -> str | None:
         """Too many combinations of levels are refused, and models that ask for a least share of a population.
 
@@ -52,4 +63,4 @@ class SequentialSweep(Method):
         """Return the classes of the sweep as a plan."""
         from shoal.methods.sweep.planning import planned
 
-        return planned(problem, self.improve, rng, progress)
+        return planned(problem, self.improve, self.defend, rng, progress)

@@ -10,7 +10,7 @@ import numpy as np
 from shoal import kernels
 from shoal.arrays import CodeArray, FloatArray, IntArray
 from shoal.methods.sweep.classes import Classes, Sweep
-from shoal.methods.sweep.kernels import tally_units
+from shoal.methods.sweep.kernels import tally_pairs, tally_units
 from shoal.methods.sweep.pulling import covering_classes, pull
 from shoal.methods.sweep.state import Parts, information_of
 
@@ -24,36 +24,44 @@ _WORTH = 2e-4  # of the table's information: a round that gains less is the last
 
 def can_improve(sweep: Sweep, n_classes: int) -> bool:
     """Whether compiled loops can judge all models, and hold the histograms of all classes."""
-    return not sweep.models.others and (n_classes + 1) * max(len(sweep.models.rules.weights), 1) <= _MOST_UNITS
+    rules = sweep.models.rules
+    entries = len(rules.weights) + int(rules.first_pair[-1])
+    return not sweep.models.others and (n_classes + 1) * max(entries, 1) <= _MOST_UNITS
 
 
-def improved(sweep: Sweep, classes: Classes, parts: Parts) -> Parts:
+def improved(sweep: Sweep, classes: Classes, parts: Parts, *, settled: bool) -> Parts:
     """Return the parts with records moved to where they tell more.
 
-    Parts without a class are those of the last one, which need not hold yet. Every move gains, and leaves every
-    other class with all its promises.
+    If the last class is not *settled*, its parts are those without a class, and it need not hold yet. Every move gains,
+    and leaves every other class with all its promises.
     """
+    withheld = parts.take(parts.owner < 0) if settled else parts.take(parts.owner < -1)
+    if settled:
+        parts = parts.take(parts.owner >= 0)
+        classes = Classes(classes.item[:-1], classes.nodes[:-1])
     problem, rules = sweep.problem, sweep.models.rules
     last = len(classes.item)
     root = np.array([[attribute.taxonomy.root for attribute in problem.quasi]])
     information = information_of(problem.quasi, np.concatenate([classes.nodes, root]))  # of classes, the last one's too
     parts = replace(parts, owner=np.where(parts.owner < 0, last, parts.owner))
     best = information[:-1].max(initial=0.0)
-    steps = sweep.models.steps
+    caps = problem.max_generalized or (None,) * len(problem.sensitive)
+    steps = [
+        step if cap is None else np.arange(len(step), dtype=np.int32)
+        for step, cap in zip(sweep.models.steps, caps, strict=True)
+    ]
     widths = [attribute.taxonomy.hi - attribute.taxonomy.lo for attribute in problem.sensitive]
     weights = [attribute.weight for attribute in problem.sensitive]
     first_node = np.cumsum([0, *(len(step) for step in steps)]).astype(np.int64)
     known = np.concatenate([np.zeros(0), *(weight / width for weight, width in zip(weights, widths, strict=True))])
     following = np.concatenate([np.zeros(0, dtype=np.int32), *steps])
-    columns = problem.cells.codes[len(problem.quasi) :]
     whole = float(problem.cells.n_records) * sum(attribute.weight for attribute in (*problem.quasi, *problem.sensitive))
     units, sizes = tally_units(rules, parts.nodes, parts.owner, parts.records, last + 1)  # kept up to date by pull
+    lifted = tally_pairs(rules, parts.nodes, parts.own(problem), parts.owner, parts.records, last + 1)
     changed = np.ones(last + 1, dtype=np.bool_)
     rows, candidates = _candidates(sweep, classes, parts, information)
     for _ in range(_ROUNDS):
-        own = np.zeros(parts.nodes.shape, dtype=np.int32)
-        for place, column in enumerate(columns):
-            own[:, place] = column[parts.cell]
+        own = np.ascontiguousarray(parts.own(problem))
         row_of = np.searchsorted(rows, parts.cell)
         # who could not move finds the same again, unless something happened in a class that matters to it
         around = np.asarray(np.append(changed, False)[candidates].any(axis=1))
@@ -73,21 +81,25 @@ def improved(sweep: Sweep, classes: Classes, parts: Parts) -> Parts:
             candidates,
             rules,
             units,
+            lifted,
             sizes,
             information,
             known,
             first_node,
             following,
-            last,
+            -1 if settled else last,
             changed,
+            *kernels.grouped(parts.owner.astype(np.int32), last + 1),
+            sweep.rng,
         )
         moved = Parts(parts.cell[part], nodes, np.ones(len(part), dtype=np.int64), goal)
         parts.records = records
         parts = Parts.joined([parts.take(records > 0), moved])
         if gain < _WORTH * whole:
             break
-    parts.owner = np.where(parts.owner == last, -1, parts.owner)
-    return parts
+    if not settled:
+        parts.owner = np.where(parts.owner == last, -1, parts.owner)
+    return Parts.joined([parts, withheld])
 
 
 def _candidates(sweep: Sweep, classes: Classes, parts: Parts, information: FloatArray) -> tuple[IntArray, CodeArray]:

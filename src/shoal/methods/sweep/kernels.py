@@ -139,6 +139,48 @@ def chosen_group(
     return chosen
 
 
+@inlined
+def pair_of(rules: Rules, r: int, node: int, own: int) -> int:
+    """Return where records of a value that publish a node are counted; -1 if nobody asks."""
+    if node < rules.n_leaves[r] or rules.first_pair[r] == rules.first_pair[r + 1]:
+        return -1
+    return int(rules.first_pair[r] + (node - rules.n_leaves[r]) * rules.n_leaves[r] + own)
+
+
+@inlined
+def decodable(rules: Rules, r: int, node: int, lifted: IntArray) -> tuple[int, int]:
+    """Return a value that makes up too much of the records under a label of a class, and how many have to leave.
+
+    -1 and 0 if there is none. *lifted* are the class's records by pairs.
+    """
+    base = rules.first_pair[r] + (node - rules.n_leaves[r]) * rules.n_leaves[r]
+    low, high = rules.lo[rules.first_node[r] + node], rules.hi[rules.first_node[r] + node]
+    total = 0
+    for leaf in range(low, high):
+        total += lifted[base + leaf]
+    for leaf in range(low, high):
+        top, bottom = rules.cap_top[rules.first_leaf[r] + leaf], rules.cap_bottom[rules.first_leaf[r] + leaf]
+        count = lifted[base + leaf]
+        if count > limit_of(total, top, bottom):
+            # count - t <= cap (total - t)
+            return leaf, max(int((count - total * (top / bottom)) / (1.0 - top / bottom) * (1.0 - 1e-9)), 1)
+    return -1, 0
+
+
+@compiled
+def tally_pairs(
+    rules: Rules, nodes: CodeArray, own: CodeArray, owner: IntArray, records: IntArray, n_classes: int
+) -> IntArray:
+    """Return (n_classes, n_pairs) records of classes by the label that they publish and the value that they have."""
+    lifted = np.zeros((n_classes, rules.first_pair[-1]), dtype=np.int64)
+    for part in range(len(owner)):
+        for r in range(len(rules.place)):
+            pair = pair_of(rules, r, nodes[part, rules.place[r]], own[part, rules.place[r]])
+            if pair >= 0:
+                lifted[owner[part], pair] += records[part]
+    return lifted
+
+
 @compiled
 def settle(
     first: IntArray,
@@ -155,15 +197,17 @@ def settle(
 
     Class c has the parts ``order[first[c]:first[c + 1]]`` with ``stay`` records of each, which is lowered. The one who
     leaves is of the pattern that takes most from the dominant value of the first rule that fails, or of rule
-    ``focus[c]`` if all hold (-1: any). A class that cannot hold ends empty.
+    ``focus[c]`` if all hold (-1: any). Once all hold, records leave that are too many of one value under a label.
+    A class that cannot hold ends empty. Patterns are nodes, and behind them the values that the records have.
     """
-    n_rules = len(rules.place)
+    n_rules, n_sensitive = len(rules.place), patterns.shape[1] // 2
+    lifted = np.zeros(rules.first_pair[-1], dtype=np.int64)
     slot_of = np.full(len(patterns), -1, dtype=np.int32)
     units = np.zeros(len(rules.weights), dtype=np.int64)
     touched = np.empty((n_rules, max(1, rules.n_leaves.max() if n_rules else 1)), dtype=np.int64)
     n_touched = np.zeros(n_rules, dtype=np.int64)
     seen = np.zeros(len(rules.weights), dtype=np.bool_)
-    alone = patterns.shape[1] == 1  # then a value that is kept is a pattern of its own
+    alone = n_sensitive == 1  # then a value that is kept is a pattern of its own
     group_of_leaf = np.full(len(rules.weights), -1, dtype=np.int64)
     n_limits = 1
     for r in range(n_rules):
@@ -205,6 +249,9 @@ def settle(
                         seen[rules.first_leaf[r] + leaf] = True
                         touched[r, n_touched[r]] = leaf
                         n_touched[r] += 1
+                pair = pair_of(rules, r, node, patterns[pattern[g], n_sensitive + rules.place[r]])
+                if pair >= 0:
+                    lifted[pair] += before[g]
                 if alone and node < rules.n_leaves[r]:
                     group_of_leaf[rules.first_leaf[r] + node] = g
                 add_units(rules, r, node, before[g], units)
@@ -220,12 +267,29 @@ def settle(
             if leaving < 0:
                 size = 0
                 break
+            crowded = -1  # a group of which too many are under their label
+            if leaving == 0 and not plain:
+                for g in range(n_groups):
+                    for r in range(n_rules):
+                        node = patterns[pattern[g], rules.place[r]]
+                        if remaining[g] > 0 and pair_of(rules, r, node, 0) >= 0 and crowded < 0:
+                            leaf, leaving = decodable(rules, r, node, lifted)
+                            if leaf >= 0:
+                                rule, crowded = r, pair_of(rules, r, node, leaf)
             if leaving == 0:
                 if size <= most[c]:
                     break
                 leaving = size - most[c]
             for _ in range(min(leaving, size)):
-                if rule < 0:  # nothing to choose by: anybody
+                if crowded >= 0:
+                    chosen, found = -1, 0
+                    for g in range(n_groups):
+                        node, own = patterns[pattern[g], rules.place[rule]], n_sensitive + rules.place[rule]
+                        if remaining[g] > 0 and pair_of(rules, rule, node, patterns[pattern[g], own]) == crowded:
+                            found += remaining[g]
+                            if rng.random() * found < remaining[g]:
+                                chosen = g
+                elif rule < 0:  # nothing to choose by: anybody
                     seat = int(rng.random() * size)
                     chosen = 0
                     while seat >= remaining[chosen]:
@@ -239,12 +303,21 @@ def settle(
                 remaining[chosen] -= 1
                 size -= 1
                 for r in range(n_rules):
-                    add_units(rules, r, patterns[pattern[chosen], rules.place[r]], -1, units)
+                    node = patterns[pattern[chosen], rules.place[r]]
+                    add_units(rules, r, node, -1, units)
+                    pair = pair_of(rules, r, node, patterns[pattern[chosen], n_sensitive + rules.place[r]])
+                    if pair >= 0:
+                        lifted[pair] -= 1
         if size < at_least:
             size = 0
         sizes[c] = size
         for g in range(n_groups):
             slot_of[pattern[g]] = g if size else -1
+            for r in range(n_rules):
+                own = patterns[pattern[g], n_sensitive + rules.place[r]]
+                pair = pair_of(rules, r, patterns[pattern[g], rules.place[r]], own)
+                if pair >= 0:
+                    lifted[pair] = 0
         if size:
             for i in range(first[c], first[c + 1]):
                 part = order[i]

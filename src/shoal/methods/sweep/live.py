@@ -35,9 +35,11 @@ class Live:
         self._bits = np.uint64(1) << np.arange(len(self._scouts.levels), dtype=np.uint64)
         self._scouted = np.full(len(self._scouts.levels), np.inf)  # how many parts were live then
         self._hopeless = np.zeros(len(parts.cell), dtype=np.uint64)  # a bit for every scout
-        _, self.pattern = same_rows((*parts.nodes.T, np.zeros(len(parts.cell), dtype=np.int32)))
-        _, example = np.unique(self.pattern, return_index=True)
-        self.patterns = parts.nodes[example]
+        # of a generalized value it matters which it is, where labels are defended
+        defended = np.isin(np.arange(parts.nodes.shape[1]), rules.place[np.diff(rules.first_pair) > 0])
+        nodes = np.concatenate([parts.nodes, np.where(defended, parts.own(problem), parts.nodes)], axis=1)
+        example, self.pattern = same_rows((*nodes.T, np.zeros(len(nodes), dtype=np.int32)))
+        self.patterns = nodes[example]
         self._of_pattern = np.bincount(self.pattern, weights=parts.records).astype(np.int64)
         self.parts = parts
         self.remaining = parts.records.copy()

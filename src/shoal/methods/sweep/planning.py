@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -15,23 +16,26 @@ from shoal.induced import Induced
 from shoal.judging import judged
 from shoal.methods.hopeless import refuse_hopeless
 from shoal.methods.sweep.classes import Classes, Sweep
+from shoal.methods.sweep.defending import all_within, caps_of, is_defended
 from shoal.methods.sweep.improve import can_improve, improved
 from shoal.methods.sweep.mending import generalized
 from shoal.methods.sweep.order import Items
 from shoal.methods.sweep.others import Others, population_under, values_of
 from shoal.methods.sweep.state import Models, Parts, grouped_cells, information_of, tree_tables
 from shoal.models.base import Whole
+from shoal.models.exact import fraction
+from shoal.models.tau_l_diversity import TauLDiversity
 from shoal.models.wording import rounded_up
 from shoal.plan import Plan
 from shoal.problem import Problem
 from shoal.progress import Progress
 
 
-def planned(problem: Problem, improve: bool, rng: np.random.Generator, progress: Progress) -> Plan:
+def planned(problem: Problem, improve: bool, defend: bool, rng: np.random.Generator, progress: Progress) -> Plan:
     """Return the classes of the sweep as a plan."""
     _refuse_unreachable(problem)
     parts = Parts.of(problem)
-    models = Models.of(problem)
+    models = Models.of(problem, defend=defend)
     others = Others.of(problem, models.others)
     started = _whole_made_to_hold(problem, models, others, parts, rng)
     there = problem.cells.counts > 0  # the population's cells are in no class
@@ -40,16 +44,19 @@ def planned(problem: Problem, improve: bool, rng: np.random.Generator, progress:
     with progress.step("sweeping", problem.cells.n_records, unit="records") as step:
         swept_classes, swept = sweep.run(started, step)
     classes, parts = _with_last_class(sweep, swept_classes, swept)
-    gain = 0.0
+    gain, better, moved = 0.0, classes, parts
     if improve and can_improve(sweep, len(swept_classes.item)):
-        with progress.step("improving", None):
-            better, moved = _with_last_class(sweep, swept_classes, improved(sweep, swept_classes, swept))
+        with progress.step("improving", None), suppress(UnreachableError):  # then it stays as it is
+            free = improved(sweep, swept_classes, swept, settled=False)
+            better, moved = _with_last_class(sweep, swept_classes, free)
+            if defend:  # of the last class more was generalized than had to be
+                moved = improved(sweep, better, moved, settled=True)
         more = _information(problem, better, moved) - _information(problem, classes, parts)
         if more > 0:  # who was pulled out of the last class may be missing there, so this is not certain
             gain, classes, parts = more, better, moved
     plan = _as_plan(sweep, classes, parts)
     _explain_if_whole(sweep, plan)
-    _check(problem, plan)
+    _check(problem, plan, defend)
     story = {
         "items": len(items),
         "generalized_before": _raised(problem, started),
@@ -82,9 +89,33 @@ def _whole_made_to_hold(
     If it cannot, records have to be withheld at the end; where the policy does not allow that, it is refused.
     """
     started = generalized(problem, models, parts, others, rng)
+    if started is not None and not problem.max_withheld:
+        _refuse_beyond_cap(problem, started)
     if started is None and not problem.max_withheld:
         raise UnreachableError("the table as one class does not meet all models together, however it is generalized")
-    return started or parts
+    return parts if started is None or _beyond_cap(problem, started) is not None else started
+
+
+def _beyond_cap(problem: Problem, parts: Parts) -> int | None:
+    """Return a sensitive attribute of which more records are generalized than the policy allows; None if there is none.
+
+    All parts count that are not withheld; those without a class, too.
+    """
+    for place, (share, n) in enumerate(zip(problem.max_generalized, _raised(problem, parts).values(), strict=False)):
+        if share is not None and n > share * int(parts.records.sum()):
+            return place
+    return None
+
+
+def _refuse_beyond_cap(problem: Problem, parts: Parts) -> None:
+    place = _beyond_cap(problem, parts)
+    if place is not None:
+        name, n, of = problem.sensitive[place].name, [*_raised(problem, parts).values()][place], parts.records.sum()
+        share = problem.max_generalized[place]
+        raise UnreachableError(
+            f"max_generalized of {name!r} is {float(share or 0):g}, but {n:,} of {of:,} records ({n / of:.1%}) would "
+            "have to publish a generalized value; allow that, or ask for a larger tau or a smaller l"
+        )
 
 
 def _at_root(induced: Induced, whole: Whole) -> Whole:
@@ -107,12 +138,15 @@ def _with_last_class(sweep: Sweep, classes: Classes, parts: Parts) -> tuple[Clas
         if last is None:
             return None
         last.owner = np.full(len(last.cell), n - n_dissolved, dtype=np.int64)
-        return Parts.joined([parts.take(~inside), last])
+        found = Parts.joined([parts.take(~inside), last])
+        if n_dissolved == n:
+            _refuse_beyond_cap(problem, found)
+        return None if _beyond_cap(problem, found) is not None else found
 
     n_dissolved = 0
     left = parts.owner < 0
     found = mended(0) if left.any() else parts
-    if found is None and not _may_withhold(problem, parts, left):
+    if found is None and not _may_withhold(problem, parts, left, sweep.models.defend):
         n_dissolved, found = _fewest(mended, n)
     if found is not None:
         parts = found
@@ -148,19 +182,31 @@ def _information(problem: Problem, classes: Classes, parts: Parts) -> float:
     return float(np.dot(kept, shown.records)) / whole
 
 
-def _may_withhold(problem: Problem, parts: Parts, left: BoolArray) -> bool:
+def _may_withhold(problem: Problem, parts: Parts, left: BoolArray, defend: bool) -> bool:
     """Whether the parts that are *left* may be withheld.
 
     Never beside models that compare with the published table; and never where nobody else has their sensitive values,
-    which the labels of others could then not count on, nor name.
+    which the labels of others could then not count on, nor name. Labels must be defended in the rest of the table, too.
     """
     records = int(parts.records[left].sum())
     if records > problem.max_withheld or records == problem.cells.n_records:
         return False
     if any(requirement.model.relative_to_whole for requirement in problem.requirements):
         return False
-    columns = [np.asarray(column)[parts.cell] for column in problem.cells.codes[len(problem.quasi) :]]
-    return all(bool(np.isin(column[left], column[~left]).all()) for column in columns)
+    rest, own = parts.take(~left), parts.own(problem)
+    if _beyond_cap(problem, rest) is not None:
+        return False
+    for requirement in problem.requirements if defend else ():
+        place = requirement.place
+        if place is not None and problem.may_generalize(place):
+            n_leaves = problem.sensitive[place].taxonomy.n_leaves
+            labelled = rest.nodes[:, place] >= n_leaves
+            group = rest.owner * problem.sensitive[place].taxonomy.n_nodes + rest.nodes[:, place]
+            counts = kernels.summed(own[~left, place].copy(), rest.records, n_leaves)
+            caps = caps_of(requirement, problem, counts)
+            if not all_within(group[labelled], own[~left, place][labelled], rest.records[labelled], caps):
+                return False
+    return all(bool(np.isin(column[left], column[~left]).all()) for column in own.T)
 
 
 def _as_plan(sweep: Sweep, classes: Classes, parts: Parts) -> Plan:
@@ -219,15 +265,25 @@ def _explain_if_whole(sweep: Sweep, plan: Plan) -> None:
     )
 
 
-def _check(problem: Problem, plan: Plan) -> None:
-    """Let the models themselves judge every class as it will be published."""
+def _check(problem: Problem, plan: Plan, defend: bool) -> None:
+    """Let the models themselves judge every class as it will be published, and look at its labels if they *defend*."""
     for requirement, classes, whole in judged(problem, plan):
         if not requirement.model.holds(classes, whole).all():
             raise UnreachableError(f"{requirement.model.subject}: the sweep found no classes that all meet it")
+    if defend and not is_defended(problem, plan):
+        raise UnreachableError("the sweep found no labels of sensitive values that all tell no more than the base rate")
 
 
 def _warnings(problem: Problem) -> tuple[str, ...]:
-    return tuple(
+    below_base = [
+        f"{requirement.model.subject}: the most frequent value has a share of {rounded_up(float(max(caps)), 4)} of the "
+        f"whole table, which is more than tau = {requirement.model.tau:g}: nobody who knows that can be kept below it, "
+        "whatever labels say"
+        for requirement in problem.requirements
+        if isinstance(requirement.model, TauLDiversity)
+        and max(caps := caps_of(requirement, problem)) > fraction(requirement.model.tau)
+    ]
+    return tuple(below_base) + tuple(
         f"sensitive attribute {attribute.name!r} has no taxonomy, so values can only become everything at once"
         for place, attribute in enumerate(problem.sensitive)
         if problem.may_generalize(place) and attribute.taxonomy.height <= 1 and not attribute.taxonomy.declared

@@ -7,8 +7,11 @@ import numpy as np
 from shoal.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from shoal.compiled import compiled, inlined
 from shoal.methods.sweep.grouping import MIX, label_node
-from shoal.methods.sweep.kernels import add_units, judge
+from shoal.methods.sweep.kernels import add_units, decodable, judge, limit_of, pair_of
 from shoal.methods.sweep.rules import Rules, TreeTables
+
+_LOOKED_AT = 64  # parts of a class, where others are looked for
+_COMPANIONS = 16  # records of a class that are generalized for the sake of one that joins it
 
 
 @inlined
@@ -106,6 +109,92 @@ def class_holds(rules: Rules, size: int, units: IntArray, touched: IntArray, bes
     return -1
 
 
+@inlined
+def add_record(rules: Rules, nodes: CodeArray, own: CodeArray, records: int, units: IntArray, lifted: IntArray) -> None:
+    """Add records that publish some nodes to the units and pairs of a class, or take them away."""
+    for r in range(len(rules.place)):
+        node = nodes[rules.place[r]]
+        add_units(rules, r, node, records, units)
+        pair = pair_of(rules, r, node, own[rules.place[r]])
+        if pair >= 0:
+            lifted[pair] += records
+
+
+@inlined
+def relabel(
+    rules: Rules, nodes: CodeArray, own: CodeArray, s: int, node: int, records: int, units: IntArray, lifted: IntArray
+) -> None:
+    """Let records of a class that keep their s-th value publish a node instead, or the reverse if negative."""
+    for r in range(len(rules.place)):
+        if rules.place[r] == s:
+            add_units(rules, r, nodes[s], -records, units)
+            add_units(rules, r, node, records, units)
+            lifted[pair_of(rules, r, node, own[s])] += records
+
+
+@inlined
+def rule_of_decodable(rules: Rules, nodes: CodeArray, lifted: IntArray) -> int:
+    """Return -1 if the labels of a class, as far as they are among *nodes*, are defended; else a rule."""
+    for r in range(len(rules.place)):
+        if (
+            pair_of(rules, r, nodes[rules.place[r]], 0) >= 0
+            and decodable(rules, r, nodes[rules.place[r]], lifted)[0] >= 0
+        ):
+            return r
+    return -1
+
+
+@inlined
+def lacking(rules: Rules, r: int, node: int, lifted: IntArray) -> int:
+    """Return how many records of other values are lacking under a label of which one value makes up too much."""
+    crowded, _ = decodable(rules, r, node, lifted)
+    base = pair_of(rules, r, node, 0)
+    total = 0
+    for leaf in range(rules.lo[rules.first_node[r] + node], rules.hi[rules.first_node[r] + node]):
+        total += lifted[base + leaf]
+    first = rules.first_leaf[r]
+    return int(-(-lifted[base + crowded] * rules.cap_bottom[first + crowded] // rules.cap_top[first + crowded]) - total)
+
+
+@inlined
+def companion_of(
+    rules: Rules,
+    r: int,
+    node: int,
+    lifted: IntArray,
+    members: IntArray,
+    own: CodeArray,
+    nodes: CodeArray,
+    records: IntArray,
+    lent: IntArray,
+    rng: np.random.Generator,
+) -> int:
+    """Return a part of a class, found at random, with a record that may publish a label beside others; -1 if none.
+
+    It has another value than the one which makes up too much under that label, and keeps it so far. *lent* are the
+    parts that have given a record already.
+    """
+    crowded, _ = decodable(rules, r, node, lifted)
+    s, first = rules.place[r], rules.first_leaf[r]
+    top, bottom = rules.cap_top[first + crowded], rules.cap_bottom[first + crowded]
+    enough = -(-lifted[pair_of(rules, r, node, crowded)] * bottom // top)  # records under the label, then
+    begin = int(rng.random() * len(members))
+    for i in range(min(len(members), _LOOKED_AT)):
+        part = members[(begin + i) % len(members)]
+        value = own[part, s]
+        if nodes[part, s] != value or value == crowded:
+            continue
+        if value < rules.lo[rules.first_node[r] + node] or value >= rules.hi[rules.first_node[r] + node]:
+            continue
+        left = records[part]
+        for other in lent:
+            left -= other == part
+        most = limit_of(enough, rules.cap_top[first + value], rules.cap_bottom[first + value])
+        if left > 0 and lifted[pair_of(rules, r, node, value)] < most:
+            return int(part)
+    return -1
+
+
 @compiled
 def pull(
     order: IntArray,
@@ -117,6 +206,7 @@ def pull(
     candidates: CodeArray,
     rules: Rules,
     units: IntArray,
+    lifted: IntArray,
     sizes: IntArray,
     information: FloatArray,
     sensitive_information: FloatArray,
@@ -124,12 +214,17 @@ def pull(
     steps: CodeArray,
     last: int,
     changed: BoolArray,
+    first: IntArray,
+    members: IntArray,
+    rng: np.random.Generator,
 ) -> tuple[IntArray, CodeArray, IntArray, float]:
     """Move records where they tell more, one by one; return (part, nodes, class) of each move, and the gain.
 
     A record may go to a candidate class, or stay in its own with less general sensitive values; these are generalized
     as far as the class that it joins needs, and as the gain permits. No class that holds may cease to; the class
     *last* is mended later, and only keeps its number of records. *changed* marks classes that lost or won somebody.
+    Where the label of a record would tell too much, other records of the class that it joins are generalized with it,
+    if the gain is worth that: class c has the parts ``members[first[c]:first[c + 1]]``.
     """
     n_sensitive = nodes.shape[1]
     n_limits = 1
@@ -144,6 +239,9 @@ def pull(
     moved_class = []
     trial = np.empty(n_sensitive, dtype=np.int32)
     chosen = np.empty(n_sensitive, dtype=np.int32)
+    lent = np.empty(_COMPANIONS, dtype=np.int64)
+    chosen_lent = np.empty(_COMPANIONS, dtype=np.int64)
+    n_chosen, label_place = 0, 0
     total = 0.0
     for k in range(len(order)):
         part = order[k]
@@ -154,32 +252,66 @@ def pull(
             for s in range(n_sensitive):
                 now += sensitive_information[first_node[s] + nodes[part, s]]
                 raised = raised or nodes[part, s] != own[part, s]
-            for r in range(len(rules.place)):
-                add_units(rules, r, nodes[part, rules.place[r]], -1, units[here])
+            add_record(rules, nodes[part], own[part], -1, units[here], lifted[here])
             sizes[here] -= 1
+            may_lose = here == last or rule_of_decodable(rules, nodes[part], lifted[here]) < 0
             may_leave = sizes[here] >= rules.records and (
-                here == last or class_holds(rules, sizes[here], units[here], touched, best) < 0
+                here == last or (may_lose and class_holds(rules, sizes[here], units[here], touched, best) < 0)
             )
             goal, gain = -1, 1e-9
             for c in range(-1 if raised else 0, candidates.shape[1]):
                 there = here if c < 0 else candidates[row_of[part], c]
                 if there < 0:
                     break
-                if (c >= 0 and not may_leave) or (c >= 0 and there == here) or there == last:
+                if not (may_lose if c < 0 else may_leave) or (c >= 0 and there == here) or there == last:
                     continue
                 value = information[there]
                 for s in range(n_sensitive):
                     trial[s] = own[part, s]
                     value += sensitive_information[first_node[s] + trial[s]]
                 while value - now > gain:
-                    for r in range(len(rules.place)):
-                        add_units(rules, r, trial[rules.place[r]], 1, units[there])
+                    add_record(rules, trial, own[part], 1, units[there], lifted[there])
                     failing = class_holds(rules, sizes[there] + 1, units[there], touched, best)
-                    for r in range(len(rules.place)):
-                        add_units(rules, r, trial[rules.place[r]], -1, units[there])
+                    n_lent, cost = 0, 0.0
                     if failing < 0:
-                        goal, gain = there, value - now
+                        failing = rule_of_decodable(rules, trial, lifted[there])
+                        s = rules.place[max(failing, 0)]
+                        loss = sensitive_information[first_node[s] + own[part, s]]
+                        loss -= sensitive_information[first_node[s] + trial[s]]
+                        if failing >= 0:
+                            cost = loss * lacking(rules, failing, trial[s], lifted[there])
+                        while (
+                            failing >= 0
+                            and rules.place[failing] == s
+                            and c >= 0
+                            and n_lent < _COMPANIONS
+                            and value - cost - now > gain
+                        ):
+                            found = companion_of(
+                                rules, failing, trial[s], lifted[there], members[first[there] : first[there + 1]],
+                                own, nodes, records, lent[:n_lent], rng,
+                            )  # fmt: skip
+                            if found < 0:
+                                break
+                            lent[n_lent] = found
+                            n_lent += 1
+                            relabel(rules, nodes[found], own[found], s, trial[s], 1, units[there], lifted[there])
+                            failing = rule_of_decodable(rules, trial, lifted[there])
+                            cost = loss * n_lent
+                            if failing >= 0:
+                                cost += loss * lacking(rules, failing, trial[s], lifted[there])
+                        if failing < 0 and n_lent > 0:
+                            failing = class_holds(rules, sizes[there] + 1, units[there], touched, best)
+                        for i in range(n_lent):
+                            relabel(rules, nodes[lent[i]], own[lent[i]], s, trial[s], -1, units[there], lifted[there])
+                    add_record(rules, trial, own[part], -1, units[there], lifted[there])
+                    if failing < 0 and value - cost - now > gain:
+                        goal, gain = there, value - cost - now
                         chosen[:] = trial
+                        chosen_lent[:n_lent] = lent[:n_lent]
+                        n_chosen, label_place = n_lent, s
+                        break
+                    if failing < 0:
                         break
                     s = rules.place[failing]
                     up = steps[first_node[s] + trial[s]]
@@ -188,12 +320,10 @@ def pull(
                     value += sensitive_information[first_node[s] + up] - sensitive_information[first_node[s] + trial[s]]
                     trial[s] = up
             if goal < 0:
-                for r in range(len(rules.place)):
-                    add_units(rules, r, nodes[part, rules.place[r]], 1, units[here])
+                add_record(rules, nodes[part], own[part], 1, units[here], lifted[here])
                 sizes[here] += 1
                 break
-            for r in range(len(rules.place)):
-                add_units(rules, r, chosen[rules.place[r]], 1, units[goal])
+            add_record(rules, chosen, own[part], 1, units[goal], lifted[goal])
             sizes[goal] += 1
             records[part] -= 1
             total += gain
@@ -202,6 +332,15 @@ def pull(
             moved_part.append(part)
             moved_class.append(goal)
             moved_nodes.append(chosen.copy())
+            for i in range(n_chosen):
+                found = chosen_lent[i]
+                relabel(rules, nodes[found], own[found], label_place, chosen[label_place], 1, units[goal], lifted[goal])
+                records[found] -= 1
+                moved_part.append(found)
+                moved_class.append(goal)
+                relabelled = nodes[found].copy()
+                relabelled[label_place] = chosen[label_place]
+                moved_nodes.append(relabelled)
     n_moved = len(moved_part)
     out_part = np.empty(n_moved, dtype=np.int64)
     out_class = np.empty(n_moved, dtype=np.int64)

@@ -46,7 +46,8 @@ class Rules(NamedTuple):
     Rule r looks at the sensitive attribute ``place[r]``. A record published as node v of it gives
     ``(weights[a] // common[v]) * share[v]`` units to every leaf a below v, ``factor[r]`` in all.
     The k most frequent leaves may have ``top / bottom`` of the class, for the k-th limit of the rule, and
-    ``distinct[r]`` leaves must occur.
+    ``distinct[r]`` leaves must occur. Where a rule is defended, records of leaf a may make up ``cap_top / cap_bottom``
+    of those in a class that publish the same label; they are counted at ``first_pair[r] + inner node * n_leaves + a``.
     """
 
     place: IntArray  # (n_rules,)
@@ -64,25 +65,29 @@ class Rules(NamedTuple):
     bottom: IntArray
     distinct: IntArray  # (n_rules,)
     reference: FloatArray  # like weights: share of the whole table that a leaf may have; 0 unless a model compares
+    cap_top: IntArray  # like weights
+    cap_bottom: IntArray
+    first_pair: IntArray  # (n_rules + 1,) no pairs where labels are not defended
     records: int  # that every class needs
     plain_records: int  # that a class needs in which no sensitive value is generalized
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rule:
-    """One rule: the place of its attribute, how that spreads, its curve, and the table it compares with."""
+    """One rule: the place of its attribute, how that spreads, its curve, the table it compares with, and its caps."""
 
     place: int
     induced: Induced
     curve: Curve
     reference: FloatArray | None = None  # (n_leaves,) shares of the whole table
+    caps: Sequence[Fraction] | None = None  # (n_leaves,) of records under one label in a class; None: not defended
 
 
 def build_rules(bound: Sequence[Rule], records: int, plain_records: int) -> Rules:
     """Flatten the rules."""
-    weights, lo, hi, common, share, top, bottom = (_Parts() for _ in range(7))
+    weights, lo, hi, common, share, top, bottom, cap_top, cap_bottom = (_Parts() for _ in range(9))
     reference = [np.zeros(0, dtype=np.float64)]
-    first_leaf, first_node, first_limit = [0], [0], [0]
+    first_leaf, first_node, first_limit, first_pair = [0], [0], [0], [0]
     for rule in bound:
         induced, tree = rule.induced, rule.induced.taxonomy
         weights.append(induced.weights)
@@ -100,6 +105,11 @@ def build_rules(bound: Sequence[Rule], records: int, plain_records: int) -> Rule
         top.append([limit.numerator for limit in limits])
         bottom.append([limit.denominator for limit in limits])
         reference.append(np.zeros(tree.n_leaves) if rule.reference is None else rule.reference)
+        caps = [_rounded_down(cap) for cap in rule.caps or [Fraction(1)] * tree.n_leaves]
+        cap_top.append([cap.numerator for cap in caps])
+        cap_bottom.append([cap.denominator for cap in caps])
+        n_inner = 0 if rule.caps is None else tree.n_nodes - tree.n_leaves
+        first_pair.append(first_pair[-1] + n_inner * tree.n_leaves)
         first_leaf.append(first_leaf[-1] + tree.n_leaves)
         first_node.append(first_node[-1] + tree.n_nodes)
         first_limit.append(first_limit[-1] + len(limits))
@@ -119,6 +129,9 @@ def build_rules(bound: Sequence[Rule], records: int, plain_records: int) -> Rule
         bottom=bottom.joined(),
         distinct=_whole([values_needed(rule.curve) for rule in bound]),
         reference=np.concatenate(reference),
+        cap_top=cap_top.joined(),
+        cap_bottom=cap_bottom.joined(),
+        first_pair=_whole(first_pair),
         records=records,
         plain_records=plain_records,
     )

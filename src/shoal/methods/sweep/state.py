@@ -7,13 +7,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from shoal import kernels
 from shoal.arrays import BoolArray, CodeArray, FloatArray, IntArray, KeyArray
 from shoal.induced import Induced
+from shoal.methods.sweep.defending import caps_of
 from shoal.methods.sweep.grouping import MIX, group_by_label
 from shoal.methods.sweep.order import nodes_at_levels
 from shoal.methods.sweep.rules import Rule, Rules, TreeTables, build_rules
 from shoal.models.base import Curve
-from shoal.plan import KEPT
+from shoal.plan import KEPT, same_rows
 from shoal.plan import Parts as PlanParts
 from shoal.problem import Attribute, Problem, Requirement
 
@@ -33,11 +35,40 @@ class Parts:
     def of(cls, problem: Problem) -> Parts:
         """Start with every cell as one part that keeps its values."""
         cell = np.flatnonzero(problem.cells.counts)
-        columns = problem.cells.codes[len(problem.quasi) :]
-        nodes = np.zeros((len(cell), len(columns)), dtype=np.int32)
-        for place, column in enumerate(columns):
-            nodes[:, place] = column[cell]
-        return cls(cell, nodes, problem.cells.counts[cell], np.full(len(cell), -1, dtype=np.int64))
+        nothing = np.zeros((len(cell), 0), dtype=np.int32)
+        parts = cls(cell, nothing, problem.cells.counts[cell], np.full(len(cell), -1, dtype=np.int64))
+        return replace(parts, nodes=np.ascontiguousarray(parts.own(problem)))
+
+    def own(self, problem: Problem) -> CodeArray:
+        """Return (n_parts, n_sensitive) the values that the records have, whatever they publish."""
+        columns = [np.asarray(column)[self.cell] for column in problem.cells.codes[len(problem.quasi) :]]
+        return np.array(columns, dtype=np.int32).reshape(len(columns), len(self.cell)).T
+
+    def alike(self, problem: Problem) -> tuple[CodeArray, Parts]:
+        """Return (n_parts,) groups of parts with the same sensitive values and nodes, and each group as one part.
+
+        The owner of such a part is the group's number.
+        """
+        nothing = np.zeros(len(self.cell), dtype=np.int32)
+        example, group = same_rows((nothing, *self.nodes.T, *self.own(problem).T))
+        records = np.bincount(group, self.records).astype(np.int64)
+        return group, Parts(self.cell[example], self.nodes[example], records, np.arange(len(example)))
+
+    def published_as(self, group: CodeArray, found: Parts, rng: np.random.Generator) -> Parts:
+        """Return the same with so many records of each group, drawn at random, under the nodes that were *found*."""
+        several: list[Parts] = []
+        first, order = kernels.grouped(group, int(group.max(initial=-1)) + 1)
+        variants, by_group = kernels.grouped(found.owner.astype(np.int32), len(first) - 1)
+        for number in np.flatnonzero(np.diff(first)).tolist():
+            rest = self.take(order[first[number] : first[number + 1]])
+            for which in by_group[variants[number] : variants[number + 1]].tolist():
+                some = replace(rest, nodes=np.repeat(found.nodes[which : which + 1], len(rest.cell), axis=0))
+                some.records = rng.multivariate_hypergeometric(
+                    rest.records, int(found.records[which]), method="marginals"
+                ).astype(np.int64)
+                rest = replace(rest, records=rest.records - some.records)
+                several.append(some.take(some.records > 0))
+        return Parts.joined(several)
 
     def take(self, which: IntArray | BoolArray) -> Parts:
         """Return some of the parts."""
@@ -55,15 +86,23 @@ class Parts:
 
     def raised(self, place: int, lifted: IntArray, steps: CodeArray, rng: np.random.Generator) -> Parts:
         """Return the same with ``lifted[node]`` records of each node, drawn at random, one step up."""
-        parts = replace(self, records=self.records.copy())
+        parts = self
         for node in np.flatnonzero(lifted).tolist():  # a node's number is larger than that of all nodes below it
-            here = np.flatnonzero((parts.nodes[:, place] == node) & (parts.records > 0))
-            drawn = rng.multivariate_hypergeometric(parts.records[here], int(lifted[node]), method="marginals")
-            moving = parts.take(here)
-            moving.records = drawn.astype(np.int64)
-            moving.nodes[:, place] = steps[node]
-            parts.records[here] -= drawn
-            parts = Parts.joined([parts, moving.take(drawn > 0)])
+            here = np.flatnonzero(parts.nodes[:, place] == node)
+            parts = parts.moved(place, [(here, int(lifted[node]))], int(steps[node]), rng)
+        return parts
+
+    def moved(self, place: int, several: Sequence[tuple[IntArray, int]], goal: int, rng: np.random.Generator) -> Parts:
+        """Return the same with so many records of several lists of parts, drawn at random, published as a node."""
+        here = np.concatenate([some for some, _ in several])
+        drawn = np.concatenate(
+            [rng.multivariate_hypergeometric(self.records[some], n, method="marginals") for some, n in several]
+        )
+        rest, moving = replace(self, records=self.records.copy()), self.take(here)
+        rest.records[here] -= drawn
+        moving.records = drawn.astype(np.int64)
+        moving.nodes[:, place] = goal
+        parts = Parts.joined([rest, moving])
         return parts.take(parts.records > 0)
 
     def as_plan(self, problem: Problem) -> PlanParts:
@@ -174,11 +213,12 @@ class Models:
     rules: Rules
     of_place: tuple[tuple[int, ...], ...]  # (n_sensitive,) rules about each sensitive attribute
     others: tuple[Bound, ...]  # judged by the models themselves
+    defend: bool  # whether labels tell no more than tau or the base rate
     steps: tuple[CodeArray, ...]  # (n_sensitive,) the node that each node is generalized to; itself at the end
 
     @classmethod
-    def of(cls, problem: Problem) -> Models:
-        """Bind the requirements to the table."""
+    def of(cls, problem: Problem, *, defend: bool = False) -> Models:
+        """Bind the requirements to the table; to *defend* labels means that they tell no more than the base rate."""
         rules: list[Rule] = []
         others: list[Bound] = []
         records = 1
@@ -195,12 +235,14 @@ class Models:
             reference = requirement.whole(problem.cells.counts).shares if model.relative_to_whole else None
             if curve is None:
                 others.append(Bound(requirement, len(rules)))
-            rules.append(Rule(place, induced, curve or Curve(), reference))
+            caps = caps_of(requirement, problem) if defend and problem.may_generalize(place) else None
+            rules.append(Rule(place, induced, curve or Curve(), reference, caps))
         places = range(len(problem.sensitive))
         return cls(
             rules=build_rules(rules, records, max(records, problem.smallest_class)),
             of_place=tuple(tuple(r for r, rule in enumerate(rules) if rule.place == place) for place in places),
             others=tuple(others),
+            defend=defend,
             steps=tuple(_steps(problem, place, spreads.get(place, [])) for place in places),
         )
 

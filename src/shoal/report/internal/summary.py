@@ -79,7 +79,8 @@ def _records(given: Given) -> Sequence[str]:
             )
         )
     for attribute, records in given.evidence["generalized_sensitive"].items():
-        lines.append(paragraph(f"{records:,} records publish a generalized ", code(attribute), "."))
+        share = f"{records:,} of {manifest['rows']:,} records ({records / manifest['rows']:.1%})"
+        lines.append(paragraph(code(attribute), f" is suppressed in {share}: they publish a more general label."))
     return lines
 
 

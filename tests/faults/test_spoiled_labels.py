@@ -1,0 +1,192 @@
+"""Defended labels of sensitive values: releases and witnesses that the verifier must refuse."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import shoal
+from shoal.errors import ShoalError
+from shoal.methods.sweep import SequentialSweep, planning
+from shoal.sources import open_source
+from shoal.sources.options import SourceOptions
+from shoal.verify import Verification, verify_folder, verify_table
+
+TREE = {"any": {"low": ["u", "v"], "high": ["w", "x"]}}
+POLICY: dict[str, Any] = {
+    "attributes": {
+        "q": {"role": "quasi", "taxonomy": {"tree": {"*": {"ab": ["a", "b"], "cd": ["c", "d"]}}}},
+        "s": {"role": "sensitive", "taxonomy": {"tree": TREE}},
+    },
+    "privacy": [{"tau-l-diversity": {"tau": 0.5, "l": 2}}],
+    "method": {"sweep": {}},
+}
+
+
+def people(n: int = 400) -> pa.Table:
+    rng = np.random.default_rng(5)
+    values = rng.choice(["u", "v", "w", "x"], n, p=[0.6, 0.2, 0.1, 0.1])
+    return pa.table({"q": rng.choice(list("abcd"), n).tolist(), "s": values.tolist()})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    release = shoal.anonymize(people(), POLICY, out=tmp_path / "out", seed=2)
+    assert release.verification.verified
+    return tmp_path / "out"
+
+
+def verified(folder: Path) -> Verification:
+    return verify_folder(folder, source=open_source(people(), SourceOptions()))
+
+
+def refused(folder: Path, why: str) -> None:
+    (check,) = [one for one in verified(folder).checks if one.name == "defended"]
+    assert not check.ok
+    assert why in check.detail
+
+
+def test_the_release_as_it_was_made_is_accepted(folder: Path) -> None:
+    assert verified(folder).verified
+    assert verify_folder(folder).verified  # who has no source cannot ask
+
+
+def test_a_promise_that_cannot_be_checked_is_not_believed(folder: Path) -> None:
+    (folder / "internal" / "labels.parquet").unlink()
+    refused(folder, "labels.parquet, which tells the values under them, is not there")
+
+
+def first_group(table: pa.Table) -> tuple[int, int]:
+    """Two rows of the witness of one class and label, with different values."""
+    rows = table.to_pylist()
+    for i, j in itertools.combinations(range(len(rows)), 2):
+        same = all(rows[i][name] == rows[j][name] for name in ("q", "s"))
+        if same and rows[i]["value of s"] != rows[j]["value of s"]:
+            return i, j
+    raise AssertionError("every label stands for one value")
+
+
+def one_value_less(table: pa.Table) -> pa.Table:
+    """One class's label has one value alone."""
+    i, j = first_group(table)
+    values = table["value of s"].to_pylist()
+    values[j] = values[i]
+    return table.set_column(table.column_names.index("value of s"), "value of s", pa.array(values))
+
+
+def one_record_moved(table: pa.Table) -> pa.Table:
+    """A record less of the commonest value under the commonest label, and one more of another value."""
+    rows = table.to_pylist()
+    most = max(range(len(rows)), key=lambda row: rows[row]["records"])
+    same = [row for row in rows if (row["q"], row["s"]) == (rows[most]["q"], rows[most]["s"])]
+    least = min(same, key=lambda row: row["records"])
+    rows[most]["records"] -= 1
+    least["records"] += 1
+    return pa.Table.from_pylist(rows, table.schema)
+
+
+def one_record_less(table: pa.Table) -> pa.Table:
+    records = table["records"].to_numpy().copy()
+    records[int(np.argmax(records))] -= 1
+    return table.set_column(table.column_names.index("records"), "records", pa.array(records))
+
+
+def other_value(table: pa.Table) -> pa.Table:
+    return table.set_column(
+        table.column_names.index("value of s"), "value of s", pc.if_else(pc.equal(table["s"], "low"), "x", "nobody's")
+    )
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (one_value_less, "more frequent under a label"),
+        (one_record_less, "does not tell of the records that each class publishes"),
+        (other_value, "values that their labels do not cover"),
+        (lambda table: table.drop_columns(["value of s"]), "does not have the columns"),
+        (lambda table: table.slice(1), "does not tell of the records that each class publishes"),
+        (lambda table: table.slice(0, 0), "does not tell of the records that each class publishes"),
+    ],
+    ids=["one value", "a record less", "other values", "a column less", "a row less", "nothing"],
+)
+def test_a_witness_that_does_not_fit_is_refused(folder: Path, spoil: Callable[[pa.Table], pa.Table], why: str) -> None:
+    path = folder / "internal" / "labels.parquet"
+    pq.write_table(spoil(pq.read_table(path)), path)
+    refused(folder, why)
+
+
+def test_values_that_the_source_does_not_have_there_are_refused(folder: Path) -> None:
+    """All records are published, so that the values in all classes together are those of the source."""
+    path = folder / "internal" / "labels.parquet"
+    table = pq.read_table(path)
+    pq.write_table(one_record_moved(table), path)
+    refused(folder, "not those of the source")
+
+
+def test_a_release_whose_labels_tell_too_much_is_never_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The paper's algorithm under the promise: nothing but the verifier stands in its way."""
+
+    def undefended(self: SequentialSweep, problem: Any, rng: Any, progress: Any) -> Any:
+        return planning.planned(problem, self.improve, False, rng, progress)
+
+    monkeypatch.setattr(SequentialSweep, "plan", undefended)
+    with pytest.raises(ShoalError, match=r"labels of s: .* more frequent under a label of a class than tau"):
+        shoal.anonymize(people(), POLICY, out=tmp_path / "out", seed=2)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_verifier_agrees_with_counting_by_hand() -> None:
+    """Every way to put two labels on a class of seven, judged by fractions."""
+    source = pa.table({"q": ["a"] * 7, "s": ["u", "u", "u", "v", "v", "w", "x"]})
+    own, tau, accepted = source["s"].to_pylist(), Fraction(2, 5), 0
+    base = {value: Fraction(own.count(value), 7) for value in set(own)}
+    labels = {"any": {"values": ["u", "v", "w", "x"]}}
+    for chosen in itertools.product([False, True], repeat=7):
+        if not any(chosen):
+            continue
+        published = ["any" if hidden else value for value, hidden in zip(own, chosen, strict=True)]
+        hidden_values = [value for value, hidden in zip(own, chosen, strict=True) if hidden]
+        kept = {text: {"values": [text]} for text in published if text != "any"}
+        entry = {"role": "sensitive", "kind": "category", "labels": labels | kept, "defended": True}
+        quasi = {"role": "quasi", "kind": "category", "labels": {"a": {"values": ["a"]}}}
+        manifest = manifest_of({"q": quasi, "s": entry}, 7)
+        told = pa.table(
+            {
+                "q": ["a"] * len(hidden_values),
+                "s": ["any"] * len(hidden_values),
+                "value of s": hidden_values,
+                "records": [1] * len(hidden_values),
+            }
+        )
+        found = verify_table(
+            pa.table({"q": ["a"] * 7, "s": published}),
+            manifest,
+            source=open_source(source, SourceOptions()),
+            labelled=told,
+        )
+        (check,) = [one for one in found.checks if one.name == "defended"]
+        expected = all(
+            Fraction(hidden_values.count(value), len(hidden_values)) <= max(tau, base[value]) for value in base
+        )
+        assert check.ok == expected, (published, check.detail)
+        accepted += expected
+    assert 5 < accepted < 100
+
+
+def manifest_of(attributes: dict[str, Any], rows: int) -> dict[str, Any]:
+    table = pa.table({"q": ["a", "a", "b", "b"], "s": ["u", "v", "u", "v"]})
+    document = POLICY | {"privacy": [{"tau-l-diversity": {"tau": 0.5, "l": 2}}]}
+    made = dict(shoal.anonymize(table, document, seed=1).manifest)
+    promise = {"model": "tau-l-diversity", "parameters": {"tau": 0.4, "l": 3, "attribute": "s"}, "achieved": 0.4}
+    return made | {"attributes": attributes, "rows": rows, "guarantees": [promise]}
