@@ -252,7 +252,7 @@ def test_the_schema_names_everything_that_is_discovered() -> None:
     assert set(attribute["properties"]["role"]["enum"]) == {"identifier", "quasi", "sensitive", "insensitive"}
     assert attribute["required"] == ["role"]
     assert parts["max_withheld"]["exclusiveMaximum"] == 1
-    tables = {"missing", "max_withheld", "unit", "household", "accept", "sample", "source"}
+    tables = {"missing", "max_withheld", "max_generalized", "unit", "household", "accept", "sample", "source"}
     assert set(parts) == {"attributes", "privacy", "method"} | tables
 
 
