@@ -90,7 +90,7 @@ def _undefended(
     same = under.join(total, told, join_type="full outer")
     if not pc.all(pc.fill_null(pc.equal(same[_RECORDS], same[_TOTAL]), False)).as_py():
         return "internal/labels.parquet does not tell of the records that each class publishes under each label"
-    if not all(_covered(covers[pair["label"]], pair["value"]) for pair in _pairs(claimed, name)):
+    if not all(_covered(covers[str(pair["label"])], pair["value"]) for pair in _pairs(claimed, name)):
         return "internal/labels.parquet tells of values that their labels do not cover"
     kept = shown.filter(pc.invert(pc.fill_null(pc.is_in(shown[name], labels), False)))
     kept = kept.append_column(_VALUE, kept[name])
