@@ -208,6 +208,7 @@ def test_nothing_promised_is_a_finding_but_not_of_synthetic_rows() -> None:
 
 
 EMPTY = [
+    {"column-frequency": {"k": 1}},
     {"k-anonymity": {"k": 1}},
     {"distinct-l-diversity": {"l": 1}},
     {"simple-l-diversity": {"l": 1}},
@@ -224,6 +225,7 @@ EMPTY = [
     {"delta-presence": {"min": 0, "max": 1, "population": "x"}},
 ]
 MEANT = [
+    {"column-frequency": {"k": 2}},
     {"k-anonymity": {"k": 2}},
     {"distinct-l-diversity": {"l": 2}},
     {"entropy-l-diversity": {"l": 1.01}},
@@ -246,6 +248,12 @@ def test_models_know_when_they_promise_nothing(entry: dict[str, Any]) -> None:
     ((name, parameters),) = entry.items()
     model = discover("shoal.models", PrivacyModel)[name].model_validate(parameters)
     assert model.promises_nothing(Whole.of([25, 25, 25, 25])) == (entry in EMPTY)
+
+
+def test_every_model_is_asked() -> None:
+    assert {name for entry in MEANT for name in entry} >= set(discover("shoal.models", PrivacyModel)) - {
+        "simple-l-diversity"
+    }
 
 
 def test_an_empty_promise_is_a_finding_for_each_column() -> None:

@@ -29,11 +29,13 @@ def release_html(release: Release) -> str:
     ]
     claims = [(one["model"], parameters_text(one["parameters"])) for one in manifest.get("claims", ())]
     utility = [(name, title, _number(value)) for name, title, value in told(evidence["utility"])]
+    findings = [(one.severity, one.id, one.text, one.accepted or "no") for one in release.findings]
     return output(
         heading("Release, verified" if release.verification.verified else "Release, not verified"),
         *map(paragraph, _summary(release)),
         table("Guarantees, as the verifier found them", ("model", "asked for", "achieved", "verdict"), promises),
         table("Claims that no file can show", ("model", "parameters"), claims),
+        table("Findings: what no promise covers", ("severity", "finding", "what was found", "accepted"), findings),
         *(paragraph(f"Note: {warning}") for warning in evidence.get("warnings", ())),
         plots(release_plots(evidence)),
         folded("Utility", table("What is left of the information", ("measure", "meaning", "value"), utility)),
