@@ -241,7 +241,7 @@ def hash_column(column: pa.Array) -> KeyArray:
             words = (numbers.astype(np.float64) + 0.0).view(np.uint64)
         else:
             words = numbers.astype(np.int64 if numbers.dtype.kind == "i" else np.uint64).view(np.uint64)
-        found = _mixed(words)
+        found = _fold(np.full(len(words), _NULL), words)
     else:
         texts = column.cast(pa.large_string())
         found = _hash_texts(*_buffers(texts))
@@ -282,21 +282,8 @@ def _combined(hashes: Sequence[KeyArray]) -> KeyArray:
 
 
 @compiled
-def _mixed(words: KeyArray) -> KeyArray:
-    """Return the words through the finalizer of SplitMix64, which is one to one; never 0."""
-    out = np.empty(len(words), dtype=np.uint64)
-    for i in range(len(words)):
-        word = words[i] + _NULL
-        word = (word ^ (word >> _S30)) * _MULTIPLY
-        word = (word ^ (word >> _S27)) * _AGAIN
-        word = word ^ (word >> _S31)
-        out[i] = word or np.uint64(1)
-    return out
-
-
-@compiled
 def _fold(first: KeyArray, second: KeyArray) -> KeyArray:
-    """Return the hash of each pair."""
+    """Return the hash of each pair, by the finalizer of SplitMix64, which is one to one; never 0."""
     out = np.empty(len(first), dtype=np.uint64)
     for i in range(len(first)):
         word = first[i] * _AGAIN + second[i]
