@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from fastapi import Request
+from fastapi.responses import JSONResponse
 from pydantic_core import from_json
 from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope, Send
 
 from shoal.agency.service.refusals import Refusal, invalid
 
-_DISCARDING = 1.0  # seconds
+_DISCARDING = 10.0  # seconds
 SMALL = 64 * 1024  # bytes that are parsed without a thread of their own
 
 
@@ -90,30 +91,17 @@ def parse(content: bytes) -> Any:
 
 async def _content(request: Request, limit: int, room: Room) -> bytes:
     told = request.headers.get("content-length", "")
-    stream = request.stream()
     if told.isascii() and told.isdigit() and int(told[:20]) > limit:
-        await _discard(stream, limit)
-        raise _too_large(limit)
+        raise TooLarge(limit)
     pieces: list[bytes] = []
     size = 0
-    async for piece in stream:
+    async for piece in request.stream():
         size += len(piece)
         if size > limit:
-            await _discard(stream, limit)
-            raise _too_large(limit)
+            raise TooLarge(limit)
         room.take(len(piece))
         pieces.append(piece)
     return b"".join(pieces)
-
-
-async def _discard(stream: AsyncIterator[bytes], most: int) -> None:
-    """Let a caller send what it is about to send: one whose connection breaks meanwhile does not see the refusal."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(_DISCARDING):
-            async for piece in stream:
-                most -= len(piece)
-                if most < 0:
-                    return
 
 
 def _check_type(request: Request) -> None:
@@ -125,5 +113,28 @@ def _check_type(request: Request) -> None:
         raise Refusal(415, "unsupported_media_type", "the body must not be compressed")
 
 
-def _too_large(limit: int) -> Refusal:
-    return Refusal(413, "too_large", f"the body is larger than {limit:,} bytes", {"Connection": "close"})
+class TooLarge(Refusal):
+    """A body beyond its limit. The rest of it is let in and thrown away, after the answer.
+
+    A caller whose connection breaks while it still sends does not see the answer.
+    """
+
+    def __init__(self, limit: int) -> None:
+        """Name the limit."""
+        super().__init__(413, "too_large", f"the body is larger than {limit:,} bytes", {"Connection": "close"})
+
+    def response(self) -> JSONResponse:
+        """Return it as it is sent."""
+        return _Lingering(self.content, self.status, self.headers)
+
+
+class _Lingering(JSONResponse):
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        await send({"type": "http.response.body", "body": self.body, "more_body": True})
+        asks = any(name == b"expect" for name, _ in scope["headers"])  # whoever asks first sends nothing more
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_DISCARDING):
+                while not asks and (await receive()).get("more_body"):
+                    pass
+        await send({"type": "http.response.body", "body": b""})

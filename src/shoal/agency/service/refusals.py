@@ -26,11 +26,11 @@ class Refusal(Exception):  # noqa: N818 - the service's word for it
         self.code = code
         self.message = message
         self.headers = headers
+        self.content = {"error": {"code": code, "message": message}}
 
     def response(self) -> JSONResponse:
         """Return it as it is sent."""
-        content = {"error": {"code": self.code, "message": self.message}}
-        return JSONResponse(content, self.status, headers=dict(self.headers or {}))
+        return JSONResponse(self.content, self.status, self.headers)
 
 
 def unauthorized() -> Refusal:
