@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from shoal.errors import InputError, UsageError
 from shoal.sources.addresses import is_address_as_path
+from shoal.strict_json import read_json
 
 if sys.platform != "win32":
     import fcntl
@@ -158,7 +159,7 @@ def received(folder: Path) -> tuple[Path, dict[str, Any]] | None:
         path = place / "manifest.json"
         if path.is_file():
             try:
-                manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+                manifest: dict[str, Any] = read_json(path.read_bytes())
                 _ = manifest["parts"], manifest["data"]["file"]
                 for entry in manifest["attributes"].values():
                     if not isinstance(entry["kind"], str) or not isinstance(entry["role"], str):

@@ -50,6 +50,14 @@ def test_a_body_beyond_the_limit_is_refused_while_it_is_sent(
     agreed_error(answer)
 
 
+def test_a_body_that_says_two_things_is_refused(world: Any, agreed_error) -> None:
+    caller = world.service.client(world.agency.token)
+    body = b'{"name": "x", "role": "owner", "role": "agency"}'
+    answer = caller.send("POST", "/v1/tokens", body, {"Content-Type": "application/json"})
+    assert answer.status == 422
+    assert "the same key twice" in agreed_error(answer)["message"]
+
+
 def test_an_endless_body_is_refused_at_the_limit(world: Any) -> None:
     """Nobody waits for the end of a body that is too long already."""
     start = head(world, "Content-Type: application/json", "Transfer-Encoding: chunked")

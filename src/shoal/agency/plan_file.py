@@ -22,6 +22,7 @@ from shoal.agency.promise import L_DIVERSITY, Promise, parse_promise
 from shoal.arrays import CodeArray, IntArray
 from shoal.errors import InputError, UnreachableError, UsageError
 from shoal.release import write_text
+from shoal.strict_json import read_json
 
 FORMAT = 2
 KIND = "shoal-agency-plan"
@@ -157,17 +158,10 @@ def plan_bytes(path: Path) -> bytes:
 def plan_of(content: bytes, name: str) -> AgreedPlan:
     """Read a plan from the content of its file; a key that comes twice makes it no plan."""
     try:
-        document = json.loads(content.decode("utf-8"), object_pairs_hook=_each_key_once)
-    except (ValueError, RecursionError):
+        document = read_json(content)
+    except ValueError:
         raise InputError(f"{name} is no JSON; fetch the plan again") from None
     return parse_plan(document, name)
-
-
-def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a key comes twice")
-    return found
 
 
 def parse_plan(document: Any, name: str) -> AgreedPlan:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -91,10 +90,11 @@ def _opened(source: str, options: SourceOptions, session: SparkSession | None) -
 
 def _manifest(folder: Path) -> dict[str, Any]:
     """Return what can be read of the manifest that will be verified; the verifier itself is the one to complain."""
+    from shoal.strict_json import read_json
     from shoal.verify.reading import public_folder
 
     try:
-        found = json.loads((public_folder(folder) / "manifest.json").read_text(encoding="utf-8"))
+        found = read_json((public_folder(folder) / "manifest.json").read_bytes())
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -13,6 +13,7 @@ from typing import Any
 from shoal.errors import InputError, UsageError
 from shoal.release import INTERNAL, PUBLIC, received
 from shoal.report.page import internal_report
+from shoal.strict_json import read_json
 
 ATTACKS = "attacks.json"
 
@@ -85,7 +86,7 @@ def recorded_attacks(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any
 def read_internal(path: Path) -> dict[str, Any]:
     """Return a file of the internal folder."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = read_json(path.read_bytes())
     except (OSError, ValueError):
         raise InputError(f"{path} cannot be read as JSON") from None
     if not isinstance(found, dict):

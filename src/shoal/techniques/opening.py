@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from shoal.errors import InputError, UsageError, did_you_mean
 from shoal.sources import open_source
 from shoal.sources.columns import is_text
 from shoal.sources.writers import Format, open_writer
+from shoal.strict_json import read_json
 from shoal.techniques.keys import read_key, refuse_public
 from shoal.techniques.reversing import opened_tokens
 
@@ -57,7 +57,7 @@ def _same_format(path: Path, out: Path) -> Format:
 def _technique(manifest: Path, column: str) -> dict[str, Any]:
     """Return what a manifest says of the technique of a column; nothing if there is none that says so."""
     try:
-        said = json.loads(manifest.read_text(encoding="utf-8"))["techniques"][column]
+        said = read_json(manifest.read_bytes())["techniques"][column]
     except (OSError, ValueError, KeyError, TypeError):
         return {}
     return said if isinstance(said, dict) else {}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from shoal.errors import InputError, UsageError, VerificationError
 from shoal.progress import Progress
 from shoal.sources.digests import file_digest
+from shoal.strict_json import read_json
 from shoal.verify import verify_folder
 from shoal.verify.reading import public_folder
 
@@ -20,7 +20,7 @@ def registration(folder: Path, *, progress: Progress | None = None) -> dict[str,
     if not verification.verified:
         raise VerificationError(f"{folder} does not hold what it promises: {'; '.join(verification.failures)}")
     try:
-        manifest = json.loads((public / "manifest.json").read_bytes())
+        manifest = read_json((public / "manifest.json").read_bytes())
         files = {path.name: file_digest(path) for path in sorted(public.iterdir())}
     except OSError as error:
         raise InputError(f"cannot read {folder}: {error.strerror or 'input or output error'}") from None

@@ -21,6 +21,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from shoal.errors import InputError, ShoalError, UnreachableError, UsageError
+from shoal.strict_json import read_json
 
 TOKEN_VARIABLE = "SHOAL_AGENCY_TOKEN"  # noqa: S105 - the name of a variable, not a token
 LARGEST_ANSWER = 16 * 2**20  # bytes
@@ -62,8 +63,8 @@ class Answer:
     def document(self) -> Any:
         """Return the answer as JSON."""
         try:
-            return json.loads(self.content)
-        except (ValueError, RecursionError):
+            return read_json(self.content)
+        except ValueError:
             raise InputError("the answer is no JSON: is this the address of an agency's service?") from None
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
 from fastapi import Request
 from fastapi.responses import JSONResponse
-from pydantic_core import from_json
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from shoal.agency.service.refusals import Refusal, invalid
+from shoal.strict_json import AmbiguousJsonError, read_json
 
 _DISCARDING = 10.0  # seconds
 SMALL = 64 * 1024  # bytes that are parsed without a thread of their own
@@ -79,10 +80,11 @@ async def received(request: Request, limit: int, seconds: float, room: Room) -> 
 def parse(content: bytes) -> Any:
     """Read JSON; what databases or other readers would stumble over is refused here."""
     try:
-        document = from_json(content, allow_inf_nan=False)
+        document = read_json(content)
+    except AmbiguousJsonError as error:
+        raise invalid(f"the body is no plain JSON: {error}") from None
     except ValueError as error:
-        where = str(error).rpartition(" at ")[2]
-        place = f" ({where})" if where.startswith("line ") else ""
+        place = f" (line {error.lineno} column {error.colno})" if isinstance(error, json.JSONDecodeError) else ""
         raise invalid(f"the body is no JSON in UTF-8{place}") from None
     if b"\\u0000" in content:
         raise invalid("the body has a NUL character, which no text may have")
