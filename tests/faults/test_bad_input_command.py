@@ -315,3 +315,22 @@ def test_refusals_are_objects_with_json(refused):
     assert set(answer) == {"error", "exit_code"}
     assert answer["exit_code"] == 2
     assert "line 62" in answer["error"]
+
+
+@pytest.mark.parametrize("size", ["200 MiB", "0.9 GiB", "2 GiB"])
+def test_an_address_space_that_is_too_small_is_told(tmp_path, size):
+    """Libraries would abort the process, or wait for ever."""
+    number, unit = size.split()
+    n_bytes = int(float(number) * {"MiB": 2**20, "GiB": 2**30}[unit])
+    script = "import os, resource, sys; resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[1]),) * 2); "
+    script += "os.execv(sys.argv[2], sys.argv[2:])"
+    (tmp_path / "people.csv").write_text("age,illness\n" + "20,flu\n20,gout\n" * 4)
+    (tmp_path / "policy.yaml").write_text(
+        "attributes: {age: {role: quasi}, illness: {role: sensitive}}\nprivacy:\n  - k-anonymity: {k: 2}\n"
+    )
+    words = ["anonymize", "people.csv", "-p", "policy.yaml", "-o", "out"]
+    arguments = [sys.executable, "-c", script, str(n_bytes), str(COMMAND), *words]
+    done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("shoal: the address space of this process is limited to ")
+    assert not (tmp_path / "out").exists()

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")]
 INTERRUPTED = 130
 UNEXPECTED = 1
+_LEAST_SPACE = 3 << 30  # with 2 cores 2.5 GB were enough and 2 GB were not: Arrow and LLVM reserve much
+_SPACE_PER_CORE = 64 << 20  # stacks and heaps of threads
 
 
 def show_version(wanted: bool) -> None:
@@ -49,6 +51,7 @@ def reporting(json_output: bool, folder: Path | None = None) -> Iterator[None]:
 
     with _interrupts(published) as seen:
         try:
+            _refuse_narrow()
             yield
         except ShoalError as error:
             more = {"findings": error.as_list()} if isinstance(error, FindingsError) else {}
@@ -67,6 +70,24 @@ def reporting(json_output: bool, folder: Path | None = None) -> Iterator[None]:
             _stop(_unexpected(error, outcome()), UNEXPECTED, json_output)
         if seen:
             typer.echo(f"shoal: interrupted too late: {outcome()}", err=True)
+
+
+def _refuse_narrow() -> None:
+    """Raise if libraries would run out of address space: they do not say so, but abort or wait for ever."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    from shoal.errors import UsageError
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    needed = _LEAST_SPACE + _SPACE_PER_CORE * (os.cpu_count() or 1)
+    if limit not in (resource.RLIM_INFINITY, -1) and limit < needed:
+        raise UsageError(
+            f"the address space of this process is limited to {limit / 2**30:.1f} GiB, and shoal needs "
+            f"{needed / 2**30:.1f} GiB of it, most of which stays unused: raise that limit (ulimit -v). What is used in "
+            "fact is limited by --memory; nothing was published"
+        )
 
 
 def _unexpected(error: Exception, outcome: str) -> str:
