@@ -85,8 +85,8 @@ def _refuse_narrow() -> None:
     if limit not in (resource.RLIM_INFINITY, -1) and limit < needed:
         raise UsageError(
             f"the address space of this process is limited to {limit / 2**30:.1f} GiB, and shoal needs "
-            f"{needed / 2**30:.1f} GiB of it, most of which stays unused: raise that limit (ulimit -v). What is used in "
-            "fact is limited by --memory; nothing was published"
+            f"{needed / 2**30:.1f} GiB of it, most of which stays unused: raise that limit (ulimit -v). What is "
+            "used in fact is limited by --memory; nothing was published"
         )
 
 
