@@ -64,8 +64,7 @@ class Chance:
 
     def fractions(self, n_fractions: int) -> FloatArray:
         """Return (n_fractions,) numbers from 0 to below 1, each a multiple of 2**-53."""
-        fractions: FloatArray = (self.keys(n_fractions) >> np.uint64(11)) * 2.0**-53
-        return fractions
+        return (self.keys(n_fractions) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
     def order(self, n_items: int) -> IntArray:
         """Return (n_items,) the items in random order."""
