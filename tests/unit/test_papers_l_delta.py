@@ -173,8 +173,8 @@ def test_an_owner_s_classes_have_l_values_and_as_many_records_as_asked() -> None
     sample = Sample.drawn(GEOMETRIC, 6_000, np.random.default_rng(3))
     shares = np.bincount(sample.value, minlength=N_VALUES) / 6_000
     assert np.abs(shares - marginal(GEOMETRIC)).max() < 0.02
-    free = own_classes(sample, 10, 1, np.random.default_rng(0))
-    coarse = own_classes(sample, 10, 500, np.random.default_rng(0))
+    free = own_classes(sample, 10, 1)
+    coarse = own_classes(sample, 10, 500)
     assert sample.shown(free)[sample.quasi].sum(axis=1).min() >= 10
     assert np.bincount(coarse[sample.quasi]).min() >= 500
     assert len(np.unique(free)) > 10 * len(np.unique(coarse))

@@ -344,9 +344,10 @@ def test_measures_of_parts_add_up_to_those_of_the_table() -> None:
 @pytest.mark.parametrize("method", ["mondrian", "sweep"])
 def test_classes_of_a_region_publish_nothing_beyond_it(method: str) -> None:
     problem = sample_problem(6, 600, (Requirement(KAnonymity(k=20), 0),))
-    lo, hi = np.array([8, 2], dtype=np.int32), np.array([24, 5], dtype=np.int32)
-    inside = (problem.cells.codes[0] >= 8) & (problem.cells.codes[0] < 24)
-    inside &= (problem.cells.codes[1] >= 2) & (problem.cells.codes[1] < 5)
+    node = problem.quasi[0].taxonomy.children(problem.quasi[0].taxonomy.root)[0]
+    first, end = int(problem.quasi[0].taxonomy.lo[node]), int(problem.quasi[0].taxonomy.hi[node])
+    lo, hi = np.array([first, 0], dtype=np.int32), np.array([end, 6], dtype=np.int32)  # a node of each attribute
+    inside = (problem.cells.codes[0] >= first) & (problem.cells.codes[0] < end)
     cells = Cells(tuple(codes[inside] for codes in problem.cells.codes), problem.cells.counts[inside])
     region = Problem(problem.quasi, problem.sensitive, cells, problem.requirements, box=(lo, hi))
     asked = {"attributes": {"n": {"role": "quasi"}}, "privacy": [{"k-anonymity": {"k": 2}}], "method": {method: {}}}

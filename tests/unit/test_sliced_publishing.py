@@ -319,11 +319,11 @@ def test_risks_tell_the_buckets() -> None:
     assert sum(entry["records"] for entry in risks["bucket_sizes"]) == N
 
 
-def test_without_sensitive_attribute_membership_only_is_protected() -> None:
+def test_without_sensitive_attribute_nothing_is_promised_about_people() -> None:
     roles = {**ROLES, "illness": "insensitive"}
     publication = prepared(people(), PARTS, roles=roles)
     (warning,) = publication.warnings
-    assert "protects membership only; it promises nothing about attributes" in warning
+    assert "nothing is promised about what people have" in warning
     assert prepared(people(), PARTS).warnings == ()
 
 

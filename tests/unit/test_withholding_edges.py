@@ -23,8 +23,8 @@ def withheld(ages: list[int], taxonomy: dict[str, Any] | None) -> tuple[list[str
 @pytest.mark.parametrize(
     ("ages", "labels"),
     [
-        ([*AGES, 110], ["[0, 30]", "[31, 40]", "[41, 49]"]),
-        ([age + 60 for age in [*AGES, -58]], ["[80, 93]", "[94, 119]"]),
+        ([*AGES, 110], ["[20, 29]", "[30, 39]", "[40, 49]"]),
+        ([age + 60 for age in [*AGES, -58]], ["[100, 109]", "[80, 89]", "[90, 99]"]),
     ],
 )
 def test_the_end_is_an_edge_of_a_declared_group(ages: list[int], labels: list[str]) -> None:
@@ -35,11 +35,8 @@ def test_an_outlier_within_the_group_of_others_stays() -> None:
     assert withheld([*AGES[:-1], 40, 49], DECLARED)[1] == 0
 
 
-@pytest.mark.parametrize("taxonomy", [None, {"intervals": {"min": 0, "max": 119}}])
-def test_without_declared_groups_numbers_give_no_reason_to_withhold(taxonomy: dict[str, Any] | None) -> None:
-    labels, n_withheld = withheld([*AGES, 110], taxonomy)
-    assert n_withheld == 0
-    assert len(labels) == 3
+def test_round_groups_serve_where_none_are_declared() -> None:
+    assert withheld([*AGES, 110], None) == (["<= 29", "[30, 34]", "[40, 44]"], 1)
 
 
 def test_missing_values_can_be_withheld() -> None:

@@ -8,6 +8,7 @@ from typing import ClassVar
 from shoal.findings.base import Check, Finding, PublishedTable, Severity
 from shoal.findings.counting import KeyCounts, hash_column
 from shoal.sources.base import layers
+from shoal.sources.columns import is_flat
 
 MOST_RECORDS = 50  # of a value on average; one that is more frequent names a place rather than a person
 
@@ -28,6 +29,7 @@ class RepeatedPeople(Check):
             return
         policy, *_, given = table.given[0], *layers(table.given[1])
         names = [name for name in policy.names("identifier") if name in given.schema.names]
+        names = [name for name in names if is_flat(given.schema.field(name).type)]
         keys, records = {name: KeyCounts() for name in names}, dict.fromkeys(names, 0)
         for batch in given.batches(names) if names else ():
             for name, column in zip(names, batch.columns, strict=True):

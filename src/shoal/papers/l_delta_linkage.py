@@ -12,7 +12,7 @@ from shoal.arrays import BoolArray, IntArray
 from shoal.encoding import encode
 from shoal.engines.local import LocalEngine
 from shoal.linkage.bounds import worst_case_l
-from shoal.methods.mondrian import Mondrian
+from shoal.methods.mondrian.tree import MondrianTree
 from shoal.papers.classes import meets
 from shoal.papers.l_delta_failures import RELEASES
 from shoal.papers.l_delta_settings import DOMAIN, N_QUASI, N_VALUES, SENSITIVE, Setting, marginal
@@ -20,6 +20,7 @@ from shoal.policy import Policy
 from shoal.progress import Silent
 from shoal.sources import open_source
 
+WIDTHS = (2, 10, 50)  # of the groups by which owners generalize
 ALONE, COARSE, AGENCY = "each by itself", "each by itself, coarse", "the agency's classes"
 
 
@@ -68,22 +69,30 @@ class Sample:
         return np.asarray(counts.reshape(n_classes, N_VALUES)[class_of] > 0)
 
 
-def own_classes(sample: Sample, l: int, k: int, rng: np.random.Generator) -> IntArray:
+def own_classes(sample: Sample, l: int, k: int) -> IntArray:
     """Return (n_quasi,) the class of each quasi-identifier in an owner's own Mondrian with l values and k records.
 
-    Quasi-identifiers outside all boxes, which no record has, are in class 0.
+    Labels do not overlap. Quasi-identifiers outside all boxes, which no record has, are in class 0.
     """
     places = np.unravel_index(sample.quasi, tuple(DOMAIN.values()))
     table = pa.table({**dict(zip(DOMAIN, places, strict=True)), SENSITIVE: sample.value})
     attributes: dict[str, dict[str, object]] = {
-        name: {"role": "quasi", "taxonomy": {"intervals": {"min": 0, "max": size - 1}}} for name, size in DOMAIN.items()
+        name: {
+            "role": "quasi",
+            "taxonomy": {
+                "intervals": {"min": 0, "max": size - 1, "widths": [width for width in WIDTHS if width < size]}
+            },
+        }
+        for name, size in DOMAIN.items()
     }
     attributes[SENSITIVE] = {"role": "sensitive"}
     privacy = [{"distinct-l-diversity": {"l": l}}, {"k-anonymity": {"k": k}}]
     asked = {"attributes": attributes, "privacy": privacy, "max_withheld": 0}
     counted = LocalEngine().count(open_source(table), tuple(attributes), Silent())
     problem = encode(counted, Policy.load(asked)).problem
-    plan = Mondrian().plan(problem, rng, Silent())
+    with MondrianTree(problem, ranges=False, apart=True) as tree, Silent().step("cutting", None) as step:
+        tree.grow(step)
+        plan = tree.plan()
     if not meets(problem, plan):
         raise AssertionError("Mondrian made a class with fewer values than it was asked for")
     class_of = np.zeros(tuple(DOMAIN.values()), dtype=np.int64)
@@ -112,7 +121,7 @@ def linkages(
         for releases in RELEASES:
             sample = common.joined(Sample.drawn(setting.distribution, records - n_common, rng))
             for way in ways:
-                class_of = agreed if way == AGENCY else own_classes(sample, setting.l, smallest[way], rng)
+                class_of = agreed if way == AGENCY else own_classes(sample, setting.l, smallest[way])
                 classes[way].append(len(np.unique(class_of[sample.quasi])))
                 remaining[way] &= sample.shown(class_of)
                 left[way, releases].append(remaining[way].sum(axis=1)[common.quasi].astype(np.int64))

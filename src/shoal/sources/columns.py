@@ -25,7 +25,9 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind))
 
 
-def _is_flat(kind: pa.DataType) -> bool:
+def is_flat(kind: pa.DataType) -> bool:
+    """Whether a column of this type can be read: text, numbers, truth values, dates and times."""
+    kind = normal_type(kind)
     return bool(
         is_text(kind)
         or pt.is_null(kind)
@@ -74,7 +76,7 @@ def check_flat(schema: pa.Schema, columns: Collection[str], where: str) -> None:
     """Raise if one of the columns holds something that is no text, number, truth value, date or time."""
     for name in columns:
         kind = schema.field(name).type
-        if not _is_flat(normal_type(kind)):
+        if not is_flat(kind):
             raise InputError(
                 f"column {name!r} of {where} holds {kind}; shoal reads text, numbers, truth values, dates "
                 "and times: turn it into one of these or leave it out"
