@@ -160,7 +160,7 @@ class _Experiment:
         )
 
     def _sweep(self, algorithm: str, improve: bool) -> list[Outcome]:
-        method = SequentialSweep(improve=improve)
+        method = SequentialSweep(improve=improve, defend=False)
         outcomes = []
         with self._step(algorithm, len(self._grid.requirements)) as step:
             for asked in self._grid.requirements:
@@ -268,6 +268,6 @@ def _warm_up(table: Table, asked: Grid) -> None:
     rng = np.random.default_rng(0)
     for improve in (False, True):
         problem = table.problem("tau-l-diversity", tau=weakest.tau, l=weakest.l)
-        SequentialSweep(improve=improve).plan(problem, rng, Silent())
+        SequentialSweep(improve=improve, defend=False).plan(problem, rng, Silent())
     Incognito(measure="um").plan(table.problem("recursive-cl-diversity", c=10.0, l=2), rng, Silent())
     Hilbert(l=2).plan(table.problem("simple-l-diversity", l=2), rng, Silent())
