@@ -145,54 +145,41 @@ def rule_of_decodable(rules: Rules, nodes: CodeArray, lifted: IntArray) -> int:
 
 
 @inlined
-def lacking(rules: Rules, r: int, node: int, lifted: IntArray) -> int:
-    """Return how many records of other values are lacking under a label of which one value makes up too much."""
+def lacking(rules: Rules, r: int, node: int, lifted: IntArray) -> tuple[int, int]:
+    """Return a value that makes up too much under a label, and how many records of others would have to be there."""
     crowded, _ = decodable(rules, r, node, lifted)
-    base = pair_of(rules, r, node, 0)
-    total = 0
-    for leaf in range(rules.lo[rules.first_node[r] + node], rules.hi[rules.first_node[r] + node]):
-        total += lifted[base + leaf]
-    first = rules.first_leaf[r]
-    return int(-(-lifted[base + crowded] * rules.cap_bottom[first + crowded] // rules.cap_top[first + crowded]) - total)
+    base, place = rules.first_leaf[r] + crowded, rules.first_node[r] + node
+    wanted = -(-lifted[pair_of(rules, r, node, crowded)] * rules.cap_bottom[base] // rules.cap_top[base])
+    for leaf in range(rules.lo[place], rules.hi[place]):
+        wanted -= lifted[pair_of(rules, r, node, leaf)]
+    return crowded, int(wanted)
 
 
 @inlined
-def companion_of(
-    rules: Rules,
-    r: int,
-    node: int,
-    lifted: IntArray,
-    members: IntArray,
-    own: CodeArray,
-    nodes: CodeArray,
-    records: IntArray,
-    lent: IntArray,
-    rng: np.random.Generator,
-) -> int:
-    """Return a part of a class, found at random, with a record that may publish a label beside others; -1 if none.
+def lend_companions(
+    rules: Rules, r: int, node: int, units: IntArray, lifted: IntArray, members: IntArray, own: CodeArray,
+    nodes: CodeArray, records: IntArray, lent: IntArray, rng: np.random.Generator,
+) -> int:  # fmt: skip
+    """Let records of a class publish a label beside those of which one value makes up too much; return how many.
 
-    It has another value than the one which makes up too much under that label, and keeps it so far. *lent* are the
-    parts that have given a record already.
+    *lent* are the parts that give one each, found from a random place on, at most as many as are lacking.
     """
-    crowded, _ = decodable(rules, r, node, lifted)
-    s, first = rules.place[r], rules.first_leaf[r]
-    top, bottom = rules.cap_top[first + crowded], rules.cap_bottom[first + crowded]
-    enough = -(-lifted[pair_of(rules, r, node, crowded)] * bottom // top)  # records under the label, then
+    crowded, wanted = lacking(rules, r, node, lifted)
+    s, place, n_lent, total = rules.place[r], rules.first_node[r] + node, 0, wanted
+    for leaf in range(rules.lo[place], rules.hi[place]):
+        total += lifted[pair_of(rules, r, node, leaf)]
     begin = int(rng.random() * len(members))
     for i in range(min(len(members), _LOOKED_AT)):
         part = members[(begin + i) % len(members)]
-        value = own[part, s]
-        if nodes[part, s] != value or value == crowded:
-            continue
-        if value < rules.lo[rules.first_node[r] + node] or value >= rules.hi[rules.first_node[r] + node]:
-            continue
-        left = records[part]
-        for other in lent:
-            left -= other == part
-        most = limit_of(enough, rules.cap_top[first + value], rules.cap_bottom[first + value])
-        if left > 0 and lifted[pair_of(rules, r, node, value)] < most:
-            return int(part)
-    return -1
+        value, limit = own[part, s], rules.first_leaf[r] + own[part, s]
+        free = records[part] > 0 and nodes[part, s] == value and value != crowded and n_lent < wanted
+        if free and rules.lo[place] <= value < rules.hi[place]:
+            most = limit_of(total, rules.cap_top[limit], rules.cap_bottom[limit])
+            if lifted[pair_of(rules, r, node, value)] < most:
+                relabel(rules, nodes[part], own[part], s, node, 1, units, lifted)
+                lent[n_lent] = part
+                n_lent += 1
+    return n_lent
 
 
 @compiled
@@ -241,7 +228,7 @@ def pull(
     chosen = np.empty(n_sensitive, dtype=np.int32)
     lent = np.empty(_COMPANIONS, dtype=np.int64)
     chosen_lent = np.empty(_COMPANIONS, dtype=np.int64)
-    n_chosen, label_place = 0, 0
+    n_chosen, chosen_place, label_place = 0, 0, 0
     total = 0.0
     for k in range(len(order)):
         part = order[k]
@@ -275,43 +262,32 @@ def pull(
                     n_lent, cost = 0, 0.0
                     if failing < 0:
                         failing = rule_of_decodable(rules, trial, lifted[there])
-                        s = rules.place[max(failing, 0)]
-                        loss = sensitive_information[first_node[s] + own[part, s]]
-                        loss -= sensitive_information[first_node[s] + trial[s]]
-                        if failing >= 0:
-                            cost = loss * lacking(rules, failing, trial[s], lifted[there])
-                        while (
-                            failing >= 0
-                            and rules.place[failing] == s
-                            and c >= 0
-                            and n_lent < _COMPANIONS
-                            and value - cost - now > gain
-                        ):
-                            found = companion_of(
-                                rules, failing, trial[s], lifted[there], members[first[there] : first[there + 1]],
-                                own, nodes, records, lent[:n_lent], rng,
-                            )  # fmt: skip
-                            if found < 0:
-                                break
-                            lent[n_lent] = found
-                            n_lent += 1
-                            relabel(rules, nodes[found], own[found], s, trial[s], 1, units[there], lifted[there])
-                            failing = rule_of_decodable(rules, trial, lifted[there])
-                            cost = loss * n_lent
-                            if failing >= 0:
-                                cost += loss * lacking(rules, failing, trial[s], lifted[there])
-                        if failing < 0 and n_lent > 0:
-                            failing = class_holds(rules, sizes[there] + 1, units[there], touched, best)
-                        for i in range(n_lent):
-                            relabel(rules, nodes[lent[i]], own[lent[i]], s, trial[s], -1, units[there], lifted[there])
+                        if failing >= 0 and c >= 0:
+                            s = rules.place[failing]
+                            _, wanted = lacking(rules, failing, trial[s], lifted[there])
+                            cost = sensitive_information[first_node[s] + own[part, s]]
+                            cost = wanted * (cost - sensitive_information[first_node[s] + trial[s]])
+                            if wanted <= len(lent) and value - cost - now > gain:
+                                n_lent = lend_companions(
+                                    rules, failing, trial[s], units[there], lifted[there],
+                                    members[first[there] : first[there + 1]], own, nodes, records, lent, rng,
+                                )  # fmt: skip
+                                if n_lent == wanted:
+                                    failing = rule_of_decodable(rules, trial, lifted[there])
+                                if failing < 0:
+                                    failing = class_holds(rules, sizes[there] + 1, units[there], touched, best)
+                            label_place = s
+                    for i in range(n_lent):
+                        relabel(
+                            rules, nodes[lent[i]], own[lent[i]], label_place, trial[label_place], -1, units[there],
+                            lifted[there],
+                        )  # fmt: skip
                     add_record(rules, trial, own[part], -1, units[there], lifted[there])
-                    if failing < 0 and value - cost - now > gain:
+                    if failing < 0:
                         goal, gain = there, value - cost - now
                         chosen[:] = trial
                         chosen_lent[:n_lent] = lent[:n_lent]
-                        n_chosen, label_place = n_lent, s
-                        break
-                    if failing < 0:
+                        n_chosen, chosen_place = n_lent, label_place
                         break
                     s = rules.place[failing]
                     up = steps[first_node[s] + trial[s]]
@@ -334,13 +310,13 @@ def pull(
             moved_nodes.append(chosen.copy())
             for i in range(n_chosen):
                 found = chosen_lent[i]
-                relabel(rules, nodes[found], own[found], label_place, chosen[label_place], 1, units[goal], lifted[goal])
+                node = chosen[chosen_place]
+                relabel(rules, nodes[found], own[found], chosen_place, node, 1, units[goal], lifted[goal])
                 records[found] -= 1
                 moved_part.append(found)
                 moved_class.append(goal)
-                relabelled = nodes[found].copy()
-                relabelled[label_place] = chosen[label_place]
-                moved_nodes.append(relabelled)
+                moved_nodes.append(nodes[found].copy())
+                moved_nodes[-1][chosen_place] = node
     n_moved = len(moved_part)
     out_part = np.empty(n_moved, dtype=np.int64)
     out_class = np.empty(n_moved, dtype=np.int64)
