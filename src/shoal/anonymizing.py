@@ -35,6 +35,7 @@ from shoal.release import Release, Staging, held_interrupts, refuse_existing, wr
 from shoal.report.evidence import build_evidence
 from shoal.report.page import internal_report, public_report
 from shoal.report.readme import public_readme
+from shoal.signing import SIGNATURE, SigningKey, read_signing_key
 from shoal.sliced.table import BUCKET, SlicedTable
 from shoal.sources import DatabaseTable, Source, like, open_source
 from shoal.sources.addresses import is_address
@@ -73,6 +74,7 @@ def anonymize(
     engine: EngineName | None = None,
     master: str | None = None,
     strict: bool = False,
+    sign: str | Path | None = None,
 ) -> Release:
     """Publish a table so that every class of the result keeps the policy's promises, and prove it.
 
@@ -86,14 +88,18 @@ def anonymize(
     needs more is planned region by region, if its method permits that. What is published does not depend on *threads*.
     A Spark DataFrame, or Parquet files with the *engine* "spark" on a *master*, is counted and rewritten on Spark.
     What no promise covers is in ``release.findings``; a *strict* run publishes nothing while high ones are open.
+    With *sign*, the file of a key, a written release is signed.
     """
+    if sign is not None and out is None:
+        raise UsageError("only a release that is written can be signed; give a folder for it")
+    signing = None if sign is None else read_signing_key(Path(sign))
     entering = ledger_options(ledger)
     budget = Budget.of(memory, threads)
     with shown(progress) as showing:
         runs, seconds = _runs(data, engine, master)
         run = runs.start(data, policy, out, format, seed, utility, showing, ledger=entering, to=to, budget=budget)
         run.seconds |= seconds
-        run.strict = strict
+        run.strict, run.signing = strict, signing
         return run.finish(data)
 
 
@@ -116,6 +122,7 @@ class Run:
     ledger: LedgerOptions | None = None
     to: DatabaseTable | None = None
     budget: Budget = field(default_factory=Budget.of)
+    signing: SigningKey | None = None
     strict: bool = False  # whether high findings that nobody accepted keep the release from being published
     counts: RowCounts = field(init=False)  # what is counted over the rows as they are published
     seconds: dict[str, float] = field(default_factory=dict)
@@ -296,7 +303,10 @@ class Run:
             for key, (name, text) in told.items():
                 write_text(staging.unverified / name, text)
                 manifest[key] = {"sha256": file_digest(staging.unverified / name)}
-            write_json(staging.unverified / "manifest.json", manifest)
+            path = staging.unverified / "manifest.json"
+            write_json(path, manifest)
+            if self.signing is not None:
+                write_bytes(staging.unverified / SIGNATURE, self.signing.sign(path.read_bytes()))
             with self._timed("verify"):
                 verification = verify_folder(
                     staging.unverified,
@@ -305,6 +315,7 @@ class Run:
                     progress=self.progress,
                     memory=self.budget.limit,
                     spark=self.verifying,
+                    public_key=None if self.signing is None else self.signing.public,
                 )
             refuse_unverified(verification)
             findings = self._find(publication, manifest)
@@ -312,6 +323,7 @@ class Run:
                 delivery.send_file(staging.unverified / str(manifest["data"]["file"]))
                 evidence = self._evidence(publication, manifest, verification, findings) | entry.evidence
                 evidence["warnings"] += entry.warnings
+                evidence["manifest"] = {"sha256": file_digest(path)}
                 write_json(staging.internal / "evidence.json", evidence)
                 write_text(staging.internal / "report.html", internal_report(manifest, evidence))
                 end.enter_context(held_interrupts())  # from here to the ledger's mark there is no half way

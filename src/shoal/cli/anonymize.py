@@ -64,6 +64,9 @@ def anonymize(
     engine: EngineOption = Engine.local,
     master: MasterOption = None,
     strict: StrictOption = False,
+    sign: Annotated[
+        Path | None, typer.Option(help="Key of `shoal key new --signing` that signs the release's manifest.")
+    ] = None,
     json_output: JsonOption = False,
 ) -> None:
     """Publish a table by a policy: plan, apply, verify, and only then put it in place."""
@@ -88,6 +91,7 @@ def anonymize(
                 engine=engine.value,
                 master=master,
                 strict=strict,
+                sign=sign,
             )
         if json_output:
             answer_release(release, folder, {"utility": release.utility})

@@ -1,4 +1,4 @@
-"""``shoal key``: keys of pseudonyms, and taking reversible ones back."""
+"""``shoal key``: keys of pseudonyms and of signatures, and taking reversible pseudonyms back."""
 
 from __future__ import annotations
 
@@ -10,13 +10,18 @@ import typer
 from shoal.cli.console import JsonOption, answer, out, reporting
 
 app = typer.Typer(
-    help="Make keys of pseudonyms, and take reversible pseudonyms back.", no_args_is_help=True, rich_markup_mode=None
+    help="Make keys of pseudonyms and signatures, and take reversible pseudonyms back.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 
 @app.command("new")
 def new(
     file: Annotated[Path, typer.Argument(help="New file for the key; one that exists is never written over.")],
+    signing: Annotated[
+        bool, typer.Option("--signing", help="A key that signs releases; the public key is written beside it.")
+    ] = False,
     json_output: JsonOption = False,
 ) -> None:
     """Make a key that nobody can guess. Keep it away from releases: whoever has it finds out whose token is whose."""
@@ -24,6 +29,16 @@ def new(
         from shoal.techniques.keys import KEY_BYTES, new_key, refuse_public
 
         refuse_public(file)
+        if signing:
+            from shoal.signing import new_signing_key
+
+            public = new_signing_key(file)
+            if json_output:
+                answer({"key": str(file), "public_key": str(public)})
+            else:
+                _say(f"{file} is a new key for signing, which only you may read: `shoal anonymize --sign {file}`.")
+                _say(f"{public} is for everybody who checks your releases: `shoal verify --public-key {public.name}`.")
+            return
         new_key(file)
         if json_output:
             answer({"key": str(file), "bytes": KEY_BYTES})

@@ -38,6 +38,9 @@ def verify(
         str | None,
         typer.Option(help="How much memory to use, like 2GiB; a release that needs more is checked in parts."),
     ] = None,
+    public_key: Annotated[
+        Path | None, typer.Option(help="Public key of the data holder: also check that the release is signed by it.")
+    ] = None,
     engine: EngineOption = Engine.local,
     master: MasterOption = None,
     json_output: JsonOption = False,
@@ -48,6 +51,7 @@ def verify(
         from shoal.regions.budget import Budget
         from shoal.verify import verify_folder
 
+        key = None if public_key is None else _read(public_key)
         session = _session(engine, master)
         limit = Budget.of(memory).limit
         manifest = _manifest(folder)
@@ -56,7 +60,13 @@ def verify(
         populations = _populations(manifest, population, policy, options)
         with bars() as progress:
             verification = verify_folder(
-                folder, source=original, populations=populations, progress=progress, memory=limit, spark=session
+                folder,
+                source=original,
+                populations=populations,
+                progress=progress,
+                memory=limit,
+                spark=session,
+                public_key=key,
             )
         if json_output:
             answer(verification.as_dict())
@@ -64,6 +74,13 @@ def verify(
             show(verification, with_source=source is not None)
     if not verification.verified:
         raise typer.Exit(REJECTED)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror or 'input or output error'}") from None
 
 
 def _session(engine: Engine, master: str | None) -> SparkSession | None:
@@ -148,7 +165,7 @@ def show(verification: Verification, *, with_source: bool) -> None:
     if not verification.guarantees and not verification.claims and verification.may_promise_nothing:
         table.add_row("[yellow]none[/]", "promises", "this release promises nothing about people")
     for check in verification.checks:
-        table.add_row(_mark(check.ok), check.name, escape(check.detail))
+        table.add_row(_mark(check.ok) if check.done else "[yellow]not done[/]", check.name, escape(check.detail))
     console.print(table)
     if not verification.verified:
         console.print("[bold red]Not verified[/]: do not publish.")

@@ -21,10 +21,15 @@ def new_key(path: Path) -> None:
     key = os.urandom(KEY_BYTES)
     while weakness(key) is not None:
         key = os.urandom(KEY_BYTES)
+    write_key(path, key)
+
+
+def write_key(path: Path, key: bytes) -> None:
+    """Write a key to a file that did not exist and that only its owner may read."""
     try:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
     except FileExistsError:
-        raise UsageError(f"{path} exists; a key is never written over, for its pseudonyms would be lost") from None
+        raise UsageError(f"{path} exists; a key is never written over, for its use would be lost") from None
     except OSError as error:
         raise UsageError(f"cannot write the key {path}: {error.strerror or 'input or output error'}") from None
     with os.fdopen(file, "wb") as out:
@@ -51,18 +56,22 @@ def read_key(path: Path) -> bytes:
             "others have seen it"
         )
     try:
-        with path.open("rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            key = file.read(_MOST_BYTES + 1)
+        key = read_private(path)
     except OSError as error:
         reason = error.strerror or "input or output error"
         raise InputError(f"cannot read the key {path}: {reason}; `shoal key new` makes one") from None
-    if os.name == "posix" and stat.S_IMODE(mode) & 0o077:
-        raise InputError(f"the key {path} may be read or changed by others; take that away with chmod 600")
     weak = weakness(key)
     if weak is not None:
         raise InputError(f"the key {path} {weak}; `shoal key new` makes a key that nobody can guess")
     return key
+
+
+def read_private(path: Path) -> bytes:
+    """Return the first bytes of a file, more than a key has; one that others may read or change is refused."""
+    with path.open("rb") as file:
+        if os.name == "posix" and stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
+            raise InputError(f"the key {path} may be read or changed by others; take that away with chmod 600")
+        return file.read(_MOST_BYTES + 1)
 
 
 def weakness(key: bytes) -> str | None:

@@ -289,7 +289,7 @@ def _csv_leftovers(path: Path) -> list[str]:
 def read_json(path: Path) -> str:
     """Return the text of the manifest; a file that cannot be read or decoded is the caller's mistake."""
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_bytes().decode("utf-8")  # line ends as they are: its digest is compared
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path.name} cannot be read: {type(error).__name__}") from None
 

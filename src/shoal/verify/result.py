@@ -17,6 +17,11 @@ class Check:
     name: str
     ok: bool
     detail: str
+    done: bool = True  # False: it was left out, for something that it needs was not given
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it in the words of JSON."""
+        return {"name": self.name, "ok": self.ok, "detail": self.detail, **({} if self.done else {"done": False})}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,5 +98,5 @@ class Verification:
             "verified": self.verified,
             "guarantees": [promise.as_dict() for promise in self.guarantees],
             "claims": [claim.as_dict() for claim in self.claims],
-            "checks": [{"name": c.name, "ok": c.ok, "detail": c.detail} for c in self.checks],
+            "checks": [check.as_dict() for check in self.checks],
         }

@@ -43,6 +43,7 @@ from shoal.verify.reading import (
 )
 from shoal.verify.regional import Means
 from shoal.verify.result import Check, CheckedGuarantee, Verification
+from shoal.verify.signature import SIGNATURE, check_recorded, check_signature
 from shoal.verify.sliced import verify_sliced
 from shoal.verify.sliced.tables import check_tables
 from shoal.verify.techniques.checking import check_techniques
@@ -64,6 +65,7 @@ def verify_folder(
     progress: Progress | None = None,
     memory: int | None = None,
     spark: SparkSession | None = None,
+    public_key: bytes | None = None,
 ) -> Verification:
     """Check a written release, believing nothing but its bytes.
 
@@ -72,20 +74,22 @@ def verify_folder(
     *populations* gives the tables that k-map and delta-presence name in their parameters. *memory*, in bytes, is what
     the process may use: a release that needs more is checked region by region, with temporary files beside it.
     Without it there is no limit. With *spark*, a session, its workers check what they can see: a Parquet release, and
-    a source that was opened on Spark.
+    a source that was opened on Spark. With the *public_key* of the data holder, PEM, the manifest must be signed by it.
     """
     public = public_folder(Path(folder))
     text = read_json(public / "manifest.json")
+    content = text.encode()
+    checks = [*check_recorded(public, content), *check_signature(public, content, public_key)]
     try:
         manifest = read_manifest(parse_json(text), with_file=True)
     except ManifestError as fault:
-        return _refused(str(fault))
-    checks = [Check("manifest", True, "the manifest is well formed")]
+        return Verification((Check("manifest", False, str(fault)), *checks), ())
+    checks = [Check("manifest", True, "the manifest is well formed"), *checks]
     data = manifest.data
     assert data is not None  # noqa: S101 - read_manifest was asked for it
     path = public / data.name
     names = [file.name for file in (data, *manifest.tables.values())]
-    names += [] if manifest.agreed is None else [manifest.agreed.name]
+    names += [SIGNATURE] if manifest.agreed is None else [SIGNATURE, manifest.agreed.name]
     checks.append(check_folder(public, names, manifest.pages))
     plan = None if manifest.agreed is None else _plan(public / manifest.agreed.name, manifest.agreed)
     if isinstance(plan, Check):
