@@ -17,6 +17,7 @@ from shoal.verify.counts import source_counts
 from shoal.verify.covers import Covers, read_covers
 from shoal.verify.form import check_dictionaries, check_labels, check_rows
 from shoal.verify.guarantees import conclude
+from shoal.verify.labels import check_readings
 from shoal.verify.manifest import Manifest
 from shoal.verify.parts import Checked, Task
 from shoal.verify.promises import Promise
@@ -33,8 +34,12 @@ Populations = Mapping[str, "Source"]
 
 
 def read_all_covers(manifest: Manifest) -> dict[str, Covers]:
-    """Return what the labels of all attributes cover, or raise CoverError."""
-    return {attribute.name: read_covers(attribute) for attribute in manifest.attributes if attribute.boxed}
+    """Return what the labels of all attributes cover, or raise CoverError if one means nothing or reads otherwise."""
+    boxed = [attribute for attribute in manifest.attributes if attribute.boxed]
+    covers = {attribute.name: read_covers(attribute) for attribute in boxed}
+    for attribute in boxed:
+        check_readings(attribute)
+    return covers
 
 
 def verify_classes(
