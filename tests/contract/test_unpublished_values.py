@@ -25,7 +25,7 @@ METHODS: dict[str, list[dict[str, Any]]] = {
     "hilbert": [{}, {"labels": "ranges"}],
     "incognito": [{}, {"recode": True}],
     "microaggregation": [{}],
-    "mondrian": [{}],
+    "mondrian": [{}, {"labels": "ranges"}],
     "plain": [{}],
     "slicing": [{"columns": 2}, {"columns": 3, "column_frequency": 3}],
     "sweep": [{}],
@@ -38,6 +38,7 @@ WITHHOLDING: list[tuple[str, dict[str, Any]]] = [
     ("hilbert", K),
     ("incognito", K),
     ("microaggregation", K),
+    ("mondrian", K),
 ]
 TECHNIQUES: dict[str, dict[str, Any]] = {
     "coding": {"coding": {"top": 90_000, "bottom": 25}},

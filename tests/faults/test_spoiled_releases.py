@@ -123,8 +123,29 @@ def test_insensitive_value_lost(release, tmp_path):
 
 
 def test_cover_without_the_source_value(release, tmp_path):
-    release.manifest["attributes"]["age"]["labels"][TWENTIES] = {"from": 20, "below": 29}
+    labels = release.manifest["attributes"]["age"]["labels"]
+    labels["[20, 28]"] = {"from": 20, "below": 29}
+    del labels[TWENTIES]
+    for row in (0, 2, 4, 6):
+        release.set("age", row, "[20, 28]")
     assert release.judge(tmp_path) == {"truth"}
+
+
+@pytest.mark.parametrize(
+    ("column", "label", "cover"),
+    [
+        ("age", TWENTIES, {"from": 10, "below": 30}),
+        ("age", TWENTIES, {"from": 20, "below": 31}),
+        ("age", OLDER, {"from": 29, "below": None}),
+        ("age", OLDER, {"any": True}),
+        ("zip", "471**", {"prefixes": ["47"]}),
+        ("zip", "471**", {"prefixes": ["471", "472"]}),
+        ("zip", "10***", {"from": "10115", "through": "10119"}),
+    ],
+)
+def test_cover_that_contradicts_its_label(release, tmp_path, column, label, cover):
+    release.manifest["attributes"][column]["labels"][label] = cover
+    assert "labels" in release.judge(tmp_path, with_source=False)
 
 
 def test_cover_without_the_missing_value(release, tmp_path):

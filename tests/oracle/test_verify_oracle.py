@@ -252,8 +252,8 @@ LABELS: dict[str, dict[str, Any]] = {
     **{value: {"values": [value]} for value in VALUES},
     "H": {"values": ["b", "c"]},
     "G": {"values": ["c", "a", "b"]},
-    "across": {"values": ["b", "d"]},
-    "unsure": {"values": ["a"], "missing": True},
+    "{b, d}": {"values": ["b", "d"]},
+    "{a, missing}": {"values": ["a"], "missing": True},
     "*": {"values": ["a", "b", "c", "d"], "missing": True},
 }
 PUBLISHED = (*LABELS, None)

@@ -237,8 +237,9 @@ def named_tiles(taxonomy: Taxonomy, lo: int, hi: int) -> tuple[int, ...]:
 
 
 def _quoted(name: str) -> str:
-    """Put quotes around a label that has commas, braces, quotes or dots in a row itself."""
-    return json.dumps(name, ensure_ascii=False) if set(name) & set(',{}"') or "..." in name else name
+    """Put quotes around a label that has commas, braces, quotes, dots in a row or spaces around it itself."""
+    unclear = set(name) & set(',{}"') or "..." in name or name != name.strip()
+    return json.dumps(name, ensure_ascii=False) if unclear else name
 
 
 def interval_label(low: Number | None, below: Number | None, *, whole: bool, inclusive: bool = False) -> str:

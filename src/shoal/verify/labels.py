@@ -18,7 +18,7 @@ from shoal.verify.attributes import Attribute
 from shoal.verify.lines import Cover, CoverError
 
 _SPAN = re.compile(r"(\d{4})(s|-Q([1-4])|-(\d\d))?")
-_ELEMENT = re.compile(r'"(?:[^"\\]|\\.)*"|[^,{}"]+')
+_ELEMENT = re.compile(r'"(?:[^"\\]|\\.)*"|[^,{}" ][^,{}"]*')
 _NOT_MISSING = "(not missing)"
 
 
@@ -120,17 +120,18 @@ def _category(label: str, cover: Cover, shared: Mapping[str, Any]) -> bool:
     if ends is not None:
         return all(_unquoted(end) in values for end in ends.groups())
     elements = _elements(label[1:-1]) if label.startswith("{") and label.endswith("}") else None
-    if elements is None:
+    if elements is None:  # the name of a group
         shared["groups"].append(frozenset(values))
         return True
-    named = {element for element in elements if element in shared["known"]}
+    # Blank values stand in quotes.
+    named = {name for element in elements for name in (element, element.strip('"')) if name in shared["known"]}
     return named <= set(values) and (len(named) < len(elements) or named == set(values))
 
 
 def _elements(text: str) -> list[str] | None:
     """Return the names in a set; None if it is not written as one."""
     found = _ELEMENT.findall(text)
-    return [_unquoted(one.strip()) for one in found] if ", ".join(one.strip() for one in found) == text else None
+    return [_unquoted(one) for one in found] if ", ".join(found) == text else None
 
 
 def _unquoted(text: str) -> str:
