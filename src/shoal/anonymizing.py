@@ -123,6 +123,7 @@ class Run:
     to: DatabaseTable | None = None
     budget: Budget = field(default_factory=Budget.of)
     signing: SigningKey | None = None
+    measured: Utility = field(default_factory=dict)
     strict: bool = False  # whether high findings that nobody accepted keep the release from being published
     counts: RowCounts = field(init=False)  # what is counted over the rows as they are published
     seconds: dict[str, float] = field(default_factory=dict)
@@ -210,7 +211,8 @@ class Run:
             with self.held:
                 publication = self._publication()
                 digests = {path: people.digest() for path, people in self.populations.items()}
-                manifest = build_manifest(publication, digests)
+                self.measured = publication.utility()
+                manifest = build_manifest(publication, self.measured, digests)
                 self.counts = RowCounts.of(manifest)
                 if self.destination is None:
                     return self._in_memory(publication, manifest, data)
@@ -291,7 +293,7 @@ class Run:
             )
         refuse_unverified(verification)
         findings = self._find(publication, manifest)
-        evidence = self._evidence(publication, manifest, verification, findings)
+        evidence = self._evidence(publication, verification, findings)
         return Release(manifest, evidence, verification, data=like(data, table))
 
     def _on_disk(self, publication: Publication, manifest: dict[str, Any], destination: Path) -> Release:
@@ -321,7 +323,7 @@ class Run:
             findings = self._find(publication, manifest)
             with ExitStack() as end, self._entered(staging, destination) as entry, Delivery(self.to) as delivery:
                 delivery.send_file(staging.unverified / str(manifest["data"]["file"]))
-                evidence = self._evidence(publication, manifest, verification, findings) | entry.evidence
+                evidence = self._evidence(publication, verification, findings) | entry.evidence
                 evidence["warnings"] += entry.warnings
                 evidence["manifest"] = {"sha256": file_digest(path)}
                 write_json(staging.internal / "evidence.json", evidence)
@@ -373,11 +375,10 @@ class Run:
     def _evidence(
         self,
         publication: Publication,
-        manifest: dict[str, Any],
         verification: Verification,
         findings: Sequence[Finding],
     ) -> dict[str, Any]:
-        utility: Utility = dict(manifest["utility"])
+        utility = self.measured
         if self.detail == "full":
             with self._timed("utility"):
                 utility = publication.utility(expensive=True)

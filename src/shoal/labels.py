@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from shoal.arrays import CodeArray, IntArray
 from shoal.problem import Attribute
 from shoal.taxonomies.scales import named_tiles
 from shoal.taxonomies.tree import Cover, Taxonomy
+from shoal.utility.ncp import relative_widths
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,6 +24,7 @@ class PublishedColumn:
     labels: pa.Array  # (n_labels,) distinct, sorted
     covers: tuple[Cover, ...]  # (n_labels,)
     label_of_class: CodeArray  # (n_classes,)
+    domain: dict[str, Any]  # the manifest's entry on how much of the taxonomy labels cover, if it is declared
 
     @classmethod
     def of(cls, attribute: Attribute, lo: CodeArray, hi: CodeArray, shown: IntArray) -> PublishedColumn:
@@ -41,6 +44,7 @@ class PublishedColumn:
             labels=pa.array([texts[i] for i in order], pa.string()),
             covers=tuple(_cover(attribute.taxonomy, *ranges[i], shown) for i in order),
             label_of_class=rank[which.reshape(-1)],
+            domain=domain_entry(attribute.taxonomy, {texts[i]: ranges[i] for i in order}),
         )
 
     def values(self, classes: CodeArray) -> pa.DictionaryArray:
@@ -54,7 +58,22 @@ class PublishedColumn:
             "kind": self.attribute.taxonomy.scale.kind,
             **self.attribute.taxonomy.scale.reading(),
             "labels": dict(zip(self.labels.to_pylist(), self.covers, strict=True)),
+            **self.domain,
         }
+
+
+def domain_entry(taxonomy: Taxonomy, ranges: Mapping[str, tuple[int, int]]) -> dict[str, Any]:
+    """Return the manifest's entry on how many leaves lie under each label, and how far they reach.
+
+    By it everybody can compute the figures of utility. Of a taxonomy that was made of the data nothing is told.
+    """
+    if not taxonomy.declared or not ranges:
+        return {}
+    lo, hi = np.array(list(ranges.values()), dtype=np.int32).T
+    widths = relative_widths(taxonomy, lo, hi).tolist()
+    of_labels = zip(ranges, (hi - lo).tolist(), widths, strict=True)
+    labels = {label: [leaves, width] for label, leaves, width in of_labels}
+    return {"domain": {"leaves": taxonomy.n_leaves, "labels": labels}}
 
 
 def _cover(taxonomy: Taxonomy, lo: int, hi: int, shown: IntArray) -> Cover:

@@ -14,11 +14,15 @@ from shoal.sensitive_labels import spelled
 from shoal.taxonomies.export import nested
 from shoal.techniques.changing import changes
 from shoal.transactions.unfolding import items_entry
+from shoal.utility.base import Utility
 
 FORMAT = 1
 
 
-def build_manifest(publication: Publication, population_digests: Mapping[str, str]) -> dict[str, Any]:
+_CHECKED = ("um", "ncp", "loss", "attribute-loss")  # figures of utility that the verifier recomputes
+
+
+def build_manifest(publication: Publication, utility: Utility, population_digests: Mapping[str, str]) -> dict[str, Any]:
     """Return the manifest of a release, all but the entries on its files."""
     policy = publication.policy
     manifest: dict[str, Any] = {
@@ -36,7 +40,7 @@ def build_manifest(publication: Publication, population_digests: Mapping[str, st
             "dropped": publication.n_dropped,
         },
         "attributes": _attributes(publication),
-        "utility": publication.utility(),
+        "utility": {name: utility[name] for name in _CHECKED if name in utility and not policy.method.averages},
         **publication.own_entries,
         **changes(publication.source),
     }

@@ -13,6 +13,7 @@ from shoal import kernels
 from shoal.arrays import CodeArray, IntArray
 from shoal.encoding import Encoding
 from shoal.engines.looking import CountedCells, SeenValues
+from shoal.labels import domain_entry
 from shoal.plan import KEPT, Plan
 from shoal.problem import Attribute, Problem
 from shoal.taxonomies.parse import texts
@@ -32,6 +33,7 @@ class SensitiveColumn:
     covers: tuple[Cover, ...]  # (n_labels,)
     label_of_value: CodeArray  # (n_dictionary_values,) -1: no record publishes this value
     label_of_target: CodeArray  # (n_targets,) or KEPT
+    domain: dict[str, Any]  # the manifest's entry on how much of the taxonomy labels cover, if it is declared
 
     @classmethod
     def of(cls, place: int, counted: CountedCells, encoding: Encoding, plan: Plan) -> SensitiveColumn | None:
@@ -61,12 +63,14 @@ class SensitiveColumn:
         covers: dict[str, Cover] = {text_of[leaf]: {"values": [text_of[leaf]]} for leaf in kept if leaf in text_of}
         taken = set(text_of.values())
         label_of_range: dict[tuple[int, int], str] = {}
+        leaves = {text_of[leaf]: (leaf, leaf + 1) for leaf in kept if leaf in text_of}
         for low, high in sorted(set(zip(lo.tolist(), hi.tolist(), strict=True))):
             if low == KEPT:
                 continue
             label = free_label(attribute.taxonomy.label(low, high), taken)
             taken.add(label)
             label_of_range[low, high] = label
+            leaves[label] = low, high
             below = [leaf for leaf in occurring if low <= leaf < high]
             covers[label] = {"values": [text_of[leaf] for leaf in below if leaf in text_of]}
             if attribute.taxonomy.missing in below:
@@ -83,6 +87,7 @@ class SensitiveColumn:
                 [KEPT if low == KEPT else rank[label_of_range[low, high]] for low, high in zip(lo, hi, strict=True)],
                 dtype=np.int32,
             ),
+            domain=domain_entry(attribute.taxonomy, {label: leaves[label] for label in ordered}),
         )
 
     def values(self, targets: CodeArray, indices: CodeArray) -> pa.DictionaryArray:
@@ -94,7 +99,7 @@ class SensitiveColumn:
     def describe(self) -> dict[str, Any]:
         """Return the manifest's entry: every text that occurs with the source values it stands for."""
         labels = dict(zip(self.labels.to_pylist(), self.covers, strict=True))
-        return {"role": "sensitive", "kind": "category", "labels": labels}
+        return {"role": "sensitive", "kind": "category", "labels": labels, **self.domain}
 
 
 def labelled_table(published: pa.RecordBatch, values: Mapping[str, pa.Array], records: IntArray) -> pa.Table:

@@ -38,7 +38,6 @@ WITHHOLDING: list[tuple[str, dict[str, Any]]] = [
     ("hilbert", K),
     ("incognito", K),
     ("microaggregation", K),
-    ("mondrian", K),
 ]
 TECHNIQUES: dict[str, dict[str, Any]] = {
     "coding": {"coding": {"top": 90_000, "bottom": 25}},

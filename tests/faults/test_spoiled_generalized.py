@@ -35,6 +35,7 @@ def generalized(release):
     """The honest release, with one flu told as a viral disease and one ulcer as an illness."""
     release.set("illness", 6, VIRUS)
     release.set("illness", 3, ILLNESS)
+    release.manifest["method"] = "sweep"
     release.manifest["attributes"]["illness"] |= {
         "labels": {
             "flu": {"values": ["flu"]},
@@ -216,7 +217,7 @@ def test_labels_are_published_as_text():
     told = {
         "format": 1,
         "shoal_version": "0",
-        "method": "none",
+        "method": "sweep",
         "method_parameters": {},
         "guarantees": [{"model": "tau-l-diversity", "parameters": {"tau": 0.5, "l": 2}, "achieved": 0.5}],
         "parts": [["q", "s"]],

@@ -20,16 +20,16 @@ from shoal.verify.spans import Spans
 NUMBER_LABELS: dict[str, dict[str, Any]] = {
     "low": {"from": None, "below": 3},
     "mid": {"from": 1, "below": 5},
-    "high": {"from": 3, "below": None, "missing": True},
+    "{>= 3, missing}": {"from": 3, "below": None, "missing": True},
     "two": {"from": 2, "below": 3},
-    "none": {"missing": True},
+    "missing": {"missing": True},
     "*": {"any": True},
 }
 TEXT_LABELS: dict[str, dict[str, Any]] = {
     "x": {"values": ["x"]},
-    "x or z": {"values": ["x", "z"]},
-    "z or y": {"values": ["z", "y"]},
-    "y or missing": {"values": ["y"], "missing": True},
+    "{x, z}": {"values": ["x", "z"]},
+    "{z, y}": {"values": ["z", "y"]},
+    "{y, missing}": {"values": ["y"], "missing": True},
     "*": {"any": True},
 }
 
@@ -38,7 +38,7 @@ def manifest_of(attributes: dict[str, Any], promises: Sequence[dict[str, Any]], 
     return {
         "format": 1,
         "shoal_version": "0",
-        "method": "none",
+        "method": "sweep",
         "method_parameters": {},
         "guarantees": list(promises),
         "parts": [list(attributes)],

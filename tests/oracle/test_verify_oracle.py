@@ -27,7 +27,7 @@ def manifest_of(attributes: dict[str, Any], promises: Sequence[dict[str, Any]], 
     return {
         "format": 1,
         "shoal_version": "0",
-        "method": "none",
+        "method": "sweep",
         "method_parameters": {},
         "guarantees": list(promises),
         "parts": [list(attributes)],

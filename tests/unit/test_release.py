@@ -76,7 +76,8 @@ def test_the_verifier_reads_what_was_written(tmp_path: Path, kind: Any) -> None:
     release = published(tmp_path / "out", format=kind)
     again = verify_folder(tmp_path / "out", source=shoal.open_source(patients()))
     assert again.verified
-    assert again.as_dict() == release.verification.as_dict()
+    assert [check for check in again.checks if check.name != "recorded"] == list(release.verification.checks)
+    assert again.guarantees == release.verification.guarantees
     written = json.loads((tmp_path / "out" / "public" / "manifest.json").read_text())
     assert written == release.manifest
     assert written["data"]["format"] == kind

@@ -299,7 +299,7 @@ def test_a_source_that_changes_is_noticed(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_the_manifest(monkeypatch: pytest.MonkeyPatch) -> None:
     publication = prepared(people(), PARTS)
-    manifest = build_manifest(publication, {})
+    manifest = build_manifest(publication, publication.utility(), {})
     assert manifest["parts"] == PARTS
     assert manifest["buckets"] == 9
     assert manifest["rows"] == N

@@ -41,7 +41,7 @@ def manifest(labels: dict[str, Any], promise: tuple[str, dict[str, Any], float],
     told = {
         "format": 1,
         "shoal_version": "0",
-        "method": "none",
+        "method": "sweep",
         "method_parameters": {},
         "guarantees": [dict(zip(("model", "parameters", "achieved"), promise, strict=True))],
         "parts": [["q", "s"]],
@@ -120,8 +120,9 @@ def test_shares_that_are_too_fine_are_not_verified():
 @pytest.mark.parametrize(
     ("more", "fine"),
     [
-        ({"utility": {"um": 0.5, "ncp": 1}}, True),
-        ({"utility": {"attribute-loss": {"age": 0.1, "zip": 0}}}, True),
+        ({"utility": {"um": 0.5, "ncp": 1, "loss": 0, "attribute-loss": {"q": 0.1, "s": 0}}}, True),
+        ({"utility": {"um": 0.5, "ncp": 1}}, False),
+        ({"utility": {"um": 0.5, "ncp": 1, "loss": 0, "attribute-loss": {"q": 0}, "class-size": 3}}, False),
         ({"utility": {"attribute-loss": {"age": {"min": 0.1}}}}, False),
         ({"utility": {"attribute-loss": {"age": "0.1"}}}, False),
         ({"utility": {"um": math.nan}}, False),
@@ -129,7 +130,7 @@ def test_shares_that_are_too_fine_are_not_verified():
         ({"utility": {"um": True}}, False),
         ({"utility": {"um": None}}, False),
         ({"utility": [0.5]}, False),
-        ({"levels": {"q": 0}}, True),
+        ({"levels": {"q": 0}}, False),  # of another method
         ({"levels": {}}, False),
         ({"levels": {"q": -1}}, False),
         ({"levels": {"q": 1.0}}, False),

@@ -96,7 +96,7 @@ def verify(published: dict[str, Any], source: dict[str, Any], withheld: int = 0)
     manifest = {
         "format": 1,
         "shoal_version": "0",
-        "method": "none",
+        "method": "sweep",
         "method_parameters": {},
         "guarantees": [{"model": "k-anonymity", "parameters": {"k": 2}, "achieved": 3.0}],
         "parts": [list(ATTRIBUTES)],

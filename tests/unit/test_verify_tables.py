@@ -27,7 +27,7 @@ def manifest(attributes: dict[str, Any], rows: int, *promises: Any, **more: Any)
     return {
         "format": 1,
         "shoal_version": "0",
-        "method": "none",
+        "method": "sweep",
         "method_parameters": {},
         "guarantees": [{"model": m, "parameters": p, "achieved": a} for m, p, a in promises],
         "parts": [list(attributes)],

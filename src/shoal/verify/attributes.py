@@ -6,12 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from shoal.verify.fields import ManifestError, check_keys, mapping, text_of, texts_of, whole
+from shoal.verify.fields import ManifestError, check_keys, mapping, number, sequence, text_of, texts_of, whole
 
 ROLES = ("quasi", "sensitive", "insensitive")
 KINDS = ("category", "number", "date", "prefix")
-_KEYS = ("role", "kind", "labels", "order", "taxonomy", "length", "format", "description", "defended")
+_KEYS = ("role", "kind", "labels", "domain", "order", "taxonomy", "length", "format", "description", "defended")
 _MAX_DEPTH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """How much of an attribute's taxonomy each label covers."""
+
+    leaves: int  # of the whole taxonomy
+    labels: Mapping[str, tuple[int, float]]  # leaves under each label, and how far they reach: 0 is one value, 1 all
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +35,7 @@ class Attribute:
     length: int | None = None  # prefixes: integer source values are filled up with zeros to this length
     format: str | None = None  # dates: how source texts write them, if not as ISO dates
     defended: bool = False  # whether no label of a class tells more of its records than tau or the base rate
+    domain: Domain | None = None  # of labels from a declared taxonomy
 
     @property
     def boxed(self) -> bool:
@@ -86,7 +95,29 @@ def read_attribute(name: str, raw: object, *, labels: Labels) -> Attribute:
         length=length,
         format=text_of(entry["format"], f"{where}.format") if "format" in entry else None,
         defended="defended" in entry,
+        domain=_domain(entry["domain"], covers or {}, f"{where}.domain") if "domain" in entry else None,
     )
+
+
+def _domain(raw: object, covers: Mapping[str, Mapping[str, Any]], where: str) -> Domain:
+    entry = mapping(raw, where)
+    check_keys(entry, where, ("leaves", "labels"), ())
+    leaves = whole(entry["leaves"], f"{where}.leaves")
+    labels = mapping(entry["labels"], f"{where}.labels")
+    if set(labels) != set(covers):
+        raise ManifestError(f"{where}.labels are not the attribute's")
+    found = {}
+    for label, pair in labels.items():
+        if len(sequence(pair, f"an entry of {where}.labels")) != 2:
+            raise ManifestError(f"an entry of {where}.labels is not a pair")
+        under, width = whole(pair[0], f"{where}.labels"), number(pair[1], f"{where}.labels")
+        listed = len(covers[label].get("values", ()))
+        if not max(listed, 1) <= under <= leaves or not 0 <= width <= 1 or (under == 1 and width):
+            raise ManifestError(f"{where}.labels has a number that cannot be")
+        if "any" in covers[label] and (under, width) != (leaves, float(leaves > 1)):
+            raise ManifestError(f"{where}.labels does not count all leaves under a label of all values")
+        found[label] = (under, width)
+    return Domain(leaves, found)
 
 
 def _covers(covers: Mapping[str, Any], what: str) -> dict[str, Mapping[str, Any]]:

@@ -12,6 +12,8 @@ from shoal.verify.techniques.numbers import decimals_of
 
 SLICED_KEYS = ("buckets", "tables")  # of sliced releases only
 AVERAGED, PLAIN, SYNTHETIC = "microaggregation", "plain", "synthetic"
+_SLICED, _FULL_DOMAIN, _LIFTING = ("slicing", "anatomy"), "incognito", "sweep"
+_METHODS = (*_SLICED, _FULL_DOMAIN, _LIFTING, AVERAGED, PLAIN, SYNTHETIC, "mondrian", "hilbert", "agreed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +85,23 @@ def check_parts(parts: Sequence[Sequence[str]], attributes: Sequence[Attribute],
             raise ManifestError(f"attributes.{attribute.name} is sensitive and has labels in a sliced release")
 
 
+def check_method(method: str, top: Mapping[str, Any], attributes: Sequence[Attribute]) -> None:
+    """The method is known, and publishes what is there: levels, and labels of sensitive values, are of one method."""
+    if method not in _METHODS:
+        raise ManifestError("its method is unknown")
+    if "levels" in top and method != _FULL_DOMAIN:
+        raise ManifestError("it has levels, which its method does not make")
+    if method not in (_LIFTING, SYNTHETIC, "agreed") and any(a.boxed and a.role == "sensitive" for a in attributes):
+        raise ManifestError("it has labels of sensitive values, which its method does not make")
+
+
 def check_sliced_keys(top: Mapping[str, Any], *, sliced: bool) -> None:
     """Only releases in several parts have buckets, and all of them."""
     if not sliced and any(key in top for key in SLICED_KEYS):
         raise ManifestError("it has buckets or tables, and yet all attributes are in one part")
     if sliced and "buckets" not in top:
         raise ManifestError("it has several parts and does not say how many buckets")
-    if sliced != (top["method"] in ("slicing", "anatomy")):
+    if sliced != (top["method"] in _SLICED):
         raise ManifestError("its method does not make so many parts")
     if sliced and "levels" in top:
         raise ManifestError("it has several parts and yet levels, which only classes have")

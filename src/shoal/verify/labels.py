@@ -1,6 +1,6 @@
 """Whether labels read as what they cover: those of intervals, dates, masks and sets are made again from their covers.
 
-The name of a group of categories comes from the policy and cannot be made again. Groups must be nested or disjoint, as
+The name of a group comes from the policy and cannot be made again. Groups of categories must be nested or disjoint, as
 the nodes of a tree are, and a name that reads like a value covers just that value.
 """
 
@@ -20,6 +20,10 @@ from shoal.verify.lines import Cover, CoverError
 _SPAN = re.compile(r"(\d{4})(s|-Q([1-4])|-(\d\d))?")
 _ELEMENT = re.compile(r'"(?:[^"\\]|\\.)*"|[^,{}" ][^,{}"]*')
 _NOT_MISSING = "(not missing)"
+_DECIMAL = r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?"
+_INTERVAL = re.compile(rf"\[{_DECIMAL}, {_DECIMAL}[\])]|[<>]=? {_DECIMAL}|{_DECIMAL}")
+_DAY = r"\d{4}-\d\d-\d\d"
+_DATES = re.compile(rf"\[{_DAY}, {_DAY}\]|[<>]= {_DAY}|{_DAY}|{_SPAN.pattern}")
 
 
 def check_readings(attribute: Attribute) -> None:
@@ -29,8 +33,12 @@ def check_readings(attribute: Attribute) -> None:
     known = {value for cover in labels.values() for value in cover.get("values", ())}
     ends = [[cover[end] for cover in labels.values() if cover.get(end) is not None] for end in ("from", "below")]
     shared = {"known": known, "length": attribute.length, "masks": set(), "groups": [], "ends": ends}
+    single = set() if attribute.domain is None else {one for one, of in attribute.domain.labels.items() if of[0] == 1}
     for label, cover in labels.items():
-        if not _fits(attribute.kind, reading, label, cover, shared):
+        alone = (
+            label in single and "values" in cover and label.strip('"') not in (v.strip('"') for v in cover["values"])
+        )
+        if alone or not _fits(attribute.kind, reading, label, cover, shared):
             raise CoverError(f"a label of {attribute.name!r} does not read like what it covers")
     if len(shared["masks"]) > 1 or not _nested(shared["groups"]):
         raise CoverError(f"labels of {attribute.name!r} do not fit together: they are not the nodes of one tree")
@@ -40,7 +48,9 @@ def _fits(kind: str, reading: Any, label: str, cover: Cover, shared: Mapping[str
     while label.endswith(" (range)"):
         label = label.removesuffix(" (range)")
     if "any" in cover:
-        return kind == "category" or label.strip("()") == "*"
+        made = {"number": _INTERVAL, "date": _DATES}.get(kind)
+        named = made is not None and not made.fullmatch(label) and not label.startswith("{")
+        return kind == "category" or label.strip("()") == "*" or (named and label.strip("()") != "missing")
     if "missing" in cover:
         rest = {key: value for key, value in cover.items() if key != "missing"}
         if not rest:
@@ -51,11 +61,13 @@ def _fits(kind: str, reading: Any, label: str, cover: Cover, shared: Mapping[str
         return found is not None and _fits(kind, reading, found.group(1), rest, shared)
     if "values" in cover and kind != "category":
         reading = _category
+    if kind != "category" and (label.strip("()") in ("*", "missing") or label.startswith("{")):
+        return False
     return label == _NOT_MISSING or bool(reading(label, cover, shared))
 
 
 def _number(label: str, cover: Cover, shared: Mapping[str, Any]) -> bool:  # noqa: ARG001
-    return label in _intervals(cover["from"], cover["below"])
+    return label in _intervals(cover["from"], cover["below"]) or _INTERVAL.fullmatch(label) is None
 
 
 def _intervals(low: float | None, below: float | None) -> Iterator[str]:
@@ -82,6 +94,8 @@ def _text(number: float | None) -> str:
 
 
 def _date(label: str, cover: Cover, shared: Mapping[str, Any]) -> bool:
+    if _DATES.fullmatch(label) is None:
+        return True
     low, below = cover["from"], cover["below"]
     last = None if below is None else str(datetime.date.fromisoformat(below) - datetime.timedelta(1))
     if low is None or below is None:

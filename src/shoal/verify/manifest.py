@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -29,6 +28,7 @@ from shoal.verify.kinds import (
     SLICED_KEYS,
     Averaging,
     check_agreed,
+    check_method,
     check_parts,
     check_sliced_keys,
     check_synthetic,
@@ -69,7 +69,8 @@ _OPTIONAL = (
     "synthetic",
 )
 _PAGES = {"readme": "README.md", "report": "report.html"}  # key -> name of the file
-_SHARES = ("um", "ncp", "loss")  # measures that are shares
+_FIGURES = ("um", "ncp", "loss")  # of utility
+_LOSSES = "attribute-loss"  # another, by attributes
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,8 @@ class Manifest:
     averaging: Averaging | None = None  # if quasi attributes are published as centres of groups
     account: Account | None = None  # of a synthetic table
     claims: tuple[Claim, ...] = ()
+    utility: Mapping[str, float] = field(default_factory=dict)  # figures for the whole table
+    losses: Mapping[str, float] = field(default_factory=dict)  # the figure that is told by attributes
 
     @property
     def sliced(self) -> bool:
@@ -177,6 +180,7 @@ def read_manifest(raw: object, *, with_file: bool) -> Manifest:
     columns = dict.fromkeys(name for part in parts for name in part)
     labels = labels_of(method, sliced=sliced)
     attributes = tuple(read_attribute(name, declared[name], labels=labels) for name in columns)
+    check_method(method, top, attributes)
     promised = bool(sequence(top["guarantees"], "guarantees"))
     if not promised and not may_promise_nothing(method):
         raise ManifestError("guarantees is empty: it promises nothing")
@@ -194,7 +198,8 @@ def read_manifest(raw: object, *, with_file: bool) -> Manifest:
     if dropped and missing["policy"] != "drop":
         raise ManifestError("missing.dropped is not 0 although the policy is not 'drop'")
     _check_complete(attributes, missing["policy"])
-    _utility(top.get("utility", {}))
+    utility = mapping(top.get("utility", {}), "utility")
+    check_keys(utility, "utility", (*_FIGURES, _LOSSES) if utility else (), ())
     sensitive = tuple(attribute.name for attribute in attributes if attribute.role == "sensitive")
     data = read_data(top.get("data")) if with_file else None
     account = read_account(top["synthetic"], tuple(columns), parameters) if "synthetic" in top else None
@@ -225,6 +230,8 @@ def read_manifest(raw: object, *, with_file: bool) -> Manifest:
         averaging=read_averaging(method, parameters),
         account=account,
         claims=read_claims(top.get("claims", []), account),
+        utility=_shares({name: figure for name, figure in utility.items() if name != _LOSSES}, "utility"),
+        losses=_shares(utility.get(_LOSSES, {}), f"utility.{_LOSSES}"),
     )
     if sliced and len(set(manifest.columns)) != len(manifest.columns):
         raise ManifestError("two columns of its parts, or one and the bucket's, have the same name")
@@ -289,14 +296,11 @@ def _check_complete(attributes: Sequence[Attribute], policy: str) -> None:
             raise ManifestError(f"attributes.{attribute.name}.labels cover missing values, which were dropped")
 
 
-def _utility(raw: object) -> None:
-    for name, figure in mapping(raw, "utility").items():
-        where = f"utility.{name}"
-        several = mapping(figure, where).values() if isinstance(figure, Mapping) else (figure,)
-        if not all(math.isfinite(number(one, where)) for one in several):
-            raise ManifestError(f"{where} is not finite")
-        if name in _SHARES and (isinstance(figure, Mapping) or not -1e-9 <= figure <= 1 + 1e-9):
-            raise ManifestError(f"{where} is not between 0 and 1")
+def _shares(raw: object, where: str) -> dict[str, float]:
+    figures = {name: number(figure, f"{where}.{name}") for name, figure in mapping(raw, where).items()}
+    if not all(-1e-9 <= figure <= 1 + 1e-9 for figure in figures.values()):
+        raise ManifestError(f"{where} has a figure that is not between 0 and 1")
+    return figures
 
 
 def _levels(raw: object, attributes: Sequence[Attribute]) -> dict[str, int]:

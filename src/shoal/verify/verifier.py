@@ -48,6 +48,7 @@ from shoal.verify.sliced import verify_sliced
 from shoal.verify.sliced.tables import check_tables
 from shoal.verify.techniques.checking import check_techniques
 from shoal.verify.techniques.expected import expected_source
+from shoal.verify.utility import check_utility
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -218,6 +219,7 @@ def _verify(
                 checks += check_defended(rows, manifest, source, labelled, progress, means)
             if guarantees is not None:
                 checks += _changed_columns(rows, manifest, covers.result(), given, source)
+                checks += check_utility(manifest, rows)
         except CoverError as fault:
             return _answer(manifest, (*checks, Check("labels", False, str(fault))))
     return _answer(manifest, checks, guarantees)
