@@ -21,7 +21,11 @@ from shoal.verify.lines import CoverError
 
 BUILDERS = discover("shoal.taxonomies.builders", TaxonomyBuilder)
 WORDS = ["a", "b,c", "{d}", "e...f", '"g"', "  ", "(h)", "missing", "*", "[1, 2]", "k", "l", "m", "n", "o", "p"]
-GROUPS = {"low": {"r": ["a", "b,c", "{d}"], "x, y": ["e...f", '"g"']}, "high": [*WORDS[5:8], *WORDS[9:12]], "{top}": WORDS[12:]}
+GROUPS = {
+    "low": {"r": ["a", "b,c", "{d}"], "x, y": ["e...f", '"g"']},
+    "high": [*WORDS[5:8], *WORDS[9:12]],
+    "{top}": WORDS[12:],
+}
 DAYS = ["2023-12-30", "2024-01-05", "2024-02-29", "2024-05-01", "2031-07-07"]
 EXAMPLES: dict[str, list[tuple[dict[str, Any], list[Any]]]] = {
     "intervals": [
@@ -85,4 +89,3 @@ def test_covers_of_other_labels_are_refused(name: str, number: int) -> None:
         changed.pop("domain", None)
         with pytest.raises(CoverError):
             check_readings(read_attribute("a", changed, labels="own"))
-            pytest.fail(f"{label} for {cover}")

@@ -50,6 +50,7 @@ DECLARED = (
     "withheld",
     "missing.tokens*",
     "attributes.*.description",
+    "attributes.illness.defended",
     "attributes.zip.length",
     "attributes.*.labels.*.values.*",  # of groups, whose names the policy gave
     "attributes.*.domain",  # left out: then the figures are told as not recomputed
