@@ -32,7 +32,7 @@ def check_readings(attribute: Attribute) -> None:
     reading = {"number": _number, "date": _date, "prefix": _prefix, "category": _category}[attribute.kind]
     known = {value for cover in labels.values() for value in cover.get("values", ())}
     ends = [[cover[end] for cover in labels.values() if cover.get(end) is not None] for end in ("from", "below")]
-    shared = {"known": known, "length": attribute.length, "masks": set(), "groups": [], "ends": ends}
+    shared: dict[str, Any] = {"known": known, "length": attribute.length, "masks": set(), "groups": [], "ends": ends}
     single = set() if attribute.domain is None else {one for one, of in attribute.domain.labels.items() if of[0] == 1}
     for label, cover in labels.items():
         alone = (
