@@ -24,7 +24,8 @@ class SigningKey:
 
     def sign(self, content: bytes) -> bytes:
         """Return the signature as a line of hexadecimal digits."""
-        return self.private.sign(content).hex().encode() + b"\n"
+        signature: bytes = self.private.sign(content)
+        return signature.hex().encode() + b"\n"
 
     @property
     def public(self) -> bytes:

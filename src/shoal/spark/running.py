@@ -110,7 +110,7 @@ class SparkRun(Run):
         for batch in SparkRows(frame).batches(self.counts.columns) if self.counts.columns else ():
             self.counts.add(batch)
         findings = self._find(publication, manifest)
-        evidence = self._evidence(publication, manifest, verification, findings)
+        evidence = self._evidence(publication, verification, findings)
         return Release(manifest, evidence, verification, data=frame)
 
     def _frame(self, publication: Publication) -> DataFrame | None:

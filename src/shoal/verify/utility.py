@@ -40,12 +40,17 @@ class _Column:
         return (float(self.records @ self.leaves) + withheld * self.total - n) / most if most else 0.0
 
 
-def check_utility(manifest: Manifest, rows: PublishedRows) -> list[Check]:
-    """Compare every figure with the rows; told as not done where labels are of values that the policy did not list."""
+def check_utility(manifest: Manifest, rows: PublishedRows, *, here: bool) -> list[Check]:
+    """Compare every figure with the rows; told as not done where labels are of values that the policy did not list.
+
+    Rows that are not *here*, but on Spark, are not fetched for it.
+    """
     if not manifest.utility and not manifest.losses:
         return []
     attributes = [attribute for attribute in manifest.attributes if attribute.role != "insensitive"]
     unlisted = [attribute.name for attribute in attributes if attribute.boxed and attribute.domain is None]
+    if not here:
+        return [Check("utility", True, "not recomputed: the rows are on Spark", done=False)]
     if unlisted or manifest.items:
         why = f"no declared taxonomy tells how much labels of {', '.join(unlisted) or 'items'} leave open"
         return [Check("utility", True, f"not recomputed: {why}", done=False)]

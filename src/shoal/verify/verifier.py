@@ -219,7 +219,7 @@ def _verify(
                 checks += check_defended(rows, manifest, source, labelled, progress, means)
             if guarantees is not None:
                 checks += _changed_columns(rows, manifest, covers.result(), given, source)
-                checks += check_utility(manifest, rows)
+                checks += check_utility(manifest, rows, here=means.spark is None)
         except CoverError as fault:
             return _answer(manifest, (*checks, Check("labels", False, str(fault))))
     return _answer(manifest, checks, guarantees)
