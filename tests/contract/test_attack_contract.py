@@ -40,14 +40,14 @@ APPLIES = {  # of attacks that have no meaning for some releases, the kinds for 
     "similarity": {"sweep"},  # elsewhere nothing tells which values are alike
     "composition": set(),  # needs other releases
     "definetti": BUCKETS,
-    "downcoding": {"sweep", "hilbert"},  # labels show hierarchies
-    "minimality": {"mondrian for l"},  # the others are not minimal, not for the sake of values, or need the policy
-    "refinement": {"sweep", "hilbert"},  # classes overlap
+    "downcoding": {"mondrian", "mondrian for l", "sweep", "hilbert"},  # labels show hierarchies
+    "minimality": set(),  # needs the policy, and classes that do not overlap
+    "refinement": {"mondrian", "mondrian for l", "sweep", "hilbert"},  # classes overlap
 }
 WITH_POLICY = {
     "similarity": None,  # every kind
-    "downcoding": {"sweep", "hilbert", "incognito"},  # for l, incognito leaves too few classes
-    "minimality": {"mondrian for l", "incognito for l"},
+    "downcoding": {"mondrian", "mondrian for l", "sweep", "hilbert", "incognito"},  # for l, too few classes are left
+    "minimality": {"incognito for l"},
 }
 
 

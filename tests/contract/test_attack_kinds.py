@@ -107,7 +107,7 @@ GROUPS: dict[str, dict[str, dict[str, Any]]] = {  # columns of the guide's table
         "rounding, then sweep": policy({"age": {"rounding": {"base": 2}}}, {"sweep": {}}, [K]),
         "tokens, then hilbert": policy({"town": {"token": {}}}, {"hilbert": {}}, [K]),
         "sample, then sweep": policy({}, {"sweep": {}}, [K], sample={"share": 0.5}),
-        "sample, then mondrian": policy({}, {"mondrian": {}}, [L], sample={"share": 0.5}),
+        "sample, then incognito": policy({}, {"incognito": {}}, [L], sample={"share": 0.5}),
         "ills dealt anew, then mondrian": policy({"ill": {"permutation": {}}}, {"mondrian": {}}, [L]),
     },
     "treated buckets": {
@@ -175,7 +175,7 @@ def test_every_attack_counts_or_says_why_not(attacked: Attacked, kind: str) -> N
         told = each.as_dict()
         assert json.loads(json.dumps(told)) == told
         if isinstance(each, Refusal):
-            assert set(told) == {"name", "refused"}
+            assert set(told) == {"name", "about", "refused"}
             assert len(each.reason) > 20
             continue
         assert {"name", "attack", "baseline", "control", "risk"} <= set(told)
@@ -322,7 +322,7 @@ def test_noise_in_buckets_is_looked_up_by_what_is_near(made: Maker) -> None:
 
 
 def test_what_keeps_an_attack_from_treated_releases_is_said(attacked: Attacked) -> None:
-    assert "drawn into the sample" in attacked("sample, then mondrian")["minimality"].reason
+    assert "drawn into the sample" in attacked("sample, then incognito")["minimality"].reason
     for kind in ("noise, then mondrian", "rounding, then sweep", "tokens, then hilbert"):
         assert "changed before classes were made" in attacked(kind)["downcoding"].reason
         assert "changed before classes were made" in attacked(kind)["refinement"].reason
