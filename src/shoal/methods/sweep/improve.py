@@ -67,6 +67,8 @@ def improved(sweep: Sweep, classes: Classes, parts: Parts, *, settled: bool) -> 
         around = np.asarray(np.append(changed, False)[candidates].any(axis=1))
         stirred = around[row_of] | changed[parts.owner]
         movable = stirred & ((information[parts.owner] < best) | (parts.nodes != own).any(axis=1))
+        if settled:
+            movable &= parts.owner == last
         mixed = sweep.rng.permutation(np.flatnonzero(movable))
         order = mixed[np.argsort(information[parts.owner[mixed]], kind="stable")]
         changed = np.zeros(last + 1, dtype=np.bool_)

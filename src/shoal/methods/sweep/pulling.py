@@ -10,7 +10,7 @@ from shoal.methods.sweep.grouping import MIX, label_node
 from shoal.methods.sweep.kernels import add_units, decodable, judge, limit_of, pair_of
 from shoal.methods.sweep.rules import Rules, TreeTables
 
-_LOOKED_AT = 64  # parts of a class, where others are looked for
+_LOOKED_AT = 32  # parts of a class, where others are looked for
 _COMPANIONS = 16  # records of a class that are generalized for the sake of one that joins it
 
 
