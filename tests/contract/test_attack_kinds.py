@@ -73,7 +73,7 @@ GROUPS: dict[str, dict[str, dict[str, Any]]] = {  # columns of the guide's table
     "classes": {
         "mondrian": policy({}, {"mondrian": {}}, [L]),
         "sweep": policy({}, {"sweep": {}}, [{"tau-l-diversity": {"tau": 0.6, "l": 3}}]),
-        "incognito": policy({}, {"incognito": {}}, [K]),
+        "incognito": policy({}, {"incognito": {}}, [L]),
         "hilbert": policy({}, {"hilbert": {}}, [K]),
     },
     "buckets": {

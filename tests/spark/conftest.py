@@ -165,7 +165,7 @@ def job(tmp_path: Path, people: pa.Table, policy: Callable[..., dict[str, Any]],
     (tmp_path / "people").mkdir()
     for number in range(4):
         pq.write_table(people.slice(750 * number, 750), tmp_path / "people" / f"{number}.parquet")
-    (tmp_path / "policy.json").write_text(json.dumps(policy(method={"mondrian": {"cuts": "relaxed"}})))
+    (tmp_path / "policy.json").write_text(json.dumps(policy(method={"hilbert": {}})))
     settings = {
         "spark.executor.memory": "512m",
         "spark.executor.extraJavaOptions": QUICK,

@@ -171,7 +171,7 @@ def test_files_with_a_seed_are_published_alike(spark: Any, few: Budget, tmp_path
     for number in range(3):
         (tmp_path / "people").mkdir(exist_ok=True)
         pq.write_table(table.slice(1000 * number, 1000), tmp_path / "people" / f"{number}.parquet", row_group_size=400)
-    wanted = asked("mondrian", method={"mondrian": {"cuts": "relaxed"}})
+    wanted = asked("mondrian", method={"hilbert": {}})
     releases = [
         shoal.anonymize(str(tmp_path / "people"), wanted, out=tmp_path / name, engine="spark", seed=10)
         for name in ("once", "again")
@@ -291,7 +291,7 @@ class Planned:
 @pytest.fixture(scope="module")
 def planned() -> Planned:
     budget = Budget(1 << 30, cells=400, sample=300, region_rows=700, heap_rows=100, threads=1)
-    return Planned(budget, method={"mondrian": {"cuts": "relaxed"}}, privacy=[{"k-anonymity": {"k": 7}}])
+    return Planned(budget, method={"hilbert": {}}, privacy=[{"k-anonymity": {"k": 7}}])
 
 
 def packed(pieces: Pieces) -> list[tuple[int, int, int, bytes]]:

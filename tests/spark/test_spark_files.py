@@ -107,7 +107,7 @@ def test_a_release_of_several_partitions_and_heaps_is_verified(
     from shoal.spark import ordering
 
     monkeypatch.setattr(ordering, "ROWS_PER_HEAP", 700)
-    wanted = policy(method={"mondrian": {"cuts": "relaxed"}})
+    wanted = policy(method={"hilbert": {}})
     first, again = (
         shoal.anonymize(str(folder), wanted, out=tmp_path / name, engine="spark", seed=4) for name in ("first", "again")
     )

@@ -34,8 +34,8 @@ def work(spark: Any, people: pa.Table, policy, monkeypatch: pytest.MonkeyPatch) 
     made = rewriting.partition_work
     monkeypatch.setattr(rewriting, "partition_work", lambda *given: found.append(made(*given)) or found[-1])
     alike = pa.concat_tables([people.slice(0, 60)] * 6)
-    relaxed = policy(method={"mondrian": {"cuts": "relaxed"}})
-    shoal.anonymize(spark.createDataFrame(alike).coalesce(1), relaxed, seed=3)  # without one, cells split by chance
+    split = policy(method={"hilbert": {}})
+    shoal.anonymize(spark.createDataFrame(alike).coalesce(1), split, seed=3)  # without one, cells split by chance
     ((_, work),) = found
     assert len(work.planned.value.assignment.split_cells) > 0
     assert work.form.schema.names == COLUMNS
