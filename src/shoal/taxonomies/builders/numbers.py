@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from shoal.arrays import FloatArray, IntArray
 from shoal.errors import TaxonomyError
 from shoal.taxonomies.builders.base import TaxonomyBuilder
 from shoal.taxonomies.construct import Level, from_levels
@@ -17,6 +17,7 @@ from shoal.taxonomies.parse import decimal_numbers, whole_numbers
 from shoal.taxonomies.scales import Number, Numbers, interval_label, multiple, multiples
 from shoal.taxonomies.tree import Taxonomy
 
+Marks: TypeAlias = NDArray[Any]  # int64 if all numbers are whole, else float64
 _MOST_GROUPS = 200  # of the finest width
 
 
@@ -37,8 +38,8 @@ class NumbersTaxonomy(TaxonomyBuilder):
         """Make a leaf of each distinct number, and groups above them; other values are left outside."""
         whole, is_whole = whole_numbers(values)
         decimal, is_decimal = decimal_numbers(values)
-        numbers: IntArray | FloatArray = decimal[is_decimal] if (is_decimal & ~is_whole).any() else whole[is_whole]
-        points = np.unique(numbers, return_index=True)[0]  # sorts; alone it would hash, and slowly
+        numbers: Marks = decimal[is_decimal] if (is_decimal & ~is_whole).any() else whole[is_whole]
+        points: Marks = np.unique(numbers, return_index=True)[0]  # sorts; alone it would hash, and slowly
         if not points.size:
             raise TaxonomyError("the column has no number to make a taxonomy of; declare another taxonomy")
         stops = points + 1 if points.dtype.kind == "i" else np.nextafter(points, np.inf)
@@ -51,7 +52,7 @@ class NumbersTaxonomy(TaxonomyBuilder):
         return from_levels(leaves, levels, scale, declared=False)
 
 
-def round_widths(points: IntArray | FloatArray) -> tuple[Number, ...]:
+def round_widths(points: Marks) -> tuple[Number, ...]:
     """Return the widths of groups for sorted numbers, finest first; none where there is nothing to group.
 
     >>> round_widths(np.array([17, 20, 90]))
@@ -73,7 +74,7 @@ def round_widths(points: IntArray | FloatArray) -> tuple[Number, ...]:
     )
 
 
-def _groups(points: IntArray | FloatArray, width: Number, finer: list[Level]) -> Level:
+def _groups(points: Marks, width: Number, finer: list[Level]) -> Level:
     """Return the groups of one width that hold several numbers, and other ones than groups of a finer level."""
     times = multiples(points, width)
     starts = np.flatnonzero(np.diff(times, prepend=times[0] - 1)).tolist()
