@@ -134,7 +134,9 @@ def test_anonymize_answers_with_one_object(shoal, source, policy, tmp_path):
     manifest = json.loads((tmp_path / "out" / "public" / "manifest.json").read_text(encoding="utf-8"))
     assert answer["verified"] is True
     assert answer["out"] == str(tmp_path / "out")
+    told = manifest.pop("utility")
     assert {key: answer[key] for key in manifest} == manifest
+    assert {name: answer["utility"][name] for name in told} == told  # the data holder also learns what nobody can recompute
 
 
 def test_verify_accepts_what_was_published(shoal, published, source):
