@@ -136,7 +136,7 @@ def test_anonymize_answers_with_one_object(shoal, source, policy, tmp_path):
     assert answer["out"] == str(tmp_path / "out")
     told = manifest.pop("utility")
     assert {key: answer[key] for key in manifest} == manifest
-    assert {name: answer["utility"][name] for name in told} == told  # the data holder also learns what nobody can recompute
+    assert {name: answer["utility"][name] for name in told} == told  # and more, for the data holder
 
 
 def test_verify_accepts_what_was_published(shoal, published, source):
