@@ -35,7 +35,6 @@ LEFT_OUT: dict[str, Any] = {"missing": "drop", "max_withheld": 0.25, "sample": {
 K, L = {"k-anonymity": {"k": 3}}, {"simple-l-diversity": {"l": 2}}
 WITHHOLDING: list[tuple[str, dict[str, Any]]] = [
     ("anatomy", L),
-    ("hilbert", K),
     ("incognito", K),
     ("microaggregation", K),
 ]
@@ -130,8 +129,6 @@ def test_nor_if_the_method_withholds_them(method: str, model: dict[str, Any], tm
         ages[10] = ages[25] = None
         table = table.set_column(0, "age", pa.array(ages))
     asked = policy({method: {}}, max_withheld=0.3) | {"privacy": [model]}
-    if method == "hilbert":  # it withholds where only sizes are asked for
-        asked["attributes"]["illness"] = {"role": "insensitive"}
     release = shoal.anonymize(table, asked, out=tmp_path / "out", format="csv")
     assert release.manifest["withheld"] > 0
     assert found_in_public(tmp_path / "out", table) == []
