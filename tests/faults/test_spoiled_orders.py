@@ -48,7 +48,7 @@ def judged(orders: list[IntArray], *, with_witness: bool = True, chunk: int = 10
         "shoal_version": "0",
         "method": "slicing",
         "method_parameters": {},
-        "guarantees": [{"model": "k-anonymity", "parameters": {"k": 3}, "achieved": 3.0}],
+        "guarantees": [{"model": "column-frequency", "parameters": {"k": 3}, "achieved": 3.0}],
         "parts": PARTS,
         "buckets": N_BUCKETS,
         "rows": len(table),
