@@ -10,13 +10,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from shoal.comparing.html import html_page
 from shoal.comparing.page import page
+from shoal.comparing.parts import HEADS, MEASURES, RISKS
 from shoal.comparing.picture import PICTURES, draw_comparison
-from shoal.comparing.result import Comparison
+from shoal.comparing.ranking import Standing
+from shoal.comparing.result import Comparison, Row, share_text
+from shoal.comparing.wording import reading, standing_text
 from shoal.errors import UsageError
 from shoal.papers.figures import require_plots
 from shoal.release import refuse_existing, write_text
+from shoal.report.frame import Section, whole_page
+from shoal.report.html import Html, bullets, figure, joined, paragraph, table, tag
+from shoal.wording import counted_text
+
+_HOLDER = "For the data holder alone: risks that attacks found on these people. It is no part of any release."
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,3 +90,78 @@ def _drawn(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise UsageError(f"cannot write {path.name}: {error.strerror}") from None
+
+
+def html_page(found: Comparison, title: str) -> str:
+    """Return the ranking, the frontier, every measured figure, what could not be made, and how to read it."""
+    stands = found.standings()
+    made = [place for place, row in enumerate(found.rows) if row.reason is None]
+    order = sorted(made, key=lambda place: (place not in stands, stands[place].rank if place in stands else 0))
+    seed = "without a seed" if found.seed is None else f"with the seed {found.seed}"
+    about = (
+        f"All releases are about the same {counted_text(found.records, 'record')}; each attack was tried "
+        f"{found.targets:,} times, {seed}."
+    )
+    sections = [Section.of("ranking", "Ranking", paragraph(about), *_ranking(found, stands, order))]
+    if made:
+        sections.append(Section.of("figures", "Risks, and what is kept", *_figures(found, order)))
+    refused = [(found.labels[place], row.reason) for place, row in enumerate(found.rows) if row.reason is not None]
+    if refused:
+        reasons = (joined((tag("strong", label), f": {reason}.")) for label, reason in refused)
+        sections.append(Section.of("refused", "What could not be made", bullets(reasons)))
+    sections.append(Section.of("reading", "Reading it", bullets(reading(found))))
+    return whole_page(title, _HOLDER, sections)
+
+
+def _ranking(found: Comparison, stands: dict[int, Standing], order: list[int]) -> list[Html]:
+    if not stands:
+        return [paragraph("Nothing could be ranked.")]
+    rows = [
+        (
+            found.labels[place],
+            str(stands[place].rank),
+            *(share_text(each) for each in (stands[place].score, stands[place].risk.value, stands[place].kept)),
+            standing_text(stands[place]),
+        )
+        for place in order
+        if place in stands
+    ]
+    heads = ("release", "rank", "score", "risk", "kept", "frontier")
+    return [figure(found.frontier()), table("Rows by their score", heads, rows)]
+
+
+def _figures(found: Comparison, order: list[int]) -> list[Html]:
+    risks = [
+        (
+            found.labels[place],
+            found.rows[place].parameters,
+            *(_risk(found.rows[place], risk) for risk in RISKS),
+            found.rows[place].promise,
+        )
+        for place in order
+    ]
+    kept = [
+        (
+            found.labels[place],
+            *(_share(found.rows[place].kept(measure)) for measure in MEASURES),
+            f"{found.rows[place].records:,}",
+            f"{found.rows[place].seconds:.1f}",
+        )
+        for place in order
+    ]
+    return [
+        table("What is left to attacks", ("release", "parameters", *HEADS.values(), "promise"), risks),
+        table("What is kept, and what it takes", ("release", *MEASURES, "records", "seconds"), kept),
+    ]
+
+
+def _risk(row: Row, risk: str) -> str:
+    trials, said = row.trials(risk), row.opinion(risk)
+    if trials is None:
+        return "not tried"
+    value, low, high = map(share_text, (trials.risk.value, trials.risk.low, trials.risk.high))
+    return f"{value} ({low} to {high})" + (f"; the opinion: {said}" if said else "")
+
+
+def _share(kept: float | None) -> str:
+    return "\N{EN DASH}" if kept is None else share_text(kept)

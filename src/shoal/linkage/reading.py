@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from shoal.errors import InputError, UsageError
+from shoal.errors import InputError, ShoalError, UsageError
 from shoal.linkage.agreed import of_agreed, read_agreed
-from shoal.linkage.foreign import of_foreign
-from shoal.linkage.linkable import Linkable, chosen_sensitive, of_generalized, of_sliced
+from shoal.linkage.columns import ABSENT, LinkColumn, coded, own_cover
+from shoal.linkage.linkable import Candidates, Linkable, chosen_sensitive, of_generalized, of_rows, of_sliced
 from shoal.linkage.refusing import refuse_common_tokens, unlinkable
 from shoal.policy import Policy
 from shoal.release import CLASS, PUBLIC, Release, received
@@ -20,7 +20,12 @@ from shoal.sliced.reading import read_published
 from shoal.sliced.table import SlicedTable, is_sliced
 from shoal.sources import Source, SourceOptions, open_source
 from shoal.sources.frames import as_table
+from shoal.taxonomies.builders.base import TaxonomyBuilder
+from shoal.taxonomies.builders.mask import MaskTaxonomy
+from shoal.taxonomies.tree import Taxonomy
+from shoal.verify.lines import Cover
 
+SUPPRESSED = "*"
 Linked: TypeAlias = "Release | str | Path"
 
 
@@ -149,3 +154,65 @@ def _read(opened: _Opened, policy: Policy | None, known: set[str], sensitive: st
 def read_columns(source: Source, columns: Sequence[str]) -> pa.Table:
     """Return some columns of a table, texts as codes."""
     return pa.Table.from_batches(list(source.batches(columns, dictionary=columns))).unify_dictionaries()
+
+
+def of_foreign(name: str, table: pa.Table, quasi: Sequence[str], sensitive: str, policy: Policy) -> Linkable:
+    """Return a table of others; every row is a record as it stands.
+
+    A text that is a node of the attribute's declared taxonomy covers what the node covers, ``*`` everything, a
+    masked text all that begin like it; any other text is a value as it is.
+    """
+    columns = []
+    for attribute in quasi:
+        codes, texts = coded(table.column(attribute))
+        columns.append((_column(attribute, texts, policy.attributes[attribute].taxonomy), codes))
+    codes, texts = coded(table.column(sensitive))
+    tree = _declared(policy.attributes[sensitive].taxonomy)
+    labels = None
+    if tree is not None:
+        nodes = _nodes(tree)
+        everything: Cover = {"values": list(tree.leaf_labels)}
+        covers = {text: nodes.get(text, own_cover(text)) for text in texts if text is not None}
+        labels = {text: everything if cover.get("any") else cover for text, cover in covers.items()}
+    return of_rows(name, columns, codes, Candidates.of(texts, labels, name))
+
+
+def _column(name: str, texts: Sequence[str | None], builder: TaxonomyBuilder | None) -> LinkColumn:
+    tree = _declared(builder)
+    nodes = {} if tree is None else _nodes(tree)
+    covers = [_cover(text, nodes, builder) for text in texts]
+    prefixes = any("prefixes" in cover for cover in covers)
+    kind = "prefix" if prefixes else "category" if tree is None else tree.scale.kind
+    reading = {} if tree is None else tree.scale.reading()
+    labels = tuple(ABSENT if text is None else text for text in texts)
+    return LinkColumn(name, kind, labels, tuple(covers), reading.get("format"), reading.get("length"))
+
+
+def _cover(text: str | None, nodes: dict[str, Cover], builder: TaxonomyBuilder | None) -> Cover:
+    if text is None:
+        return own_cover(text)
+    if text in nodes:
+        return nodes[text]
+    if text == SUPPRESSED:
+        return {"any": True}
+    if isinstance(builder, MaskTaxonomy) and text.endswith(builder.character):
+        start = text.rstrip(builder.character)
+        return {"prefixes": [start]} if start else {"any": True}
+    return own_cover(text)
+
+
+def _declared(builder: TaxonomyBuilder | None) -> Taxonomy | None:
+    """Return the tree that a policy declares by itself; None if it comes from the values of the table."""
+    if builder is None or isinstance(builder, MaskTaxonomy):
+        return None
+    try:
+        tree = builder.build(pa.array([], pa.string()))
+    except (ShoalError, ValueError):  # a tree that only values can make
+        return None
+    return tree if tree.declared else None
+
+
+def _nodes(tree: Taxonomy) -> dict[str, Cover]:
+    """Return what each node of the tree covers, by its label."""
+    ranges = zip(tree.labels, tree.lo.tolist(), tree.hi.tolist(), strict=True)
+    return {label: tree.cover(low, high) for label, low, high in ranges}

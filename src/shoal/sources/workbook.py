@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Sequence
+import posixpath
+import re
+import zipfile
+from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
+from xml.etree import ElementTree
 
 import numpy as np
 import pyarrow as pa
@@ -19,8 +23,15 @@ from shoal.sources.digests import OpenedFile
 from shoal.sources.optional import optional
 from shoal.sources.options import SourceOptions
 from shoal.sources.snapshots import Snapshot, SnapshotSource
-from shoal.sources.workbook_errors import refuse_errors
 
+_BLOCK = 1 << 20
+_BOOK, _PARTS = "xl/workbook.xml", "xl/_rels/workbook.xml.rels"
+_RELATION = re.compile(r"\{[^}]*/relationships\}id")
+# Excel writes cells one after another; whatever stands in one holds no "<" but its own parts.
+_CELL = re.compile(rb"""<(?:\w+:)?c\s([^>]*\bt=["']e["'][^>]*)>(.*?)</(?:\w+:)?c>""", re.DOTALL)
+_PLACE = re.compile(rb"""\br=["']([A-Z]+[0-9]+)["']""")
+_TEXT = re.compile(rb"<(?:\w+:)?v>([^<]*)</")
+_MOST_TOLD = 3
 Cells: TypeAlias = np.ndarray[Any, np.dtype[np.object_]]
 
 _CHUNK_ROWS = 1 << 15
@@ -157,3 +168,52 @@ def _array(cells: Cells, kind: pa.DataType) -> pa.Array:
     if pt.is_timestamp(kind):  # dates among them are midnights
         return pa.array(cells.astype("datetime64[us]"), kind)
     return pa.array(cells, kind, from_pandas=False)
+
+
+def refuse_errors(path: Path, sheet: str, missing: Collection[str]) -> None:
+    """Raise if a cell of the sheet holds an error that is not among the texts that mean missing."""
+    told: list[str] = []
+    n_errors = 0
+    for place, text in _errors(path, sheet):
+        if text not in missing:
+            n_errors += 1
+            if n_errors <= _MOST_TOLD:
+                told.append(f"{text} in {place}")
+    if n_errors:
+        more = f" and {n_errors - _MOST_TOLD} more" if n_errors > _MOST_TOLD else ""
+        first = told[0].partition(" in ")[0]
+        raise InputError(
+            f"sheet {sheet!r} of {path.name} has cells with errors: {', '.join(told)}{more}; mend them, or let them "
+            f"mean missing by `source: {{missing: ['', '{first}']}}`"
+        )
+
+
+def _errors(path: Path, sheet: str) -> Iterator[tuple[str, str]]:
+    """Yield the place and the text of each cell with an error, row by row."""
+    try:
+        with zipfile.ZipFile(path) as book, book.open(_part(book, sheet)) as file:
+            left = b""
+            while block := file.read(_BLOCK):
+                left += block
+                end = left.rfind(b"row>") + 1
+                yield from _found(left[:end])
+                left = left[end:]
+            yield from _found(left)
+    except (zipfile.BadZipFile, ElementTree.ParseError, KeyError, StopIteration, OSError):
+        raise InputError(f"{path.name} is not a readable Excel file: it breaks off or is something else") from None
+
+
+def _found(rows: bytes) -> Iterator[tuple[str, str]]:
+    for cell in _CELL.finditer(rows):
+        place, text = _PLACE.search(cell[1]), _TEXT.search(cell[2])
+        yield place[1].decode() if place else "some cell", text[1].decode() if text else "an error"
+
+
+def _part(book: zipfile.ZipFile, sheet: str) -> str:
+    """Return the name of the part of the file that holds a sheet."""
+    sheets = ElementTree.fromstring(book.read(_BOOK)).iter()  # noqa: S314  expat refuses entities that grow
+    listed = next(each for each in sheets if each.tag.endswith("}sheet") and each.get("name") == sheet)
+    number = next(value for name, value in listed.items() if _RELATION.fullmatch(name))
+    parts = ElementTree.fromstring(book.read(_PARTS)).iter()  # noqa: S314
+    target = next(each.attrib["Target"] for each in parts if each.get("Id") == number)
+    return posixpath.normpath(posixpath.join("/xl", target)).removeprefix("/")

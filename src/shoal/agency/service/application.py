@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 from anyio import CapacityLimiter, to_thread
 from fastapi import FastAPI, Request, Response
+from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import shoal
 from shoal.agency.service import refusals
 from shoal.agency.service.audit import AuditQueue
 from shoal.agency.service.bodies import Waiting
 from shoal.agency.service.database import Database
+from shoal.agency.service.failures import refusal_of
+from shoal.agency.service.guard import address_of
 from shoal.agency.service.limits import Buckets
 from shoal.agency.service.metrics import Metrics
 from shoal.agency.service.plan_cache import PlanCache
@@ -23,8 +28,9 @@ from shoal.agency.service.refusals import Refusal
 from shoal.agency.service.routes import audit, campaigns, plans, releases, tokens, unguarded
 from shoal.agency.service.settings import Settings
 from shoal.agency.service.visits import Service
-from shoal.agency.service.watch import Watch
 
+_GUARDED = "/v1/"
+_GONE = 499  # in the metrics only: the caller hung up, or sent what is no HTTP, before it was answered
 _MODULES = (unguarded, tokens, campaigns, plans, releases, audit)
 _PLANNERS = 2
 _CHECKERS = 2
@@ -110,3 +116,61 @@ def _methods(request: Request) -> set[str]:
         if route.matches(request.scope)[0] is not Match.NONE:
             found |= getattr(route, "methods", None) or set()
     return found | {"HEAD"} if "GET" in found else found
+
+
+class _GoneError(Exception):
+    """The answer cannot be sent any more, which is no fault of the service."""
+
+
+class Watch:
+    """The outermost layer of the service."""
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        """Stand around an application."""
+        self._app, self._service = app, service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        if scope["method"] == "HEAD":  # answered as GET is; the server leaves out the content
+            scope = {**scope, "method": "GET"}
+        metrics = self._service.metrics
+        status, began = 0, time.perf_counter()
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                headers["X-Content-Type-Options"] = "nosniff"
+                headers.setdefault("Cache-Control", "no-store")
+            try:
+                await send(message)
+            except Exception as error:
+                raise _GoneError from error
+
+        metrics.begin()
+        try:
+            wait = (
+                0.0 if scope["path"].startswith(_GUARDED) else self._service.addresses.take(address_of(Request(scope)))
+            )
+            if wait:
+                await refusals.too_many(wait).response()(scope, receive, sending)
+            else:
+                await self._app(scope, receive, sending)
+        except _GoneError:
+            status = _GONE
+        except Exception as error:
+            refusal = refusal_of(error)
+            if status:
+                raise
+            await refusal.response()(scope, receive, sending)
+        finally:
+            metrics.end(scope["method"], _template(scope), status or 500, time.perf_counter() - began)
+
+
+def _template(scope: Scope) -> str:
+    route: Any = scope.get("route")
+    return getattr(route, "path_format", None) or getattr(route, "path", None) or "none"

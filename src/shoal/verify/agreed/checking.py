@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from shoal.arrays import BoolArray
+from shoal.arrays import BoolArray, CodeArray, IntArray, KeyArray
 from shoal.errors import InputError
 from shoal.progress import Progress
-from shoal.verify.agreed.hulls import wrong_hulls
 from shoal.verify.agreed.plan import CLASS, Plan
-from shoal.verify.agreed.rows import AgreedRows, misplaced, read_rows, read_source
+from shoal.verify.ahead import prepared
+from shoal.verify.counting import Histograms, histograms_of
 from shoal.verify.counts import SourceRows, source_counts
 from shoal.verify.covers import Covers
 from shoal.verify.exact import entropies, entropy_at_least
 from shoal.verify.form import check_dictionaries, check_labels, check_rows
 from shoal.verify.guarantees import agrees
+from shoal.verify.kernels import kernel, paired
 from shoal.verify.manifest import Manifest
+from shoal.verify.numbering import LabelReader
 from shoal.verify.promises import AGREED, PARAMETER, Promise
-from shoal.verify.reading import FAULTS, CsvRows, PublishedRows, unreadable
+from shoal.verify.reading import FAULTS, CsvRows, PublishedRows, coded, unreadable
 from shoal.verify.result import Check, CheckedGuarantee
+from shoal.verify.tally import Tally
 
 if TYPE_CHECKING:
     from shoal.sources import Source
@@ -154,3 +159,172 @@ def _true(released: AgreedRows, manifest: Manifest, plan: Plan, source: Source, 
     detail = f"{wrong} rows differ from the source in their class or their value"
     right = "every class has just the values that the source has for it"
     return [*checks, Check("truth", not wrong, detail if wrong else right)]
+
+
+@kernel
+def _spanned(
+    owner: IntArray,
+    begin: IntArray,
+    end: IntArray,
+    order: IntArray,
+    first: IntArray,
+    last: IntArray,
+    covered: IntArray,
+) -> None:
+    """Widen each label by the values of its pieces; *order* lists values by their codes."""
+    for piece in range(owner.shape[0]):
+        label = owner[piece]
+        for at in range(begin[piece], end[piece]):
+            first[label] = min(first[label], order[at])
+            last[label] = max(last[label], order[at])
+        covered[label] += end[piece] - begin[piece]
+
+
+def wrong_hulls(cover: Covers, values: pa.Array, points: CodeArray, class_of: CodeArray, labels: CodeArray) -> int:
+    """Return how many classes bear a label that covers neither just their hull nor all values of the plan.
+
+    *points* are the values of the plan's points, in its order; *labels* the one that each class bears, -1 for none.
+    The hull of a class is everything from its first value to its last, in the order of the plan.
+    """
+    n_values, n_labels = len(values), len(cover.labels)
+    codes = cover.places(values)
+    order = np.argsort(codes, kind="stable")
+    # One more label, the last, covers nothing: it is that of unknown texts.
+    first = np.full(n_labels + 1, n_values, dtype=np.int64)
+    last = np.full(n_labels + 1, -1, dtype=np.int64)
+    covered = np.zeros(n_labels + 1, dtype=np.int64)
+    owner = np.repeat(np.arange(n_labels, dtype=np.int64), np.diff(cover.start))
+    begin, end = (np.searchsorted(codes[order], side) for side in (cover.low, cover.high))
+    _spanned(owner, begin, end, order, first, last, covered)
+    low = np.full(len(labels), n_values, dtype=np.int64)
+    high = np.full(len(labels), -1, dtype=np.int64)
+    np.minimum.at(low, class_of, points)
+    np.maximum.at(high, class_of, points)
+    hull = (first[labels] == low) & (last[labels] == high) & (covered[labels] == high - low + 1)
+    return int((~(hull | (covered[labels] == n_values)))[labels >= 0].sum())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AgreedRows:
+    """What the published rows say."""
+
+    rows: int
+    strange_classes: int  # rows whose class is no number of a class
+    strange_values: int  # rows whose sensitive value is none of the plan's
+    labels: CodeArray  # (n_classes, n_quasi) label numbers, -1 for classes without rows
+    mixed: BoolArray  # (n_classes,) rows of the class bear different labels
+    unknown: tuple[str, ...]  # attributes with texts that are no labels
+    idle: dict[str, int]  # attribute -> labels that no row has
+    keys: KeyArray  # distinct class << 32 | value, ascending
+    counts: IntArray  # how often each occurs
+    histograms: Histograms
+
+
+def placed(column: pa.Array, known: pa.Array) -> CodeArray:
+    """Return (n_rows,) the place of each value, as text, among the known ones; their number for any other, or none.
+
+    >>> placed(pa.array([34, None, 7]), pa.array(["7", "34"])).tolist()
+    [1, 2, 0]
+    """
+    values, places = coded(column)
+    if pa.types.is_floating(values.type):
+        values = pc.add(values, pa.scalar(0.0, values.type))  # -0.0 and 0.0 are one value
+    found = pc.index_in(values.cast(pa.string()), value_set=known, skip_nulls=True).fill_null(len(known))
+    return np.append(np.asarray(found), len(known)).astype(np.int32)[places]
+
+
+def read_rows(rows: PublishedRows, manifest: Manifest, plan: Plan, progress: Progress) -> AgreedRows:
+    """Read the release once."""
+    readers = [LabelReader(attribute) for attribute in manifest.of_role("quasi")]
+    numbers = pa.array(np.arange(1, plan.n_classes + 1)).cast(pa.string())
+
+    def prepare(batch: pa.RecordBatch) -> tuple[CodeArray, CodeArray, list[CodeArray]]:
+        labels = [reader.read(batch.column(reader.name)) for reader in readers]
+        return (
+            placed(batch.column(CLASS), numbers),
+            placed(batch.column(plan.sensitive), plan.sensitive_values),
+            labels,
+        )
+
+    n_rows = strange_classes = strange_values = 0
+    table = np.full((plan.n_classes, len(readers)), -1, dtype=np.int32)
+    mixed = np.zeros(plan.n_classes, dtype=np.bool_)
+    sizes = np.zeros(plan.n_classes, dtype=np.int64)
+    tally = Tally()
+    with progress.step("reading the release", manifest.rows) as step:
+        for owner, value, labels in prepared(rows.batches(manifest.columns), prepare):
+            n_rows += owner.shape[0]
+            known = (owner < plan.n_classes) & (value < len(plan.sensitive_values))
+            strange_classes += int((owner == plan.n_classes).sum())
+            strange_values += int((value == len(plan.sensitive_values)).sum())
+            own = owner[known]
+            for place, label in enumerate(labels):
+                _note(table[:, place], mixed, own, label[known])
+            sizes += np.bincount(own, minlength=plan.n_classes)
+            tally.add(paired(own, value[known]))
+            step.advance(owner.shape[0])
+    keys, counts = tally.result()
+    texts = tuple(plan.sensitive_values.to_pylist())
+    return AgreedRows(
+        rows=n_rows,
+        strange_classes=strange_classes,
+        strange_values=strange_values,
+        labels=table,
+        mixed=mixed,
+        unknown=tuple(reader.name for reader in readers if reader.met_unknown),
+        idle={reader.name: reader.idle for reader in readers if reader.idle},
+        keys=keys,
+        counts=counts,
+        histograms=histograms_of(tally, sizes, texts, len(texts)),
+    )
+
+
+def _note(label_of: CodeArray, mixed: BoolArray, owner: CodeArray, label: CodeArray) -> None:
+    """Write down the label of each class where there is none yet, and which classes bear another one too."""
+    new = label_of[owner] < 0
+    label_of[owner[new]] = label[new]
+    mixed[owner[label_of[owner] != label]] = True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AgreedSource:
+    """What the source says of the same classes."""
+
+    rows: int
+    outside: int  # rows with a value or a combination that the plan does not have
+    keys: KeyArray  # distinct class << 32 | value, ascending
+    counts: IntArray
+
+
+def read_source(source: Source, plan: Plan, progress: Progress) -> AgreedSource:
+    """Read the source once and look up the class of every row."""
+    columns, known = [*plan.quasi, plan.sensitive], [*plan.quasi_values, plan.sensitive_values]
+    tally, n_points = Tally(), len(plan.class_of)
+    n_rows = outside = 0
+    with progress.step("comparing with the source", source.n_rows) as step:
+        for codes in prepared(source.batches(columns, dictionary=columns), lambda batch: list(_codes(batch, known))):
+            *quasi, value = codes
+            point = plan.numbers.ids(quasi)
+            inside = (point < n_points) & (value < len(plan.sensitive_values))
+            n_rows += point.shape[0]
+            outside += int((~inside).sum())
+            tally.add(paired(plan.class_of[point[inside]], value[inside]))
+            step.advance(point.shape[0])
+    return AgreedSource(n_rows, outside, *tally.result())
+
+
+def _codes(batch: pa.RecordBatch, known: Sequence[pa.Array]) -> Iterator[CodeArray]:
+    for column, values in zip(batch.columns, known, strict=True):
+        yield placed(column, values)
+
+
+def misplaced(released: AgreedRows, original: AgreedSource) -> int:
+    """Return how many rows of either table have no counterpart with their class and value in the other.
+
+    Half of them, where both tables have as many rows.
+    """
+    keys = np.unique(np.concatenate([released.keys, original.keys]))
+    difference = np.zeros(keys.shape[0], dtype=np.int64)
+    difference[np.searchsorted(keys, released.keys)] += released.counts
+    difference[np.searchsorted(keys, original.keys)] -= original.counts
+    return int(max(difference[difference > 0].sum(), -difference[difference < 0].sum()))

@@ -1,15 +1,24 @@
-"""The verification of a sliced release: its form, what every tuple gives away, and whether buckets are true."""
+"""The verification of a sliced release: its form, what every tuple gives away, and whether buckets are true.
+
+Whether the buckets tell the truth: every part kept exactly its values, each in a bucket where it may be.
+
+With a witness, the bucket of every source row, this is settled bucket by bucket. Without one it is a hard problem, so
+bounds are used: what only one bucket can hold must be there, and no bucket may hold more than could be in it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from shoal.arrays import IntArray
+import numpy as np
+
+from shoal.arrays import CodeArray, IntArray
 from shoal.progress import Progress
-from shoal.verify.counts import untold
+from shoal.verify.counts import source_counts, untold
 from shoal.verify.covers import Covers
 from shoal.verify.form import check_dictionaries, check_labels, check_rows
+from shoal.verify.kernels import kernel
 from shoal.verify.manifest import Manifest
 from shoal.verify.reading import FAULTS, PublishedRows, unreadable
 from shoal.verify.result import Check, CheckedGuarantee
@@ -18,10 +27,10 @@ from shoal.verify.sliced.buckets import BucketError
 from shoal.verify.sliced.judging import Judge, check_promises
 from shoal.verify.sliced.layout import Layout, OverlapError
 from shoal.verify.sliced.linking import check_permuted
+from shoal.verify.sliced.postings import Postings, count_bounds, numbered
 from shoal.verify.sliced.reading import SlicedRows, read_sliced
-from shoal.verify.sliced.regions import check_regions
-from shoal.verify.sliced.truth import check_sliced_truth
 from shoal.verify.sliced.tuples import SourceTuples, read_source
+from shoal.verify.spans import Ragged, Spans
 
 if TYPE_CHECKING:
     from shoal.sources import Source
@@ -94,3 +103,135 @@ def _matching(judge: Judge, original: SourceTuples, absent: int) -> Check:
     if lost > absent:
         return Check("matching", False, f"{lost} source rows match no bucket")
     return Check("matching", True, "every source row that is told matches a bucket")
+
+
+@kernel
+def _meet(ragged: Ragged, one: int, other: int) -> bool:
+    """Whether two boxes have a point in common, range by range."""
+    labels, offsets, start, low, high = ragged
+    for a in range(labels.shape[1]):
+        first, second = offsets[a] + labels[one, a], offsets[a] + labels[other, a]
+        shared = False
+        for i in range(start[first], start[first + 1]):
+            for j in range(start[second], start[second + 1]):
+                shared |= low[i] < high[j] and low[j] < high[i]
+        if not shared:
+            return False
+    return True
+
+
+@kernel
+def _overlapping(hulls: CodeArray, ragged: Ragged) -> int:
+    """Return how many boxes meet one after them; hulls are sorted by the low edge of the first attribute."""
+    n, d = hulls.shape[0], hulls.shape[1] // 2
+    found = 0
+    for i in range(n):
+        for j in range(i + 1, n):
+            if hulls[j, 0] >= hulls[i, 1]:
+                break
+            apart = False
+            for a in range(1, d):
+                apart |= hulls[i, 2 * a] >= hulls[j, 2 * a + 1] or hulls[j, 2 * a] >= hulls[i, 2 * a + 1]
+            if not apart and _meet(ragged, i, j):
+                found += 1
+                break
+    return found
+
+
+def check_regions(released: SlicedRows, covers: Mapping[str, Covers]) -> Check:
+    """No two regions of a part cover the same values."""
+    found = 0
+    for reader in released.readers:
+        if reader.layout.boxed:
+            own = [covers[name] for name in reader.layout.quasi]
+            spans = Spans.of(own, reader.regions.tuples())
+            narrow = int(np.argmin(spans.usual_widths() / [cover.width for cover in own]))
+            order = np.argsort(spans.hulls[:, 2 * narrow], kind="stable")
+            swapped = spans.taken(order)
+            edges = np.roll(swapped.hulls, -2 * narrow, axis=1)
+            found += int(_overlapping(np.ascontiguousarray(edges), swapped.ragged))
+    if found:
+        return Check("regions", False, f"{found} regions of a part overlap others of it")
+    return Check("regions", True, "regions of a part do not overlap")
+
+
+def check_sliced_truth(
+    manifest: Manifest, released: SlicedRows, original: SourceTuples, *, with_witness: bool
+) -> Iterator[Check]:
+    """Compare what the parts and buckets hold with the source."""
+    yield source_counts(manifest, released.rows, original.rows)
+    if any(reader.layout.boxed and not reader.layout.blurred for reader in released.readers):
+        absent = 0 if with_witness else untold(manifest, released.rows, original.rows)
+        yield _regions(original, absent)
+    if with_witness:
+        yield from _by_witness(released, original)
+    else:
+        yield from _by_bounds(manifest, released, original)
+
+
+def _regions(original: SourceTuples, absent: int) -> Check:
+    if original.homeless > absent:
+        return Check("located", False, f"{original.homeless} source rows lie in no region of some part")
+    return Check("located", True, "every source row that is told lies in one region of each part")
+
+
+def _by_witness(released: SlicedRows, original: SourceTuples) -> Iterator[Check]:
+    if original.witness_fault is not None:
+        yield Check(
+            "witness", False, f"the file that tells each row's bucket is not to be used: {original.witness_fault}"
+        )
+    pairs = list(zip(released.sums, original.sums, strict=True))
+    changed = sum(not own.same_rows(other) for own, other in pairs)
+    yield _parts(changed, len(pairs))
+    wrong = int(np.logical_or.reduce([own.differs(other) for own, other in pairs]).sum())
+    grounds = "by the bucket of every source row in the internal folder"
+    if wrong:
+        yield Check("truth", False, f"{wrong} buckets hold other values than their source rows have, {grounds}")
+    else:
+        yield Check("truth", True, f"every bucket holds, part by part, what its source rows have, {grounds}")
+
+
+def _parts(changed: int, n_parts: int) -> Check:
+    if changed:
+        return Check("parts", False, f"{changed} of {n_parts} parts did not keep exactly the values of the source")
+    return Check("parts", True, "every part kept exactly its values")
+
+
+def _by_bounds(manifest: Manifest, released: SlicedRows, original: SourceTuples) -> Iterator[Check]:
+    lists, kinds, records = released.contents, original.contents, original.content_records
+    assert lists is not None  # noqa: S101 - without a witness contents are listed
+    assert kinds is not None  # noqa: S101
+    assert records is not None  # noqa: S101
+    absent = untold(manifest, released.rows, original.rows)
+    complete = absent == 0
+    yield _parts(_changed(lists, kinds, records, complete=complete), len(released.readers))
+    forced, available = (np.zeros(lists.times.shape[0], dtype=np.int64) for _ in range(2))
+    lost, _ = count_bounds(lists, numbered(lists, kinds), records, forced, available)
+    if lost > absent:
+        yield Check("truth", False, f"{lost} source rows are in no bucket, {absent} are said not to be told")
+        return
+    wrong = lists.times > available
+    if complete:
+        wrong |= lists.times < forced
+    places = np.unique(lists.bucket[wrong]).shape[0]
+    bounds = "what rows that fit in one bucket only demand, and at most what rows that fit there allow"
+    if not complete:
+        bounds = "what rows that fit there allow (rows are withheld or were not drawn, so nothing demands to be there)"
+    told = "by bounds, for no file tells each row's bucket"
+    if places:
+        yield Check("truth", False, f"{places} buckets hold values that no arrangement of the source permits, {told}")
+    else:
+        limit = "at least " if complete else "at most "
+        yield Check("truth", True, f"every bucket holds {limit}{bounds}, {told}")
+
+
+def _changed(lists: Postings, kinds: CodeArray, records: IntArray, *, complete: bool) -> int:
+    """Return how many parts hold a value more often than the source does or, if all is told, less often."""
+    changed = 0
+    for part in range(kinds.shape[1]):
+        published = lists.totals(part)
+        held = np.bincount(kinds[:, part], weights=records, minlength=len(published) + 1).astype(np.int64)
+        known, strange = held[: len(published)], int(held[len(published) :].sum())
+        if (published > known).any() or (complete and (strange or (published < known).any())):
+            changed += 1
+    return changed

@@ -2,37 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
-from shoal.arrays import BoolArray, IntArray
+from shoal.arrays import BoolArray, CodeArray, IntArray, KeyArray
 from shoal.errors import InputError
-from shoal.progress import Progress
-from shoal.sources.spark.exchange import exchanged, routed
+from shoal.progress import Progress, Silent
+from shoal.sources.spark.exchange import exchanged, received, routed
 from shoal.sources.spark.files import SparkFiles
 from shoal.sources.spark.session import told
 from shoal.sources.spark.shared import Shared
 from shoal.sources.spark.shipping import collected, pieces_of
 from shoal.sources.spark.source import SparkSource
-from shoal.verify.coding import ReleaseCoder, SourceCoder, SourceFacts
+from shoal.verify.coding import CodedRows, CodedSource, Met, ReleaseCoder, SourceCoder, SourceFacts
 from shoal.verify.contents import Contents
-from shoal.verify.parts import Checked, Findings, Task
+from shoal.verify.counting import Table
+from shoal.verify.parts import Checked, Findings, Part, Result, Task
 from shoal.verify.reading import PublishedRows
-from shoal.verify.regional import Means
+from shoal.verify.regional import Means, check
 from shoal.verify.regional.packing import PointWords, ReleaseWords
 from shoal.verify.regional.partings import ByClass, ByContent, Parting, cut_by
 from shoal.verify.room import Room
-from shoal.verify.spark.looking import Looked, LookPartition, looked
-from shoal.verify.spark.messages import told_of
-from shoal.verify.spark.regions import CheckedRegion, CheckRegion
-from shoal.verify.spark.released import SparkFileRows, SparkRows
+from shoal.verify.spark.messages import RELEASE, SOURCE, told_message, told_of, words_of
+from shoal.verify.spark.released import ReleaseForm, SparkFileRows, SparkRows
 from shoal.verify.spark.routing import RouteRelease, RouteSource, SentRelease, SentSource
 
 if TYPE_CHECKING:
     from shoal.sources import Source
 
+_TOGETHER = 1 << 18  # rows that are handed out at a time
 ROWS_PER_REGION = 1 << 19
 SAMPLE = 1 << 20  # rows whose boxes show where there are cuts
 _FEWEST, _MOST = 4, 1 << 12  # regions
@@ -196,3 +198,150 @@ class _Checking:
 def _same(found: int, wanted: int | None) -> None:
     if found != wanted:
         raise InputError("rows were lost on their way, or the tables changed while they were being read")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Look:
+    """What one partition of a release tells."""
+
+    rows: int
+    met: Met
+    counts: tuple[IntArray, ...]  # for each subject (n_values,) rows, by the partition's own numbers
+    boxes: CodeArray  # (n_labelled, n) labels of some rows
+    unused: tuple[str, ...]  # columns whose dictionaries hold entries of no row
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LookPartition:
+    """Looks at the rows of a partition."""
+
+    form: ReleaseForm
+    coder: ReleaseCoder  # one that has met nothing
+    step: int  # the labels of each so manieth row are told
+
+    def __call__(self, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield what was seen."""
+        coder = self.coder.glancing()
+        rows = self.form.opened(number, batches)
+        n_rows, boxes = 0, [np.empty((len(coder.layout.labelled), 0), dtype=np.int32)]
+        counts: list[IntArray] = [np.zeros(0, dtype=np.int64) for _ in coder.subjects]
+        for batch in rows.batches(coder.columns):
+            coded, values = coder.code(batch)
+            for place, numbers in enumerate(coder.number(values)):
+                counts[place] = added(counts[place], np.bincount(numbers))
+            boxes.append(coded.labels[:, -n_rows % self.step :: self.step])
+            n_rows += coded.rows
+        yield told_message(Look(n_rows, coder.met, tuple(counts), np.hstack(boxes), rows.unused_entries()))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Looked:
+    """What all partitions tell together."""
+
+    rows: int
+    tables: tuple[Table, ...]  # for each subject
+    boxes: CodeArray  # (n, n_labelled)
+    unused: tuple[str, ...]
+
+
+def looked(looks: Sequence[Look], coder: ReleaseCoder) -> Looked:
+    """Add up what partitions tell, in their order; *coder* gives values one numbering for all."""
+    counts: list[IntArray] = [np.zeros(0, dtype=np.int64) for _ in coder.subjects]
+    for look in looks:
+        for place, (numbers, rows) in enumerate(zip(coder.add(look.met), look.counts, strict=True)):
+            found = np.zeros(coder.n_values(coder.subjects[place]), dtype=np.int64)
+            found[numbers] = rows
+            counts[place] = added(found, counts[place])
+    tables = [Table(coder.texts(one), coder.n_values(one), n) for one, n in zip(coder.subjects, counts, strict=True)]
+    return Looked(
+        rows=sum(look.rows for look in looks),
+        tables=tuple(tables),
+        boxes=np.hstack([look.boxes for look in looks] or [np.empty((len(coder.layout.labelled), 0), np.int32)]).T,
+        unused=tuple(dict.fromkeys(name for look in looks for name in look.unused)),
+    )
+
+
+def added(one: IntArray, other: IntArray) -> IntArray:
+    """Return the sum of two arrays, of which the shorter goes on with zeros.
+
+    >>> added(np.array([1, 2]), np.array([5])).tolist()
+    [6, 2]
+    """
+    total = np.zeros(max(len(one), len(other)), dtype=np.int64)
+    total[: len(one)] += one
+    total[: len(other)] += other
+    return total
+
+
+class Arrived(Part):
+    """The rows that were sent to one task."""
+
+    def __init__(
+        self,
+        release: tuple[ReleaseWords, KeyArray],
+        source: tuple[PointWords, KeyArray],
+        tables: tuple[Table, ...],
+    ) -> None:
+        self._release_words, self._release = release
+        self._source_words, self._source = source
+        self._tables = tables
+        self.n_rows = len(self._release)
+
+    def release(
+        self, work: Callable[[CodedRows], Result], *, labelled: bool
+    ) -> Iterator[tuple[Result, tuple[CodeArray, ...]]]:
+        for rows in _some(self._release):
+            coded, subjects = self._release_words.unpack(rows, labelled=labelled)
+            yield work(coded), subjects
+
+    def source(self, work: Callable[[CodedSource], Result], title: str) -> Iterator[Result]:  # noqa: ARG002
+        for rows in _some(self._source):
+            yield work(self._source_words.unpack(rows))
+
+    def population(self, name: str, work: Callable[[CodeArray], Result]) -> Iterator[Result]:
+        raise NotImplementedError("populations are compared by the driver")
+
+    def tables(self) -> tuple[Table, ...]:
+        return self._tables
+
+
+def _some(rows: KeyArray) -> Iterator[KeyArray]:
+    for begin in range(0, len(rows), _TOGETHER):
+        yield rows[begin : begin + _TOGETHER]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CheckedRegion:
+    """What a task tells of its region."""
+
+    number: int
+    release_rows: int
+    source_rows: int
+    found: Findings
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CheckRegion:
+    """Checks the rows that were sent to a task; what is for the driver is handed on to it."""
+
+    task: Shared[Task]
+    tables: tuple[Table, ...]
+    release_words: ReleaseWords
+    source_words: PointWords
+    driver: int
+    means: Means
+
+    def __call__(self, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield what was found."""
+        arrived = [batch for _, batch in received(batches)]
+        if number == self.driver:
+            yield from arrived
+            return
+        release = words_of(arrived, RELEASE, self.release_words.n_words)
+        source = words_of(arrived, SOURCE, self.source_words.n_words)
+        del arrived
+        found = Findings()
+        if len(release):
+            part = Arrived((self.release_words, release), (self.source_words, source), self.tables)
+            found = check(part, self.task.value, self.means, Silent())
+        yield told_message(CheckedRegion(number, len(release), len(source), found))
