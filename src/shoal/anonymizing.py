@@ -30,7 +30,7 @@ from shoal.publishing.tables import two_tables
 from shoal.publishing.writing import plain_table, write_places, write_rows
 from shoal.refusing import refuse_changed, refuse_open, refuse_units, refuse_unverified
 from shoal.regions.budget import Budget
-from shoal.regions.refusing import refuse_larger
+from shoal.regions.dividing import refuse_larger
 from shoal.release import Release, Staging, held_interrupts, refuse_existing, write_bytes, write_json, write_text
 from shoal.report.evidence import build_evidence
 from shoal.report.page import internal_report, public_report

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from shoal.auditing.auditing import audit
-from shoal.auditing.columns import ColumnRisk, MissingValues
 from shoal.auditing.requirements import ModelVerdict, SensitiveRisk
-from shoal.auditing.result import Audit
-from shoal.auditing.risks import PopulationRisk, SearchRisk
+from shoal.auditing.result import Audit, ColumnRisk, MissingValues, PopulationRisk, SearchRisk, SpecialRisk
 from shoal.auditing.singling import SetRisk
-from shoal.auditing.special import SpecialRisk
 
 __all__ = [
     "Audit",

@@ -12,13 +12,18 @@ import pyarrow as pa
 
 from shoal.anonymizing import open_populations
 from shoal.arrays import IntArray
-from shoal.auditing.columns import column_risks, missing_values
 from shoal.auditing.raw import RawTable, read_raw
 from shoal.auditing.requirements import sensitive_risks, verdicts
-from shoal.auditing.result import Audit
-from shoal.auditing.risks import PopulationRisk, population_risk, search_risk
+from shoal.auditing.result import (
+    Audit,
+    PopulationRisk,
+    column_risks,
+    missing_values,
+    population_risk,
+    search_risk,
+    special_risk,
+)
 from shoal.auditing.singling import fastest_order, minimal_sets, set_risks
-from shoal.auditing.special import special_risk
 from shoal.encoding import check_columns, encode
 from shoal.engines.local import LocalEngine
 from shoal.errors import InputError, UsageError

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from shoal.errors import PolicyError, ShoalError, UsageError
 from shoal.methods.base import Method
-from shoal.policy.wording import sentence
+from shoal.policy.reading import sentence
 from shoal.registry import find
 from shoal.yaml_lines import load_with_lines
 

@@ -14,7 +14,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from shoal.datasets.hospital import SCHEMA, stays
-from shoal.datasets.placing import placed
+from shoal.datasets.origins import placed
 from shoal.errors import UsageError
 from shoal.progress import Progress, Silent
 

@@ -10,11 +10,11 @@ import re
 import urllib.error
 import urllib.request
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from shoal.datasets.placing import placed
 from shoal.errors import InputError
 
 LONGEST = 64 * 2**20  # bytes; no file of ours comes near
@@ -139,3 +139,15 @@ def plain_lines(text: bytes) -> bytes:
     text = re.sub(rb"(?m)^\|.*$", b"", text)
     text = re.sub(rb"(?m)[ \t]*(,|$)[ \t]*", rb"\1", text)
     return re.sub(rb"\n{2,}", b"\n", text.strip(b"\n \t") + b"\n")
+
+
+@contextmanager
+def placed(target: Path) -> Iterator[Path]:
+    """Give a path to write to; it becomes *target* at the end, or vanishes on any exception."""
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    try:
+        yield partial
+        partial.replace(target)
+    finally:
+        with suppress(OSError):  # it was moved, or never came to be
+            partial.unlink()

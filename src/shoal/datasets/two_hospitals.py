@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from shoal.datasets.hospital import diagnosis_tree, stays
-from shoal.datasets.placing import placed
+from shoal.datasets.origins import placed
 from shoal.errors import UsageError
 
 HOSPITALS = ("north", "south")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -46,14 +46,7 @@ class Finding:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON can hold it."""
-        return {
-            "id": self.id,
-            "severity": self.severity,
-            "about": list(self.about),
-            "text": self.text,
-            "fix": self.fix,
-            "accepted": self.accepted,
-        }
+        return {**asdict(self), "about": list(self.about)}
 
     @classmethod
     def from_dict(cls, entry: Mapping[str, Any]) -> Finding:

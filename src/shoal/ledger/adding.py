@@ -6,11 +6,10 @@ from pathlib import Path
 
 from shoal.errors import InputError, UsageError, VerificationError
 from shoal.ledger.book import NEW, Ledger
-from shoal.ledger.entering import check_ledger, enter
+from shoal.ledger.entering import check_ledger, enter, held
 from shoal.ledger.files import stored_files
 from shoal.ledger.options import LedgerOptions
 from shoal.ledger.settling import Entered
-from shoal.ledger.unpacking import held
 from shoal.progress import Progress
 from shoal.release import PUBLIC
 from shoal.sources import SourceOptions, open_source

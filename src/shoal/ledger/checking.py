@@ -9,12 +9,12 @@ from typing import Any
 
 from shoal.errors import UsageError
 from shoal.ledger.book import Ledger
+from shoal.ledger.entering import shelf
 from shoal.ledger.evaluating import Finding, Question, evaluate
 from shoal.ledger.options import check_name
 from shoal.ledger.records import Entry, Evaluation, Population
 from shoal.ledger.sets import Set
 from shoal.ledger.settling import settle_by_folder
-from shoal.ledger.unpacking import shelf
 from shoal.progress import Progress
 from shoal.release import PUBLIC
 from shoal.sources import Source

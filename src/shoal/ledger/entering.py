@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +17,10 @@ from shoal.ledger.files import Packed
 from shoal.ledger.options import DEFAULT_FLOOR, EVERYBODY, LedgerOptions
 from shoal.ledger.records import Draft, Entry, Origin
 from shoal.ledger.settling import Entered
-from shoal.ledger.unpacking import Shelf, held, shelf
 from shoal.ledger.wording import notes, refusal, warnings
 from shoal.linkage.refusing import not_for_ledgers
 from shoal.progress import Progress
+from shoal.release import received
 from shoal.sources import Source
 
 _ATTEMPTS = 20  # to write an entry while others write theirs
@@ -127,3 +130,39 @@ def _evidence(entry: Entry, floor: int, findings: list[Finding], earlier: list[E
             "linked": [finding.as_dict() for finding in numbered],
         }
     }
+
+
+class Shelf:
+    """A folder that only its owner can read, with the public files of the releases that were asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._held: dict[int, Held] = {}
+
+    def held(self, ledger: Ledger, entry: Entry) -> Held:
+        """Return a release of the ledger, unpacked once."""
+        if entry.number not in self._held:
+            folder = self._folder / str(entry.number)
+            try:
+                folder.mkdir()
+                ledger.unpack(entry, folder)
+            except OSError as error:
+                raise UsageError(f"cannot unpack a release of the ledger: {error.strerror}") from None
+            self._held[entry.number] = held(entry.number, folder)
+        return self._held[entry.number]
+
+
+@contextmanager
+def shelf() -> Iterator[Shelf]:
+    """Open a shelf that vanishes at the end."""
+    with tempfile.TemporaryDirectory(prefix="shoal-ledger-") as folder:
+        yield Shelf(Path(folder))
+
+
+def held(number: int, public: Path) -> Held:
+    """Return a public folder as a release to be linked."""
+    found = received(public)
+    if found is None:
+        raise InputError(f"{public} is no release: it has no manifest.json")
+    place, manifest = found
+    return Held(number, place, manifest)

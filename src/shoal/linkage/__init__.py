@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from shoal.linkage.bounds import composed, worst_case_l
-from shoal.linkage.linking import link, link_target, parse_target
+from shoal.linkage.linking import composed, link, link_target, parse_target, worst_case_l
 from shoal.linkage.result import PopulationLinkage, Remaining, TargetLinkage, WorstCase
 
 __all__ = [

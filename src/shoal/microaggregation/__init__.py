@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from shoal.microaggregation.centres import Averages, Centres, centres
-from shoal.microaggregation.grouping import Grouping, microaggregate
-from shoal.microaggregation.joining import joined
-from shoal.microaggregation.shared import group_means, group_medians, group_modes, squared_errors
-from shoal.microaggregation.space import Space
+from shoal.microaggregation.shared import (
+    Grouping,
+    Space,
+    group_means,
+    group_medians,
+    group_modes,
+    joined,
+    microaggregate,
+    squared_errors,
+)
 
 __all__ = [
     "Averages",

@@ -9,8 +9,7 @@ import numpy as np
 
 from shoal.arrays import AnyIntArray, BoolArray, CodeArray, IntArray
 from shoal.errors import InputError
-from shoal.microaggregation.grouping import Grouping
-from shoal.microaggregation.shared import group_means, group_medians, group_modes
+from shoal.microaggregation.shared import Grouping, group_means, group_medians, group_modes
 from shoal.problem import Problem
 
 _FARTHEST = 2.0**52  # steps from 0, beyond which floats skip some

@@ -7,9 +7,8 @@ import math
 from pydantic import Field
 
 from shoal.arrays import BoolArray, FloatArray
-from shoal.models.base import ClassHistograms, Curve, ValueModel, Whole
+from shoal.models.base import ClassHistograms, Curve, ValueModel, Whole, number, rounded_up
 from shoal.models.exact import at_most, fraction, largest_counts, quotient
-from shoal.models.wording import number, rounded_up
 
 
 class AlphaKAnonymity(ValueModel):

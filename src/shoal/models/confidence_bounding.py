@@ -11,9 +11,8 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from shoal.arrays import BoolArray, FloatArray, IntArray
-from shoal.models.base import SHARE_MARGIN, SHARE_UNITS, ClassHistograms, Curve, ValueModel, Whole
+from shoal.models.base import SHARE_MARGIN, SHARE_UNITS, ClassHistograms, Curve, ValueModel, Whole, number, rounded_up
 from shoal.models.exact import at_most, fraction, largest_counts, quotient, row_blocks
-from shoal.models.wording import number, rounded_up
 
 
 class ConfidenceBounding(ValueModel):

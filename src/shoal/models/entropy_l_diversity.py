@@ -9,9 +9,8 @@ import numpy as np
 from pydantic import Field
 
 from shoal.arrays import BoolArray, FloatArray, IntArray
-from shoal.models.base import ClassHistograms, ValueModel, Whole
+from shoal.models.base import ClassHistograms, ValueModel, Whole, number, rounded_down
 from shoal.models.exact import at_most, distinct_values, fraction, largest_counts, row_blocks
-from shoal.models.wording import number, rounded_down
 
 LARGEST_SETTLED = 5000  # records of a class, after division by the common divisor of its counts
 

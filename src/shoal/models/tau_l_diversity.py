@@ -10,9 +10,8 @@ import numpy as np
 from pydantic import Field, field_validator, model_validator
 
 from shoal.arrays import BoolArray, FloatArray
-from shoal.models.base import ClassHistograms, Curve, ValueModel, Whole
+from shoal.models.base import ClassHistograms, Curve, ValueModel, Whole, number, rounded_up
 from shoal.models.exact import at_most, fraction, largest_sums
-from shoal.models.wording import number, rounded_up
 
 _ROUNDING = 1e-14
 

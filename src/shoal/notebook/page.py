@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from shoal.plots.look import DARK, LIGHT, STYLE, variables
 from shoal.plots.plot import Plot
+from shoal.plots.plot import table as plain_table
 from shoal.plots.svg import element, escaped
-from shoal.plots.tables import table as plain_table
 
 # JupyterLab tells its own theme, which may differ from that of the system; others follow the system.
 _THEMES = f"""

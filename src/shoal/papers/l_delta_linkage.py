@@ -11,7 +11,7 @@ import pyarrow as pa
 from shoal.arrays import BoolArray, IntArray
 from shoal.encoding import encode
 from shoal.engines.local import LocalEngine
-from shoal.linkage.bounds import worst_case_l
+from shoal.linkage.linking import worst_case_l
 from shoal.methods.mondrian.tree import MondrianTree
 from shoal.papers.classes import meets
 from shoal.papers.l_delta_failures import RELEASES

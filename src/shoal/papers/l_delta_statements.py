@@ -13,7 +13,7 @@ from shoal.papers.l_delta import Point, Result
 from shoal.papers.l_delta_failures import PAPER, RELEASES, TIGHTER, Failure
 from shoal.papers.l_delta_linkage import AGENCY, ALONE, COARSE, Linkage
 from shoal.papers.l_delta_settings import GEOMETRIC, N_QUASI, marginal
-from shoal.papers.statements import Verdict, verdict_of
+from shoal.papers.writing import Verdict, verdict_of
 
 SURE = 0.999  # confidence with which a failure rate must lie above its bound to speak against it
 CLOSE = 0.9  # share of the values, or of the people, that must be kept to count as about the same

@@ -10,7 +10,7 @@ import numpy as np
 
 from shoal.papers.slicing import TableResult
 from shoal.papers.slicing_membership import FIVE, SIX_QUASI, TWO, Matching
-from shoal.papers.statements import Statement, Verdict, verdict_of
+from shoal.papers.writing import Statement, Verdict, verdict_of
 
 NEAR = 0.1  # of the paper's number
 ALMOST_ALL = 0.9

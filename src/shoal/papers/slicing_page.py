@@ -11,8 +11,7 @@ from shoal.papers.slicing_learning import ALPHA, DRAWS
 from shoal.papers.slicing_membership_statements import membership_statements
 from shoal.papers.slicing_statements import CLEAR, WAYS, learning_statements
 from shoal.papers.slicing_tables import MANY_VALUES, N_BINS
-from shoal.papers.statements import Statement
-from shoal.papers.writing import write_experiment
+from shoal.papers.writing import Statement, write_experiment
 
 
 def write_result(result: Result, folder: Path) -> None:

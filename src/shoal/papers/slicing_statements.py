@@ -18,7 +18,7 @@ from shoal.papers.slicing_learning import (
     SLICING,
     TARGETS,
 )
-from shoal.papers.statements import Statement, verdict_of
+from shoal.papers.writing import Statement, verdict_of
 
 Way = Literal["own", "unseen"]
 WAYS: dict[Way, str] = {"own": "published rows", "unseen": "unseen records"}

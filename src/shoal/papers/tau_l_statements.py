@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from shoal.papers.statements import Statement, Verdict, verdict_of
 from shoal.papers.tau_l import CLD, ONE_D, SWEEP, Outcome, TableResult
+from shoal.papers.writing import Statement, Verdict, verdict_of
 
 _RIVALS = (CLD, ONE_D)
 _EQUAL = 1e-9

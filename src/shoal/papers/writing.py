@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from shoal.papers.figures import Drawing
 from shoal.release import write_json, write_text, written
+
+Verdict = Literal["holds", "holds in part", "does not hold", "not tested"]
 
 
 def write_experiment(
@@ -39,3 +42,26 @@ def write_experiment(
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One finding of a paper on one table, and what became of it."""
+
+    figure: int
+    claim: str
+    verdict: Verdict
+    measured: str
+
+
+def verdict_of(wins: int, trials: int, needed: float = 1.0) -> Verdict:
+    """Return whether a claim holds that is borne out in so many trials; it must be in the *needed* share of them.
+
+    >>> verdict_of(3, 4), verdict_of(3, 4, needed=0.5), verdict_of(0, 0)
+    ('holds in part', 'holds', 'not tested')
+    """
+    if not trials:
+        return "not tested"
+    if wins >= needed * trials:
+        return "holds"
+    return "holds in part" if wins else "does not hold"

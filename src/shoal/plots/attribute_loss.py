@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from shoal.plots.bars import AFTER, Bars, bars
 from shoal.plots.plot import Plot, drawn
+from shoal.plots.rows import AFTER, Bars, bars
 from shoal.plots.svg import percent
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from shoal.plots.bars import AFTER, BEFORE, Bars, bars
 from shoal.plots.plot import Plot, drawn
+from shoal.plots.rows import AFTER, BEFORE, Bars, bars
 from shoal.plots.svg import count_text, percent, short_count_text
 from shoal.wording import counted_text
 

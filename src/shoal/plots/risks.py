@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from shoal.plots.bars import AFTER, BEFORE, Bars, bars
 from shoal.plots.plot import Plot, drawn
+from shoal.plots.rows import AFTER, BEFORE, Bars, bars
 from shoal.plots.svg import count_text, percent
 from shoal.wording import counted_text
 

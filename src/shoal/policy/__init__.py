@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from shoal.policy.options import Role
-from shoal.policy.policy import AttributePolicy, Policy
+from shoal.policy.policy import AttributePolicy, Policy, Role
 from shoal.policy.schema import policy_schema
 
 __all__ = ["AttributePolicy", "Policy", "Role", "policy_schema"]

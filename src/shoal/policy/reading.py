@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,9 +12,7 @@ from shoal.errors import PolicyError, ShoalError, did_you_mean
 from shoal.findings.base import checks
 from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel
-from shoal.policy.options import AttributeOptions, TableOptions
-from shoal.policy.policy import AttributePolicy, Policy
-from shoal.policy.wording import booleans_as_numbers, sentence
+from shoal.policy.policy import AttributeOptions, AttributePolicy, Policy, TableOptions
 from shoal.registry import find
 from shoal.sources.options import SourceOptions
 from shoal.taxonomies.builders.base import TaxonomyBuilder
@@ -298,3 +296,58 @@ class PolicyReader:
         line = next((self._lines[place[:n]] for n in range(len(place), 0, -1) if place[:n] in self._lines), None)
         key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).removeprefix(".")
         self._problems.append(f"line {line}, {key}: {problem}" if line else f"{key}: {problem}")
+
+
+def sentence(problem: dict[str, Any], known: list[str]) -> str:
+    """Say one pydantic error in our words."""
+    context, received = problem.get("ctx", {}), problem.get("input")
+    got = f"; received {received!r}" if isinstance(received, str | int | float | bool) else ""
+    match problem["type"]:
+        case "missing":
+            return "is required"
+        case "extra_forbidden":
+            name = str(problem["loc"][-1])
+            return f"unknown key {name!r}{did_you_mean(name, known) or '; known: ' + ', '.join(known)}"
+        case "greater_than_equal":
+            return f"must be at least {context['ge']}{got}"
+        case "greater_than":
+            return f"must be more than {context['gt']}{got}"
+        case "less_than_equal":
+            return f"must be at most {context['le']}{got}"
+        case "less_than":
+            return f"must be less than {context['lt']}{got}"
+        case "literal_error":
+            return f"must be one of {context['expected']}{did_you_mean(str(received), _choices(context))}{got}"
+        case "int_type" | "int_parsing" | "int_from_float":
+            return f"must be a whole number{got}"
+        case "float_type" | "float_parsing":
+            return f"must be a number{got}"
+        case "value_error":
+            return str(context.get("error", problem["msg"]))
+        case _:
+            return f"{str(problem['msg'])[:1].lower()}{str(problem['msg'])[1:]}{got}"
+
+
+def booleans_as_numbers(given: Any, valid: Any) -> Iterator[Place]:
+    """Yield where a boolean was given and something else was understood: pydantic takes true for 1.
+
+    >>> list(booleans_as_numbers({"k": True, "widths": [5, False]}, {"k": 1, "widths": (5, 0)}))
+    [('k',), ('widths', 1)]
+    >>> list(booleans_as_numbers({"random": True}, {"random": True}))
+    []
+    """
+    if isinstance(given, bool):
+        if not isinstance(valid, bool):
+            yield ()
+        return
+    inside: Iterable[tuple[str | int, Any, Any]] = ()
+    if isinstance(given, Mapping) and isinstance(valid, Mapping):
+        inside = [(str(key), one, valid[str(key)]) for key, one in given.items() if str(key) in valid]
+    elif isinstance(given, list | tuple) and isinstance(valid, list | tuple):
+        inside = [(place, one, other) for place, (one, other) in enumerate(zip(given, valid, strict=False))]
+    for place, one, other in inside:
+        yield from ((place, *rest) for rest in booleans_as_numbers(one, other))
+
+
+def _choices(context: Mapping[str, Any]) -> list[str]:
+    return str(context["expected"]).replace("'", "").replace(" or ", ", ").split(", ")

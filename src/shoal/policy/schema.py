@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel
-from shoal.policy.options import AttributeOptions, TableOptions
+from shoal.policy.policy import AttributeOptions, TableOptions
 from shoal.registry import discover
 from shoal.sources.options import SourceOptions
 from shoal.taxonomies.builders.base import TaxonomyBuilder

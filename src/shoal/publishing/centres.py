@@ -12,7 +12,7 @@ from shoal.methods.microaggregation import Microaggregation
 from shoal.microaggregation import Averages, Grouping, centres
 from shoal.plan import Plan
 from shoal.problem import Attribute
-from shoal.publishing.values import ValueColumn
+from shoal.publishing.columns import ValueColumn
 from shoal.taxonomies.scales import iso_day
 from shoal.taxonomies.tree import Taxonomy
 

@@ -21,11 +21,10 @@ from shoal.labels import PublishedColumn
 from shoal.plan import KEPT, WITHHELD, Dealer, Plan
 from shoal.policy import Policy
 from shoal.progress import Progress
-from shoal.publishing.columns import CellColumn, ClassColumn, coded, without_dictionary
+from shoal.publishing.columns import CellColumn, ClassColumn, ValueColumn, coded, without_dictionary
 from shoal.publishing.levels import levels_told, plan_levels
 from shoal.publishing.publication import PlannedPublication, PublishedRows, Witness
 from shoal.publishing.shares import class_shares
-from shoal.publishing.values import ValueColumn
 from shoal.risk.sizes import class_risks
 from shoal.risk.units import people_risks
 from shoal.sensitive_labels import SensitiveColumn, labelled_table

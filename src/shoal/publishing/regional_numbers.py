@@ -15,8 +15,7 @@ from shoal.labels import PublishedColumn
 from shoal.plan import KEPT, Plan
 from shoal.policy import Policy
 from shoal.problem import Attribute, Problem
-from shoal.publishing.columns import ClassColumn, coded
-from shoal.publishing.values import ValueColumn
+from shoal.publishing.columns import ClassColumn, ValueColumn, coded
 from shoal.sensitive_labels import SensitiveColumn, kept_leaves
 
 

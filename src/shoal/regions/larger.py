@@ -15,8 +15,8 @@ from shoal.publishing.regional_numbers import Numbering
 from shoal.publishing.regional_sums import Pooled
 from shoal.regions.budget import Budget
 from shoal.regions.dividing import Division
-from shoal.regions.files import RegionFiles
 from shoal.regions.planning import RegionPlanner
+from shoal.regions.routing import RegionFiles
 from shoal.regions.settling import Settled
 from shoal.shuffling import Shuffler
 from shoal.sources import Source

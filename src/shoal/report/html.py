@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from shoal.plots.plot import Plot
+from shoal.plots.plot import Plot, number_columns
 from shoal.plots.svg import escaped
-from shoal.plots.tables import number_columns
 from shoal.report.text import unmarked
 
 _MARKED = re.compile(

@@ -6,19 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from shoal.report.frame import whole_page
-from shoal.report.internal.attacked import attacked
-from shoal.report.internal.checks import checks, warnings
 from shoal.report.internal.findings import findings
 from shoal.report.internal.frameworks import hipaa, nist, opinion
 from shoal.report.internal.given import Given
-from shoal.report.internal.guarantees import guarantees, limitations
+from shoal.report.internal.guarantees import checks, guarantees, limitations, warnings
 from shoal.report.internal.origin import policy, sources
-from shoal.report.internal.published import published
-from shoal.report.internal.risk import risk
-from shoal.report.internal.sensitive import sensitive
-from shoal.report.internal.sign_off import sign_off
-from shoal.report.internal.summary import summary
-from shoal.report.internal.usefulness import usefulness
+from shoal.report.internal.published import published, sensitive, usefulness
+from shoal.report.internal.risk import attacked, risk
+from shoal.report.internal.summary import sign_off, summary
 from shoal.report.public.sections import public_sections
 
 _ORDER = (

@@ -8,7 +8,7 @@ from math import exp, log
 import numpy as np
 
 from shoal.risk.gamma import digamma, digammas, log_gamma_ratio
-from shoal.risk.halving import crossing
+from shoal.risk.slide import crossing
 from shoal.risk.spectrum import NoEstimateError, Spectrum
 
 _LOWEST, _HIGHEST = 1e-3, 1 - 1e-6  # of alpha: at its edges there is no solution

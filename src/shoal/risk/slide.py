@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import exp, log, log1p, sqrt
 
 import numpy as np
 
-from shoal.risk.halving import crossing
 from shoal.risk.spectrum import NoEstimateError, Spectrum
 
+_HALVINGS = 200
 _GRID = 400  # values of beta between which a solution is looked for
 _TOLERANCE = 1e-6  # of both equations, relative
 
@@ -106,3 +107,21 @@ class _Equations:
         """Whether both equations hold."""
         ones, twos = self.ones(found.alpha, found.beta), self.twos(found.alpha, found.beta)
         return abs(ones - self._ones) <= _TOLERANCE * self._ones and abs(twos - self._twos) <= _TOLERANCE * self._twos
+
+
+def crossing(function: Callable[[float], float], low: float, high: float) -> float:
+    """Return where a function whose signs at *low* and *high* differ crosses zero, to the last bits.
+
+    >>> round(crossing(lambda x: 2 - x * x, 0.0, 2.0), 12)
+    1.414213562373
+    """
+    above = function(low) > 0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        if (function(middle) > 0) == above:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2

@@ -10,9 +10,8 @@ from shoal.sliced.expected import SlicedRows
 from shoal.slices import SlicedPlan
 from shoal.utility.accuracy_ratio import AccuracyRatio, accuracy_ratio
 from shoal.utility.association_kept import AssociationKept, association_kept
-from shoal.utility.attribute_loss import AttributeLoss
+from shoal.utility.attribute_loss import AttributeLoss, GeneralizedLoss, lost_share
 from shoal.utility.base import Utility
-from shoal.utility.loss import GeneralizedLoss, lost_share
 from shoal.utility.ncp import NormalizedCertaintyPenalty, relative_widths
 from shoal.utility.query_error import query_errors
 from shoal.utility.rows import original_rows

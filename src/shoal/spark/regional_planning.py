@@ -12,8 +12,8 @@ from shoal.errors import InputError, ShoalError
 from shoal.publishing.columns import without_dictionary
 from shoal.publishing.regional_numbers import RegionalColumns, Renumbering
 from shoal.publishing.regional_sums import Findings
-from shoal.regions.files import parted_rows
 from shoal.regions.planning import PlannedRegion, RegionPlanner
+from shoal.regions.routing import parted_rows
 from shoal.regions.settling import Settled
 from shoal.sources.spark.exchange import received
 from shoal.spark.ordering import chance_for, in_order, scattered

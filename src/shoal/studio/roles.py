@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from shoal.drafting.domains import quasi_taxonomy
+from shoal.drafting.drafting import diversity
 from shoal.drafting.profiling import ColumnProfile
-from shoal.drafting.requirements import diversity
 from shoal.policy import Role
 
 PutAway = dict[str, dict[str, Any]]  # by column: the taxonomy and the models that a role had no use for

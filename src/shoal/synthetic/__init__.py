@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from shoal.synthetic.domains import Domain
-from shoal.synthetic.options import SyntheticOptions
 from shoal.synthetic.plan import SyntheticPlan
-from shoal.synthetic.synthesis import synthesize
+from shoal.synthetic.synthesis import SyntheticOptions, synthesize
 
 __all__ = ["Domain", "SyntheticOptions", "SyntheticPlan", "synthesize"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shoal.arrays import FloatArray, IntArray
-from shoal.synthetic.records import Pair
+from shoal.synthetic.domains import Pair
 
 _ROUNDS = 100
 _CLOSE = 1e-7  # of the total; rows are whole numbers anyway

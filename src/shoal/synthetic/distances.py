@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from shoal.arrays import AnyIntArray, IntArray
+from shoal.synthetic.domains import MOST_CELLS, Records
 from shoal.synthetic.plan import SyntheticPlan
-from shoal.synthetic.records import MOST_CELLS, Records
 
 
 def distances(codes: Sequence[AnyIntArray], counts: IntArray, plan: SyntheticPlan) -> dict[str, Any]:

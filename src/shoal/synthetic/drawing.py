@@ -9,7 +9,7 @@ import numpy as np
 from shoal.arrays import CodeArray, FloatArray, IntArray
 from shoal.chance import Chance
 from shoal.synthetic.consistent import TreeModel
-from shoal.synthetic.records import Pair
+from shoal.synthetic.domains import Pair
 
 
 def drawn_rows(model: TreeModel, n_rows: int, chance: Chance) -> list[CodeArray]:

@@ -9,9 +9,8 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from shoal.arrays import CodeArray
-from shoal.synthetic.domains import Domain
+from shoal.synthetic.domains import Domain, Pair
 from shoal.synthetic.mechanisms import Spent
-from shoal.synthetic.records import Pair
 
 
 @dataclass(frozen=True, slots=True, eq=False)

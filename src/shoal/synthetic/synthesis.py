@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence, Sized
 from fractions import Fraction
 from itertools import combinations
+from typing import Self
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from shoal.arrays import AnyIntArray, FloatArray, IntArray
 from shoal.chance import Chance
 from shoal.errors import InputError, PolicyError, did_you_mean
 from shoal.synthetic.consistent import Measured, consistent, non_negative
-from shoal.synthetic.domains import Domain
+from shoal.synthetic.domains import MOST_CELLS, Domain, Pair, Records
 from shoal.synthetic.drawing import drawn_rows
 from shoal.synthetic.mechanisms import Mechanisms, discounted, mechanisms_of
-from shoal.synthetic.options import SyntheticOptions
 from shoal.synthetic.plan import SyntheticPlan
-from shoal.synthetic.records import MOST_CELLS, Pair, Records
 
 ALONE, CHOICE = Fraction(3, 10), Fraction(2, 10)  # shares of the budget; the rest is for the pairs' counts
 _MOST_ROWS = 10_000_000  # unless asked for: a small epsilon makes the noisy number of records anything
@@ -184,3 +184,54 @@ def _expected(first: FloatArray, second: FloatArray) -> FloatArray:
     total = float(first.sum() + second.sum()) / 2
     joint: FloatArray = np.outer(first / max(float(first.sum()), 1.0), second / max(float(second.sum()), 1.0)) * total
     return joint
+
+
+class SyntheticOptions(BaseModel):
+    """How much of the privacy budget there is, and what is drawn from it.
+
+    >>> SyntheticOptions(epsilon=1).delta
+    0.0
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    epsilon: float = Field(
+        gt=0,
+        allow_inf_nan=False,
+        description="the privacy loss: no result is more than e**epsilon times as likely with a record as without it",
+    )
+    delta: float = Field(
+        default=0.0,
+        ge=0,
+        lt=0.1,
+        description="probability that the loss may be larger; 0 takes Laplace noise, above 0 Gaussian noise, which is "
+        "less for many attributes; far below 1 / records",
+    )
+    rows: int | None = Field(
+        default=None,
+        ge=1,
+        le=100_000_000,
+        description="rows of the synthetic table; without it, the noisy number of records",
+    )
+    tree: tuple[tuple[str, str], ...] | None = Field(
+        default=None,
+        description="pairs of attributes whose joint counts are kept, without circles; without it, part of the budget "
+        "finds them",
+    )
+
+    @model_validator(mode="after")
+    def _sound(self) -> Self:
+        if self.tree is None:
+            return self
+        roots: dict[str, str] = {}
+
+        def root(name: str) -> str:
+            while roots.get(name, name) != name:
+                name = roots[name]
+            return name
+
+        for first, second in self.tree:
+            if root(first) == root(second):
+                raise ValueError(f"tree: the pair {first!r}, {second!r} closes a circle")
+            roots[root(first)] = root(second)
+        return self

@@ -8,7 +8,6 @@ from shoal.arrays import FloatArray
 from shoal.plan import Plan
 from shoal.problem import Problem
 from shoal.utility.base import PooledMeasure, Total
-from shoal.utility.loss import lost_share, quasi_widths
 from shoal.utility.um import sensitive_widths
 
 
@@ -45,3 +44,40 @@ class AttributeLoss(PooledMeasure):
         leaves = np.array([attribute.taxonomy.n_leaves for attribute in attributes], dtype=np.float64)
         losses = lost_share(sums, leaves, total.n_records, total.n_withheld).tolist()
         return {attribute.name: loss for attribute, loss in zip(attributes, losses, strict=True)}
+
+
+class GeneralizedLoss(PooledMeasure):
+    """The geometric mean over quasi attributes of the share of the domain that a published value spans.
+
+    Iyengar (KDD 2002) in the form of ARX: an attribute of d leaves loses v = (sum of its leaf shares - n/d) /
+    (n - n/d), and the measure is prod(1 + v)^(1/attributes) - 1. A withheld record spans whole domains.
+    """
+
+    name = "loss"
+    title = "generalized loss: mean share of the domain that published values span; 0 is unchanged, 1 is all lost"
+    better = "lower"
+
+    def sums(self, problem: Problem, plan: Plan) -> FloatArray:  # noqa: ARG002
+        """Return (n_quasi,) the leaves under published values."""
+        return quasi_widths(plan)
+
+    def of_sums(self, total: Total, sums: FloatArray) -> float:
+        """Take the geometric mean over attributes."""
+        leaves = np.array([attribute.taxonomy.n_leaves for attribute in total.quasi], dtype=np.float64)
+        return float(np.expm1(np.log1p(lost_share(sums, leaves, total.n_records, total.n_withheld)).mean()))
+
+
+def quasi_widths(plan: Plan) -> FloatArray:
+    """Return (n_quasi,) the sum over published records of the leaves under their values."""
+    return np.asarray(np.dot(plan.sizes.astype(np.float64), plan.hi - plan.lo))
+
+
+def lost_share(widths: FloatArray, leaves: FloatArray, n_records: int, n_withheld: int) -> FloatArray:
+    """Return the loss of attributes, given the sum over published records of the leaves under their values.
+
+    >>> lost_share(np.array([6.0]), np.array([4.0]), n_records=3, n_withheld=1)  # widths 2, 4 and all
+    array([0.77777778])
+    """
+    most = n_records * (leaves - 1)
+    lost = widths + n_withheld * leaves - n_records
+    return np.divide(lost, most, out=np.zeros(len(leaves)), where=most > 0)

@@ -14,7 +14,7 @@ from shoal.arrays import CodeArray
 from shoal.errors import InputError
 from shoal.progress import Progress
 from shoal.verify.ahead import prepared
-from shoal.verify.coding import CodedRows, CodedSource, Layout, ReleaseCoder, SourceCoder, SourceFacts
+from shoal.verify.coding import CodedRows, CodedSource, Layout, PointReader, ReleaseCoder, SourceCoder, SourceFacts
 from shoal.verify.contents import Contents
 from shoal.verify.counting import Table
 from shoal.verify.counts import source_counts
@@ -24,7 +24,6 @@ from shoal.verify.guarantees import conclude
 from shoal.verify.labels import check_readings
 from shoal.verify.manifest import Manifest
 from shoal.verify.parts import Checked, Part, Result, Task
-from shoal.verify.points import PointReader
 from shoal.verify.promises import Promise
 from shoal.verify.reading import BATCH, FAULTS, PublishedRows, unreadable
 from shoal.verify.regional import Means, check

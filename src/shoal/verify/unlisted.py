@@ -16,7 +16,7 @@ import numpy as np
 
 from shoal.arrays import CodeArray, FloatArray, IntArray, KeyArray
 from shoal.verify.kernels import kernel
-from shoal.verify.links import BOX, NEXT, linked
+from shoal.verify.listed import BOX, NEXT, linked
 from shoal.verify.scattered import Marks, Scattered, forget, found, marks_for, room_for, scatter, settle
 from shoal.verify.spans import Spans, in_hull, in_ranges
 

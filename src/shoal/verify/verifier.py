@@ -45,9 +45,8 @@ from shoal.verify.regional import Means
 from shoal.verify.result import Check, CheckedGuarantee, Verification
 from shoal.verify.signature import SIGNATURE, check_recorded, check_signature
 from shoal.verify.sliced import verify_sliced
-from shoal.verify.sliced.tables import check_tables
-from shoal.verify.techniques.checking import check_techniques
-from shoal.verify.techniques.expected import expected_source
+from shoal.verify.sliced.checking import check_tables
+from shoal.verify.techniques.checking import check_techniques, expected_source
 from shoal.verify.utility import check_utility
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ import numpy as np
 from shoal.errors import UnreachableError
 from shoal.kernels import summed
 from shoal.methods.hilbert.line import Groups, Line
-from shoal.models.base import ClassHistograms
-from shoal.models.wording import rounded_up
+from shoal.models.base import ClassHistograms, rounded_up
 from shoal.plan import Plan
 from shoal.problem import Problem
 from shoal.progress import Progress

@@ -13,8 +13,7 @@ from shoal.methods.incognito.judge import Judge
 from shoal.methods.incognito.levels import Levels
 from shoal.methods.incognito.measures import MEASURES
 from shoal.methods.incognito.search import Outcome, search
-from shoal.models.base import Whole
-from shoal.models.wording import rounded_up
+from shoal.models.base import Whole, rounded_up
 from shoal.plan import WITHHELD, Plan
 from shoal.problem import Problem, Requirement
 from shoal.progress import Step

@@ -14,7 +14,7 @@ from shoal.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from shoal.errors import UnreachableError
 from shoal.methods.hopeless import refuse_hopeless
 from shoal.methods.mondrian.items import Boxes, Items, Parts, Tally
-from shoal.models.wording import rounded_up
+from shoal.models.base import rounded_up
 from shoal.plan import WITHHELD, Plan
 from shoal.problem import Problem
 from shoal.progress import Step

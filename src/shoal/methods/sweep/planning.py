@@ -16,17 +16,15 @@ from shoal.errors import UnreachableError
 from shoal.induced import Induced
 from shoal.judging import judged
 from shoal.methods.hopeless import refuse_hopeless
-from shoal.methods.sweep.classes import Classes, Sweep
+from shoal.methods.sweep.classes import Classes, Others, Sweep, population_under, values_of
 from shoal.methods.sweep.defending import all_within, caps_of, is_defended
 from shoal.methods.sweep.improve import can_improve, improved
 from shoal.methods.sweep.kernels import lift
 from shoal.methods.sweep.order import Items
-from shoal.methods.sweep.others import Others, population_under, values_of
 from shoal.methods.sweep.state import Models, Parts, grouped_cells, information_of, tree_tables
-from shoal.models.base import Whole
+from shoal.models.base import Whole, rounded_up
 from shoal.models.exact import fraction
 from shoal.models.tau_l_diversity import TauLDiversity
-from shoal.models.wording import rounded_up
 from shoal.plan import Plan
 from shoal.problem import Problem
 from shoal.progress import Progress

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from shoal.report.frame import Section
 from shoal.report.html import paragraph, table
 from shoal.report.internal.given import Given
@@ -28,22 +31,15 @@ def findings(given: Given) -> Section | None:
         "Findings",
         paragraph(said),
         paragraph(_MEANING),
-        table(
-            "Open",
-            ("severity", "finding", "about", "what was found", "what to do"),
-            ((one["severity"], one["id"], _about(one["about"]), one["text"], one["fix"]) for one in left),
-        )
-        if left
-        else "",
-        table(
-            "Accepted by the policy",
-            ("severity", "finding", "about", "what was found", "reason"),
-            ((one["severity"], one["id"], _about(one["about"]), one["text"], one["accepted"]) for one in accepted),
-        )
-        if accepted
-        else "",
+        _listed("Open", left, "fix", "what to do"),
+        _listed("Accepted by the policy", accepted, "accepted", "reason"),
     )
 
 
-def _about(names: list[str]) -> str:
-    return listed(names) if names else "the table"
+def _listed(title: str, found: list[Mapping[str, Any]], last: str, headline: str) -> str:
+    """Return a table of findings that ends with one more of their entries; nothing if there are none."""
+    rows = [
+        (one["severity"], one["id"], listed(one["about"]) if one["about"] else "the table", one["text"], one[last])
+        for one in found
+    ]
+    return table(title, ("severity", "finding", "about", "what was found", headline), rows) if rows else ""

@@ -6,10 +6,17 @@ from collections.abc import Sequence
 
 from shoal.report.changes import change_told
 from shoal.report.frame import Section
-from shoal.report.html import code, joined, marked, paragraph, table
+from shoal.report.html import Html, bullets, code, joined, marked, paragraph, table, tag
 from shoal.report.internal.given import Given
 from shoal.wording import counted_text, listed
 
+_QUESTIONS = (
+    "Are the roles of all columns right: is there none among the insensitive ones that others can look up?",
+    "Is what is promised enough for these people, these values and these recipients?",
+    "Who receives the data, under which agreement, and what else do they have about the same people?",
+    "What is done if somebody is found all the same?",
+)
+_ROLES = ("Prepared by", "Reviewed by", "Approved by")
 _TITLES = {
     "groups": "groups of records that exchange values",
     "rows_alone_in_group": "records alone in their group",
@@ -117,3 +124,25 @@ def _changes(given: Given) -> Sequence[str]:
 
 def _counts(found: dict[str, int]) -> str:
     return "; ".join(f"{_TITLES.get(name, name.replace('_', ' '))}: {count:,}" for name, count in found.items())
+
+
+def sign_off(given: Given) -> Section:
+    """Return what the board still has to answer, which files it is about, and lines to sign."""
+    data = given.manifest.get("data")
+    about = (
+        paragraph("This decision is about ", code(data["file"]), " with the SHA-256 ", code(data["sha256"]), ".")
+        if data
+        else paragraph("This decision is about a release in memory, which has no files.")
+    )
+    empty = Html("&nbsp;")
+    lines = [(role, empty, empty, empty) for role in _ROLES]
+    choices = tag("p", "Decision: ☐ release  ☐ release under conditions  ☐ do not release")
+    return Section.of(
+        "sign-off",
+        "Sign-off",
+        about,
+        paragraph("What no program can answer:"),
+        bullets(_QUESTIONS),
+        choices,
+        tag("div", table("Signatures", ("role", "name", "date", "signature"), lines), class_="sign"),
+    )

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from shoal.drafting.domains import seen_values
 from shoal.drafting.profiling import ColumnProfile
 from shoal.errors import PolicyError, ShoalError
-from shoal.policy.wording import sentence
+from shoal.policy.reading import sentence
 from shoal.registry import find
 from shoal.studio.documents import outside_names
 from shoal.taxonomies.builders.base import TaxonomyBuilder

@@ -15,8 +15,7 @@ from shoal.verify.manifest import Manifest
 from shoal.verify.promises import Promise
 from shoal.verify.result import CheckedGuarantee
 from shoal.verify.sliced.believed import SERVED, believed
-from shoal.verify.sliced.grouping import Subject
-from shoal.verify.sliced.joined import joined_beliefs
+from shoal.verify.sliced.joined import Subject, joined_beliefs
 from shoal.verify.sliced.mixtures import Beliefs, Groups, World, mixtures
 from shoal.verify.sliced.postings import matched, numbered
 from shoal.verify.sliced.reading import SlicedRows

@@ -19,11 +19,9 @@ from shoal.verify.kernels import paired
 from shoal.verify.manifest import Manifest
 from shoal.verify.numbering import ValueReader
 from shoal.verify.reading import PublishedRows, coded
-from shoal.verify.sliced.buckets import BucketError, bucket_codes, grown_sizes
-from shoal.verify.sliced.grouping import SensitiveGroups, SharedValues, Subject
-from shoal.verify.sliced.joined import Joined, Joining
+from shoal.verify.sliced.joined import Joined, Joining, SensitiveGroups, SharedValues, Subject
 from shoal.verify.sliced.layout import Layout, Separator
-from shoal.verify.sliced.linking import NeighbourSums, turned_rows
+from shoal.verify.sliced.linking import BucketError, NeighbourSums, bucket_codes, grown_sizes, turned_rows
 from shoal.verify.sliced.parts import PartReader, PreparedPart, compared_kinds
 from shoal.verify.sliced.postings import Postings
 from shoal.verify.sums import BoxSums

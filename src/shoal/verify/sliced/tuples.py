@@ -13,10 +13,10 @@ from shoal.arrays import BoolArray, CodeArray, IntArray
 from shoal.progress import Progress
 from shoal.verify.ahead import prepared
 from shoal.verify.boxes import BoxTree
+from shoal.verify.coding import PointReader
 from shoal.verify.counts import SourceRows, source_rows
 from shoal.verify.covers import Covers
 from shoal.verify.manifest import Manifest
-from shoal.verify.points import PointReader
 from shoal.verify.sliced.linking import NeighbourSums
 from shoal.verify.sliced.parts import PreparedPart
 from shoal.verify.sliced.reading import SlicedRows

@@ -27,9 +27,18 @@ from shoal.verify.regional import Means, check
 from shoal.verify.regional.packing import PointWords, ReleaseWords
 from shoal.verify.regional.partings import ByClass, ByContent, Parting, cut_by
 from shoal.verify.room import Room
-from shoal.verify.spark.messages import RELEASE, SOURCE, told_message, told_of, words_of
 from shoal.verify.spark.released import ReleaseForm, SparkFileRows, SparkRows
-from shoal.verify.spark.routing import RouteRelease, RouteSource, SentRelease, SentSource
+from shoal.verify.spark.routing import (
+    RELEASE,
+    SOURCE,
+    RouteRelease,
+    RouteSource,
+    SentRelease,
+    SentSource,
+    told_message,
+    told_of,
+    words_of,
+)
 
 if TYPE_CHECKING:
     from shoal.sources import Source

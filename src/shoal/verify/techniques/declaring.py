@@ -9,14 +9,13 @@ from shoal.verify.attributes import Attribute
 from shoal.verify.fields import ManifestError, mapping, text_of
 from shoal.verify.techniques.base import Declared
 from shoal.verify.techniques.coding import Coding
-from shoal.verify.techniques.hash import Hash
 from shoal.verify.techniques.noise import Noise
 from shoal.verify.techniques.permutation import Permutation
 from shoal.verify.techniques.pseudonym import Pseudonym
 from shoal.verify.techniques.rounding import Rounding
 from shoal.verify.techniques.swapping import Swapping
 from shoal.verify.techniques.token import Token
-from shoal.verify.techniques.tokens import Tokens
+from shoal.verify.techniques.tokens import Hash, Tokens
 
 _READERS: Mapping[str, Callable[[str, Mapping[str, Any], str], Declared]] = {
     Coding.name: Coding.read,
