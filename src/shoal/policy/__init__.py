@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from shoal.policy.policy import AttributePolicy, Policy, Role
-from shoal.policy.schema import policy_schema
+from shoal.policy.policy import AttributePolicy, Policy, Role, policy_schema
 
 __all__ = ["AttributePolicy", "Policy", "Role", "policy_schema"]

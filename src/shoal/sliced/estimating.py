@@ -35,10 +35,10 @@ import pyarrow as pa
 from shoal.arrays import CodeArray, FloatArray, IntArray
 from shoal.errors import UsageError
 from shoal.links import Link
+from shoal.sliced.expected import link_keys, needed_parts, overlap, tree_of
 from shoal.sliced.moments import PartMoments, part_moments
 from shoal.sliced.query import Estimate, Query
 from shoal.sliced.table import SlicedTable, numbered
-from shoal.sliced.tree import link_keys, needed_parts, overlap, tree_of
 
 MOST_COMBINATIONS = 1 << 26
 

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from shoal.arrays import AnyIntArray
+from shoal.sliced.expected import link_keys, tree_of
 from shoal.sliced.table import SlicedTable
-from shoal.sliced.tree import link_keys, tree_of
 
 
 def sampled(table: SlicedTable, rng: np.random.Generator) -> pa.Table:

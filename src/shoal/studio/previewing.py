@@ -14,10 +14,12 @@ import pyarrow.compute as pc
 
 from shoal.arrays import IntArray
 from shoal.engines.dictionaries import GrowingDictionary, factored
+from shoal.plots import Interval, Plot, histogram, intervals
 from shoal.release import PUBLIC, received
 from shoal.sources import SourceOptions, open_source
 from shoal.studio.shelf import Opened, Readable
 from shoal.taxonomies.parse import decimal_numbers, texts
+from shoal.wording import attack_text
 
 MOST_BARS = 20
 MISSING = "missing"
@@ -147,3 +149,15 @@ def label_order(entry: Mapping[str, Any]) -> tuple[str, ...]:
 def public_files(folder: Path) -> tuple[Path, ...]:
     """Return the public files of a release."""
     return tuple(sorted(path for path in (folder / PUBLIC).iterdir() if path.is_file() and not path.is_symlink()))
+
+
+def distribution(bars: Bars, title: str) -> Plot:
+    """Return how often a column has which value."""
+    return histogram(bars.labels, bars.counts, title)
+
+
+def attack_plot(found: Mapping[str, Any]) -> Plot | None:
+    """Return the risks that attacks found, the greatest first; None if none was tried."""
+    tried = sorted(found.get("attacks", ()), key=lambda one: -one["risk"]["value"])
+    rows = [Interval(attack_text(one), one["risk"]["value"], one["risk"]["low"], one["risk"]["high"]) for one in tried]
+    return intervals(rows, "Risk by attack") if rows else None

@@ -14,7 +14,7 @@ from shoal.registry import discover
 from shoal.studio.answers import Visit, page
 from shoal.studio.jobs import Job
 from shoal.studio.places import Place
-from shoal.studio.plotting import attack_plot
+from shoal.studio.previewing import attack_plot
 from shoal.studio.solutions import chosen_solution, folder_of, looked_at, name_of, solutions, solved, under_way
 from shoal.wording import attack_text
 

@@ -12,8 +12,7 @@ from shoal.sources import SourceOptions, open_source
 from shoal.studio.answers import Visit, page
 from shoal.studio.jobs import Job
 from shoal.studio.places import Place
-from shoal.studio.plotting import distribution
-from shoal.studio.previewing import Rows, bars_of, first_rows, label_order, open_released
+from shoal.studio.previewing import Rows, bars_of, distribution, first_rows, label_order, open_released
 from shoal.studio.shelf import Opened
 from shoal.studio.solutions import (
     chosen_solution,

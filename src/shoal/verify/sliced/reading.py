@@ -21,8 +21,16 @@ from shoal.verify.numbering import ValueReader
 from shoal.verify.reading import PublishedRows, coded
 from shoal.verify.sliced.joined import Joined, Joining, SensitiveGroups, SharedValues, Subject
 from shoal.verify.sliced.layout import Layout, Separator
-from shoal.verify.sliced.linking import BucketError, NeighbourSums, bucket_codes, grown_sizes, turned_rows
-from shoal.verify.sliced.parts import PartReader, PreparedPart, compared_kinds
+from shoal.verify.sliced.linking import (
+    BucketError,
+    NeighbourSums,
+    PartReader,
+    PreparedPart,
+    bucket_codes,
+    compared_kinds,
+    grown_sizes,
+    turned_rows,
+)
 from shoal.verify.sliced.postings import Postings
 from shoal.verify.sums import BoxSums
 from shoal.verify.tally import Interner, Tally

@@ -17,8 +17,7 @@ from shoal.verify.coding import PointReader
 from shoal.verify.counts import SourceRows, source_rows
 from shoal.verify.covers import Covers
 from shoal.verify.manifest import Manifest
-from shoal.verify.sliced.linking import NeighbourSums
-from shoal.verify.sliced.parts import PreparedPart
+from shoal.verify.sliced.linking import NeighbourSums, PreparedPart
 from shoal.verify.sliced.reading import SlicedRows
 from shoal.verify.spans import Spans
 from shoal.verify.sums import BoxSums
