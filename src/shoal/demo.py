@@ -81,7 +81,7 @@ def demo_policy() -> dict[str, Any]:
 def tell(story: Story, console: Console) -> None:
     """Say in plain words what was protected and what it cost."""
     parts = {
-        "The data": f"{story.audit.rows:,} generated hospital stays, one row a patient, in {story.folder}/stays.csv.",
+        "The data": f"{story.audit.rows:,} generated hospital stays, one row per patient, in {story.folder}/stays.csv.",
         "The policy": _policy(story),
         "The danger": _danger(story.audit),
         "The release": _release(story.release),
@@ -97,9 +97,10 @@ def tell(story: Story, console: Console) -> None:
 
 def _policy(story: Story) -> str:
     return (
-        f"shoal init drafted {story.folder}/draft.yaml and left {story.draft.n_questions} questions open. Answered, "
-        f"with trees for occupation and diagnosis, it is {story.folder}/policy.yaml: {', '.join(story.audit.quasi)} "
-        "may be known to others, diagnosis must stay secret, patient is never published, cost is rounded to thousands."
+        f"shoal init drafted {story.folder}/draft.yaml and left {story.draft.n_questions} questions open. With these "
+        f"answered, and trees for occupation and diagnosis, it is {story.folder}/policy.yaml: "
+        f"{', '.join(story.audit.quasi)} may be known to others, diagnosis must stay secret, patient is never "
+        "published, cost is rounded to thousands."
     )
 
 
@@ -108,9 +109,9 @@ def _danger(found: Audit) -> str:
     already = ""
     if worst is not None:
         make = "makes" if len(worst.attributes) == 1 else "make"
-        already = f" Already {' and '.join(worst.attributes)} {make} {worst.unique_share:.0%} of them unique."
+        already = f" Just {' and '.join(worst.attributes)} {make} {worst.unique_share:.0%} of them unique."
     certain = found.sensitive[0].certain_records
-    return f"{found.headline}{already} For {certain:,} people the quasi values give the diagnosis away for certain."
+    return f"{found.headline}{already} The quasi-identifiers reveal the diagnosis of {certain:,} people with certainty."
 
 
 def _release(release: Release) -> str:
@@ -118,16 +119,17 @@ def _release(release: Release) -> str:
     reached = {entry["model"]: entry["achieved"] for entry in manifest["guarantees"]}
     return (
         f"{manifest['rows']:,} rows in {release.evidence['risk_after']['classes']:,} classes, {manifest['withheld']:,} "
-        f"withheld. Everybody shares all quasi values with at least {reached['k-anonymity'] - 1:.0f} others, and "
+        f"withheld. Everybody shares all quasi-identifiers with at least {reached['k-anonymity'] - 1:.0f} others, and "
         f"within each class the diagnosis is as uncertain as among {reached['entropy-l-diversity']:.1f} equally "
         "likely ones."
     )
 
 
 def _proof(verification: Verification) -> str:
+    done = sum(check.done for check in verification.checks)
     return (
         f"shoal verify read the written file again, with the source: {len(verification.guarantees)} guarantees and "
-        f"{len(verification.checks)} other checks hold, and every published row is true of a row of the source."
+        f"{done} other checks hold, and every published row matches a source row of its own."
     )
 
 
@@ -140,7 +142,7 @@ def _findings(story: Story) -> str:
     before = "" if exact is None else f"To the cent, cost alone would make {exact.unique_records:,} records unique. "
     return (
         f"{before}Rounded, {'no high finding is' if not high else f'{high} high findings are'} open. "
-        f"{f'For you to decide: {said}' if left else 'Nothing else was found.'}"
+        f"{f'For you to decide: {said}' if left else 'There are no other findings.'}"
     )
 
 
@@ -148,6 +150,6 @@ def _cost(release: Release) -> str:
     utility = release.utility
     return (
         f"{utility['um']:.0%} of the information is kept: a published value spans on average {utility['ncp']:.1%} of "
-        "its domain; diagnosis is exact. "
+        "its domain; diagnosis is published as it is. "
         f"It took {sum(release.evidence['seconds'].values()):.1f} seconds."
     )

@@ -81,14 +81,14 @@ def refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
         (
             f"3,{SECRET},a\n".encode() + BLOCK,
             ("--memory", "768MiB"),
-            f"people.csv: line {LATE} has 3 fields where the table has 2; mend the line, or set `delimiter` or `quote`",
+            f"people.csv: line {LATE} has 3 fields where the table has 2; correct the line, or set `delimiter` or `quote`",
         ),
         (
             f'3,"{SECRET}\n'.encode() + BLOCK,
             (),
             (
                 f"people.csv: the quotes of the record that starts in line {LATE} do not close, or a field of it is "
-                "too long; mend that line, or set `quote`"
+                "too long; correct that line, or set `quote`"
             ),
         ),
         (
@@ -111,7 +111,7 @@ def refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
             b"3",
             (),
             (
-                f"people.csv: line {LATE} has 1 field where the table has 2; it is the last line: mend it, or fetch "
+                f"people.csv: line {LATE} has 1 field where the table has 2; it is the last line: correct it, or fetch "
                 "the file again if it breaks off there"
             ),
         ),

@@ -164,10 +164,12 @@ def test_findings_are_a_checklist_before_the_download(solved, at: str) -> None:
     solved.run.answer["findings"] = [one | {"severity": "high"}, one | {"severity": "high", "accepted": "not known"}]
     try:
         page = solved.browser.get(at).text
+        others = [solved.browser.get(at.partition("/release")[0] + where).text for where in ("/run", "/results")]
     finally:
         solved.run.answer["findings"] = before
+    assert all("1 high finding open" in other for other in others)  # a green line does not stand alone
     checklist, _, rest = page.partition("</ul>")
-    assert "All are &lt;unique&gt;. Round it." in checklist
+    assert "All are &lt;unique&gt;.<br><strong>What to do:</strong> Round it." in checklist
     assert "Accepted: not known" in checklist
-    assert "High findings are open." in rest
+    assert "1 high finding open." in rest
     assert page.index("isolating-columns") < page.index("/check")

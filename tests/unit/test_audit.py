@@ -62,7 +62,7 @@ def test_a_column_published_as_it_is_that_singles_out_is_named():
     found = audit(PEOPLE, POLICY)
     secret, carried = found.warnings
     assert "'illness' alone makes 2 records (40.0%) unique" in secret
-    assert "'bill' alone makes 5 records (100.0%) unique, and it would be published as it is" in carried
+    assert "'bill' alone makes 5 records (100.0%) unique, and no model covers it" in carried
 
 
 def test_an_insensitive_column_that_only_together_singles_out_is_named():

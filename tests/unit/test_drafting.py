@@ -128,6 +128,7 @@ def test_identifiers_by_name_and_evidence():
             "surname": ["Meier", "Rossi"] * (n // 2),
             "token": [f"t{i}" for i in range(n)],
             "person": [i // 2 for i in range(n)],
+            "patient_nbr": [f"P{i // 20}" for i in range(n)],
             "patient age": list(range(n)),
             "remark": [f"this is a rather long remark about case {i % 3}, with words" for i in range(n)],
         }
@@ -139,6 +140,7 @@ def test_identifiers_by_name_and_evidence():
         "surname": "identifier",
         "token": "identifier",
         "person": "identifier",
+        "patient_nbr": "identifier",
         "patient age": "quasi",
         "remark": "identifier",
     }

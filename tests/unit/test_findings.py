@@ -112,7 +112,7 @@ def test_of_large_tables_all_columns_together_are_named(monkeypatch: pytest.Monk
     rows = pa.table({"age": np.arange(400) % 4, "a": np.arange(400) % 20, "b": np.arange(400) // 20})
     found, _ = anonymize(rows, policy({"age": "quasi", "a": "insensitive", "b": "insensitive"})).findings
     assert found.about == ("a", "b")
-    assert "fewer of them may do that too" in found.text
+    assert "fewer of them may suffice" in found.text
 
 
 def test_many_values_are_estimated_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +154,6 @@ def test_every_finding_of_a_release() -> None:
     ]
     cost, classes, _ = release.findings
     assert "400 of 400 records (100.0%) are unique" in cost.text
-    assert "more than 1%" in cost.text
     by_class: dict[str, list[str]] = {}
     for label, income in zip(*(release.data.column(name).to_pylist() for name in ("age", "income")), strict=True):
         by_class.setdefault(label, []).append(income)

@@ -156,6 +156,15 @@ def test_a_failed_check_is_shown_as_such(release: Any) -> None:
     assert "–" in page
 
 
+def test_a_check_that_was_not_done_is_not_counted(release: Any) -> None:
+    evidence = json.loads(json.dumps(release.evidence))
+    checks = evidence["verification"]["checks"] = [{"name": "rows", "ok": True, "detail": "5 rows"}]
+    checks.append({"name": "utility", "ok": True, "detail": "left out", "done": False})
+    page = internal_report(release.manifest, evidence)
+    assert "and all hold; 1 check of the files passed" in page
+    assert "<td>not done</td>" in page
+
+
 def test_what_releases_by_one_plan_promise_together_is_not_denied() -> None:
     from shoal.report.limits import general_limits
 

@@ -137,8 +137,8 @@ def test_cells_with_errors_are_refused_by_their_place(write):
     rows = [["a", "b"], *([i, "x"] for i in range(20_000)), ["#N/A", "x"], [3, "#DIV/0!"], [4, "y"]]
     path = write(("other", []), ("stays & more", rows))
     assert refusal(path) == (
-        "sheet 'stays & more' of people.xlsx has cells with errors: #N/A in A20002, #DIV/0! in B20003; mend them, or "
-        "let them mean missing by `source: {missing: ['', '#N/A']}`"
+        "sheet 'stays & more' of people.xlsx has cells with errors: #N/A in A20002, #DIV/0! in B20003; correct them, "
+        "or let them mean missing by `source: {missing: ['', '#N/A']}`"
     )
     assert "errors: #DIV/0! in B20003; mend" in refusal(path, missing=["", "#N/A"])
     source = open_source(path, SourceOptions(missing=["#N/A", "#DIV/0!"]))

@@ -41,11 +41,11 @@ def attack(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Repeat a run; the same seed gives the same figures.", min=0)] = None,
     record: Annotated[
-        bool, typer.Option("--record", help="Keep the findings in the folder internal, and make its report anew.")
+        bool, typer.Option("--record", help="Keep the results in the folder internal, and write its report again.")
     ] = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Measure what attacks find, on your own data. The findings are for the data holder alone."""
+    """Measure what attacks find, on your own data. The results are for the data holder alone."""
     with reporting(json_output):
         from shoal.attacks.base import NO_CONTROL, Refusal, Trials
         from shoal.attacks.findings import read_findings

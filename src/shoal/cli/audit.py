@@ -66,7 +66,7 @@ def show(found: Audit, console: Console) -> None:
 
     console.print(f"[bold]{escape(found.headline)}[/]", soft_wrap=True)
     console.print(
-        f"Somebody who knows these of a person in the table finds the right record with a chance of "
+        f"Somebody who knows these of a person in the table finds the right record with a probability of "
         f"{found.prosecutor.mean:.1%} on average, {found.prosecutor.highest:.1%} at worst.",
         soft_wrap=True,
     )
@@ -82,7 +82,7 @@ def show(found: Audit, console: Console) -> None:
     if found.uniqueness is not None:
         show_uniqueness(found.uniqueness, console)
     _show_columns(found, console)
-    show_findings(found.findings)
+    show_findings(found.findings, ", if the table were published as it is")
 
 
 def _show_persons(found: Audit, console: Console) -> None:

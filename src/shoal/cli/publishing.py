@@ -117,8 +117,8 @@ def show_end(release: Release) -> None:
     show_findings(release.findings)
 
 
-def show_findings(findings: Sequence[Finding]) -> None:
-    """Say what no promise covers: what is open, with its fix, then what the policy accepts."""
+def show_findings(findings: Sequence[Finding], supposed: str = "") -> None:
+    """Say what no promise covers: what is open, with its fix, then what the policy accepts; *supposed* says when."""
     from rich.markup import escape
 
     from shoal.wording import counted_text
@@ -127,7 +127,9 @@ def show_findings(findings: Sequence[Finding]) -> None:
     left = [one for one in findings if one.open]
     high = sum(one.severity == "high" for one in left)
     if left:
-        console.print(f"\n[bold]{counted_text(len(left), 'open finding')}[/], {high} high: what no promise covers.")
+        console.print(
+            f"\n[bold]{counted_text(len(left), 'open finding')}[/], {high} high{supposed}. No promise covers these:"
+        )
     else:
         console.print("\n[bold]No open findings.[/] Whether the promises are enough for these data is your decision.")
     for one in findings:

@@ -179,7 +179,7 @@ def _text(
         *comment(f"Draft policy for {scalar(source)}: {profiles[0].n_rows:,} records, {len(columns)} columns.", ""),
         *comment(
             "A guess from names and counts. Check every role, answer the questions, then run shoal audit and shoal "
-            f"anonymize. Values were counted exactly up to {MOST_DISTINCT:,} a column.",
+            f"anonymize. Values were counted exactly up to {MOST_DISTINCT:,} per column.",
             "",
         ),
         *questions(asked, ""),

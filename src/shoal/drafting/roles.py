@@ -22,7 +22,8 @@ NAMES_A_PERSON = _listed(
     "email mail phone telephone telefon mobile fax ssn passport iban surname lastname firstname forename fullname "
     "username login mrn street nhs uuid guid"
 )
-MAY_NAME_A_PERSON = _listed("name id identifier patient person customer client number no nr key address index row")
+PEOPLE = _listed("patient person customer client")
+MAY_NAME_A_PERSON = PEOPLE | _listed("name id identifier number no nr key address index row")
 SENSITIVE = _listed(
     "disease diagnosis diagnoses icd illness condition symptom symptoms treatment therapy drug drugs medication "
     "prescription procedure hiv health mental disability disabled salary income wage wages earnings wealth debt credit "
@@ -85,10 +86,10 @@ def _by_identity(column: ColumnProfile) -> RoleGuess | None:
     if named & MAY_NAME_A_PERSON and not named & (QUASI | SENSITIVE):
         if _nearly_unique(column):
             return RoleGuess("identifier", f"by its name, and nearly every record has its own ({how_many(column)})")
-        if column.distinct_share >= 0.1 and column.kind in ("whole", "text"):
+        if column.distinct_share >= (0.02 if named & PEOPLE else 0.1) and column.kind in ("whole", "text"):
             question = (
-                "do several records belong to one person? Then a class of k records may be fewer than k people; "
-                "keep one record a person."
+                "do several records belong to one person? Then a class of k records may be fewer than k people: "
+                "name this column as unit, and people are counted."
             )
             return RoleGuess("identifier", f"by its name, with {how_many(column)}", (question,))
     return None

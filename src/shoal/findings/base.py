@@ -143,6 +143,6 @@ def _unused(acceptance: Acceptance) -> Finding:
         UNUSED,
         "info",
         acceptance.about,
-        f"The policy accepts {acceptance.finding}{columns}, and there is no such finding.",
-        "Take it out of accept, or correct the columns that it is about: all that a finding is about must be named.",
+        f"The policy accepts {acceptance.finding}{columns}, but there is no such finding.",
+        "Remove it from accept, or correct its columns: about must name every column that the finding is about.",
     )

@@ -24,6 +24,6 @@ class DecodableLabels(Check):
                 (name,),
                 f"{records:,} of {made.n_rows:,} records ({records / made.n_rows:.1%}) publish a label instead of a "
                 "value, and the labels are not defended: the method generalizes records of the most frequent values "
-                "alone, so that whoever knows it can tell most values under a label.",
-                "Leave out defend: false of the method sweep.",
+                "alone, so that whoever knows the method can infer most values behind a label.",
+                "Remove defend: false from the method sweep.",
             )

@@ -10,7 +10,6 @@ from shoal.findings.counting import Count, RowCounts
 from shoal.wording import listed
 
 SHARE = 0.01  # of the records: where more of them are unique by columns, these are isolating
-_MEANING = f"more than {SHARE:.0%} of the records is what counts as isolating"
 _FIX = (
     "Round or code the values (a technique), give the column the role quasi, or leave it out (role identifier); accept "
     "the finding if nobody outside can know these values."
@@ -37,8 +36,8 @@ class IsolatingColumns(Check):
                 kind = "sensitive value" if name in rows.sensitive else "value"
                 yield self.found(
                     (name,),
-                    f"{_unique(count, rows)} by their published {kind} of {name}: whoever knows it of a person finds "
-                    f"the record ({_MEANING}).",
+                    f"{_unique(count, rows)} by their published {kind} of {name}: whoever knows this {kind} of a "
+                    "person finds the record.",
                     _FIX,
                     "high" if name in isolating else "medium",
                 )
@@ -54,10 +53,10 @@ class IsolatingColumns(Check):
             return
         smallest, count, proven = rows.smallest_set(others, most)
         if count.n > most:
-            known = "no smaller set of these columns does that" if proven else "fewer of them may do that too"
+            known = f"no smaller set isolates more than {SHARE:.0%}" if proven else "fewer of them may suffice"
             yield self.found(
                 smallest,
-                f"{_unique(count, rows)} by their values of {listed(smallest)} together ({_MEANING}); {known}.",
+                f"{_unique(count, rows)} by their values of {listed(smallest)} together; {known}.",
                 _FIX,
             )
 
@@ -67,12 +66,13 @@ class IsolatingColumns(Check):
         if count.n > SHARE * rows.n_rows:
             yield self.found(
                 rows.free,
-                f"{_unique(count, rows)} by their class together with {listed(rows.free)} ({_MEANING}): models of "
-                "class sizes hold only against people who do not know the latter.",
+                f"{_unique(count, rows)} by their class together with {listed(rows.free)}: the promises about "
+                f"classes protect them only from people who do not know {listed(rows.free)}.",
                 _FIX,
                 "medium",
             )
 
 
 def _unique(count: Count, rows: RowCounts) -> str:
-    return f"{count} of {rows.n_rows:,} records ({count.n / rows.n_rows:.1%}) are unique"
+    share = count.n / rows.n_rows
+    return f"{count} of {rows.n_rows:,} records ({'less than 0.1%' if share < 0.001 else f'{share:.1%}'}) are unique"

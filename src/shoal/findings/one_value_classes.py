@@ -28,5 +28,5 @@ class OneValueClasses(Check):
                     (name,),
                     f"{count} of {rows.n_rows:,} records ({count.n / rows.n_rows:.1%}) are in {groups} in which all "
                     f"records have the same value of {name}: whoever knows a person's quasi-identifiers knows it.",
-                    f"Ask for a model of values on {name}, such as distinct-l-diversity with l of at least 2.",
+                    f"Anonymize with a model of values for {name}, such as distinct-l-diversity with l of at least 2.",
                 )

@@ -42,9 +42,9 @@ class RepeatedPeople(Check):
                 yield self.found(
                     (name,),
                     f"Column {name!r}, an identifier, has {different} different values in {records[name]:,} records. "
-                    "If these name people, some have several records, and what is promised of records need not hold "
-                    "for people: a class of k records may be of fewer people.",
-                    f"Name {name!r} as unit (or household), so that people are counted; take one record of each with "
-                    "sample: {one_per: unit}; or accept this if the column does not name people.",
+                    "If these identify people, some have several records, and what is promised about records need "
+                    "not hold for people: k records in a class may belong to fewer than k people.",
+                    f"Name {name!r} as unit (or household), so that people are counted; take one record per person by "
+                    "sample: {one_per: unit}; or accept this if the column does not identify people.",
                     None if records[name] <= MOST_RECORDS * different.n else "info",
                 )

@@ -63,7 +63,7 @@ def link(
 ) -> PopulationLinkage:
     """Return what releases leave for everybody who is in all of them, and for how many that is below the floor.
 
-    *population* is a table with one row a person and at least one of the quasi attributes as they are in reality;
+    *population* is a table with one row per person and at least one of the quasi attributes as they are in reality;
     without it every combination of classes that somebody can be in is looked at.
     """
     if floor < 1:

@@ -26,7 +26,7 @@ class AlphaKAnonymity(ValueModel):
     achieved_is = "at most"
 
     alpha: float = Field(gt=0, le=1, description="largest share of a sensitive value in a class")
-    k: int = Field(ge=1, description="records that a class has at least")
+    k: int = Field(ge=1, description="minimum number of records per class")
 
     @property
     def smallest_class(self) -> int:

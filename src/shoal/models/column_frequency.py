@@ -28,7 +28,9 @@ class ColumnFrequency(PrivacyModel):
     achieved_is = "at least"
     of_parts: ClassVar[bool] = True
 
-    k: int = Field(ge=1, description="records per bucket, and per combination of quasi values within a part (at least)")
+    k: int = Field(
+        ge=1, description="minimum number of records per bucket, and per combination of quasi values of a part"
+    )
 
     @property
     def smallest_class(self) -> int:

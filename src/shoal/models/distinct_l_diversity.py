@@ -25,7 +25,7 @@ class DistinctLDiversity(ValueModel):
     achieved_is = "at least"
     judges_beliefs = True
 
-    l: int = Field(ge=1, description="different sensitive values that a class has at least")
+    l: int = Field(ge=1, description="minimum number of different sensitive values per class")
 
     @property
     def smallest_class(self) -> int:

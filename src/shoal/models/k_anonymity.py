@@ -23,7 +23,7 @@ class KAnonymity(PrivacyModel):
     sees = "sizes"
     achieved_is = "at least"
 
-    k: int = Field(ge=1, description="records that a class has at least")
+    k: int = Field(ge=1, description="minimum number of records per class")
 
     @property
     def smallest_class(self) -> int:

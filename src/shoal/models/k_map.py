@@ -24,7 +24,7 @@ class KMap(PopulationModel):
     title = "every label fits at least k people of the population"
     achieved_is = "at least"
 
-    k: int = Field(ge=1, description="people of the population that a label fits at least")
+    k: int = Field(ge=1, description="minimum number of people of the population whom a label fits")
 
     def holds(self, classes: ClassHistograms, whole: Whole) -> BoolArray:  # noqa: ARG002
         """Return (n_classes,) whether the label covers k people."""

@@ -116,9 +116,9 @@ class DelimitedSource(Source):
         deque(records(self.path, self.dialect, strict=True), maxlen=0)
 
     def _ragged_message(self, where: str, expected: int, received: int, *, ends: bool = False) -> str:
-        advice = "mend the line, or set `delimiter` or `quote`"
+        advice = "correct the line, or set `delimiter` or `quote`"
         if ends:
-            advice = "it is the last line: mend it, or fetch the file again if it breaks off there"
+            advice = "it is the last line: correct it, or fetch the file again if it breaks off there"
         return (
             f"{self.name}: {where} has {received} field{'s' if received != 1 else ''} where the table has {expected}; "
             f"{advice}"
@@ -209,7 +209,7 @@ def _first_record(sample: str, dialect: Dialect, name: str) -> tuple[list[str], 
     try:
         fields = next(fields for fields in reader if fields)
     except csv.Error:
-        raise InputError(f"{name}: the quotes of the first record do not close; mend it, or set `quote`") from None
+        raise InputError(f"{name}: the quotes of the first record do not close; correct it, or set `quote`") from None
     return fields, sample[text.tell() :]
 
 

@@ -1,4 +1,4 @@
-"""Where somebody mends what made a run fail."""
+"""Where somebody can fix what made a run fail."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from shoal.studio.jobs import Job
 
 
 def mending(job: Job) -> tuple[str, str] | None:
-    """Return words and the path of the page where a run that made no release is mended; None if there is nothing to."""
+    """Return words and the path of the page where a run that failed can be fixed; None if there is none."""
     if job.state != "failed" or not job.command.startswith("shoal anonymize "):
         return None
     words, page = _place(job.exit_code, job.message.lower())
@@ -21,7 +21,7 @@ def _place(exit_code: int | None, message: str) -> tuple[str, str]:
     if "declare it" in message:
         return "Look at the columns and their roles", "columns"
     if "taxonomy" in message or "taxonomies" in message:
-        return "Mend the taxonomy", "taxonomies"
+        return "Fix the taxonomy", "taxonomies"
     if exit_code == 2 and "column" in message:
         return "Look at the columns and their roles", "columns"
     if exit_code == 2:

@@ -18,7 +18,7 @@ def _always(_: Project) -> str | None:
 
 def usable(project: Project) -> str | None:
     """Return None if the policy can be used, else what to do first."""
-    return "mend the policy first" if project.problems() else None
+    return "fix the policy first" if project.problems() else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,10 +24,10 @@ def contribute(
     url: Url,
     campaign: Campaign,
     counts: Annotated[
-        Path | None, typer.Argument(help="The campaign's columns and `count`: one row a combination.")
+        Path | None, typer.Argument(help="The campaign's columns and `count`: one row per combination.")
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="A table with one row a person instead, to be counted here.")
+        Path | None, typer.Option(help="A table with one row per person instead, to be counted here.")
     ] = None,
     token_file: TokenFile = None,
     insecure: Insecure = False,

@@ -124,7 +124,7 @@ def _at_root(induced: Induced, whole: Whole) -> Whole:
 
 
 def _with_last_class(sweep: Sweep, classes: Classes, parts: Parts) -> tuple[Classes, Parts]:
-    """Steps 18 to 22: mend what no class took.
+    """Steps 18 to 22: place what no class took.
 
     Where generalizing sensitive values does not help, these records are withheld if the policy permits it, or else
     closed classes are dissolved into their class, the least informative first.

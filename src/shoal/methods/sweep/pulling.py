@@ -209,7 +209,7 @@ def pull(
 
     A record may go to a candidate class, or stay in its own with less general sensitive values; these are generalized
     as far as the class that it joins needs, and as the gain permits. No class that holds may cease to; the class
-    *last* is mended later, and only keeps its number of records. *changed* marks classes that lost or won somebody.
+    *last* is completed later, and only keeps its number of records. *changed* marks classes that lost or won somebody.
     Where the label of a record would tell too much, other records of the class that it joins are generalized with it,
     if the gain is worth that: class c has the parts ``members[first[c]:first[c + 1]]``.
     """

@@ -11,9 +11,8 @@ from shoal.report.internal.given import Given
 from shoal.wording import counted_text, listed
 
 _MEANING = (
-    "A promise that holds says nothing about what it does not cover. These are the things that were looked for beside "
-    "the promises, on the published table; that nothing was found does not mean that a release is safe for every "
-    "recipient."
+    "Findings are risks that the promises do not cover, looked for in the published table. A release without open "
+    "findings is not therefore safe for every recipient."
 )
 
 

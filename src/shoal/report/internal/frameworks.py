@@ -98,7 +98,7 @@ def nist(given: Given) -> Section:
         ("Risks of release", _results(given)),
         (
             "Harm, and what to do about it",
-            "To be added by the agency: what could happen to people, and how it is mended.",
+            "To be added by the agency: what could happen to people, and what is done then.",
         ),
         ("Data-sharing model", "Files to be handed out. Whether to all or under an agreement is to be added."),
         ("Disclosure Review Board", "This page and its sign-off are made for it."),

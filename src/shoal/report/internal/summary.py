@@ -34,7 +34,7 @@ def _verdict(given: Given) -> str:
     failed = [check["name"] for check in (*found["checks"], *_kept(given)) if not check["ok"]]
     if failed:
         return paragraph(f"Do not release: {listed(failed)} failed.", class_="verdict refused")
-    n_checks = counted_text(len(found["checks"]), "check")
+    n_checks = counted_text(sum(check.get("done", True) for check in found["checks"]), "check")
     if given.manifest.get("claims"):
         told = f"{n_checks} of the written files held. What is claimed about people, no file can show."
     elif not given.manifest["guarantees"]:
@@ -42,11 +42,12 @@ def _verdict(given: Given) -> str:
     else:
         promises = counted_text(len(given.manifest["guarantees"]), "promise")
         told = (
-            f"The verifier recomputed {promises} from the written files; all hold, and so do {n_checks} of the files."
+            f"The verifier recomputed {promises} from the written files, and all hold; {n_checks} of the files passed."
         )
     high = sum(one["severity"] == "high" and one["accepted"] is None for one in given.evidence.get("findings", ()))
     if high:
-        told = f"{told} {counted_text(high, 'high finding')} open: see Findings before anything is shared."
+        findings = counted_text(high, "high finding is", "high findings are")
+        told = f"{told} {findings} open: see Findings before anything is shared."
     bad = high or not (given.manifest["guarantees"] or given.manifest.get("claims"))
     return paragraph(told, class_="verdict refused" if bad else "verdict")
 

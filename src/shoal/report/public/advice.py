@@ -53,8 +53,8 @@ _LABELS = (
     "spread the records of a label evenly over it."
 )
 _OVERLAP = (
-    "- Labels of one column may overlap: `[20, 40)` and `[30, 50)` are no two groups. To compare groups, put labels "
-    "together until they do not overlap."
+    "- Labels of one column may overlap: `[20, 39]` and `[20, 59]` are not separate groups. To compare groups, combine "
+    "labels until they do not overlap."
 )
 _SAME_LEVEL = "- All records have labels of the same level, so labels do not overlap and can be used as groups."
 _WITHHELD = "- Some records were left out, and not at random: they were those unlike others."

@@ -145,7 +145,9 @@ def checked(column: pa.Array, wanted: Column, where: str) -> pa.Array:
     try:
         column.validate(full=True)
     except pa.ArrowInvalid:
-        raise InputError(f"column {wanted.name!r} of {where} holds bytes that are no UTF-8 text; mend them") from None
+        raise InputError(
+            f"column {wanted.name!r} of {where} holds bytes that are not UTF-8 text; correct them"
+        ) from None
     kind: Any = wanted.kind
     if isinstance(column.type, pa.BaseExtensionType):
         column = column.storage

@@ -20,8 +20,8 @@ from shoal.studio.project import Project
 
 _HERE = "/guarantees"
 _VERDICTS = {
-    "possible": ("Reachable at best", "good"),
-    "open": ("Open", ""),
+    "possible": ("Possible", "good"),
+    "open": ("Not known yet", ""),
     "costly": ("Likely to cost much", "warning"),
     "impossible": ("Impossible", "problem"),
 }

@@ -181,7 +181,7 @@ function follow(place) {
     if (!place.isConnected || (state && state !== "running")) {
       clearInterval(timer);
       if (state === "done" && place.isConnected && place.dataset.then) location.assign(place.dataset.then);
-      if (state) announce({ done: "Done", failed: "Not done", cancelled: "Cancelled" }[state] ?? "");
+      if (state) announce({ done: "Done", failed: "Failed", cancelled: "Cancelled" }[state] ?? "");
       return;
     }
     const answer = await fetch(place.dataset.poll, { headers: { "Shoal-Swap": "1" } }).catch(() => null);
