@@ -74,7 +74,7 @@ def refuse_open(findings: Sequence[Finding]) -> None:
     if high:
         told = "\n".join(f"{one.id}: {one.text} {one.fix}" for one in high)
         raise FindingsError(
-            f"nothing was published: {counted_text(len(high), 'high finding')} open. Fix the policy, or accept a "
-            f"finding in it with a reason.\n{told}",
+            f"nothing was published: {counted_text(len(high), 'high finding is', 'high findings are')} open. Fix the "
+            f"policy, or accept a finding in it with a reason.\n{told}",
             findings,
         )

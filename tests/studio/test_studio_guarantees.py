@@ -37,7 +37,7 @@ def test_every_method_begins_with_valid_parameters(name: str) -> None:
         ("t-closeness", {"t": 0.2, "distance": "ordered"}),
         ("beta-likeness", {"beta": 1, "enhanced": True}),
         ("slicing", {"columns": "each", "bucket_size": 4, "overlapping": True}),
-        ("sweep", {"improve": False}),
+        ("sweep", {"improve": False, "defend": False}),
         ("synthetic", {"epsilon": 0.5, "tree": [["age", "sex"]]}),
     ],
 )

@@ -75,7 +75,7 @@ def test_rows_of_buckets_are_not_taken_for_people(browser, studio, project, chan
     changed("slicing")
     text = released(browser, studio, project, f"/projects/{project.id}")
     assert "a published row is no person" in text
-    assert "Every guarantee was counted again" in text
+    assert "Every guarantee was recomputed" in text
 
 
 def test_synthetic_rows_are_not_called_records(browser, studio, project, changed) -> None:
@@ -89,7 +89,7 @@ def test_synthetic_rows_are_not_called_records(browser, studio, project, changed
     text = released(browser, studio, project, at)
     assert "rows were drawn from noisy counts of 120 records; no row is a record" in text
     assert "records are published" not in text
-    assert "Every guarantee was counted again" not in text
+    assert "Every guarantee was recomputed" not in text
 
 
 def test_a_method_with_a_promise_of_its_own_says_that_others_must_go(browser, project) -> None:

@@ -375,7 +375,7 @@ def test_a_strict_run_leaves_nothing_while_high_findings_are_open(files: Path) -
     assert sorted(path for path in files.iterdir() if path.name != "book") == before
     said = run(files, *asked)
     assert (said.exit_code, said.stdout) == (5, "")
-    assert "nothing was published: 3 high findings open" in said.stderr
+    assert "nothing was published: 3 high findings are open" in said.stderr
     with pytest.raises(FindingsError):
         anonymize(people(), policy(ROLES, privacy=COVERED), strict=True)
 
@@ -391,7 +391,7 @@ def test_findings_are_printed_last_and_accepted_ones_with_their_reason(files: Pa
     assert "0 findings open, 0 high; 3 accepted" in page
     assert "nobody knows bills" in page
     assert "nobody knows bills" not in (files / "fine" / "public" / "report.html").read_text()
-    assert "3 high findings open" in (files / "out" / "internal" / "report.html").read_text()
+    assert "3 high findings are open" in (files / "out" / "internal" / "report.html").read_text()
 
 
 def test_audit_and_attack_have_the_findings_too(files: Path) -> None:

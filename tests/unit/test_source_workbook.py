@@ -140,7 +140,7 @@ def test_cells_with_errors_are_refused_by_their_place(write):
         "sheet 'stays & more' of people.xlsx has cells with errors: #N/A in A20002, #DIV/0! in B20003; correct them, "
         "or let them mean missing by `source: {missing: ['', '#N/A']}`"
     )
-    assert "errors: #DIV/0! in B20003; mend" in refusal(path, missing=["", "#N/A"])
+    assert "errors: #DIV/0! in B20003; correct" in refusal(path, missing=["", "#N/A"])
     source = open_source(path, SourceOptions(missing=["#N/A", "#DIV/0!"]))
     table = pa.Table.from_batches(source.batches())
     assert table.column("a").to_pylist()[-3:] == [None, 3, 4]
@@ -149,7 +149,7 @@ def test_cells_with_errors_are_refused_by_their_place(write):
 
 def test_many_errors_are_counted(write):
     path = write(("a", [["x"], *(["#REF!"] for _ in range(9))]))
-    assert "errors: #REF! in A2, #REF! in A3, #REF! in A4 and 6 more; mend" in refusal(path)
+    assert "errors: #REF! in A2, #REF! in A3, #REF! in A4 and 6 more; correct" in refusal(path)
 
 
 def test_errors_of_other_sheets_do_not_matter(write):
