@@ -359,5 +359,5 @@ def records(path: Path, dialect: Dialect, *, strict: bool = False) -> Iterator[t
         except csv.Error:
             raise InputError(
                 f"{path.name}: the quotes of the record that starts in line {line} do not close, or a field "
-                "of it is too long; mend that line, or set `quote`"
+                "of it is too long; correct that line, or set `quote`"
             ) from None

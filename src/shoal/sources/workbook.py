@@ -183,7 +183,7 @@ def refuse_errors(path: Path, sheet: str, missing: Collection[str]) -> None:
         more = f" and {n_errors - _MOST_TOLD} more" if n_errors > _MOST_TOLD else ""
         first = told[0].partition(" in ")[0]
         raise InputError(
-            f"sheet {sheet!r} of {path.name} has cells with errors: {', '.join(told)}{more}; mend them, or let them "
+            f"sheet {sheet!r} of {path.name} has cells with errors: {', '.join(told)}{more}; correct them, or let them "
             f"mean missing by `source: {{missing: ['', '{first}']}}`"
         )
 
