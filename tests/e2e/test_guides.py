@@ -223,7 +223,10 @@ def test_the_guide_to_models_names_every_model_and_parameter() -> None:
 
 @pytest.mark.parametrize("improve", [False, True])
 def test_the_guide_to_sweep_tells_what_improve_does_on_adult(improve: bool, shared_data: Path) -> None:
-    """The first line of its second table, which is of the paper's labels. Over eight seeds um moved by 0.0005, the share of generalized values by 0.06 %."""
+    """The first line of its second table, which is of the paper's labels.
+
+    Over eight seeds um moved by 0.0005, the share of generalized values by 0.06 %.
+    """
     import shoal
     from shoal.datasets import adult, adult_policy
 
