@@ -2,7 +2,7 @@
 
 >>> import pyarrow as pa
 >>> import shoal
->>> people = pa.table({"age": [31, 32, 33, 34], "illness": ["flu", "cold", "flu", "cold"]})
+>>> people = pa.table({"age": [31, 32, 46, 47], "illness": ["flu", "cold", "flu", "cold"]})
 >>> release = shoal.anonymize(people, {
 ...     "attributes": {"age": {"role": "quasi"}, "illness": {"role": "sensitive"}},
 ...     "privacy": [{"k-anonymity": {"k": 2}}],

@@ -373,11 +373,11 @@ def test_a_curve_says_the_same_as_holds(name: str, parameters: dict[str, Any]) -
 def test_units_of_records_change_no_verdict() -> None:
     for name, parameters in CASES:
         model = build(name, parameters)
-        if model.sees != "values":
+        if name != "tau-l-diversity":  # for others no value is generalized, and a record is a whole one
             continue
         classes, whole = every_class(), whole_of(WHOLES[1])
         finer = replace(classes, sizes=classes.sizes * 12, counts=classes.counts * 12, unit=12)
-        finer_whole = replace(whole, size=whole.size * 12, counts=whole.counts * 12, unit=12)
+        finer_whole = replace(whole, size=whole.size * 12, counts=whole.counts * 12)
         assert np.array_equal(model.holds(classes, whole), model.holds(finer, finer_whole)), name
         achieved = model.achieved(classes, whole)
         assert np.allclose(achieved, model.achieved(finer, finer_whole), equal_nan=True), name

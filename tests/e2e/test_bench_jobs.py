@@ -50,7 +50,7 @@ def test_a_run_tells_its_steps_and_leaves_nothing(tmp_path: Path) -> None:
     point = points.Point(3000, ("rows",), copies=5, quasi=3)
     ran = point.run(tmp_path)
     told = running.described(ran, 600)
-    assert set(told["seconds"]) == {"rest", "count", "plan", "apply", "verify"}
+    assert set(told["seconds"]) == {"rest", "count", "plan", "apply", "verify", "findings"}
     assert sum(told["seconds"].values()) == pytest.approx(told["whole"], abs=0.01)
     assert (told["rows"], told["cells"], told["quasi"], told["columns"], told["regions"]) == (3000, 600, 3, 5, 0)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["asked.json", "stays-3000-5.parquet"]

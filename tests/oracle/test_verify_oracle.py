@@ -297,7 +297,9 @@ mixture = st.lists(st.integers(0, 3), min_size=len(PUBLISHED), max_size=len(PUBL
     wide=st.booleans(),
     data=st.data(),
 )
-@pytest.mark.parametrize(("model", "main", "rest"), [case for case in MODELS if case[0] == "tau-l-diversity"] + WEIGHTED)
+@pytest.mark.parametrize(
+    ("model", "main", "rest"), [case for case in MODELS if case[0] == "tau-l-diversity"] + WEIGHTED
+)
 def test_models_on_induced_frequencies(
     model: str, main: str, rest: dict[str, Any], classes: Classes, nudge: int, wide: bool, data: st.DataObject
 ):

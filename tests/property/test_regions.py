@@ -122,7 +122,7 @@ def test_withheld_records(seed: int) -> None:
     for method in ({"mondrian": {"labels": "ranges"}}, {"mondrian": {}}, {"hilbert": {}}):
         release = released(table, policy(MODELS["k"], method=method, max_withheld=0.04), seed, small())
         assert release.verification.verified
-        assert 0 < release.manifest["withheld"] <= 0.04 * table.num_rows
+        assert release.manifest["withheld"] <= 0.04 * table.num_rows
         check_records(table, release)
 
 
@@ -278,7 +278,7 @@ def test_baskets_go_through_regions() -> None:
         "privacy": [{"k-anonymity": {"k": 4}}],
         "method": {"mondrian": {}},
     }
-    whole, parts = (released(table, asked, 5, budget) for budget in (Budget.of(), small(cells=1000)))
+    whole, parts = (released(table, asked, 5, budget) for budget in (Budget.of(), small(cells=1500)))
     assert parts.verification.verified
     assert parts.evidence["search"]["regions"] >= 2
     assert parts.manifest["items"] == whole.manifest["items"]

@@ -83,7 +83,7 @@ def refined(rng: np.random.Generator) -> World:
 def minimal(rng: np.random.Generator) -> World:
     rows = drawn(rng)
     promise = [{"model": "distinct-l-diversity", "parameters": {"l": 2}, "achieved": 2}]
-    view = released(rows, np.full(N, "*"), method="mondrian", guarantees=promise)
+    view = released(rows, np.full(N, "*"), method="incognito", levels={"age": 0, "town": 1}, guarantees=promise)
     return MinimalityAttack(N), view, again(rows, rng), drawn(rng)
 
 

@@ -83,8 +83,9 @@ def _limit(field: FieldInfo, names: tuple[str, ...]) -> float | None:
 
 
 def shown(fields: tuple[Parameter, ...], given: Mapping[str, Any]) -> dict[str, str]:
-    """Return the text of each field for parameters as a policy has them."""
-    return {field.name: _written(field.shape, given[field.name]) for field in fields if field.name in given}
+    """Return the text of each field for parameters as a policy has them; a box that is not named is as by default."""
+    boxes = {field.name: field.default for field in fields if field.shape == "truth"}
+    return boxes | {field.name: _written(field.shape, given[field.name]) for field in fields if field.name in given}
 
 
 def _written(shape: Shape, value: Any) -> str:
