@@ -32,12 +32,7 @@ _VALUE, _RECORDS, _TOTAL = "value", "records", "total"
 
 
 def check_defended(
-    rows: PublishedRows,
-    manifest: Manifest,
-    source: Source,
-    labelled: pa.Table | None,
-    progress: Progress,
-    means: Means,
+    rows: PublishedRows, manifest: Manifest, source: Source, labelled: pa.Table | None, progress: Progress, means: Means
 ) -> list[Check]:
     """Return a check of each attribute whose labels the manifest says to be defended."""
     checks = []
@@ -80,7 +75,7 @@ def _undefended(
     ):
         return "internal/labels.parquet does not have the columns of this release"
     shown = _counted(rows, told)
-    labels = pa.array([label for label, cover in covers.items() if _stands_for_others(label, cover)], pa.string())
+    labels = pa.array([label for label, cover in covers.items() if cover != {"values": [label]}], pa.string())
     claimed = labelled.filter(pc.is_in(labelled[name], labels))
     if pc.any(pc.less(claimed[_RECORDS], 1)).as_py():
         return "internal/labels.parquet tells of fewer than one record"
@@ -122,10 +117,6 @@ def _undefended(
 
 def _about(model: str, subjects: Sequence[Sequence[str]], attribute: Attribute) -> bool:
     return model == "tau-l-diversity" and (attribute.name,) in [tuple(subject) for subject in subjects]
-
-
-def _stands_for_others(label: str, cover: object) -> bool:
-    return cover != {"values": [label]}
 
 
 def _covered(cover: object, value: str | None) -> bool:
