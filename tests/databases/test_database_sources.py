@@ -268,7 +268,9 @@ def test_columns_that_cannot_be_read_may_be_there(request):
 def test_text_that_is_no_text(sqlite):
     sqlite.execute("CREATE TABLE t (a)")
     sqlite.execute("INSERT INTO t VALUES (CAST(x'41ff42' AS text))")
-    assert refusal(sqlite.table("t")) == "column 'a' of SQLite table 't' holds bytes that are not UTF-8 text; correct them"
+    assert (
+        refusal(sqlite.table("t")) == "column 'a' of SQLite table 't' holds bytes that are not UTF-8 text; correct them"
+    )
 
 
 def test_queries_must_not_write(database):
