@@ -81,8 +81,10 @@ def refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
         (
             f"3,{SECRET},a\n".encode() + BLOCK,
             ("--memory", "768MiB"),
-            f"people.csv: line {LATE} has 3 fields where the table has 2; correct the line, or set `delimiter` or "
-            "`quote`",
+            (
+                f"people.csv: line {LATE} has 3 fields where the table has 2; correct the line, or set `delimiter` or "
+                "`quote`"
+            ),
         ),
         (
             f'3,"{SECRET}\n'.encode() + BLOCK,
