@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ RELATIVE = [
     {"distinct-l-diversity": {"l": 3, "attribute": ["illness", "ward"]}},
 ]
 CASES: dict[str, dict[str, Any]] = {
-    "relative models": {"method": {"mondrian": {}}, "privacy": RELATIVE},
+    "relative models": {"method": {"mondrian": {"labels": "ranges"}}, "privacy": RELATIVE},
     "rows dropped": {"method": {"mondrian": {}}, "privacy": [K], "missing": "drop"},
     "boxes that overlap": {"method": {"hilbert": {}}, "privacy": [K, {"entropy-l-diversity": {"l": 1.5}}]},
     "labels of one level": {"method": {"incognito": {}}, "privacy": [K]},
@@ -269,12 +270,17 @@ def tasks(monkeypatch: pytest.MonkeyPatch) -> Tasks:
 
 def by_tasks(table: pa.Table, manifest: dict[str, Any], source: pa.Table | None) -> Verification:
     given = None if source is None else TableSource.of(source)
-    return verify_table(TableRows(table), manifest, source=given, spark=object())  # type: ignore[arg-type]
+    return apart_from_figures(verify_table(TableRows(table), manifest, source=given, spark=object()))  # type: ignore[arg-type]
 
 
 def alone(table: pa.Table, manifest: dict[str, Any], source: pa.Table | None) -> Verification:
     given = None if source is None else open_source(source)
-    return verify_table(table, manifest, source=given)
+    return apart_from_figures(verify_table(table, manifest, source=given))
+
+
+def apart_from_figures(found: Verification) -> Verification:
+    """Leave out whether figures of utility were recomputed, which the workers do not do."""
+    return replace(found, checks=tuple(check for check in found.checks if check.name != "utility"))
 
 
 def released_people(case: str, seed: int = 1) -> tuple[pa.Table, pa.Table, dict[str, Any]]:
@@ -302,7 +308,7 @@ def test_tasks_answer_as_the_verifier_alone(
             assert by_tasks(rows, told, source) == expected, name
     if not with_source:
         assert set(tasks.partings) <= {"ByClass"}
-    elif case in ("relative models", "labels of one level"):
+    elif case == "labels of one level":  # others overlap
         assert "ByCuts" in tasks.partings
 
 
@@ -338,8 +344,7 @@ def test_regions_that_boxes_join_are_checked_again_as_one(tasks: Tasks, monkeypa
 
 
 @pytest.mark.usefixtures("workers_only")
-@pytest.mark.parametrize("sample", [60, 90])
-def test_only_joined_regions_are_sent_again(sample: int, tasks: Tasks, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_joined_regions_are_sent_again(tasks: Tasks, monkeypatch: pytest.MonkeyPatch) -> None:
     table, release, manifest = released_people("relative models")
     wanted: list[list[int]] = []
 
@@ -349,7 +354,7 @@ def test_only_joined_regions_are_sent_again(sample: int, tasks: Tasks, monkeypat
         return tasks.routed(frame, router)
 
     monkeypatch.setattr(checking, "routed", watched)
-    monkeypatch.setattr(checking, "SAMPLE", sample)
+    monkeypatch.setattr(checking, "SAMPLE", 20)
     for name in ("honest", "false row", "another illness", "a row too many"):
         rows, told = SPOILING[name](release, manifest)
         rows = rows.sort_by([(quasi, "ascending") for quasi in ("zip", "age", "sex")])  # classes are in one partition
@@ -421,7 +426,7 @@ def test_dataframes_are_checked_where_they_are(spark: Any, spoiled: str) -> None
         found = verify_table(SparkRows(frame), told, source=source, spark=spark)
     finally:
         source.forget()
-    assert found == alone(rows, told, table)
+    assert apart_from_figures(found) == alone(rows, told, table)
     assert found.verified == (spoiled == "honest")
 
 
@@ -446,6 +451,9 @@ def in_groups(public: Path, size: int = 200, beside: str | None = None) -> None:
     manifest = json.loads((public / "manifest.json").read_text())
     manifest["data"]["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
     (public / "manifest.json").write_text(json.dumps(manifest))
+    evidence = json.loads((public.parent / "internal" / "evidence.json").read_text())
+    evidence["manifest"]["sha256"] = hashlib.sha256((public / "manifest.json").read_bytes()).hexdigest()
+    (public.parent / "internal" / "evidence.json").write_text(json.dumps(evidence))
 
 
 @pytest.fixture
@@ -466,7 +474,8 @@ def test_files_are_read_by_workers(spark: Any, files: Path, spoiled: bool) -> No
     rows = SparkFileRows(files / "out" / "public" / "data.parquet", spark)
     assert len(rows.selected([])[1].row_groups) == len(source.partitions) - 1 == 3
     found = verify_folder(files / "out", source=source, spark=spark)
-    assert found == verify_folder(files / "out", source=open_source(files / "people.parquet"))
+    here = verify_folder(files / "out", source=open_source(files / "people.parquet"))
+    assert apart_from_figures(found) == apart_from_figures(here)
     wrong = ("dictionaries: the dictionaries of note hold values that no row has",)
     assert found.failures == (wrong if spoiled else ())
 
@@ -533,4 +542,6 @@ def test_a_lost_worker_does_not_change_the_answer(
     assert worker.wait(timeout=5) == -signal.SIGKILL
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
     expected = verify_folder(files / "out", source=open_source(files / "people.parquet"))
-    assert json.loads(done.stdout) == expected.as_dict()
+    told = json.loads(done.stdout)
+    told["checks"] = [check for check in told["checks"] if check["name"] != "utility"]
+    assert told == apart_from_figures(expected).as_dict()
