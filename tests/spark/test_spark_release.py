@@ -73,7 +73,7 @@ def test_both_engines_publish_the_same_rows_of_the_same_plan(method: str, people
 
 def test_a_cell_that_splits_over_classes_fills_every_quota(spark: Any, people: pa.Table, policy) -> None:
     alike = pa.concat_tables([people.slice(0, 40)] * 30)
-    wanted = policy(method={"hilbert": {}})
+    wanted = policy(method={"sweep": {}})
     release = shoal.anonymize(spark.createDataFrame(alike).repartition(5), wanted)
     assert release.verification.verified
     assert release.data.count() == release.manifest["rows"]

@@ -34,7 +34,7 @@ def work(spark: Any, people: pa.Table, policy, monkeypatch: pytest.MonkeyPatch) 
     made = rewriting.partition_work
     monkeypatch.setattr(rewriting, "partition_work", lambda *given: found.append(made(*given)) or found[-1])
     alike = pa.concat_tables([people.slice(0, 60)] * 6)
-    split = policy(method={"hilbert": {}})
+    split = policy(method={"sweep": {}})
     shoal.anonymize(spark.createDataFrame(alike).coalesce(1), split, seed=3)  # without one, cells split by chance
     ((_, work),) = found
     assert len(work.planned.value.assignment.split_cells) > 0
