@@ -79,8 +79,8 @@ class _Diversity:
                 break
         held = bool(found)
         if not held:
-            mended = tried if only is not None else (tried or range(2, self._most + 1))[:_MERGED]
-            found = [(l, self._line.merged(self._groups(l))) for l in mended]
+            worth_merging = tried if only is not None else (tried or range(2, self._most + 1))[:_MERGED]
+            found = [(l, self._line.merged(self._groups(l))) for l in worth_merging]
         if only is None:
             found.append((1, self._line.merged(self._line.cut(self._problem.smallest_class))))
         l, groups = min(found, key=lambda pair: self._line.loss(pair[1]))

@@ -85,7 +85,9 @@ class MondrianTree:
         """
         while True:
             boxes = Boxes.joined(self._closed)
-            attempts, chosen = self._choose_shedding(boxes)
+            _, cut = self._items.rank_cuts(boxes, 1)
+            hope = np.where(boxes.high > boxes.low, np.inf, 0.0)  # sizes do not tell what withholding gains: try all
+            attempts, chosen = self._choose(boxes, hope, cut, publish_rest=False)
             worth = np.flatnonzero(chosen >= 0)
             gain, records = np.zeros(len(boxes)), np.zeros(len(boxes), dtype=np.int64)
             for number, (where, cuts) in enumerate(attempts):
@@ -166,7 +168,9 @@ class MondrianTree:
             self._closed.append(boxes)
             step.advance(int((boxes.stops - boxes.starts).sum()))
 
-    def _choose(self, boxes: Boxes, score: FloatArray, cut: CodeArray) -> tuple[list[tuple[IntArray, Cuts]], CodeArray]:
+    def _choose(
+        self, boxes: Boxes, score: FloatArray, cut: CodeArray, *, publish_rest: bool = True
+    ) -> tuple[list[tuple[IntArray, Cuts]], CodeArray]:
         """Return cuts that were tried, each with its boxes, and (n,) which of them is best for each box, or -1.
 
         Attributes are tried in the order of their scores by sizes alone, until none could be better.
@@ -180,24 +184,7 @@ class MondrianTree:
             if not len(tried):
                 break
             attribute = order[tried, rank]
-            cuts = self._cut(boxes.take(tried), attribute, cut[tried, attribute])
-            better = cuts.score > best[tried]
-            best[tried[better]], chosen[tried[better]] = cuts.score[better], len(attempts)
-            attempts.append((tried, cuts))
-        return attempts, chosen
-
-    def _choose_shedding(self, boxes: Boxes) -> tuple[list[tuple[IntArray, Cuts]], CodeArray]:
-        """Do the same for cuts whose rest is withheld; they are tried on every attribute."""
-        every = np.arange(len(boxes))
-        score, cut = self._items.rank_cuts(boxes.take(every), 1)
-        best, chosen = np.zeros(len(boxes)), np.full(len(boxes), -1, dtype=np.int32)
-        attempts: list[tuple[IntArray, Cuts]] = []
-        for j in range(score.shape[1]):
-            tried = np.flatnonzero(boxes.high[:, j] > boxes.low[:, j])
-            if not len(tried):
-                continue
-            attribute = np.full(len(tried), j, dtype=np.int32)
-            cuts = self._cut(boxes.take(tried), attribute, cut[tried, j], publish_rest=False)
+            cuts = self._cut(boxes.take(tried), attribute, cut[tried, attribute], publish_rest=publish_rest)
             better = cuts.score > best[tried]
             best[tried[better]], chosen[tried[better]] = cuts.score[better], len(attempts)
             attempts.append((tried, cuts))
