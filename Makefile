@@ -53,7 +53,7 @@ bench: $(VENV)/dev-ready .venv-peers/ready ## measure; results as JSON in bench/
 	$(BIN)/python -m bench
 
 comparison: $(VENV)/dev-ready ## all techniques side by side on Adult and the demo data: the pages in docs, made anew
-	SHOAL_DATA=$${SHOAL_DATA:-../shared/data} $(BIN)/python -m shoal.comparing.pages docs
+	SHOAL_DATA=$${SHOAL_DATA:-../shared/data} $(BIN)/python -m shoal.compare.pages docs
 
 screenshots: $(VENV)/dev-ready ## pictures of the studio for docs, made anew
 	$(BIN)/python -m bench.screenshots

@@ -27,7 +27,7 @@ def attacking(_: Path) -> Iterator[Measured]:
     """All attacks together, with the policy, a control group and another release, and singling out alone."""
     from shoal import anonymize
     from shoal.attacks.running import attack_release
-    from shoal.datasets import adult_policy
+    from shoal.datasets.uci import adult_policy
 
     source, control = _tables()
     other = anonymize(source, adult_policy(), seed=1)
@@ -50,7 +50,7 @@ def attacking(_: Path) -> Iterator[Measured]:
 def _tables() -> tuple[pa.Table, pa.Table]:
     import pyarrow as pa
 
-    from shoal.datasets import adult, adult_policy
+    from shoal.datasets.uci import adult, adult_policy
 
     table = adult(columns=list(adult_policy()["attributes"]))
     order = np.random.default_rng(3).permutation(table.num_rows)

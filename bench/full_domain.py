@@ -22,7 +22,7 @@ PERTURBED = 3_000_000
 
 def policy(privacy: list[Mapping[str, Any]], withheld: float) -> dict[str, Any]:
     """Return the policy of ARX's tests: eight quasi attributes with its hierarchies, occupation sensitive."""
-    from shoal.datasets import adult_hierarchy
+    from shoal.datasets.uci import adult_hierarchy
 
     attributes: dict[str, Any] = {
         name: {"role": "quasi", "taxonomy": {"file": str(adult_hierarchy(name))}} for name in QUASI
@@ -34,7 +34,7 @@ def policy(privacy: list[Mapping[str, Any]], withheld: float) -> dict[str, Any]:
 
 def training() -> Any:
     """Return the complete rows of the training file."""
-    from shoal.datasets import adult
+    from shoal.datasets.uci import adult
 
     return adult(complete=False).slice(0, TRAINING).drop_null().select([*QUASI, "occupation"])
 

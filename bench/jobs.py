@@ -35,8 +35,8 @@ def start(_: Path) -> Iterator[Measured]:
 def adult(folder: Path) -> Iterator[Measured]:
     """Adult, six quasi attributes, k = 10 and entropy 4, Mondrian."""
     from shoal import anonymize
-    from shoal.datasets import adult as load
-    from shoal.datasets import adult_policy
+    from shoal.datasets.uci import adult as load
+    from shoal.datasets.uci import adult_policy
 
     policy = adult_policy(privacy=[{"k-anonymity": {"k": 10}}, {"entropy-l-diversity": {"l": 4}}])
     table = load(columns=list(policy["attributes"]))
@@ -65,11 +65,12 @@ def peer(folder: Path) -> Iterator[Measured]:
 
 def stays(folder: Path) -> Iterator[Measured]:
     """Generated hospital stays, six quasi attributes and one sensitive, at one and at ten million rows."""
-    from shoal.datasets import hospital_policy, write_stays
+    from shoal.core.progress import Silent
+    from shoal.datasets.hospital import hospital_policy
+    from shoal.datasets.hospital_files import write_stays
     from shoal.engines.local import LocalEngine
-    from shoal.policy import Policy
-    from shoal.progress import Silent
-    from shoal.sources import open_source
+    from shoal.policy.policy import Policy
+    from shoal.sources.opening import open_source
 
     policy = folder / "stays.json"
     policy.write_text(json.dumps(hospital_policy()))

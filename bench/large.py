@@ -81,13 +81,13 @@ class LargeTable:
 
 
 def _stays(path: Path, rows: int) -> object:
-    from shoal.datasets import write_stays
+    from shoal.datasets.hospital_files import write_stays
 
     return write_stays(path, rows, seed=100)
 
 
 def _hospital() -> dict[str, Any]:
-    from shoal.datasets import hospital_policy
+    from shoal.datasets.hospital import hospital_policy
 
     return hospital_policy()
 

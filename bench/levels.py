@@ -25,7 +25,7 @@ STAYS = 20_000
 
 def levels(folder: Path) -> Iterator[Measured]:
     """Plan each table by each method, for several k, alone and with entropy 4."""
-    from shoal.progress import Silent
+    from shoal.core.progress import Silent
     from shoal.utility.ncp import NormalizedCertaintyPenalty
 
     for name, table, policy in _tables(folder):
@@ -45,7 +45,9 @@ def levels(folder: Path) -> Iterator[Measured]:
 
 
 def _tables(folder: Path) -> Iterator[tuple[str, Any, dict[str, Any]]]:
-    from shoal.datasets import adult, adult_policy, hospital_policy, write_stays
+    from shoal.datasets.hospital import hospital_policy
+    from shoal.datasets.hospital_files import write_stays
+    from shoal.datasets.uci import adult, adult_policy
 
     policy = adult_policy()
     yield "Adult", adult(columns=list(policy["attributes"])), policy

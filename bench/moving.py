@@ -19,7 +19,7 @@ COPIES = 4
 def sweep(_: Path) -> Iterator[Measured]:
     """Adult, six quasi attributes (720 combinations of levels), from weak to strong (tau,l)."""
     from shoal import anonymize
-    from shoal.datasets import adult, adult_policy
+    from shoal.datasets.uci import adult, adult_policy
 
     table = adult(columns=list(adult_policy()["attributes"]))
     for tau, l in REQUIREMENTS:
@@ -69,7 +69,8 @@ def hilbert(folder: Path, rows: int = MILLION) -> Iterator[Measured]:
 
 def _stays(folder: Path, rows: int, model: dict[str, Any], method: dict[str, Any]) -> tuple[Path, Path]:
     """Write the stays, unless they are there, and the demo's policy with one model and another method."""
-    from shoal.datasets import hospital_policy, write_stays
+    from shoal.datasets.hospital import hospital_policy
+    from shoal.datasets.hospital_files import write_stays
 
     path = folder / f"stays-{rows}.parquet"
     if not path.exists():

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from shoal.policy import Policy
-    from shoal.problem import Problem
+    from shoal.plan.problem import Problem
+    from shoal.policy.policy import Policy
 
 
 def planner(data: object, policy: Mapping[str, Any] | Path, seed: int = 1) -> Callable[[], object]:
     """Count a table once and return a function that plans it from the counted cells."""
-    from shoal.progress import Silent
+    from shoal.core.progress import Silent
 
     loaded, problem = counted(data, policy)
     return lambda: loaded.method.plan(problem, np.random.default_rng(seed), Silent())
@@ -23,11 +23,11 @@ def planner(data: object, policy: Mapping[str, Any] | Path, seed: int = 1) -> Ca
 
 def counted(data: object, policy: Mapping[str, Any] | Path) -> tuple[Policy, Problem]:
     """Return the policy, and the problem that it makes of the table."""
-    from shoal.encoding import encode
+    from shoal.core.progress import Silent
     from shoal.engines.local import LocalEngine
-    from shoal.policy import Policy
-    from shoal.progress import Silent
-    from shoal.sources import open_source
+    from shoal.policy.encoding import encode
+    from shoal.policy.policy import Policy
+    from shoal.sources.opening import open_source
 
     loaded = Policy.load(policy)
     columns = (*loaded.names("sensitive"), *loaded.names("quasi"))

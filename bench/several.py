@@ -49,11 +49,11 @@ def agency_plan(_: Path) -> Iterator[Measured]:
 
 def agency_apply(folder: Path) -> Iterator[Measured]:
     """A million records by a plan of 10,000 points, and two such releases linked."""
-    from shoal.agency.applying import apply_plan
+    from shoal.agency.applying.release import apply_plan
     from shoal.agency.distribution import read_distribution
     from shoal.agency.plan_file import write_plan
     from shoal.agency.planning import make_plan
-    from shoal.linkage import link
+    from shoal.linking.linking import link
 
     table = _counts(10_000, VALUES)
     plan = make_plan(read_distribution(table, "s"), l=10, delta=Fraction("0.01"), samples=MILLION)
@@ -75,8 +75,8 @@ def agency_apply(folder: Path) -> Iterator[Measured]:
 def link_adult(_: Path) -> Iterator[Measured]:
     """Two releases of Adult, everybody in both."""
     from shoal import anonymize
-    from shoal.datasets import adult, adult_policy
-    from shoal.linkage import link
+    from shoal.datasets.uci import adult, adult_policy
+    from shoal.linking.linking import link
 
     table = adult(columns=list(adult_policy()["attributes"]))
     releases = [
@@ -91,8 +91,9 @@ def link_adult(_: Path) -> Iterator[Measured]:
 def link_stays(folder: Path) -> Iterator[Measured]:
     """Two releases of a million stays each, by Mondrian."""
     from shoal import anonymize
-    from shoal.datasets import hospital_policy, write_stays
-    from shoal.linkage import link
+    from shoal.datasets.hospital import hospital_policy
+    from shoal.datasets.hospital_files import write_stays
+    from shoal.linking.linking import link
 
     outs, table = [], folder / "linked.parquet"
     write_stays(table, MILLION, seed=3)

@@ -29,7 +29,7 @@ FIVE_OF_FIFTEEN = (
 
 def slicing(folder: Path) -> Iterator[Measured]:
     """Adult with 7 and with 15 attributes, and a hundred thousand and a million perturbed rows of it."""
-    from shoal.datasets import adult
+    from shoal.datasets.uci import adult
 
     rows = adult()
     seven = _seven()
@@ -45,7 +45,8 @@ def slicing(folder: Path) -> Iterator[Measured]:
 
 def slicing_stays(folder: Path) -> Iterator[Measured]:
     """Generated stays, of which nearly every one is a combination of values of its own: the bad case for a plan."""
-    from shoal.datasets import hospital_policy, write_stays
+    from shoal.datasets.hospital import hospital_policy
+    from shoal.datasets.hospital_files import write_stays
 
     files = {n: folder / f"sliced-{n}.parquet" for n in (TENTH, MILLION)}
     for rows, path in files.items():
@@ -59,7 +60,7 @@ def slicing_stays(folder: Path) -> Iterator[Measured]:
 
 def anatomy(folder: Path) -> Iterator[Measured]:
     """A million perturbed rows in buckets of five different occupations."""
-    from shoal.datasets import adult
+    from shoal.datasets.uci import adult
 
     policy = {**_seven(), "privacy": [{"distinct-l-diversity": {"l": 5}}], "method": {"anatomy": {}}}
     path = _perturbed(folder, adult(columns=SEVEN), MILLION)
@@ -68,7 +69,7 @@ def anatomy(folder: Path) -> Iterator[Measured]:
 
 def fake_tuples(_: Path) -> Iterator[Measured]:
     """Exact counts of fake tuples and of matching buckets, all attributes known, random buckets of 100 records."""
-    from shoal.datasets import adult
+    from shoal.datasets.uci import adult
 
     rows = adult()
     runs: list[list[float]] = []
@@ -84,7 +85,7 @@ def fake_tuples(_: Path) -> Iterator[Measured]:
 
 def _seven() -> dict[str, Any]:
     """Return the policy of the paper's table of seven attributes."""
-    from shoal.datasets import adult_policy
+    from shoal.datasets.uci import adult_policy
 
     policy = adult_policy(privacy=[{"simple-l-diversity": {"l": 3}}])
     return {**policy, "method": {"slicing": {"columns": 2, "alpha": 2}}}
@@ -138,9 +139,9 @@ def _perturbed(folder: Path, table: Any, rows: int) -> Path:
 
 def _counter(table: Any, columns: dict[str, Any]) -> Callable[[], int]:
     """Group a table at random, and return a function that counts its fake tuples."""
-    from shoal.membership.counting import membership
-    from shoal.progress import Silent
-    from shoal.slices import SlicedPlan
+    from shoal.audit.membership.counting import membership
+    from shoal.core.progress import Silent
+    from shoal.plan.slices import SlicedPlan
 
     method = {"slicing": {**columns, "grouping": "random", "bucket_size": 100}}
     attributes = {name: {"role": "quasi"} for name in table.column_names}

@@ -26,7 +26,7 @@ _COUNTED = {  # of Spark's own counters, for all tasks together
 
 _START = """
 import sys, time
-from shoal.spark import spark_session
+from shoal.sources.spark.session import spark_session
 began = time.perf_counter()
 spark_session(sys.argv[1]).range(1).count()
 print(time.perf_counter() - began)
@@ -35,7 +35,8 @@ print(time.perf_counter() - began)
 
 def spark(folder: Path, share: float = 1.0) -> Iterator[Measured]:
     """Both engines on stays; the start of Spark, which no row is part of, is a line of its own."""
-    from shoal.datasets import hospital_policy, write_stays
+    from shoal.datasets.hospital import hospital_policy
+    from shoal.datasets.hospital_files import write_stays
 
     rows = int(ROWS * share)
     source = folder / f"spark-{rows}.parquet"

@@ -73,7 +73,7 @@ class Browser:
 
 def studio(folder: Path, rows: int = ROWS) -> Iterator[Measured]:
     """Open stays as Parquet and as CSV; pages, hints and results are those of the CSV file."""
-    from shoal.datasets import write_stays
+    from shoal.datasets.hospital_files import write_stays
 
     name = f"studio, {rows / 1e6:g} million stays"
     with entered() as browser:

@@ -23,7 +23,7 @@ AGE_NOISE = {"noise": {"laplace": {"scale": 3}, "edges": "redraw"}}
 def techniques(_: Path) -> Iterator[Measured]:
     """Each method in process, verified, on Adult; what a technique adds to a million rows."""
     from shoal import anonymize
-    from shoal.datasets import adult, adult_policy
+    from shoal.datasets.uci import adult, adult_policy
 
     base = adult_policy()
     table = adult(columns=list(base["attributes"]))
@@ -42,7 +42,7 @@ def techniques(_: Path) -> Iterator[Measured]:
 def comparing(_: Path) -> Iterator[Measured]:
     """All techniques side by side, with their attacks and measures."""
     from shoal import compare
-    from shoal.datasets import adult, adult_policy
+    from shoal.datasets.uci import adult, adult_policy
 
     policy = adult_policy(privacy=[{"k-anonymity": {"k": 5}}, {"simple-l-diversity": {"l": 3}}])
     table = adult(columns=list(policy["attributes"]))

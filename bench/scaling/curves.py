@@ -18,7 +18,7 @@ Along = Callable[[Sizes, float], Sizes]  # the same sizes, with another number o
 
 def draw_curves(points: Points, coefficients: Coefficients, folder: Path) -> None:
     """Write the pictures into *folder*."""
-    from shoal.papers.figures import require_plots, settings
+    from experiments.figures import require_plots, settings
 
     require_plots()
     import matplotlib
@@ -37,7 +37,7 @@ def _figure(title: str, size: tuple[float, float]) -> Any:
 
 
 def _draw_model(points: Points, coefficients: Coefficients, path: Path) -> None:
-    from shoal.papers.figures import save
+    from experiments.figures import save
 
     figure = _figure("Mondrian, whole command: measured (marks) and the cost model (lines)", (13.0, 4.6))
     panels = figure.subplots(1, 3)
@@ -62,7 +62,7 @@ def _draw_model(points: Points, coefficients: Coefficients, path: Path) -> None:
 
 def _steps(axes: Any, points: Points, key: str, coefficients: Coefficients, along: Along | None) -> None:
     """Draw a mark for each step of each point, and the model's line through them."""
-    from shoal.papers.figures import LOOKS
+    from experiments.figures import LOOKS
 
     places = [float(point[key]) for point in points]
     if along is None:
@@ -95,7 +95,7 @@ def _more_cells(sizes: Sizes, cells: float) -> Sizes:
 
 
 def _draw_others(points: Points, path: Path) -> None:
-    from shoal.papers.figures import LOOKS, save
+    from experiments.figures import LOOKS, save
 
     figure = _figure("Memory, methods and cores, whole command", (13.0, 4.6))
     memory, methods, cores = figure.subplots(1, 3)
@@ -123,7 +123,7 @@ def _draw_others(points: Points, path: Path) -> None:
 
 def _draw_cores(axes: Any, points: Points) -> None:
     """Draw the steps of the longest run beside each other, on one core and on two."""
-    from shoal.papers.figures import FAINT, LOOKS
+    from experiments.figures import FAINT, LOOKS
 
     rows = max(point["rows"] for point in points)
     for look, aside, alone in ((LOOKS[2], -0.2, True), (LOOKS[0], 0.2, False)):
@@ -146,9 +146,8 @@ def _of_method(points: Points, name: str) -> list[Mapping[str, Any]]:
 
 
 def _frame(axes: Any, *, log_places: bool) -> None:
+    from experiments.figures import FAINT
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    from shoal.papers.figures import FAINT
 
     if log_places:
         axes.set_xscale("log")

@@ -58,7 +58,7 @@ class Point:
         if self.table == "adult":
             asked = {**policy([K10], 0), "method": {"mondrian": {}}}
             return _without(asked, QUASI[self.quasi :])
-        from shoal.datasets import hospital_policy
+        from shoal.datasets.hospital import hospital_policy
 
         asked = _without(hospital_policy(), STAYS[self.quasi :])
         if self.method != "mondrian":
@@ -125,7 +125,8 @@ def _without(asked: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
 
 def _write_stays(path: Path, rows: int, copies: int) -> None:
     """Write stays, every one of them several times, in random order."""
-    from shoal.datasets import stays, write_stays
+    from shoal.datasets.hospital import stays
+    from shoal.datasets.hospital_files import write_stays
 
     if copies == 1:
         write_stays(path, rows, seed=7)

@@ -22,11 +22,12 @@ _WORD = 8  # bytes of a key, of a hash and of packed codes
 def weighed(folder: Path, rows: int = ROWS) -> dict[str, float]:
     """Return bytes of each message of stays for each row, cell or class that it has, and seconds of the one writer."""
     from shoal import anonymize
-    from shoal.datasets import hospital_policy, write_stays
+    from shoal.core.progress import Silent
+    from shoal.datasets.hospital import hospital_policy
+    from shoal.datasets.hospital_files import write_stays
     from shoal.engines.local import LocalEngine
-    from shoal.policy import Policy
-    from shoal.progress import Silent
-    from shoal.sources import open_source
+    from shoal.policy.policy import Policy
+    from shoal.sources.opening import open_source
 
     path, out = folder / "weighed.parquet", folder / "weighed"
     write_stays(path, rows, seed=3)
@@ -57,8 +58,8 @@ def weighed(folder: Path, rows: int = ROWS) -> dict[str, float]:
 
 def _driven(counted: Any, columns: tuple[str, ...]) -> dict[str, float]:
     """Return what the driver takes for the cells that reach it, and for the values that a partition has."""
-    from shoal.spark.counting import Merger
-    from shoal.spark.partitions import cell_batches
+    from shoal.engines.spark.counting import Merger
+    from shoal.engines.spark.partitions import cell_batches
 
     batches, merger = list(cell_batches(counted)), Merger(columns)
     values = batches[0].slice(0, 1)  # dictionaries stay whole
@@ -78,7 +79,7 @@ def _driven(counted: Any, columns: tuple[str, ...]) -> dict[str, float]:
 
 
 def _cell_messages(counted: Any) -> Iterator[int]:
-    from shoal.spark.partitions import cell_batches
+    from shoal.engines.spark.partitions import cell_batches
 
     yield from map(_weight, cell_batches(counted))
 
@@ -122,7 +123,7 @@ def _coded(manifest: Mapping[str, Any], counted: Any, quasi: tuple[str, ...]) ->
 
 
 def _writing(published: pa.Table, folder: Path) -> float:
-    from shoal.publishing.writing import write_rows
+    from shoal.release.publishing.writing import write_rows
 
     path, seconds = folder / "written.parquet", []
     for _ in range(3):

@@ -13,23 +13,29 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from shoal.anonymizing import anonymize
-    from shoal.auditing import Audit, audit
-    from shoal.comparing import Comparison, compare
-    from shoal.drafting import Draft, draft_policy
-    from shoal.errors import ShoalError
-    from shoal.policy import Policy
-    from shoal.release import Release
-    from shoal.sliced import Estimate, Query, read_sliced
-    from shoal.sources import SourceOptions, open_source
+    from shoal.anonymize import anonymize
+    from shoal.audit.audit import audit
+    from shoal.audit.result import Audit
+    from shoal.columns.baskets.gathering import baskets
+    from shoal.compare.compare import compare
+    from shoal.compare.result import Comparison
+    from shoal.core.errors import ShoalError
+    from shoal.policy.drafting.drafting import Draft, draft_policy
+    from shoal.policy.policy import Policy
+    from shoal.release.release import Release
+    from shoal.release.sliced.query import Estimate, Query
+    from shoal.release.sliced.reading import read_sliced
+    from shoal.sources.opening import open_source
+    from shoal.sources.options import SourceOptions
     from shoal.taxonomies.tree import Taxonomy
-    from shoal.transactions.gathering import baskets
 
 __all__ = [
     "Audit",
@@ -52,23 +58,23 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Audit": "shoal.auditing",
-    "Comparison": "shoal.comparing",
-    "Draft": "shoal.drafting",
-    "Estimate": "shoal.sliced",
-    "Policy": "shoal.policy",
-    "Query": "shoal.sliced",
-    "Release": "shoal.release",
-    "ShoalError": "shoal.errors",
-    "SourceOptions": "shoal.sources",
+    "Audit": "shoal.audit.result",
+    "Comparison": "shoal.compare.result",
+    "Draft": "shoal.policy.drafting.drafting",
+    "Estimate": "shoal.release.sliced.query",
+    "Policy": "shoal.policy.policy",
+    "Query": "shoal.release.sliced.query",
+    "Release": "shoal.release.release",
+    "ShoalError": "shoal.core.errors",
+    "SourceOptions": "shoal.sources.options",
     "Taxonomy": "shoal.taxonomies.tree",
-    "anonymize": "shoal.anonymizing",
-    "audit": "shoal.auditing",
-    "baskets": "shoal.transactions.gathering",
-    "compare": "shoal.comparing",
-    "draft_policy": "shoal.drafting",
-    "open_source": "shoal.sources",
-    "read_sliced": "shoal.sliced",
+    "anonymize": "shoal.anonymize",
+    "audit": "shoal.audit.audit",
+    "baskets": "shoal.columns.baskets.gathering",
+    "compare": "shoal.compare.compare",
+    "draft_policy": "shoal.policy.drafting.drafting",
+    "open_source": "shoal.sources.opening",
+    "read_sliced": "shoal.release.sliced.reading",
 }
 
 
@@ -81,3 +87,14 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted([*globals(), *__all__])
+
+
+class _Package(ModuleType):
+    """Keeps ``shoal.audit`` the function, also when the package of the same name is imported."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in _HOMES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

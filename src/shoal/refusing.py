@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shoal.errors import FindingsError, PolicyError, VerificationError
-from shoal.findings import Finding
+from shoal.audit.findings.base import Finding
+from shoal.core.errors import FindingsError, PolicyError, VerificationError
+from shoal.core.wording import counted_text
 from shoal.models.base import PopulationModel
-from shoal.policy import Policy
-from shoal.verify import Verification
-from shoal.wording import counted_text
+from shoal.policy.policy import Policy
+from shoal.verify.result import Verification
 
 _FOLLOWED = ("coding", "rounding")  # techniques after which the verifier knows which row is whose
 

@@ -15,15 +15,15 @@ import pyarrow.parquet as pq
 import pytest
 
 import shoal
-from shoal.agency.applying import apply_plan
+from shoal.agency.applying.release import apply_plan
 from shoal.agency.distribution import read_distribution
 from shoal.agency.plan_file import read_plan, write_plan
 from shoal.agency.planning import make_plan
 from shoal.attacks.base import NO_CONTROL, Attack, Refusal, Trials
 from shoal.attacks.running import attack_names, attack_release
 from shoal.attacks.view import ReleaseView
-from shoal.errors import InputError, UsageError
-from shoal.registry import discover
+from shoal.core.errors import InputError, UsageError
+from shoal.core.registry import discover
 
 ATTACKS = discover("shoal.attacks", Attack)
 TREE = {"tree": {"any": {"lung": ["asthma", "flu"], "other": ["gout", "ulcer", "migraine"]}}}

@@ -17,10 +17,10 @@ import shoal
 from shoal.attacks.base import NO_CONTROL, Attack, Refusal, Trials
 from shoal.attacks.running import attack_names, attack_release
 from shoal.attacks.view import ReleaseView
-from shoal.errors import UsageError
-from shoal.registry import discover
-from shoal.techniques.base import Technique
-from shoal.techniques.keys import new_key
+from shoal.columns.base import Technique
+from shoal.columns.keys import new_key
+from shoal.core.errors import UsageError
+from shoal.core.registry import discover
 
 GUIDE = Path(__file__).parents[2] / "docs" / "attacks.md"
 TOWNS = {"any": {"north": ["Kiel", "Wyk", "Jever", "Aurich"], "south": ["Ulm", "Hof", "Bonn", "Jena", "Passau"]}}
@@ -222,7 +222,7 @@ def test_every_technique_is_among_the_kinds() -> None:
         for attribute in said["attributes"].values()
         if "technique" in attribute
     }
-    assert used == set(discover("shoal.techniques", Technique))
+    assert used == set(discover("shoal.columns", Technique))
 
 
 def test_tokens_that_nobody_can_compute_are_not_known(made: Maker, attacked: Attacked) -> None:

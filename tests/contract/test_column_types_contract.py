@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 import shoal
-from shoal.errors import UnreachableError
-from shoal.sources import open_source
-from shoal.verify import verify_table
+from shoal.core.errors import UnreachableError
+from shoal.sources.opening import open_source
+from shoal.verify.verifier import verify_table
 
 DAYS = [datetime.datetime(2020, 1, 2, 3, 4, 5), datetime.datetime(2021, 7, 2), None, datetime.datetime(1950, 5, 6)]
 ZONES = (None, "UTC", "Europe/Berlin", "+05:30")

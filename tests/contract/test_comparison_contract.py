@@ -13,20 +13,21 @@ import pyarrow as pa
 import pytest
 
 import shoal
-import shoal.comparing.trying as trying
+import shoal.compare.trying as trying
 from shoal.attacks.base import Trials
-from shoal.comparing import Comparison, recipe_names
-from shoal.comparing import compare as cached_compare
-from shoal.comparing.ground import Ground
-from shoal.comparing.measures.base import Measure, Stage
-from shoal.comparing.parts import MEASURES, RISKS
-from shoal.comparing.recipes.base import Base, Recipe
-from shoal.policy import Policy
-from shoal.registry import discover
+from shoal.compare.compare import compare as cached_compare
+from shoal.compare.compare import recipe_names
+from shoal.compare.ground import Ground
+from shoal.compare.measures.base import Measure, Stage
+from shoal.compare.parts import MEASURES, RISKS
+from shoal.compare.recipes.base import Base, Recipe
+from shoal.compare.result import Comparison
+from shoal.core.registry import discover
+from shoal.policy.policy import Policy
 
 compare = partial(cached_compare, cache=False)
-RECIPES = discover("shoal.comparing.recipes", Recipe)
-KINDS = discover("shoal.comparing.measures", Measure)
+RECIPES = discover("shoal.compare.recipes", Recipe)
+KINDS = discover("shoal.compare.measures", Measure)
 ILLNESSES = ["asthma", "flu", "gout", "migraine", "rash"]
 POLICY: dict[str, Any] = {
     "attributes": {

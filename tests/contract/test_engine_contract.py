@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import shoal
+from shoal.core.progress import Silent
 from shoal.engines.local import LocalEngine
-from shoal.progress import Silent
-from shoal.sources import Source
 from shoal.sources.arrow import open_arrow
+from shoal.sources.base import Source
 
 ENGINES: dict[str, Callable[[], LocalEngine]] = {
     "local": LocalEngine,

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.labels import PublishedColumn
-from shoal.problem import Attribute
-from shoal.registry import discover
+from shoal.core.registry import discover
+from shoal.plan.problem import Attribute
+from shoal.release.labels import PublishedColumn
 from shoal.taxonomies.builders.base import TaxonomyBuilder
 from shoal.taxonomies.tree import Taxonomy
 from shoal.taxonomies.widening import widen

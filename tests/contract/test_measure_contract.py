@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.cells import Cells
+from shoal.core.registry import discover
 from shoal.models.tau_l_diversity import TauLDiversity
-from shoal.plan import WITHHELD, Plan
-from shoal.problem import Attribute, Problem, Requirement
-from shoal.registry import discover
+from shoal.plan.cells import Cells
+from shoal.plan.plan import WITHHELD, Plan
+from shoal.plan.problem import Attribute, Problem, Requirement
 from shoal.taxonomies.builders.numbers import NumbersTaxonomy
 from shoal.taxonomies.nested import from_nested
 from shoal.utility.base import Measure, measured, told

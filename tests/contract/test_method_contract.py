@@ -22,10 +22,10 @@ import pyarrow.csv
 import pytest
 
 import shoal
-from shoal.errors import ShoalError, UnreachableError
+from shoal.core.errors import ShoalError, UnreachableError
+from shoal.core.registry import discover
 from shoal.methods.base import Method, Publishes
 from shoal.models.base import PrivacyModel
-from shoal.registry import discover
 from shoal.sources.arrow import open_arrow
 
 METHODS = {name: kind for name, kind in discover("shoal.methods", Method).items() if kind.publishes == "classes"}

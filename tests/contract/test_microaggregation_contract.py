@@ -13,9 +13,9 @@ import pyarrow.csv
 import pytest
 
 import shoal
-from shoal.errors import UnreachableError
-from shoal.sources import open_source
-from shoal.verify import verify_folder
+from shoal.core.errors import UnreachableError
+from shoal.sources.opening import open_source
+from shoal.verify.verifier import verify_folder
 
 QUASI = ("age", "sex", "day")
 MODELS: list[dict[str, Any]] = [

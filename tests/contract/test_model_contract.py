@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from shoal.core.registry import discover
 from shoal.models.base import ClassHistograms, PopulationModel, PrivacyModel, ValueModel, Whole
-from shoal.registry import discover
 from shoal.taxonomies.tree import Taxonomy
 
 MODELS = discover("shoal.models", PrivacyModel)

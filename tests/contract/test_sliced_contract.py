@@ -23,13 +23,13 @@ import pyarrow.parquet
 import pytest
 
 import shoal
-from shoal.errors import PolicyError, UnreachableError
+from shoal.core.errors import PolicyError, UnreachableError
+from shoal.core.registry import discover
 from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel, ValueModel
-from shoal.registry import discover
-from shoal.sources import open_source
 from shoal.sources.arrow import open_arrow
-from shoal.verify import verify_folder
+from shoal.sources.opening import open_source
+from shoal.verify.verifier import verify_folder
 
 METHODS = {name: kind for name, kind in discover("shoal.methods", Method).items() if kind.publishes == "buckets"}
 BY_HAND = [["age", "day", "zip"], ["sex", "illness"]]

@@ -11,16 +11,18 @@ import pyarrow.csv
 import pytest
 
 from shoal.attacks.treatments import TOKENS
-from shoal.chance import Chance
-from shoal.registry import discover
-from shoal.sources import Source, SourceOptions, open_source
+from shoal.columns.base import Technique
+from shoal.columns.keys import new_key
+from shoal.columns.sampling import Sampling, sampled
+from shoal.columns.treating import TreatedSource, treated
+from shoal.core.randomness import Chance
+from shoal.core.registry import discover
 from shoal.sources.arrow import open_arrow
-from shoal.techniques.base import Technique
-from shoal.techniques.keys import new_key
-from shoal.techniques.sampling import Sampling, sampled
-from shoal.techniques.treating import TreatedSource, treated
+from shoal.sources.base import Source
+from shoal.sources.opening import open_source
+from shoal.sources.options import SourceOptions
 
-TECHNIQUES = discover("shoal.techniques", Technique)
+TECHNIQUES = discover("shoal.columns", Technique)
 EXAMPLES = {
     "coding": [{"top": 60, "bottom": 20}, {"shares": {"top": 0.1, "bottom": 0.05}}],
     "hash": [{}, {"salt": "none", "accept": "dictionary-attacks"}],

@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import shoal
+from shoal.core.registry import discover
 from shoal.methods.base import Method
-from shoal.registry import discover
 
 METHODS: dict[str, list[dict[str, Any]]] = {
     "anatomy": [{"two_tables": True}],

@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import shoal as package
-from shoal.errors import UsageError
-from shoal.sources import SourceOptions, open_source
+from shoal.core.errors import UsageError
+from shoal.sources.opening import open_source
+from shoal.sources.options import SourceOptions
 
 COMMAND = Path(sys.executable).with_name("shoal")
 

@@ -8,9 +8,11 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from shoal.errors import UsageError
-from shoal.sources import DatabaseTable, SourceOptions, open_source, write_table
-from shoal.sources.addresses import TITLES
+from shoal.core.errors import UsageError
+from shoal.sources.addresses import TITLES, DatabaseTable
+from shoal.sources.delivery import write_table
+from shoal.sources.opening import open_source
+from shoal.sources.options import SourceOptions
 
 UTC = datetime.UTC
 

@@ -16,10 +16,11 @@ import pytest
 from typer.testing import CliRunner
 
 from shoal.cli import app
-from shoal.sources import DatabaseTable, open_source
+from shoal.sources.addresses import DatabaseTable
 from shoal.sources.databases import connect
 from shoal.sources.databases.postgresql import PostgreSQL
 from shoal.sources.delivery import Delivery
+from shoal.sources.opening import open_source
 
 COMMAND = Path(sys.executable).with_name("shoal")
 OTHERS = (

@@ -331,7 +331,7 @@ def test_adult_by_a_plan_keeps_l_and_by_itself_does_not(shared_data: Path, tmp_p
     """Two owners with half of Adult each, planned from all of it: five occupations remain by plan, fewer without."""
     import numpy as np
 
-    from shoal.datasets import adult
+    from shoal.datasets.uci import adult
 
     columns = ["age", "sex", "education", "occupation"]
     rows = adult(shared_data, columns=columns)

@@ -13,8 +13,8 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
-from shoal.agency.applying import apply_plan
-from shoal.errors import InputError, ShoalError, UsageError
+from shoal.agency.applying.release import apply_plan
+from shoal.core.errors import InputError, ShoalError, UsageError
 
 AGES, SEXES, TOWNS = range(20, 30), ("F", "M"), ("Aachen", "Bonn", "Köln")
 ILLNESSES = ("flu", "gout", "so-called, cold", "angina")

@@ -11,7 +11,7 @@ import pyarrow.csv
 import pytest
 import yaml
 
-from shoal.datasets import adult, adult_policy, nursery
+from shoal.datasets.uci import adult, adult_policy, nursery
 
 ADULT_QUASI = ("age", "workclass", "education", "marital-status", "race", "sex")
 NURSERY_QUASI = ("parents", "has_nurs", "form", "children", "housing", "finance", "social", "health")

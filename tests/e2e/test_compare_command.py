@@ -20,13 +20,14 @@ import yaml
 from rich.console import Console
 from typer.testing import CliRunner
 
-import shoal.comparing.trying as trying
+import shoal.compare.trying as trying
 from shoal.cli import app
 from shoal.cli.compare import show
-from shoal.comparing import Comparison, compare
-from shoal.comparing.parts import RISKS
-from shoal.comparing.wording import reading
-from shoal.comparing.writing import Wanted
+from shoal.compare.compare import compare
+from shoal.compare.parts import RISKS
+from shoal.compare.result import Comparison
+from shoal.compare.wording import reading
+from shoal.compare.writing import Wanted
 
 POLICY = {
     "attributes": {

@@ -69,7 +69,7 @@ def test_every_command_of_the_readme_exists() -> None:
 
 def test_the_policy_of_the_guide_is_valid_and_shows_every_key(tmp_path: Path) -> None:
     from shoal import Policy
-    from shoal.policy import policy_schema
+    from shoal.policy.policy import policy_schema
 
     (block,) = blocks(DOCS / "policy.md", "yaml")
     (tmp_path / "policy.yaml").write_text(block)
@@ -96,7 +96,7 @@ VALUES = {
 
 def test_the_guide_to_taxonomies_shows_every_builder_and_each_builds(tmp_path: Path) -> None:
     from shoal import Policy
-    from shoal.registry import discover
+    from shoal.core.registry import discover
     from shoal.taxonomies.builders.base import TaxonomyBuilder
 
     (tmp_path / "taxonomies").mkdir()
@@ -155,7 +155,7 @@ def test_the_guide_to_the_output_names_every_file_and_key(tmp_path: Path) -> Non
 def _agreed_release(folder: Path) -> Release:
     from fractions import Fraction
 
-    from shoal.agency.applying import apply_plan
+    from shoal.agency.applying.release import apply_plan
     from shoal.agency.distribution import read_distribution
     from shoal.agency.plan_file import write_plan
     from shoal.agency.planning import make_plan
@@ -169,8 +169,8 @@ def _agreed_release(folder: Path) -> Release:
 
 
 def methods() -> dict[str, type]:
+    from shoal.core.registry import discover
     from shoal.methods.base import Method
-    from shoal.registry import discover
 
     return dict(discover("shoal.methods", Method))
 
@@ -209,8 +209,8 @@ def test_the_guide_to_choosing_has_a_column_for_every_method() -> None:
 
 
 def test_the_guide_to_models_names_every_model_and_parameter() -> None:
+    from shoal.core.registry import discover
     from shoal.models.base import PrivacyModel
-    from shoal.registry import discover
 
     sections = re.split(r"^## ", (DOCS / "models.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
     told = {section.split("\n")[0]: section for section in sections[1:]}
@@ -228,7 +228,7 @@ def test_the_guide_to_sweep_tells_what_improve_does_on_adult(improve: bool, shar
     Over eight seeds um moved by 0.0005, the share of generalized values by 0.06 %.
     """
     import shoal
-    from shoal.datasets import adult, adult_policy
+    from shoal.datasets.uci import adult, adult_policy
 
     rows = re.findall(r"\| ([\d.]+), (\d) \|(.*)\|", (DOCS / "sweep.md").read_text(encoding="utf-8"))
     assert len(rows) == 8

@@ -102,7 +102,7 @@ import time
 sent = []
 begun = time.monotonic()
 get_ipython().display_pub.register_hook(lambda message: sent.append(message) or message)
-from shoal.progress import in_notebook, shown
+from shoal.core.progress import in_notebook, shown
 with shown(None) as progress, progress.step("counting", total=5000) as step:
     for _ in range(5000):
         step.advance(1)

@@ -18,22 +18,22 @@ import pytest
 from typer.testing import CliRunner
 
 import shoal
-from shoal.agency.applying import apply_plan
+from shoal.agency.applying.release import apply_plan
 from shoal.agency.distribution import read_distribution
 from shoal.agency.plan_file import write_plan
 from shoal.agency.planning import make_plan
 from shoal.attacks.base import Attack
 from shoal.cli import app
-from shoal.errors import InputError, UsageError
+from shoal.core.errors import InputError, UsageError
+from shoal.core.registry import discover
 from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel
-from shoal.registry import discover
-from shoal.report.agreed_readme import TITLES
-from shoal.report.internal.frameworks import QUESTIONS
-from shoal.report.limits import LIMITS
-from shoal.report.page import internal_report, public_report
-from shoal.report.recorded import Recorder
-from shoal.verify import verify_folder
+from shoal.reports.agreed_readme import TITLES
+from shoal.reports.internal.frameworks import QUESTIONS
+from shoal.reports.limits import LIMITS
+from shoal.reports.page import internal_report, public_report
+from shoal.reports.recorded import Recorder
+from shoal.verify.verifier import verify_folder
 
 N = 500
 SEED = 918273645
@@ -350,7 +350,7 @@ def test_what_cannot_be_recorded_leaves_what_was_there(
         if broken in path.name:
             raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("shoal.report.recorded._write", full)
+    monkeypatch.setattr("shoal.reports.recorded._write", full)
     recorder = Recorder.of(copy)
     with pytest.raises(UsageError, match="No space left on device; nothing was recorded"):
         recorder.write({"attacks": [], "refused": [], "notes": []}, {"name": "x", "sha256": "0" * 64})

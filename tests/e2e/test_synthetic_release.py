@@ -13,11 +13,12 @@ import pyarrow.parquet
 import pytest
 
 import shoal
-from shoal.chance import Chance
-from shoal.errors import InputError, PolicyError, ShoalError
+from shoal.core.errors import InputError, PolicyError, ShoalError
+from shoal.core.randomness import Chance
 from shoal.methods import synthetic
-from shoal.synthetic import Domain, SyntheticPlan, synthesize
-from shoal.verify import verify_folder
+from shoal.methods.synthetic.synthesis import synthesize
+from shoal.plan.synthetic import Domain, SyntheticPlan
+from shoal.verify.verifier import verify_folder
 
 pytest.importorskip("opendp")
 
@@ -281,9 +282,9 @@ def test_sensitive_values_may_share_a_leaf() -> None:
 
 def test_domains_that_came_from_the_data_are_noticed() -> None:
     """Were only columns with gaps given a value for missing ones, the manifest would tell which have gaps."""
-    from shoal.cells import Cells
     from shoal.methods.synthetic import declared_domains
-    from shoal.problem import Attribute, Problem
+    from shoal.plan.cells import Cells
+    from shoal.plan.problem import Attribute, Problem
     from shoal.taxonomies.builders.flat import FlatTaxonomy
 
     tree = FlatTaxonomy(values=("a", "b")).build(pa.array([], pa.string()))

@@ -19,10 +19,11 @@ import pyarrow.parquet
 import pytest
 
 import shoal as package
-from shoal.errors import InputError
-from shoal.release import Release
-from shoal.sources import open_source
-from shoal.verify import Verification, verify_folder, verify_table
+from shoal.core.errors import InputError
+from shoal.release.release import Release
+from shoal.sources.opening import open_source
+from shoal.verify.result import Verification
+from shoal.verify.verifier import verify_folder, verify_table
 
 N_PEOPLE, N_ITEMS, KINDS = 5000, 300, 4
 SENSITIVE = ("item 009", "item 031", "item 088")

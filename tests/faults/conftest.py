@@ -15,8 +15,9 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
-from shoal.sources import open_source
-from shoal.verify import Verification, verify_folder
+from shoal.sources.opening import open_source
+from shoal.verify.result import Verification
+from shoal.verify.verifier import verify_folder
 
 CLEAN = {"store_schema": False, "write_statistics": False}
 TWENTIES, OLDER, ANY = "[20, 29]", ">= 30", "*"

@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import shoal
-from shoal.errors import InputError, UsageError
-from shoal.sources import SourceOptions, open_source
+from shoal.core.errors import InputError, UsageError
+from shoal.sources.opening import open_source
+from shoal.sources.options import SourceOptions
 from shoal.sources.snapshots import Snapshot
 
 SECRET = "Schmidt"
@@ -249,7 +250,7 @@ def test_a_file_that_changes_after_it_was_read_for_the_last_time(tmp_path, monke
         os.utime(changed, ns=(before.st_atime_ns, before.st_mtime_ns))
         assert changed.stat().st_size == size or name.endswith(".gz")
 
-    monkeypatch.setattr("shoal.anonymizing.refuse_unverified", late)
+    monkeypatch.setattr("shoal.anonymize.refuse_unverified", late)
     policy = {
         "attributes": {"age": {"role": "quasi"}, "illness": {"role": "sensitive"}},
         "privacy": [{"k-anonymity": {"k": 2}}],

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 
 import shoal
-from shoal.verify import verify_folder
+from shoal.verify.verifier import verify_folder
 
 AGE = {"role": "quasi", "taxonomy": {"intervals": {"min": 0, "max": 99, "widths": [10, 50]}}}
 ATTRIBUTES: dict[str, Any] = {

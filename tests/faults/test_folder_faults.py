@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from shoal.cli import app
-from shoal.errors import InputError
-from shoal.sources import SourceOptions
+from shoal.core.errors import InputError
+from shoal.sources.options import SourceOptions
 from shoal.sources.parquet import open_parquet
 from shoal.verify.reading import FAULTS, ParquetRows
 

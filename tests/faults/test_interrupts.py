@@ -18,11 +18,12 @@ from typer.testing import CliRunner
 
 from shoal.cli import app
 from shoal.cli.console import reporting
-from shoal.datasets import hospital_policy, write_stays
-from shoal.errors import UsageError
-from shoal.ledger.book import Ledger
-from shoal.release import Staging
-from shoal.sources import open_source
+from shoal.core.errors import UsageError
+from shoal.datasets.hospital import hospital_policy
+from shoal.datasets.hospital_files import write_stays
+from shoal.linking.ledger.book import Ledger
+from shoal.release.release import Staging
+from shoal.sources.opening import open_source
 
 COMMAND = Path(sys.executable).with_name("shoal")
 N_STAYS = 150_000
@@ -174,11 +175,11 @@ def test_interrupted_while_the_staging_folder_is_made(tmp_path, monkeypatch):
 PEOPLE = "age,illness\n" + "20,flu\n20,gout\n60,flu\n60,cold\n" * 4
 POLICY = "attributes: {age: {role: quasi}, illness: {role: sensitive}}\nprivacy:\n  - k-anonymity: {k: 2}\n"
 TOO_LATE = (
-    "shoal.release.Staging.publish:1",
+    "shoal.release.release.Staging.publish:1",
     *(f"pathlib.Path.rename:{step}" for step in (1, 2)),
-    *(f"shoal.release._sync_folder:{step}" for step in (1, 3, 4, 5)),
+    *(f"shoal.release.release._sync_folder:{step}" for step in (1, 3, 4, 5)),
     "shoal.sources.delivery.Delivery.commit:1",
-    "shoal.ledger.settling._settle:1",
+    "shoal.linking.ledger.settling._settle:1",
     "shoal.cli.anonymize.show:1",
 )
 
@@ -214,7 +215,7 @@ def signalled(tmp_path, monkeypatch):
 
 
 def test_a_signal_just_before_anything_is_published(tmp_path, signalled):
-    done, statuses = signalled("shoal.anonymizing.internal_report:1", signal.SIGINT)
+    done, statuses = signalled("shoal.anonymize.internal_report:1", signal.SIGINT)
     assert (done.exit_code, done.stdout) == (130, "")
     assert done.stderr == "shoal: interrupted; nothing was published\n"
     assert statuses == ["struck"]
@@ -252,7 +253,7 @@ def test_names_that_cannot_be_seen_onto_the_disk_leave_nothing(tmp_path, monkeyp
         if len(synced) == 5:
             raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("shoal.release._sync_folder", failing)
+    monkeypatch.setattr("shoal.release.release._sync_folder", failing)
     with Staging(tmp_path / "out") as staging:
         with pytest.raises(UsageError, match="cannot move the release"):
             staging.publish()

@@ -14,13 +14,14 @@ from pathlib import Path
 import pytest
 
 import shoal
-from shoal.errors import InputError, ShoalError, UnreachableError, UsageError
-from shoal.ledger import LedgerOptions, entering, schema
-from shoal.ledger.book import Ledger
-from shoal.ledger.checking import check
-from shoal.ledger.exporting import overview
-from shoal.progress import Silent
-from shoal.release import Staging
+from shoal.core.errors import InputError, ShoalError, UnreachableError, UsageError
+from shoal.core.progress import Silent
+from shoal.linking.ledger import entering, schema
+from shoal.linking.ledger.book import Ledger
+from shoal.linking.ledger.checking import check
+from shoal.linking.ledger.exporting import overview
+from shoal.linking.ledger.options import LedgerOptions
+from shoal.release.release import Staging
 
 COMMAND = Path(sys.executable).with_name("shoal")
 PEOPLE = "x,y,illness\n" + "a,a,flu\na,b,gout\nb,a,cold\nb,b,ulcer\n" * 4
@@ -102,7 +103,7 @@ def statuses(place: Path) -> list[str]:
 
 
 def test_killed_before_the_entry(place: Path) -> None:
-    killed(place, "shoal.ledger.book:Ledger:enter:before", arguments("rows", "rows"))
+    killed(place, "shoal.linking.ledger.book:Ledger:enter:before", arguments("rows", "rows"))
     assert not (place / "rows").exists()
     assert statuses(place) == []
     publish(place, "columns", "columns")
@@ -110,7 +111,7 @@ def test_killed_before_the_entry(place: Path) -> None:
 
 
 def test_killed_while_the_entry_is_written(place: Path) -> None:
-    killed(place, "shoal.ledger.book:Ledger:_add_entry:after", arguments("rows", "rows"))
+    killed(place, "shoal.linking.ledger.book:Ledger:_add_entry:after", arguments("rows", "rows"))
     assert not (place / "rows").exists()
     assert statuses(place) == []
 
@@ -119,7 +120,8 @@ def test_killed_when_some_of_a_transaction_is_on_the_disk(place: Path) -> None:
     """Who only reads must see the ledger as it was, too."""
     publish(place, "rows", "rows")
     script = (
-        "import os, signal, sys; from pathlib import Path; from shoal.ledger.schema import connected, transaction\n"
+        "import os, signal, sys; from pathlib import Path\n"
+        "from shoal.linking.ledger.schema import connected, transaction\n"
         "with connected(Path('ledger.db'), write=True) as ledger:\n"
         "    ledger.execute('PRAGMA cache_size = 1')\n"
         "    with transaction(ledger):\n"
@@ -136,7 +138,7 @@ def test_killed_when_some_of_a_transaction_is_on_the_disk(place: Path) -> None:
 
 def test_killed_between_entry_and_publishing(place: Path) -> None:
     """The entry counts, since nobody can know: it is settled by hand."""
-    killed(place, "shoal.release:Staging:publish:before", arguments("rows", "rows"))
+    killed(place, "shoal.release.release:Staging:publish:before", arguments("rows", "rows"))
     assert not (place / "rows").exists()
     assert statuses(place) == ["unfinished"]
     with pytest.raises(UnreachableError, match="unfinished"):
@@ -152,7 +154,7 @@ def test_killed_between_entry_and_publishing(place: Path) -> None:
 
 def test_killed_between_publishing_and_mark(place: Path) -> None:
     """The release is there, and linked with those that follow, settled or not."""
-    killed(place, "shoal.release:Staging:publish:after", arguments("rows", "rows"))
+    killed(place, "shoal.release.release:Staging:publish:after", arguments("rows", "rows"))
     assert (place / "rows" / "public" / "data.csv").is_file()
     assert statuses(place) == ["unfinished"]
     with pytest.raises(UnreachableError, match="unfinished"):
@@ -238,7 +240,7 @@ def test_no_room_for_an_entry(place: Path, monkeypatch: pytest.MonkeyPatch) -> N
         connection.execute("PRAGMA max_page_count = 1")  # as many as there are
 
     monkeypatch.setattr(schema, "_bring_up", full)
-    monkeypatch.setattr("shoal.ledger.files.zlib.compress", lambda *_: bytes(10_000))
+    monkeypatch.setattr("shoal.linking.ledger.files.zlib.compress", lambda *_: bytes(10_000))
     with pytest.raises(UsageError, match=r"is there room on the disk\?; nothing was published"):
         publish(place, "rows", "again")
     assert not (place / "again").exists()

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from shoal.datasets import hospital_policy, write_stays
+from shoal.datasets.hospital import hospital_policy
+from shoal.datasets.hospital_files import write_stays
 
 N_SMALL = 20_000
 N_LARGE = 2_500_000
@@ -23,7 +24,7 @@ SMALL = """
 import resource, sys
 from dataclasses import replace
 from shoal.cli import main
-from shoal.regions import budget
+from shoal.engines.partitions import budget
 real = budget.Budget.of
 few = dict(cells=6000, sample=3000, region_rows=1500, heap_rows=2000)
 budget.Budget.of = lambda memory=None, threads=None: replace(real(memory, threads), **few)
@@ -41,7 +42,7 @@ SLOW = (
     SMALL
     + """
 import time
-from shoal.regions.planning import RegionPlanner
+from shoal.engines.partitions.planning import RegionPlanner
 plan = RegionPlanner.plan
 left = [3]
 def slow(self, *region):
@@ -58,7 +59,7 @@ main()
 FAILING = (
     SMALL
     + """
-from shoal.regions.planning import RegionPlanner
+from shoal.engines.partitions.planning import RegionPlanner
 plan = RegionPlanner.plan
 left = [3]
 def failing(self, *region):
@@ -75,11 +76,11 @@ main()
 LIMITED = """
 import resource, sys
 import pyarrow as pa
-import shoal.anonymizing as running
-from shoal.datasets import hospital_policy, stays
-from shoal.errors import ShoalError
-from shoal.progress import Silent
-from shoal.regions.budget import Budget
+import shoal.anonymize as running
+from shoal.datasets.hospital import hospital_policy, stays
+from shoal.core.errors import ShoalError
+from shoal.core.progress import Silent
+from shoal.engines.partitions.budget import Budget
 
 def size():
     with open("/proc/self/status") as status:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import shoal
-from shoal.verify import verify_folder
+from shoal.verify.verifier import verify_folder
 
 
 @pytest.fixture(scope="module")

@@ -18,13 +18,13 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
-from shoal.agency.applying import apply_plan
+from shoal.agency.applying.release import apply_plan
 from shoal.agency.distribution import read_distribution
 from shoal.agency.plan_file import digest, write_plan
 from shoal.agency.planning import make_plan
 from shoal.agency.promise import ENTROPY, K_ANONYMITY, L_DIVERSITY, Promise
-from shoal.sources import open_source
-from shoal.verify import verify_folder, verify_table
+from shoal.sources.opening import open_source
+from shoal.verify.verifier import verify_folder, verify_table
 
 L, K, E = L_DIVERSITY, K_ANONYMITY, ENTROPY
 AGES, TOWNS = range(20, 28), ("Bonn", "Celle", "Hof", "Trier")

@@ -13,8 +13,9 @@ import pyarrow as pa
 import pytest
 
 import shoal
-from shoal.sources import open_source
-from shoal.verify import Verification, verify_table
+from shoal.sources.opening import open_source
+from shoal.verify.result import Verification
+from shoal.verify.verifier import verify_table
 
 N = 300
 Columns = dict[str, list[Any]]

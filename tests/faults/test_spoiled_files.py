@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from shoal.errors import InputError
-from shoal.verify import verify_folder
+from shoal.core.errors import InputError
+from shoal.verify.verifier import verify_folder
 
 CLEAN = {"store_schema": False, "write_statistics": False}
 TWENTIES, ANY = "[20, 29]", "*"

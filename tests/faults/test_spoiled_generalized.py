@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from shoal.sources import open_source
-from shoal.verify import verify_folder, verify_table
+from shoal.sources.opening import open_source
+from shoal.verify.verifier import verify_folder, verify_table
 
 VIRUS, ILLNESS = "viral", "any illness"
 TREE = {"any": {"viral": {"flu": {}, "hiv": {}}, "other": {"ulcer": {}}}}

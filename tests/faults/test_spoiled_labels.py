@@ -15,11 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import shoal
-from shoal.errors import ShoalError
+from shoal.core.errors import ShoalError
 from shoal.methods.sweep import SequentialSweep, planning
-from shoal.sources import open_source
+from shoal.sources.opening import open_source
 from shoal.sources.options import SourceOptions
-from shoal.verify import Verification, verify_folder, verify_table
+from shoal.verify.result import Verification
+from shoal.verify.verifier import verify_folder, verify_table
 
 TREE = {"any": {"low": ["u", "v"], "high": ["w", "x"]}}
 POLICY: dict[str, Any] = {

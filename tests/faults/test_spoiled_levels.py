@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import shoal
-from shoal.verify import verify_table
+from shoal.verify.verifier import verify_table
 
 PEOPLE = pa.table(
     {

@@ -8,9 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.arrays import IntArray
-from shoal.sources import open_source
-from shoal.verify import Verification, verify_table
+from shoal.core.arrays import IntArray
+from shoal.sources.opening import open_source
+from shoal.verify.result import Verification
+from shoal.verify.verifier import verify_table
 
 N_BUCKETS, SIZE = 300, 3
 BUCKET = np.repeat(np.arange(1, N_BUCKETS + 1), SIZE)

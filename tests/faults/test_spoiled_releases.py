@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from shoal.errors import InputError
-from shoal.sources import open_source
-from shoal.verify import verify_folder
+from shoal.core.errors import InputError
+from shoal.sources.opening import open_source
+from shoal.verify.verifier import verify_folder
 
 TWENTIES, OLDER, ANY = "[20, 29]", ">= 30", "*"
 

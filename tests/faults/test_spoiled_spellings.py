@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.sources import open_source
-from shoal.verify import Verification, verify_table
+from shoal.sources.opening import open_source
+from shoal.verify.result import Verification
+from shoal.verify.verifier import verify_table
 
 # what the source holds, and how a release may spell it so that every published value is true
 SPELLINGS: dict[str, tuple[list[Any], list[Any]]] = {

@@ -12,8 +12,9 @@ import pyarrow as pa
 import pytest
 
 import shoal
-from shoal.sources import open_source
-from shoal.verify import Verification, verify_table
+from shoal.sources.opening import open_source
+from shoal.verify.result import Verification
+from shoal.verify.verifier import verify_table
 
 N = 240
 Spoil = Callable[[dict[str, list[Any]], dict[str, Any]], None]

@@ -23,9 +23,9 @@ LIMIT_MIB = 150  # on top of what the interpreter and the compiled kernels take:
 LIMITED = """
 import resource, sys
 from pathlib import Path
-from shoal.errors import ShoalError
-from shoal.sources import open_source
-from shoal.verify import verify_folder
+from shoal.core.errors import ShoalError
+from shoal.sources.opening import open_source
+from shoal.verify.verifier import verify_folder
 from shoal.verify.regional import checking
 
 folder, small, memory, more = sys.argv[1:]

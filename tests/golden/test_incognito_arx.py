@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 import shoal
-from shoal.datasets import adult, adult_hierarchy
-from shoal.errors import UnreachableError
+from shoal.core.errors import UnreachableError
+from shoal.datasets.uci import adult, adult_hierarchy
 
 NINE = (
     "sex",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shoal.linkage import link, link_target, worst_case_l
+from shoal.linking.linking import link, link_target, worst_case_l
 
 ONE = """sex,zip,disease
 Male,{560011;560012},Heart disease

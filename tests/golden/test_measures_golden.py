@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shoal.cells import Cells
-from shoal.datasets import adult
+from shoal.datasets.uci import adult
 from shoal.models.tau_l_diversity import TauLDiversity
-from shoal.plan import KEPT, WITHHELD, Assignment, Plan, Targets
-from shoal.problem import Attribute, Problem, Requirement
+from shoal.plan.cells import Cells
+from shoal.plan.plan import KEPT, WITHHELD, Assignment, Plan, Targets
+from shoal.plan.problem import Attribute, Problem, Requirement
 from shoal.taxonomies.arx import from_arx_text
 from shoal.taxonomies.nested import from_nested
 from shoal.utility.base import measured

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shoal.datasets import adult
-from shoal.membership.contents import BucketContents
-from shoal.membership.counting import membership
-from shoal.plan import same_rows
+from shoal.audit.membership.contents import BucketContents
+from shoal.audit.membership.counting import membership
+from shoal.datasets.uci import adult
+from shoal.plan.plan import same_rows
 
 AGE_SEX = ["22 M", "22 F", "33 F", "52 F", "54 M", "60 M", "60 M", "64 F"]
 ZIP_DISEASE = [

@@ -9,9 +9,11 @@ from math import comb
 import numpy as np
 import pytest
 
-from shoal.risk import disclosure, population_uniqueness, special_uniques
-from shoal.risk.spectrum import Spectrum
-from shoal.risk.zayatz import zayatz
+from shoal.audit.risk.disclosure import disclosure
+from shoal.audit.risk.population import population_uniqueness
+from shoal.audit.risk.special import special_uniques
+from shoal.audit.risk.spectrum import Spectrum
+from shoal.audit.risk.zayatz import zayatz
 
 
 @pytest.mark.parametrize("order", list(permutations("abc")))

@@ -7,8 +7,8 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from shoal.release import Release
-from shoal.sliced import Estimate, Query
+from shoal.release.release import Release
+from shoal.release.sliced.query import Estimate, Query
 
 # Table 1(e)
 AGE = [22, 22, 33, 52, 54, 60, 60, 64]

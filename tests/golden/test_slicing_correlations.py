@@ -6,16 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from shoal.datasets import adult
-from shoal.datasets.uci import ADULT_COLUMNS, ADULT_QUASI
-from shoal.encoding import encode
+from shoal.core.progress import Silent
+from shoal.datasets.uci import ADULT_COLUMNS, ADULT_QUASI, adult
 from shoal.engines.local import LocalEngine
 from shoal.methods.slicing.columns import partitioned
 from shoal.methods.slicing.correlation import Measure, correlations
-from shoal.policy import Policy
-from shoal.problem import Problem
-from shoal.progress import Silent
-from shoal.sources import open_source
+from shoal.plan.problem import Problem
+from shoal.policy.encoding import encode
+from shoal.policy.policy import Policy
+from shoal.sources.opening import open_source
 
 
 def occupations(shared_data: Path, quasi: tuple[str, ...]) -> Problem:

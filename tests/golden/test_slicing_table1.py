@@ -10,14 +10,14 @@ import pyarrow as pa
 import pytest
 
 import shoal
-from shoal.beliefs import Beliefs
-from shoal.encoding import encode
+from shoal.core.progress import Silent
 from shoal.engines.local import LocalEngine
+from shoal.methods.slicing.beliefs.judging import Beliefs
 from shoal.methods.slicing.generalizing import exact
-from shoal.policy import Policy
-from shoal.progress import Silent
-from shoal.slices import Part, Pieces
-from shoal.sources import open_source
+from shoal.plan.slices import Part, Pieces
+from shoal.policy.encoding import encode
+from shoal.policy.policy import Policy
+from shoal.sources.opening import open_source
 
 ORIGINAL = {
     "Age": [22, 22, 33, 52, 54, 60, 60, 64],

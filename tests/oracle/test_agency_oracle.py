@@ -23,7 +23,7 @@ from shoal.agency.entropy import (
 from shoal.agency.k_anonymity import class_weights, classes_of_weight, fewer_than, k_classes, k_samples
 from shoal.agency.samples import bound_of, p_for_samples, paper_samples, tight_samples
 from shoal.agency.searching import most_classes
-from shoal.errors import UnreachableError
+from shoal.core.errors import UnreachableError
 
 
 def some_counts(rng: np.random.Generator, n_points: int, n_values: int) -> np.ndarray:

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from shoal.agency.applying import apply_plan
+from shoal.agency.applying.release import apply_plan
 from shoal.agency.plan_file import digest
-from shoal.errors import UnreachableError
-from shoal.sources import open_source
-from shoal.verify import verify_folder
+from shoal.core.errors import UnreachableError
+from shoal.sources.opening import open_source
+from shoal.verify.verifier import verify_folder
 
 MODELS = ("l-delta-diversity", "k-delta-anonymity", "entropy-l-delta-diversity")
 ILLNESSES = ("angina", "cold", "flu", "gout")

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.auditing import audit
-from shoal.datasets import adult, adult_policy
+from shoal.audit.audit import audit
+from shoal.datasets.uci import adult, adult_policy
 
 QUASI = ("a", "b", "c", "d")
 

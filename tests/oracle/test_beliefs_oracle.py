@@ -12,15 +12,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.beliefs import Beliefs
-from shoal.encoding import encode
+from shoal.core.progress import Silent
 from shoal.engines.local import LocalEngine
+from shoal.methods.slicing.beliefs.judging import Beliefs
 from shoal.methods.slicing.generalizing import exact
-from shoal.policy import Policy
-from shoal.problem import Problem
-from shoal.progress import Silent
-from shoal.slices import Part, Pieces
-from shoal.sources import open_source
+from shoal.plan.problem import Problem
+from shoal.plan.slices import Part, Pieces
+from shoal.policy.encoding import encode
+from shoal.policy.policy import Policy
+from shoal.sources.opening import open_source
 
 QUASI = ("a", "b", "c")
 MODELS: list[dict[str, Any]] = [

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 
 import shoal
-from shoal.comparing.ground import UNKNOWN, Compared, Ground
-from shoal.comparing.measures.association import Association, cramers_v
-from shoal.comparing.measures.base import Stage
-from shoal.comparing.measures.counting import Counting
-from shoal.comparing.measures.learning import Learning
-from shoal.comparing.reconstruction import reconstructed
-from shoal.policy import AttributePolicy, Policy
+from shoal.compare.ground import UNKNOWN, Compared, Ground
+from shoal.compare.measures.association import Association, cramers_v
+from shoal.compare.measures.base import Stage
+from shoal.compare.measures.counting import Counting
+from shoal.compare.measures.learning import Learning
+from shoal.compare.reconstruction import reconstructed
+from shoal.policy.policy import AttributePolicy, Policy
 
 SMALL: dict[str, Any] = {
     "attributes": {

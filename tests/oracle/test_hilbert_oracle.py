@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 
 import shoal
-from shoal.cells import Cells
-from shoal.datasets import adult, adult_policy
-from shoal.kernels import grouped
+from shoal.core.kernels import grouped
+from shoal.core.progress import Silent
+from shoal.datasets.uci import adult, adult_policy
 from shoal.methods.hilbert import Hilbert
 from shoal.methods.hilbert.curve import curve_keys
 from shoal.methods.hilbert.kernels import diverse_groups
 from shoal.models.k_anonymity import KAnonymity
-from shoal.problem import Attribute, Problem, Requirement
-from shoal.progress import Silent
+from shoal.plan.cells import Cells
+from shoal.plan.problem import Attribute, Problem, Requirement
 from shoal.taxonomies.nested import from_nested
 from shoal.utility.ncp import NormalizedCertaintyPenalty
 

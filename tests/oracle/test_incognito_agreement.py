@@ -11,16 +11,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.cells import Cells
-from shoal.encoding import encode
+from shoal.core.progress import Silent
 from shoal.engines.local import LocalEngine
 from shoal.methods.incognito import Incognito
 from shoal.methods.incognito.measures import MEASURES
-from shoal.plan import Plan
-from shoal.policy import Policy
-from shoal.problem import Problem
-from shoal.progress import Silent
-from shoal.sources import open_source
+from shoal.plan.cells import Cells
+from shoal.plan.plan import Plan
+from shoal.plan.problem import Problem
+from shoal.policy.encoding import encode
+from shoal.policy.policy import Policy
+from shoal.sources.opening import open_source
 from shoal.utility.attribute_loss import AttributeLoss
 from shoal.utility.base import Measure, measured
 from shoal.utility.ncp import NormalizedCertaintyPenalty

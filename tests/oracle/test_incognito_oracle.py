@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shoal.cells import Cells
-from shoal.errors import UnreachableError
+from shoal.core.errors import UnreachableError
+from shoal.core.progress import Silent
+from shoal.core.registry import discover
 from shoal.methods.incognito import Incognito, search
 from shoal.models.base import ClassHistograms, PrivacyModel, Whole
-from shoal.plan import Plan
-from shoal.problem import Attribute, Problem, Requirement
-from shoal.progress import Silent
-from shoal.registry import discover
+from shoal.plan.cells import Cells
+from shoal.plan.plan import Plan
+from shoal.plan.problem import Attribute, Problem, Requirement
 from shoal.taxonomies.nested import from_nested
 from shoal.taxonomies.tree import Taxonomy
 

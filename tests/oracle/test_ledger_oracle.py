@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shoal
-from shoal.errors import InputError
-from shoal.ledger import LedgerOptions
-from shoal.ledger.book import NEW
-from shoal.ledger.sets import LeftToPeople
-from shoal.linkage import link
+from shoal.core.errors import InputError
+from shoal.linking.ledger.book import NEW
+from shoal.linking.ledger.options import LedgerOptions
+from shoal.linking.ledger.sets import LeftToPeople
+from shoal.linking.linking import link
 
 ATTRIBUTES = {
     "age": {"role": "quasi", "taxonomy": {"intervals": {"min": 0, "max": 99, "widths": [5, 25]}}},

@@ -16,19 +16,20 @@ import pyarrow.csv
 import pytest
 
 import shoal
-from shoal.agency.applying import apply_plan
+from shoal.agency.applying.release import apply_plan
 from shoal.agency.distribution import read_distribution
 from shoal.agency.plan_file import AgreedPlan, read_plan, write_plan
 from shoal.agency.planning import make_plan
 from shoal.agency.promise import Promise
-from shoal.errors import InputError, UsageError
-from shoal.linkage import everybody, link, link_target
-from shoal.linkage.agreed import boxes_of
-from shoal.linkage.columns import LinkColumn
-from shoal.linkage.everybody import by_classes
-from shoal.linkage.histograms import Histograms
-from shoal.linkage.linkable import Agreement, Linkable
-from shoal.linkage.space import Space
+from shoal.core.errors import InputError, UsageError
+from shoal.linking import everybody
+from shoal.linking.agreed import boxes_of
+from shoal.linking.columns import LinkColumn
+from shoal.linking.everybody import by_classes
+from shoal.linking.histograms import Histograms
+from shoal.linking.linkable import Agreement, Linkable
+from shoal.linking.linking import link, link_target
+from shoal.linking.space import Space
 
 ILLNESSES = ("cold", "flu", "gout", "mumps", "rash")
 SEXES = ("f", "m")

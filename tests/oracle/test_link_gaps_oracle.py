@@ -8,11 +8,11 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from shoal.linkage import everybody
-from shoal.linkage.columns import LinkColumn
-from shoal.linkage.everybody import by_classes
-from shoal.linkage.linkable import Candidates, Linkable, of_rows
-from shoal.linkage.space import Space
+from shoal.linking import everybody
+from shoal.linking.columns import LinkColumn
+from shoal.linking.everybody import by_classes
+from shoal.linking.linkable import Candidates, Linkable, of_rows
+from shoal.linking.space import Space
 
 VALUES, ILLNESSES = "abcdefgh", ("flu", "gout", "measles", "cough")
 Class = tuple[tuple[frozenset[str], ...], Counter[str]]

@@ -13,9 +13,10 @@ import pyarrow as pa
 import pytest
 
 import shoal
-from shoal.errors import InputError, UsageError
-from shoal.linkage import everybody, link, link_target
-from shoal.release import Release
+from shoal.core.errors import InputError, UsageError
+from shoal.linking import everybody
+from shoal.linking.linking import link, link_target
+from shoal.release.release import Release
 
 ILLNESSES = ("flu", "gout", "measles", "cough")
 ITEMS = ("milk", "bread", "tea", "rum")

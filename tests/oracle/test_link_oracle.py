@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 import shoal
-from shoal.linkage import link, link_target, worst_case_l
-from shoal.release import Release
+from shoal.linking.linking import link, link_target, worst_case_l
+from shoal.release.release import Release
 
 SEXES, PLACES, ILLNESSES = ("F", "M"), ("100", "101", "110", "201"), ("flu", "gout", "measles", "cough", "ulcer")
 ATTRIBUTES = {

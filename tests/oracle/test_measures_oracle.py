@@ -11,10 +11,10 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from shoal.cells import Cells
 from shoal.models.tau_l_diversity import TauLDiversity
-from shoal.plan import KEPT, WITHHELD, Assignment, Plan, Targets
-from shoal.problem import Attribute, Problem, Requirement
+from shoal.plan.cells import Cells
+from shoal.plan.plan import KEPT, WITHHELD, Assignment, Plan, Targets
+from shoal.plan.problem import Attribute, Problem, Requirement
 from shoal.taxonomies.nested import from_nested
 from shoal.utility.accuracy_ratio import held_out
 from shoal.utility.base import measured

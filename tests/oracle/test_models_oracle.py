@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from shoal.core.registry import find
 from shoal.models.base import ClassHistograms, PrivacyModel, Whole
-from shoal.registry import find
 from shoal.taxonomies.tree import Taxonomy
 
 N_VALUES = 5

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pytest
 
 import shoal
-from shoal.datasets import adult, adult_policy
+from shoal.datasets.uci import adult, adult_policy
 
 QUASI = ("age", "workclass", "education", "marital-status", "race", "sex")
 BEST_PEER = 0.0235  # mosaicrown/mondrian, 2,049 classes

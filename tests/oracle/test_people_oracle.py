@@ -14,12 +14,12 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from shoal import anonymize
-from shoal.auditing import audit
-from shoal.errors import UnreachableError
+from shoal.audit.audit import audit
+from shoal.core.errors import UnreachableError
 from shoal.models.alpha_k_anonymity import AlphaKAnonymity
 from shoal.models.entropy_l_diversity import EntropyLDiversity
 from shoal.models.simple_l_diversity import SimpleLDiversity
-from shoal.people import People, most_concentrated
+from shoal.plan.people import People, most_concentrated
 
 NAMES = ("person", "home", "a", "b", "s")
 row = st.tuples(

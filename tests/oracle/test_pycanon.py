@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from shoal.anonymizing import anonymize
-from shoal.datasets import adult, adult_policy, nursery
+from shoal.anonymize import anonymize
+from shoal.datasets.uci import adult, adult_policy, nursery
 
 ROOT = Path(__file__).parent.parent.parent
 PYTHON = ROOT / ".venv-pycanon" / "bin" / "python"

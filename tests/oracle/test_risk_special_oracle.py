@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.datasets import adult
-from shoal.risk import disclosure, record_disclosure, special_uniques
+from shoal.audit.risk.disclosure import disclosure, record_disclosure
+from shoal.audit.risk.special import special_uniques
+from shoal.datasets.uci import adult
 
 NAMES = "abcdef"
 

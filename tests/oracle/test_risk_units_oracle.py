@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.auditing import audit
+from shoal.audit.audit import audit
 
 row = st.tuples(
     st.sampled_from(["p1", "p2", "p3", "p4", "p5", None]),

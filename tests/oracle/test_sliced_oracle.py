@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.sliced.estimating import estimated
-from shoal.sliced.query import Estimate, Query
-from shoal.sliced.sampling import sampled
-from shoal.sliced.table import SlicedTable, published_columns
+from shoal.release.sliced.estimating import estimated
+from shoal.release.sliced.query import Estimate, Query
+from shoal.release.sliced.sampling import sampled
+from shoal.release.sliced.table import SlicedTable, published_columns
 
 Row = dict[str, object]
 ENTRIES = {name: {"kind": "number"} for name in "abcd"}

@@ -8,16 +8,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.arrays import CodeArray
-from shoal.cells import Cells
-from shoal.plan import Plan
-from shoal.problem import Attribute, Problem
-from shoal.sliced.estimating import estimated
-from shoal.sliced.expected import SlicedRows
-from shoal.sliced.measuring import sliced_measured
-from shoal.sliced.query import Estimate, Query
-from shoal.sliced.table import SlicedTable, published_columns
-from shoal.slices import Part, Pieces, SlicedPlan
+from shoal.core.arrays import CodeArray
+from shoal.plan.cells import Cells
+from shoal.plan.plan import Plan
+from shoal.plan.problem import Attribute, Problem
+from shoal.plan.slices import Part, Pieces, SlicedPlan
+from shoal.release.sliced.estimating import estimated
+from shoal.release.sliced.expected import SlicedRows
+from shoal.release.sliced.measuring import sliced_measured
+from shoal.release.sliced.query import Estimate, Query
+from shoal.release.sliced.table import SlicedTable, published_columns
 from shoal.taxonomies.nested import from_nested
 from shoal.utility.base import measured, told
 from shoal.utility.query_error import Queries

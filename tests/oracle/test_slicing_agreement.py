@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shoal.arrays import IntArray
-from shoal.beliefs import Beliefs
-from shoal.datasets import adult
-from shoal.encoding import encode
+from shoal.core.arrays import IntArray
+from shoal.core.progress import Silent
+from shoal.datasets.uci import adult
 from shoal.engines.local import LocalEngine
+from shoal.methods.slicing.beliefs.judging import Beliefs
 from shoal.methods.slicing.buckets import Items, code_spans, strict_cuts
-from shoal.policy import Policy
-from shoal.problem import Problem
-from shoal.progress import Silent
-from shoal.slices import Pieces, SlicedPlan
-from shoal.sources import open_source
+from shoal.plan.problem import Problem
+from shoal.plan.slices import Pieces, SlicedPlan
+from shoal.policy.encoding import encode
+from shoal.policy.policy import Policy
+from shoal.sources.opening import open_source
 
 SEVEN = ("age", "workclass", "education", "marital-status", "race", "sex", "occupation")
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.sources import open_source
-from shoal.verify import verify_table
+from shoal.sources.opening import open_source
 from shoal.verify.spans import Spans
+from shoal.verify.verifier import verify_table
 
 NUMBER_LABELS: dict[str, dict[str, Any]] = {
     "low": {"from": None, "below": 3},

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.verify import verify_table
+from shoal.verify.verifier import verify_table
 
 VALUES = ("a", "b", "c", "d")
 TREE = {"*": {"G": {"a": {}, "H": {"b": {}, "c": {}}}, "d": {}}}

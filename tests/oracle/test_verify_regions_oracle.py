@@ -12,13 +12,14 @@ import pyarrow.csv
 import pytest
 
 import shoal
+from shoal.core.registry import discover
 from shoal.models.base import PrivacyModel
-from shoal.registry import discover
-from shoal.sources import Source, open_source
-from shoal.verify import Verification
+from shoal.sources.base import Source
+from shoal.sources.opening import open_source
 from shoal.verify.reading import MemoryRows
 from shoal.verify.regional import checking
 from shoal.verify.regional.checking import Means
+from shoal.verify.result import Verification
 from shoal.verify.room import Room
 from shoal.verify.verifier import verify_rows
 

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.sources import open_source
-from shoal.verify import verify_table
+from shoal.sources.opening import open_source
+from shoal.verify.verifier import verify_table
 
 VALUES = ("a", "b", "c", "d")
 TREE = {"*": {"G": {"a": {}, "H": {"b": {}, "c": {}}}, "d": {}}}

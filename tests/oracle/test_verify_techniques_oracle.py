@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.chance import Chance
-from shoal.sources import open_source
-from shoal.techniques.coding import Coding as CodingTechnique
-from shoal.techniques.domains import NumberDomain
-from shoal.techniques.rounding import Rounding as RoundingTechnique
-from shoal.techniques.treating import treated
+from shoal.columns.coding import Coding as CodingTechnique
+from shoal.columns.domains import NumberDomain
+from shoal.columns.rounding import Rounding as RoundingTechnique
+from shoal.columns.treating import treated
+from shoal.core.randomness import Chance
+from shoal.sources.opening import open_source
 from shoal.verify.account import epsilon_bound
 from shoal.verify.counts import likely_sample
 from shoal.verify.techniques.coding import Coding
@@ -204,7 +204,7 @@ def test_extreme_sums_are_those_of_sorted_numbers() -> None:
 
 def test_epsilon_of_concentrated_losses_is_that_of_opendp() -> None:
     pytest.importorskip("opendp")
-    from shoal.synthetic.mechanisms import epsilon_of
+    from shoal.methods.synthetic.mechanisms import epsilon_of
 
     for rho in (0.001, 0.1, 1.0, 5.0):
         for delta in (1e-9, 1e-6, 1e-3):

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import shoal
-from shoal.errors import InputError, UnreachableError
+from shoal.core.errors import InputError, UnreachableError
 
 TEXTS = st.one_of(st.none(), st.sampled_from(["a", "b", "cc", "é", "a b", "*", "missing", "{a, b}", "[1, 2]", "1"]))
 NUMBERS = st.one_of(st.none(), st.integers(-3, 12), st.sampled_from([-(10**9), 10**12]))

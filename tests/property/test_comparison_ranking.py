@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.attacks.base import Refusal, Tally, Trials
-from shoal.comparing import Comparison, Row
-from shoal.comparing.measures.base import Score
-from shoal.comparing.parts import MEASURES, PARTS, RISKS
-from shoal.comparing.ranking import EQUAL_WEIGHTS, read_weights
-from shoal.comparing.wording import ranking, standing_text
-from shoal.errors import UsageError
+from shoal.compare.measures.base import Score
+from shoal.compare.parts import MEASURES, PARTS, RISKS
+from shoal.compare.ranking import EQUAL_WEIGHTS, read_weights
+from shoal.compare.result import Comparison, Row
+from shoal.compare.wording import ranking, standing_text
+from shoal.core.errors import UsageError
 
 COUNTS = st.integers(0, 20)
 

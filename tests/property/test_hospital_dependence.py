@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.datasets import stays
+from shoal.datasets.hospital import stays
 
 N = 40_000
 seeds = st.integers(min_value=0, max_value=2**32)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from shoal.errors import PolicyError
+from shoal.core.errors import PolicyError
 from shoal.models.alpha_k_anonymity import AlphaKAnonymity
 from shoal.models.base import ClassHistograms, PrivacyModel, Whole
 from shoal.models.beta_likeness import BetaLikeness

@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.anonymizing import Run
-from shoal.errors import UnreachableError, UsageError
+from shoal.anonymize import Run
+from shoal.core.errors import UnreachableError, UsageError
+from shoal.core.progress import Silent
+from shoal.core.registry import discover
+from shoal.engines.partitions.budget import Budget
 from shoal.methods.base import Method
-from shoal.progress import Silent
-from shoal.regions.budget import Budget
-from shoal.registry import discover
-from shoal.release import Release
+from shoal.release.release import Release
 
 N_ROWS = 3000
 TREE = {"*": {"body": ["flu", "gout", "cold"], "mind": ["grief", "panic", "stress"]}}

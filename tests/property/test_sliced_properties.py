@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import shoal
-from shoal.errors import PolicyError, UnreachableError
-from shoal.sources import open_source
-from shoal.verify import verify_table
+from shoal.core.errors import PolicyError, UnreachableError
+from shoal.sources.opening import open_source
+from shoal.verify.verifier import verify_table
 
 QUASI = ("a", "b", "c")
 VALUES = {

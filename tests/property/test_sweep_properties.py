@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import shoal
-from shoal.errors import UnreachableError
+from shoal.core.errors import UnreachableError
 
 QUASI = ("place", "age")
 ILLNESSES = ["angina", "flu", "gout", "mumps", "scurvy"]

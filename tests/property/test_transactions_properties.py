@@ -10,12 +10,12 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shoal.columns.baskets.unfolding import UnfoldedSource, unfolded
 from shoal.models.base import ClassHistograms, Whole
 from shoal.models.confidence_bounding import ConfidenceBounding
-from shoal.policy import Policy
-from shoal.sources import open_source
+from shoal.policy.policy import Policy
+from shoal.sources.opening import open_source
 from shoal.taxonomies.builders.flat import FlatTaxonomy
-from shoal.transactions.unfolding import UnfoldedSource, unfolded
 from shoal.verify.confidence import confidence
 from shoal.verify.counting import Histograms
 from shoal.verify.items import Folded, UnfoldedRows

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.errors import UsageError
-from shoal.sources import open_source
+from shoal.core.errors import UsageError
+from shoal.sources.opening import open_source
 from shoal.verify.reading import MemoryRows
 from shoal.verify.regional.checking import Means
 from shoal.verify.room import Room

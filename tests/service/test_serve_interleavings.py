@@ -24,7 +24,7 @@ from shoal.agency.service.refusals import Refusal
 from shoal.agency.service.routes.unguarded import _asked
 from shoal.agency.service.settings import Settings
 from shoal.agency.service.visits import Visit
-from shoal.errors import InputError
+from shoal.core.errors import InputError
 
 DOMAIN = {
     "quasi": [{"name": "age", "values": ["20", "30"]}],

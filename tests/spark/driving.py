@@ -38,9 +38,10 @@ class LosingAWorker:
 
 def main() -> None:
     import shoal
-    from shoal.errors import ShoalError
+    from shoal.core.errors import ShoalError
+    from shoal.engines.spark import ordering
     from shoal.sources.spark import files
-    from shoal.spark import ordering, spark_session
+    from shoal.sources.spark.session import spark_session
 
     files.FEWEST_ROWS = ordering.ROWS_PER_HEAP = 500  # several partitions of few rows
     master, path, policy, out, kind, group, when = sys.argv[1:]

@@ -13,8 +13,8 @@ def main() -> None:
     from losing import LosingAWorker
 
     import shoal
-    from shoal.errors import ShoalError
-    from shoal.regions.budget import Budget
+    from shoal.core.errors import ShoalError
+    from shoal.engines.partitions.budget import Budget
 
     few = Budget(1 << 30, cells=1_500, sample=800, region_rows=600, heap_rows=700, threads=1)
     Budget.of = classmethod(lambda cls, *_: few)  # type: ignore[method-assign,assignment]

@@ -14,9 +14,10 @@ def main() -> None:
     from losing import LosingAWorker
 
     from shoal.sources.spark import files
-    from shoal.spark import open_spark_files, spark_session
-    from shoal.verify import verify_folder
+    from shoal.sources.spark.files import open_spark_files
+    from shoal.sources.spark.session import spark_session
     from shoal.verify.spark import checking
+    from shoal.verify.verifier import verify_folder
 
     files.FEWEST_ROWS, checking.ROWS_PER_REGION = 500, 300  # several partitions and regions of few rows
     master, data, release, group = sys.argv[1:]

@@ -18,32 +18,33 @@ import pyarrow.parquet as pq
 import pytest
 
 import shoal
-from shoal.anonymizing import Run
+from shoal.anonymize import Run
+from shoal.core.errors import InputError, UnreachableError, UsageError
+from shoal.core.progress import Silent
+from shoal.core.registry import discover
 from shoal.engines.local import LocalEngine, SampledCells
 from shoal.engines.looking import Thinning
-from shoal.errors import InputError, UnreachableError, UsageError
+from shoal.engines.partitions.budget import Budget
+from shoal.engines.partitions.dividing import Division
+from shoal.engines.spark import regional, regional_planning, regional_routing
+from shoal.engines.spark.counting import count_partitions
+from shoal.engines.spark.engine import SparkEngine
+from shoal.engines.spark.regional_planning import FINDINGS, OrderRows, PlanRegion, findings_of
+from shoal.engines.spark.regional_routing import COUNTS, RoutePartition, add_counts
+from shoal.engines.spark.regional_sampling import SampleMerger, SamplePartition, sample_message
 from shoal.methods.base import Method
-from shoal.policy import Policy
-from shoal.progress import Silent
-from shoal.publishing.regional_numbers import Numbering
-from shoal.publishing.regional_sums import Pooled
-from shoal.regions.budget import Budget
-from shoal.regions.dividing import Division
-from shoal.registry import discover
-from shoal.release import Release
-from shoal.sources import SourceOptions, open_source
+from shoal.policy.policy import Policy
+from shoal.release.publishing.regional_numbers import Numbering
+from shoal.release.publishing.regional_sums import Pooled
+from shoal.release.release import Release
 from shoal.sources.arrow import open_arrow
+from shoal.sources.opening import open_source
+from shoal.sources.options import SourceOptions
 from shoal.sources.spark import shipping
 from shoal.sources.spark.exchange import received
 from shoal.sources.spark.shipping import PartitionForm, packed_message
 from shoal.sources.spark.source import open_spark
-from shoal.spark import regional, regional_planning, regional_routing
-from shoal.spark.counting import count_partitions
-from shoal.spark.engine import SparkEngine
-from shoal.spark.regional_planning import FINDINGS, OrderRows, PlanRegion, findings_of
-from shoal.spark.regional_routing import COUNTS, RoutePartition, add_counts
-from shoal.spark.regional_sampling import SampleMerger, SamplePartition, sample_message
-from shoal.verify import verify_folder
+from shoal.verify.verifier import verify_folder
 
 pytestmark = pytest.mark.xdist_group("spark")
 N_ROWS = 3000

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from shoal.sources import open_source
-from shoal.verify import verify_folder
+from shoal.sources.opening import open_source
+from shoal.verify.verifier import verify_folder
 
 pytestmark = pytest.mark.xdist_group("spark")
 DRIVER = Path(__file__).with_name("driving.py")

@@ -9,11 +9,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from shoal.core.errors import InputError, UsageError
+from shoal.core.progress import Silent
 from shoal.engines.local import CountedCells, LocalEngine
-from shoal.errors import InputError, UsageError
-from shoal.progress import Silent
-from shoal.sources import Source, open_source
-from shoal.spark import SparkEngine, counting, open_spark, open_spark_files
+from shoal.engines.spark import counting
+from shoal.engines.spark.engine import SparkEngine
+from shoal.sources.base import Source
+from shoal.sources.opening import open_source
+from shoal.sources.spark.files import open_spark_files
+from shoal.sources.spark.source import open_spark
 
 pytestmark = pytest.mark.xdist_group("spark")
 COLUMNS = ("illness", "age", "zip code", "sex", "cost.total")

@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.errors import UsageError
+from shoal.core.errors import UsageError
+from shoal.engines.spark.starting import make_ready
 from shoal.sources.spark import session as starting
 from shoal.sources.spark import shipping
 from shoal.sources.spark.exchange import exchanged, received, routed
 from shoal.sources.spark.packing import digest_of
 from shoal.sources.spark.shared import Shared
 from shoal.sources.spark.shipping import held, pieces_of, streamed
-from shoal.spark.starting import make_ready
 
 pytestmark = pytest.mark.xdist_group("spark")
 N_PARTITIONS, N_ROWS, N_DESTINATIONS = 4, 100, 3

@@ -12,12 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import shoal
+from shoal.core.errors import InputError
+from shoal.core.progress import Silent
 from shoal.engines.local import LocalEngine
-from shoal.errors import InputError
-from shoal.progress import Silent
-from shoal.sources import open_source
+from shoal.engines.spark.engine import SparkEngine
+from shoal.sources.opening import open_source
 from shoal.sources.spark import files
-from shoal.spark import SparkEngine, SparkFiles, open_spark_files
+from shoal.sources.spark.files import SparkFiles, open_spark_files
 
 pytestmark = pytest.mark.xdist_group("spark")
 COLUMNS = ("illness", "age", "zip code", "sex", "cost.total")
@@ -104,7 +105,7 @@ def test_a_file_that_changes_before_a_task_reads_it_is_noticed(
 def test_a_release_of_several_partitions_and_heaps_is_verified(
     source: SparkFiles, folder: Path, policy: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from shoal.spark import ordering
+    from shoal.engines.spark import ordering
 
     monkeypatch.setattr(ordering, "ROWS_PER_HEAP", 700)
     wanted = policy(method={"hilbert": {}})

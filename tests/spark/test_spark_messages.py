@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import shoal
-from shoal.errors import InputError, UsageError
+from shoal.core.errors import InputError, UsageError
 from shoal.sources.spark import session as starting
 from shoal.sources.spark.session import spark_session, told
 
@@ -63,5 +63,5 @@ def test_errors_that_are_not_spark_stay_what_they_are() -> None:
 
 
 def test_importing_the_engine_loads_no_pyspark() -> None:
-    code = "import sys, shoal.spark, shoal.spark.running; sys.exit('pyspark' in sys.modules)"
+    code = "import sys, shoal.engines.spark, shoal.engines.spark.running; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

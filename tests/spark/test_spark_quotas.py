@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.errors import InputError, UsageError
-from shoal.plan import Assignment
-from shoal.spark.quotas import dealt_quotas
+from shoal.core.errors import InputError, UsageError
+from shoal.engines.spark.quotas import dealt_quotas
+from shoal.plan.plan import Assignment
 
 Quotas = list[list[int]]  # of each split cell
 

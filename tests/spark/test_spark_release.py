@@ -15,10 +15,11 @@ from typer.testing import CliRunner
 
 import shoal
 from shoal.cli import app
-from shoal.errors import InputError, UsageError, VerificationError
+from shoal.core.errors import InputError, UsageError, VerificationError
+from shoal.engines.spark import rewriting
 from shoal.sources.spark.shipping import HeldPieces
-from shoal.spark import rewriting
-from shoal.verify import Check, Verification, verify_folder
+from shoal.verify.result import Check, Verification
+from shoal.verify.verifier import verify_folder
 
 pytestmark = pytest.mark.xdist_group("spark")
 ENGINES = ("local", "spark")
@@ -125,7 +126,7 @@ def test_techniques_and_samples_work_on_the_driver(given: Any, policy) -> None:
 
 
 def test_a_table_with_too_many_cells_is_planned_by_regions(given: Any, policy, monkeypatch) -> None:
-    from shoal.regions.budget import Budget
+    from shoal.engines.partitions.budget import Budget
 
     small = Budget.of("4GiB", 2)
     few = Budget(small.limit, 1_500, 500, 600, small.heap_rows, 2)
@@ -170,7 +171,7 @@ def test_a_spark_frame_is_no_source_for_the_local_engine(frame: Any, people: pa.
 
 
 def test_nothing_comes_back_that_the_verifier_does_not_accept(frame: Any, policy, monkeypatch) -> None:
-    from shoal.spark import running
+    from shoal.engines.spark import running
 
     refused = Verification((Check("truth", False, "no"),), ())
     monkeypatch.setattr(running, "verify_table", lambda *_, **__: refused)

@@ -13,15 +13,15 @@ import pyarrow as pa
 import pytest
 
 import shoal
-from shoal.errors import InputError
-from shoal.plan import Assignment
+from shoal.core.errors import InputError
+from shoal.engines.spark import rewriting
+from shoal.engines.spark.ordering import in_order, scattered
+from shoal.engines.spark.quotas import PartitionQuotas
+from shoal.engines.spark.rewriting import Planned, RewritePartition
+from shoal.plan.plan import Assignment
 from shoal.sources.spark import shipping
 from shoal.sources.spark.shared import Shared
 from shoal.sources.spark.shipping import PartitionForm
-from shoal.spark import rewriting
-from shoal.spark.ordering import in_order, scattered
-from shoal.spark.quotas import PartitionQuotas
-from shoal.spark.rewriting import Planned, RewritePartition
 
 pytestmark = pytest.mark.xdist_group("spark")
 COLUMNS = ["illness", "age", "zip code", "sex", "cost.total", "seen"]  # what a task is given of a row

@@ -23,18 +23,20 @@ from typer.testing import CliRunner
 
 import shoal
 from shoal.cli import app
-from shoal.sources import open_source
 from shoal.sources.arrow import open_arrow
+from shoal.sources.opening import open_source
 from shoal.sources.options import SourceOptions
 from shoal.sources.spark import shipping
 from shoal.sources.spark.files import open_spark_files
 from shoal.sources.spark.shipping import PartitionForm, packed_message, unpacked_message
 from shoal.sources.spark.source import SparkSource, open_spark
-from shoal.verify import Verification, classes, verify_folder, verify_table
+from shoal.verify import classes
 from shoal.verify.coding import ReleaseCoder
 from shoal.verify.manifest import read_manifest
-from shoal.verify.spark import SparkRows, checking, released, routing
-from shoal.verify.spark.released import FrameForm, SparkFileRows
+from shoal.verify.result import Verification
+from shoal.verify.spark import checking, released, routing
+from shoal.verify.spark.released import FrameForm, SparkFileRows, SparkRows
+from shoal.verify.verifier import verify_folder, verify_table
 
 pytestmark = pytest.mark.xdist_group("spark")
 DRIVER = Path(__file__).with_name("driving_verify.py")

@@ -18,7 +18,7 @@ import pytest
 from shoal.attacks.base import Attack
 from shoal.attacks.people import People
 from shoal.attacks.view import ReleaseView
-from shoal.registry import discover
+from shoal.core.registry import discover
 
 ATTACKS = discover("shoal.attacks", Attack)
 SEEDS = 100

@@ -13,7 +13,7 @@ import shoal
 from shoal.attacks.base import Trials
 from shoal.attacks.running import attack_release
 from shoal.attacks.view import ReleaseView
-from shoal.datasets import adult
+from shoal.datasets.uci import adult
 
 NAMES = ["age", "workclass", "education", "marital-status", "race", "sex", "occupation"]
 

@@ -18,10 +18,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal import shuffling
-from shoal.chance import Chance
-from shoal.plan import WITHHELD, Assignment, Dealer
-from shoal.shuffling import Shuffler
+from shoal.core import shuffling
+from shoal.core.randomness import Chance
+from shoal.core.shuffling import Shuffler
+from shoal.plan.plan import WITHHELD, Assignment, Dealer
 
 Z = 4.753424  # normal quantile of 1 - 1e-6
 

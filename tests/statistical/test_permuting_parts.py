@@ -14,17 +14,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.chance import Chance
-from shoal.encoding import encode
+from shoal.core.progress import Silent
+from shoal.core.randomness import Chance
 from shoal.engines.local import LocalEngine
-from shoal.plan import Assignment
-from shoal.policy import Policy
-from shoal.progress import Silent
-from shoal.publishing import publication_of
-from shoal.publishing.dealing import dealt
-from shoal.publishing.writing import plain_table
-from shoal.slices import Part, Pieces, SlicedPlan
-from shoal.sources import open_source
+from shoal.plan.plan import Assignment
+from shoal.plan.slices import Part, Pieces, SlicedPlan
+from shoal.policy.encoding import encode
+from shoal.policy.policy import Policy
+from shoal.release.publishing.dealing import dealt
+from shoal.release.publishing.preparing import publication_of
+from shoal.release.publishing.writing import plain_table
+from shoal.sources.opening import open_source
 
 Z = 4.753424  # normal quantile of 1 - 1e-6
 SEEDS = pytest.mark.parametrize("seed", [None, 11], ids=["operating system", "seed"])

@@ -8,8 +8,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from shoal.risk import population_uniqueness, slide
-from shoal.risk.spectrum import Spectrum
+from shoal.audit.risk import slide
+from shoal.audit.risk.population import population_uniqueness
+from shoal.audit.risk.spectrum import Spectrum
 
 SEEDS = range(40)
 

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from shoal.datasets import adult
-from shoal.sliced.estimating import estimated
-from shoal.sliced.query import Estimate, Query
-from shoal.sliced.sampling import sampled
-from shoal.sliced.table import SlicedTable
+from shoal.datasets.uci import adult
+from shoal.release.sliced.estimating import estimated
+from shoal.release.sliced.query import Estimate, Query
+from shoal.release.sliced.sampling import sampled
+from shoal.release.sliced.table import SlicedTable
 
 PARTS = [["age", "marital-status"], ["workclass", "education"], ["sex", "occupation"]]
 ENTRIES = {name: {"kind": "category"} for part in PARTS for name in part} | {"age": {"kind": "number"}}

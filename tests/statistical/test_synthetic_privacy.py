@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.chance import Chance
-from shoal.synthetic import Domain, SyntheticOptions, synthesize
+from shoal.core.randomness import Chance
+from shoal.methods.synthetic.synthesis import SyntheticOptions, synthesize
+from shoal.plan.synthetic import Domain
 from shoal.taxonomies.builders.flat import FlatTaxonomy
 
 RUNS = 500

@@ -10,16 +10,17 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from shoal.chance import Chance
-from shoal.sources import SourceOptions, open_source
-from shoal.techniques.base import Technique
-from shoal.techniques.noise import Noise
-from shoal.techniques.permutation import Permutation
-from shoal.techniques.rounding import Rounding
-from shoal.techniques.row_random import RowRandom, exponential
-from shoal.techniques.sampling import Sampling, sampled
-from shoal.techniques.swapping import Swapping
-from shoal.techniques.treating import treated
+from shoal.columns.base import Technique
+from shoal.columns.noise import Noise
+from shoal.columns.permutation import Permutation
+from shoal.columns.rounding import Rounding
+from shoal.columns.row_random import RowRandom, exponential
+from shoal.columns.sampling import Sampling, sampled
+from shoal.columns.swapping import Swapping
+from shoal.columns.treating import treated
+from shoal.core.randomness import Chance
+from shoal.sources.opening import open_source
+from shoal.sources.options import SourceOptions
 
 RARE = 1e-6
 N = 200_000

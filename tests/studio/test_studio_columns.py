@@ -9,10 +9,10 @@ from datetime import date, timedelta
 import pyarrow as pa
 import pytest
 
-from shoal.drafting.profiling import profiled
-from shoal.policy import Policy
-from shoal.progress import Silent
-from shoal.sources import open_source
+from shoal.core.progress import Silent
+from shoal.policy.drafting.profiling import profiled
+from shoal.policy.policy import Policy
+from shoal.sources.opening import open_source
 from shoal.studio.describing import BARS, described, spread
 from shoal.studio.roles import with_role
 

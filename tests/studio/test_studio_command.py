@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from shoal.errors import InputError, UsageError
+from shoal.core.errors import InputError, UsageError
 from shoal.studio.serving import serve
 
 COMMAND = Path(sys.executable).with_name("shoal")

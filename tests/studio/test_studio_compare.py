@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from shoal.errors import UsageError
+from shoal.core.errors import UsageError
 from shoal.studio.answers import Form
 from shoal.studio.pages.compare import arguments, sweepable
 

@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import shoal
-from shoal.errors import UnreachableError
-from shoal.policy import Policy
+from shoal.core.errors import UnreachableError
+from shoal.policy.policy import Policy
 from shoal.studio.feasibility import Looked, costs, hints, looked_key
 
 ATTRIBUTES = {

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
+from shoal.core.registry import discover
 from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel
-from shoal.registry import discover
 from shoal.studio.explaining import explanations, start_of
 from shoal.studio.parameters import parameters, read, shown
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.errors import UsageError
+from shoal.core.errors import UsageError
 from shoal.studio import jobs as jobs_module
 from shoal.studio.jobs import Jobs, read_step
 

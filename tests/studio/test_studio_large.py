@@ -10,11 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from shoal.drafting import profiling
-from shoal.drafting.profiling import profiled
-from shoal.policy import Policy
-from shoal.progress import Silent
-from shoal.sources import SourceOptions, open_source
+from shoal.core.progress import Silent
+from shoal.policy.drafting import profiling
+from shoal.policy.drafting.profiling import profiled
+from shoal.policy.policy import Policy
+from shoal.sources.opening import open_source
+from shoal.sources.options import SourceOptions
 from shoal.sources.parquet import open_parquet
 from shoal.studio import foreseeing
 from shoal.studio.feasibility import Looked, costs

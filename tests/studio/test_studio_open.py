@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from shoal.errors import UsageError
+from shoal.core.errors import UsageError
 from shoal.studio.pages.opening import plain_name
 
 TABLE = b"age,sex,illness\n" + b"".join(b"%d,%s,flu\n" % (30 + i % 20, b"FM"[i % 2 : i % 2 + 1]) for i in range(60))

@@ -11,8 +11,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.datasets import hospital_policy
-from shoal.errors import UsageError
+from shoal.core.errors import UsageError
+from shoal.datasets.hospital import hospital_policy
 from shoal.studio.documents import outside_names, read, written
 
 SCALARS = st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.floats(-1e6, 1e6) | st.text(max_size=12)

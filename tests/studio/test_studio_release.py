@@ -10,7 +10,7 @@ import pytest
 
 from shoal.studio.solutions import folder_of
 from shoal.studio.zipping import unzipped, zipped
-from shoal.verify import verify_folder
+from shoal.verify.verifier import verify_folder
 
 
 @pytest.fixture

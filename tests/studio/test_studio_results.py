@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 
-from shoal.sources import open_source
+from shoal.sources.opening import open_source
 from shoal.studio.previewing import bars_of, first_rows, label_order, open_released
 from shoal.studio.solutions import folder_of
 

@@ -20,13 +20,13 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
-from shoal.agency.client import AgencyClient
 from shoal.agency.client.campaign_file import read_campaign
 from shoal.agency.client.contribution import Domain, counted, number_of_records, read_counts
+from shoal.agency.client.questions import AgencyClient
 from shoal.agency.client.registration import registration
 from shoal.agency.client.transport import TOKEN_VARIABLE, Address, exchange, plain, read_token
 from shoal.cli import app
-from shoal.errors import InputError, PolicyError, ShoalError, UnreachableError, UsageError, VerificationError
+from shoal.core.errors import InputError, PolicyError, ShoalError, UnreachableError, UsageError, VerificationError
 
 TOKEN = "top-secret-token-0123456789"
 DOMAIN = Domain(("age", "sex", "illness"), (("30", "40"), ("F", "M"), ("flu", "gout", "cold")))
@@ -446,7 +446,7 @@ def test_wrong_campaign_files_are_refused(tmp_path: Path, old: str, new: str, me
 @pytest.fixture(scope="module")
 def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with plan.json, and a release by it in out/."""
-    from shoal.agency.applying import apply_plan
+    from shoal.agency.applying.release import apply_plan
     from shoal.agency.distribution import read_distribution
     from shoal.agency.plan_file import write_plan
     from shoal.agency.planning import make_plan

@@ -19,7 +19,7 @@ from shoal.agency.planning import make_plan
 from shoal.agency.promise import Promise
 from shoal.agency.samples import composed_delta, failure_bound
 from shoal.cli import app
-from shoal.errors import InputError, ShoalError, UnreachableError, UsageError
+from shoal.core.errors import InputError, ShoalError, UnreachableError, UsageError
 from shoal.taxonomies.nested import from_nested
 
 DELTA = Fraction("0.01")
@@ -359,7 +359,7 @@ def test_the_command_writes_a_plan_and_says_its_numbers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("order", "contiguous"), [("lexicographic", 164), ("hilbert", 153)])
 def test_the_decision_tells_how_many_classes_adult_gives(order: str, contiguous: int, shared_data: Path) -> None:
-    from shoal.datasets import adult
+    from shoal.datasets.uci import adult
 
     names = ["age", "sex", "education", "occupation"]
     records = adult(shared_data).select(names).drop_null()

@@ -12,13 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from shoal.agency.applying import agreed_policy, apply_plan, domain
+from shoal.agency.applying import domain
 from shoal.agency.applying.domain import AgreedValues, hulls
+from shoal.agency.applying.release import agreed_policy, apply_plan
 from shoal.agency.plan_file import digest, plan_of
-from shoal.errors import InputError, UnreachableError
-from shoal.release import received
-from shoal.sources import open_source
-from shoal.verify import verify_folder
+from shoal.core.errors import InputError, UnreachableError
+from shoal.release.release import received
+from shoal.sources.opening import open_source
+from shoal.verify.verifier import verify_folder
 
 
 def plan_file(folder: Path, quasi: dict[str, list[str]], sensitive: list[str], **changes: Any) -> Path:

@@ -17,8 +17,8 @@ from shoal.agency.distribution import read_distribution
 from shoal.agency.plan_file import digest, plan_document, plan_of
 from shoal.agency.planning import make_plan
 from shoal.agency.promise import K_ANONYMITY, Promise
-from shoal.errors import InputError
-from shoal.verify.agreed import read_plan
+from shoal.core.errors import InputError
+from shoal.verify.agreed.plan import read_plan
 from shoal.verify.fields import ManifestError
 from shoal.verify.files import AgreedFile
 

@@ -16,7 +16,7 @@ import pyarrow.parquet
 import pytest
 
 import shoal
-from shoal.errors import UnreachableError
+from shoal.core.errors import UnreachableError
 from shoal.methods.anatomy import _number_of_buckets
 
 NAMES = "abcdefgh"

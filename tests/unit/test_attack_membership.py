@@ -10,10 +10,10 @@ import pytest
 
 from shoal.attacks.base import Attack, Tally
 from shoal.attacks.membership import BY_BUCKETS, KnownPart, MembershipAttack, Rule, attack_tuples, membership_attack
-from shoal.errors import InputError, UsageError
-from shoal.membership.contents import BucketContents
-from shoal.registry import discover
-from shoal.sliced.table import SlicedPart
+from shoal.audit.membership.contents import BucketContents
+from shoal.core.errors import InputError, UsageError
+from shoal.core.registry import discover
+from shoal.release.sliced.table import SlicedPart
 
 
 def test_it_is_discovered() -> None:

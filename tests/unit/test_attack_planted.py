@@ -18,8 +18,8 @@ from shoal.attacks.similarity import SimilarityAttack
 from shoal.attacks.singling_out import SinglingOutAttack
 from shoal.attacks.skewness import SkewnessAttack
 from shoal.attacks.view import ReleaseView
-from shoal.errors import UsageError
-from shoal.policy import Policy
+from shoal.core.errors import UsageError
+from shoal.policy.policy import Policy
 
 N = 600
 ILLS = ("asthma", "flu", "gout", "ulcer")

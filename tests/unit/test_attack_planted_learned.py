@@ -15,7 +15,7 @@ from shoal.attacks.downcoding import DowncodingAttack
 from shoal.attacks.minimality import MinimalityAttack
 from shoal.attacks.refinement import RefinementAttack
 from shoal.attacks.view import ReleaseView
-from shoal.errors import UsageError
+from shoal.core.errors import UsageError
 
 REGIONS = 40
 ANY = {"any": True}

@@ -8,11 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.auditing import audit, classes, measuring
-from shoal.auditing.partition import CodedColumn, Partition
-from shoal.auditing.singling import set_risks
-from shoal.datasets import hospital_policy, stays
-from shoal.errors import InputError, PolicyError, UsageError
+from shoal.audit import classes, measuring
+from shoal.audit.audit import audit
+from shoal.audit.partition import CodedColumn, Partition
+from shoal.audit.singling import set_risks
+from shoal.core.errors import InputError, PolicyError, UsageError
+from shoal.core.progress import Silent
+from shoal.core.registry import discover
+from shoal.datasets.hospital import hospital_policy, stays
 from shoal.models.alpha_k_anonymity import AlphaKAnonymity
 from shoal.models.base import ClassHistograms, PrivacyModel, ValueModel, Whole
 from shoal.models.confidence_bounding import ConfidenceBounding
@@ -21,8 +24,6 @@ from shoal.models.entropy_l_diversity import EntropyLDiversity
 from shoal.models.recursive_cl_diversity import RecursiveCLDiversity
 from shoal.models.simple_l_diversity import SimpleLDiversity
 from shoal.models.tau_l_diversity import TauLDiversity
-from shoal.progress import Silent
-from shoal.registry import discover
 
 PEOPLE = pa.table(
     {

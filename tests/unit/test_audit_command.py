@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from shoal.cli import app
-from shoal.datasets import write_stays
+from shoal.datasets.hospital_files import write_stays
 
 RUNNER = CliRunner(env={"COLUMNS": "200"})
 

@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from shoal.cells import Cells, KeyLayout, Run, RunStack
+from shoal.plan.cells import Cells, KeyLayout, Run, RunStack
 
 
 def packed(layout: KeyLayout, rows: np.ndarray) -> np.ndarray:

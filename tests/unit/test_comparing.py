@@ -15,21 +15,20 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-import shoal.comparing.comparing as comparing
-import shoal.comparing.pages as pages
-import shoal.comparing.trying as trying
+import shoal.compare.compare as comparing
+import shoal.compare.pages as pages
+import shoal.compare.trying as trying
 from shoal.attacks.base import NO_CONTROL, Refusal
-from shoal.comparing import Comparison
-from shoal.comparing.measures.base import Score
-from shoal.comparing.page import page
-from shoal.comparing.parts import MEASURES, RISKS
-from shoal.comparing.picture import draw_comparison
-from shoal.comparing.result import Row
-from shoal.comparing.sweeping import policy_names
-from shoal.comparing.wording import reading
-from shoal.comparing.writing import Wanted, flat_csv
-from shoal.errors import InputError, PolicyError, UnreachableError, UsageError, VerificationError
-from shoal.policy import Policy
+from shoal.compare.measures.base import Score
+from shoal.compare.page import page
+from shoal.compare.parts import MEASURES, RISKS
+from shoal.compare.picture import draw_comparison
+from shoal.compare.result import Comparison, Row
+from shoal.compare.sweeping import policy_names
+from shoal.compare.wording import reading
+from shoal.compare.writing import Wanted, flat_csv
+from shoal.core.errors import InputError, PolicyError, UnreachableError, UsageError, VerificationError
+from shoal.policy.policy import Policy
 
 compare = partial(comparing.compare, cache=False)
 POLICY: dict[str, Any] = {

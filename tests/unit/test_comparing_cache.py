@@ -18,16 +18,17 @@ import pyarrow as pa
 import pytest
 
 import shoal
-import shoal.comparing.cache as caching
-import shoal.comparing.keys as keys
-import shoal.comparing.trying as trying
-from shoal.comparing import Comparison, compare
-from shoal.comparing.cache import Cache, default_folder
-from shoal.comparing.entries import Findings
-from shoal.comparing.keys import About, Common, table_digest
-from shoal.comparing.parts import RISKS
-from shoal.errors import UsageError
-from shoal.policy import Policy
+import shoal.compare.cache as caching
+import shoal.compare.keys as keys
+import shoal.compare.trying as trying
+from shoal.compare.cache import Cache, default_folder
+from shoal.compare.compare import compare
+from shoal.compare.entries import Findings
+from shoal.compare.keys import About, Common, table_digest
+from shoal.compare.parts import RISKS
+from shoal.compare.result import Comparison
+from shoal.core.errors import UsageError
+from shoal.policy.policy import Policy
 
 POLICY: dict[str, Any] = {
     "attributes": {

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from shoal.comparing import compare
-from shoal.comparing.axes import read_methods, read_sweep
-from shoal.comparing.sweeping import MOST_ROWS, asked_rows
-from shoal.comparing.trying import Asked
-from shoal.errors import PolicyError, UsageError
-from shoal.policy import Policy
+from shoal.compare.axes import read_methods, read_sweep
+from shoal.compare.compare import compare
+from shoal.compare.sweeping import MOST_ROWS, asked_rows
+from shoal.compare.trying import Asked
+from shoal.core.errors import PolicyError, UsageError
+from shoal.policy.policy import Policy
 
 POLICY: dict[str, Any] = {
     "attributes": {"age": {"role": "quasi"}, "town": {"role": "quasi"}, "illness": {"role": "sensitive"}},

@@ -16,11 +16,11 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from shoal.datasets import diagnosis_tree, hospital_policy, occupation_tree, stays, write_stays
+from shoal.core.errors import UsageError
+from shoal.core.registry import find
 from shoal.datasets.chances import Chances
-from shoal.datasets.hospital import BLOCK, SCHEMA
-from shoal.errors import UsageError
-from shoal.registry import find
+from shoal.datasets.hospital import BLOCK, SCHEMA, diagnosis_tree, hospital_policy, occupation_tree, stays
+from shoal.datasets.hospital_files import write_stays
 from shoal.taxonomies.builders.base import TaxonomyBuilder
 
 COLUMNS = ["patient", "age", "sex", "postcode", "admitted", "occupation", "insurance", "diagnosis", "cost"]

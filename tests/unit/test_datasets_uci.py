@@ -16,9 +16,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from shoal.datasets import adult, adult_hierarchy, adult_policy, nursery, origins, uci
-from shoal.errors import InputError, UsageError
-from shoal.registry import find
+from shoal.core.errors import InputError, UsageError
+from shoal.core.registry import find
+from shoal.datasets import origins, uci
+from shoal.datasets.uci import adult, adult_hierarchy, adult_policy, nursery
 from shoal.taxonomies.builders.base import TaxonomyBuilder
 
 MADE_UP = {

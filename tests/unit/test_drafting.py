@@ -13,15 +13,16 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.anonymizing import anonymize
-from shoal.datasets import adult, nursery, stays
-from shoal.drafting import draft_policy
-from shoal.drafting.domains import nested_widths, round_domain
-from shoal.drafting.profiling import MOST_DISTINCT
-from shoal.drafting.writing import flow, scalar
-from shoal.errors import InputError
-from shoal.policy import Policy
-from shoal.sources import SourceOptions
+from shoal.anonymize import anonymize
+from shoal.core.errors import InputError
+from shoal.datasets.hospital import stays
+from shoal.datasets.uci import adult, nursery
+from shoal.policy.drafting.domains import nested_widths, round_domain
+from shoal.policy.drafting.drafting import draft_policy
+from shoal.policy.drafting.profiling import MOST_DISTINCT
+from shoal.policy.drafting.writing import flow, scalar
+from shoal.policy.policy import Policy
+from shoal.sources.options import SourceOptions
 
 
 def roles_of(draft):

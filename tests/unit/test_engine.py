@@ -12,13 +12,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.cells import RunStack
+from shoal.core.errors import InputError
+from shoal.core.progress import Silent
 from shoal.engines.dictionaries import GrowingDictionary, factored
 from shoal.engines.local import CountedCells, LocalEngine
-from shoal.errors import InputError
-from shoal.progress import Silent
-from shoal.sources import Source, SourceOptions
+from shoal.plan.cells import RunStack
 from shoal.sources.arrow import open_arrow
+from shoal.sources.base import Source
+from shoal.sources.options import SourceOptions
 
 
 def opened(table: pa.Table, batch_rows: int = 1 << 20) -> Source:

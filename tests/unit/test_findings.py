@@ -14,18 +14,18 @@ import yaml
 from typer.testing import CliRunner
 
 from shoal import anonymize, draft_policy
-from shoal.anonymizing import Run
+from shoal.anonymize import Run
 from shoal.attacks.findings import read_findings
 from shoal.attacks.running import attack_release
+from shoal.audit.findings import counting
+from shoal.audit.findings.counting import KeyCounts, RowCounts, hash_column
 from shoal.cli import app
-from shoal.errors import FindingsError, PolicyError
-from shoal.findings import counting
-from shoal.findings.counting import KeyCounts, RowCounts, hash_column
+from shoal.core.errors import FindingsError, PolicyError
+from shoal.core.progress import Silent
+from shoal.core.registry import discover
+from shoal.engines.partitions.budget import Budget
 from shoal.models.base import PrivacyModel, Whole
-from shoal.policy import Policy
-from shoal.progress import Silent
-from shoal.regions.budget import Budget
-from shoal.registry import discover
+from shoal.policy.policy import Policy
 
 RUNNER = CliRunner(env={"COLUMNS": "200"})
 

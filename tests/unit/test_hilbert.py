@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shoal
-from shoal.cells import Cells
-from shoal.datasets import hospital_policy, stays
-from shoal.errors import UnreachableError
+from shoal.core.errors import UnreachableError
+from shoal.core.progress import Silent
+from shoal.datasets.hospital import hospital_policy, stays
 from shoal.methods.hilbert import Hilbert
 from shoal.methods.hilbert.curve import MOST_BITS, Grid, curve_keys
 from shoal.models.base import PrivacyModel
@@ -24,10 +24,10 @@ from shoal.models.k_anonymity import KAnonymity
 from shoal.models.simple_l_diversity import SimpleLDiversity
 from shoal.models.t_closeness import TCloseness
 from shoal.models.tau_l_diversity import TauLDiversity
-from shoal.plan import Plan
-from shoal.policy import Policy
-from shoal.problem import Attribute, Problem, Requirement
-from shoal.progress import Silent
+from shoal.plan.cells import Cells
+from shoal.plan.plan import Plan
+from shoal.plan.problem import Attribute, Problem, Requirement
+from shoal.policy.policy import Policy
 from shoal.taxonomies.builders.flat import FlatTaxonomy
 from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
 from shoal.taxonomies.builders.mask import MaskTaxonomy

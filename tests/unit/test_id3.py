@@ -7,11 +7,11 @@ from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
+from experiments.learning.id3 import LEAF, DecisionTree, Examples, learn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.errors import InputError
-from shoal.learning.id3 import LEAF, DecisionTree, Examples, learn
+from shoal.core.errors import InputError
 
 # Quinlan 1986, Table 1: outlook, temperature, humidity, windy -> class
 WEATHER = """

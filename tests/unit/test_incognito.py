@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shoal
-from shoal.cells import Cells
-from shoal.errors import UnreachableError
+from shoal.core.errors import UnreachableError
+from shoal.core.progress import Silent
 from shoal.methods.incognito import Incognito, groups, search, solve
 from shoal.methods.incognito.bounds import has_bound, least_suppressed
 from shoal.methods.incognito.groups import Groupings
@@ -25,8 +25,8 @@ from shoal.models.entropy_l_diversity import EntropyLDiversity
 from shoal.models.k_anonymity import KAnonymity
 from shoal.models.t_closeness import TCloseness
 from shoal.models.tau_l_diversity import TauLDiversity
-from shoal.problem import Attribute, Problem, Requirement
-from shoal.progress import Silent
+from shoal.plan.cells import Cells
+from shoal.plan.problem import Attribute, Problem, Requirement
 from shoal.taxonomies.nested import from_nested
 
 LETTERS = {"*": {"ab": ["a", "b"], "cd": ["c", "d"]}}

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shoal.errors import PolicyError
-from shoal.induced import Induced
+from shoal.core.errors import PolicyError
 from shoal.methods.sweep.kernels import judge, limit_of, unit_share
 from shoal.methods.sweep.rules import Rule, build_rules, values_needed
 from shoal.models.base import ClassHistograms, Curve, Whole
 from shoal.models.tau_l_diversity import TauLDiversity
+from shoal.plan.induced import Induced
 from shoal.taxonomies.nested import from_nested
 from shoal.taxonomies.tree import Taxonomy
 

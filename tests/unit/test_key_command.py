@@ -13,14 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from shoal.chance import Chance
 from shoal.cli import app
-from shoal.errors import PolicyError
-from shoal.sources import open_source
-from shoal.techniques.keys import new_key, read_key
-from shoal.techniques.persons import refuse_repeated
-from shoal.techniques.pseudonym import Pseudonym
-from shoal.techniques.treating import treated
+from shoal.columns.keys import new_key, read_key
+from shoal.columns.persons import refuse_repeated
+from shoal.columns.pseudonym import Pseudonym
+from shoal.columns.treating import treated
+from shoal.core.errors import PolicyError
+from shoal.core.randomness import Chance
+from shoal.sources.opening import open_source
 
 RUNNER = CliRunner(env={"COLUMNS": "200"})
 NAMES = ["Ann", "Bob", None, "Zoë, of Ulm", "Ann"]

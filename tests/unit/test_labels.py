@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from shoal.labels import PublishedColumn
-from shoal.problem import Attribute
+from shoal.plan.problem import Attribute
+from shoal.release.labels import PublishedColumn
 from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
 from shoal.taxonomies.nested import from_nested
 

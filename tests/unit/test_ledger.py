@@ -16,18 +16,19 @@ import pytest
 
 import shoal
 from shoal.cli.publishing import ledger_asked
-from shoal.errors import InputError, UnreachableError, UsageError, VerificationError
-from shoal.ledger import LedgerOptions, book, checking, schema
-from shoal.ledger.adding import add
-from shoal.ledger.book import Ledger
-from shoal.ledger.checking import check, strike
-from shoal.ledger.entering import entered
-from shoal.ledger.exporting import export, overview
-from shoal.ledger.records import Entry
-from shoal.ledger.sets import is_complete, sets_among, sets_with
-from shoal.progress import Silent
-from shoal.release import Release, Staging
-from shoal.sources import open_source
+from shoal.core.errors import InputError, UnreachableError, UsageError, VerificationError
+from shoal.core.progress import Silent
+from shoal.linking.ledger import book, checking, schema
+from shoal.linking.ledger.adding import add
+from shoal.linking.ledger.book import Ledger
+from shoal.linking.ledger.checking import check, strike
+from shoal.linking.ledger.entering import entered
+from shoal.linking.ledger.exporting import export, overview
+from shoal.linking.ledger.options import LedgerOptions
+from shoal.linking.ledger.records import Entry
+from shoal.linking.ledger.sets import is_complete, sets_among, sets_with
+from shoal.release.release import Release, Staging
+from shoal.sources.opening import open_source
 
 COLUMNS = ("x", "y", "illness", "job")
 CORNERS = [
@@ -219,8 +220,8 @@ def test_an_attribute_that_another_release_hides_cannot_be_published_openly(plac
 def test_of_many_releases_the_worst_set_is_looked_at_too(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     publish(place, "rows", "x")
     publish(place, "whole", "y", l=4)
-    monkeypatch.setattr("shoal.ledger.evaluating.sets_with", lambda new, earlier: [(new,), (*earlier, new)])
-    monkeypatch.setattr("shoal.ledger.evaluating.is_complete", lambda _: False)
+    monkeypatch.setattr("shoal.linking.ledger.evaluating.sets_with", lambda new, earlier: [(new,), (*earlier, new)])
+    monkeypatch.setattr("shoal.linking.ledger.evaluating.is_complete", lambda _: False)
     (found,) = publish(place, "columns", "y", warn=True).evidence["ledger"]["linked"]
     assert [(each["releases"], each["l"]) for each in found["sets"]] == [([3], 2), ([1, 2, 3], 1), ([1, 3], 1)]
     assert found["complete"]
@@ -279,7 +280,7 @@ def test_public_files_are_kept_byte_by_byte_and_alone(place: Path) -> None:
 
 
 def test_files_larger_than_a_piece(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.ledger.files.PIECE", 64)
+    monkeypatch.setattr("shoal.linking.ledger.files.PIECE", 64)
     publish(place, "rows", "x")
     with sqlite3.connect(place / "ledger.db") as connection:
         assert connection.execute("SELECT max(place) FROM piece").fetchone()[0] > 2
@@ -324,7 +325,7 @@ def test_numbers_and_not_clocks_make_the_order(place: Path, monkeypatch: pytest.
 def unfinished(place: Path, name: str, monkeypatch: pytest.MonkeyPatch, *quasi: str) -> None:
     """Publish, and end as if killed before the entry is marked."""
     with monkeypatch.context() as patched:
-        patched.setattr("shoal.ledger.settling._settle", lambda *_: None)
+        patched.setattr("shoal.linking.ledger.settling._settle", lambda *_: None)
         publish(place, name, *quasi)
 
 
@@ -359,7 +360,9 @@ def test_a_release_that_never_was_is_struck_and_stays_in_the_record(
 
 
 def test_a_run_that_fails_after_entering_strikes_its_entry(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.release.Staging.publish", lambda *_: (_ for _ in ()).throw(UsageError("no room")))
+    monkeypatch.setattr(
+        "shoal.release.release.Staging.publish", lambda *_: (_ for _ in ()).throw(UsageError("no room"))
+    )
     with pytest.raises(UsageError, match="no room"):
         publish(place, "rows", "x")
     (entry,) = entries(place)
@@ -376,7 +379,7 @@ def test_a_source_that_changes_after_it_was_verified_is_not_linked_in_its_place(
         (place / "people.csv").write_text("x,y,illness,job\nelse,where,flu,none\n")
         return entered(*given)
 
-    monkeypatch.setattr("shoal.ledger.entering.entered", later)
+    monkeypatch.setattr("shoal.linking.ledger.entering.entered", later)
     with pytest.raises(InputError, match=r"people\.csv changed while it was being read; nothing was published"):
         publish(place, "columns", "y")
     assert not (place / "columns").exists()
@@ -387,7 +390,7 @@ def test_a_run_that_cannot_mark_its_release_says_so(place: Path, monkeypatch: py
     def fails(*_: object) -> None:
         raise UsageError("the ledger is in use")
 
-    monkeypatch.setattr("shoal.ledger.settling._settle", fails)
+    monkeypatch.setattr("shoal.linking.ledger.settling._settle", fails)
     found = publish(place, "rows", "x")
     assert "does not have it as published (the ledger is in use)" in found.evidence["warnings"][0]
     monkeypatch.undo()

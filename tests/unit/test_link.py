@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 import shoal
-from shoal.errors import InputError, UsageError
-from shoal.linkage import composed, link, link_target, parse_target, worst_case_l
-from shoal.release import Release
+from shoal.core.errors import InputError, UsageError
+from shoal.linking.linking import composed, link, link_target, parse_target, worst_case_l
+from shoal.release.release import Release
 
 ATTRIBUTES: dict[str, Any] = {
     "age": {"role": "quasi", "taxonomy": {"intervals": {"min": 0, "max": 99, "widths": [10]}}},

@@ -10,14 +10,14 @@ import pyarrow as pa
 import pytest
 
 import shoal
-from shoal.errors import InputError, PolicyError
-from shoal.ledger import LedgerOptions
-from shoal.ledger.adding import add
-from shoal.linkage import link, link_target
-from shoal.linkage.refusing import not_for_ledgers, refuse_common_tokens, unlinkable
-from shoal.progress import Silent
-from shoal.release import Release
-from shoal.techniques.keys import new_key
+from shoal.columns.keys import new_key
+from shoal.core.errors import InputError, PolicyError
+from shoal.core.progress import Silent
+from shoal.linking.ledger.adding import add
+from shoal.linking.ledger.options import LedgerOptions
+from shoal.linking.linking import link, link_target
+from shoal.linking.refusing import not_for_ledgers, refuse_common_tokens, unlinkable
+from shoal.release.release import Release
 
 K = [{"k-anonymity": {"k": 4}}]
 AGE = {"role": "quasi", "taxonomy": {"intervals": {"min": 0, "max": 99, "widths": [10]}}}

@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 
 from shoal.attacks.membership import attack_tuples
-from shoal.cells import Cells
-from shoal.datasets import adult
-from shoal.errors import UsageError
-from shoal.membership import evidence
-from shoal.membership.contents import BucketContents
-from shoal.membership.counting import MatchingBuckets, UncountableError, matching_buckets, membership
-from shoal.membership.drawing import among, draw_fakes
-from shoal.membership.evidence import membership_evidence
+from shoal.audit.membership import evidence
+from shoal.audit.membership.contents import BucketContents
+from shoal.audit.membership.counting import MatchingBuckets, UncountableError, matching_buckets, membership
+from shoal.audit.membership.drawing import among, draw_fakes
+from shoal.audit.membership.evidence import membership_evidence
+from shoal.core.errors import UsageError
+from shoal.datasets.uci import adult
 from shoal.methods.slicing.grouping import bucket_sizes, gathered_grouping, random_grouping
-from shoal.plan import same_rows
-from shoal.problem import Problem
-from shoal.slices import Part, Pieces, SlicedPlan
+from shoal.plan.cells import Cells
+from shoal.plan.plan import same_rows
+from shoal.plan.problem import Problem
+from shoal.plan.slices import Part, Pieces, SlicedPlan
 
 
 def test_categories_and_tails() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shoal.errors import InputError, PolicyError, UnreachableError
-from shoal.microaggregation import (
+from shoal.core.errors import InputError, PolicyError, UnreachableError
+from shoal.methods.microaggregation.shared import (
     Grouping,
     Space,
     group_means,
@@ -99,7 +99,7 @@ def test_what_cannot_be_measured_is_refused() -> None:
 
 
 def test_adult_is_grouped_with_little_loss(shared_data: Path) -> None:
-    from shoal.datasets import adult
+    from shoal.datasets.uci import adult
 
     columns = ["age", "education", "marital-status", "race", "sex", "native-country"]
     table = adult(shared_data, columns=columns)

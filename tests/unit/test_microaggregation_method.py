@@ -13,15 +13,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.chance import Chance
-from shoal.encoding import encode
+from shoal.core.errors import InputError, UnreachableError
+from shoal.core.progress import Silent
+from shoal.core.randomness import Chance
 from shoal.engines.local import LocalEngine
-from shoal.errors import InputError, UnreachableError
-from shoal.microaggregation import Grouping, Space, joined
-from shoal.policy import Policy
-from shoal.progress import Silent
-from shoal.publishing import Publication, publication_of
-from shoal.sources import open_source
+from shoal.methods.microaggregation.shared import Grouping, Space, joined
+from shoal.policy.encoding import encode
+from shoal.policy.policy import Policy
+from shoal.release.publishing.preparing import publication_of
+from shoal.release.publishing.publication import Publication
+from shoal.sources.opening import open_source
 
 QUASI = ("age", "wage", "sex", "zip", "day")
 K5 = {"k-anonymity": {"k": 5}}
@@ -201,7 +202,7 @@ def test_models_of_sensitive_values_join_nearest_groups(
     turned: bool, entries: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "shoal.judging._HISTOGRAM_ENTRIES", entries
+        "shoal.plan.judging._HISTOGRAM_ENTRIES", entries
     )  # so that classes are judged one by one, or at once
     models = [{"k-anonymity": {"k": 3}}, {"distinct-l-diversity": {"l": 2}}]
     table = pa.table(

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 
 import shoal
-from shoal.notebook.page import output
-from shoal.notebook.taxonomy import MOST_NODES
-from shoal.plots import release_plots
-from shoal.progress import Silent, in_notebook, shown
+from shoal.core.progress import Silent, in_notebook, shown
+from shoal.reports.notebook.page import output
+from shoal.reports.notebook.taxonomy import MOST_NODES
+from shoal.reports.plots.evidence import release_plots
 from shoal.taxonomies.builders.groups import GroupsTaxonomy
 from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
 

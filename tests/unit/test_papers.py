@@ -12,28 +12,28 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 import pytest
+from experiments import figures, grid
+from experiments.accuracy import CrossValidation
+from experiments.classes import meets, sensitive_weights
+from experiments.tables import adult_table, nursery_table
+from experiments.tau_l import ALGORITHMS, CLD, IMPROVED, ONE_D, SWEEP, Outcome, Result, TableResult
+from experiments.tau_l_page import FIGURES, page, relative_seconds, write_result
+from experiments.tau_l_statements import statements
 from typer.testing import CliRunner
 
 from shoal.cli import papers as command
-from shoal.encoding import encode
+from shoal.core.errors import UsageError
+from shoal.core.progress import Progress, Silent
 from shoal.engines.local import LocalEngine
-from shoal.errors import UsageError
 from shoal.methods.base import Method
 from shoal.methods.mondrian import Mondrian
 from shoal.models.k_anonymity import KAnonymity
 from shoal.models.tau_l_diversity import TauLDiversity
-from shoal.papers import figures, grid
-from shoal.papers.accuracy import CrossValidation
-from shoal.papers.classes import meets, sensitive_weights
-from shoal.papers.tables import adult_table, nursery_table
-from shoal.papers.tau_l import ALGORITHMS, CLD, IMPROVED, ONE_D, SWEEP, Outcome, Result, TableResult
-from shoal.papers.tau_l_page import FIGURES, page, relative_seconds, write_result
-from shoal.papers.tau_l_statements import statements
-from shoal.plan import KEPT, Assignment, Plan, Targets
-from shoal.policy import Policy
-from shoal.problem import Problem, Requirement
-from shoal.progress import Progress, Silent
-from shoal.sources import open_source
+from shoal.plan.plan import KEPT, Assignment, Plan, Targets
+from shoal.plan.problem import Problem, Requirement
+from shoal.policy.encoding import encode
+from shoal.policy.policy import Policy
+from shoal.sources.opening import open_source
 
 DOCS = Path(__file__).parents[2] / "docs"
 ILLNESSES = {"hemal": ["anemia", "hepatitis"], "other": ["flu", "phthisis"]}

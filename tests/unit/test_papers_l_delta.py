@@ -13,14 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
-
-from shoal.agency.classes import greedy_classes, independent_classes
-from shoal.agency.distribution import JointDistribution
-from shoal.agency.samples import tight_samples
-from shoal.cli import papers as command
-from shoal.papers.l_delta import FIGURES, QUICK, Result, points
-from shoal.papers.l_delta_failures import (
+from experiments.l_delta import FIGURES, QUICK, Result, points
+from experiments.l_delta_failures import (
     PAPER,
     TIGHTER,
     Failure,
@@ -30,12 +24,18 @@ from shoal.papers.l_delta_failures import (
     records_needed,
     simulated,
 )
-from shoal.papers.l_delta_figures import NAMES, drawings, stem
-from shoal.papers.l_delta_linkage import AGENCY, ALONE, COARSE, Linkage, Sample, linkages, own_classes
-from shoal.papers.l_delta_page import page, write_result
-from shoal.papers.l_delta_settings import GEOMETRIC, N_QUASI, N_VALUES, UNIFORM, Setting, chances, marginal
-from shoal.papers.l_delta_statements import findings
-from shoal.progress import Silent
+from experiments.l_delta_figures import NAMES, drawings, stem
+from experiments.l_delta_linkage import AGENCY, ALONE, COARSE, Linkage, Sample, linkages, own_classes
+from experiments.l_delta_page import page, write_result
+from experiments.l_delta_settings import GEOMETRIC, N_QUASI, N_VALUES, UNIFORM, Setting, chances, marginal
+from experiments.l_delta_statements import findings
+from typer.testing import CliRunner
+
+from shoal.agency.classes import greedy_classes, independent_classes
+from shoal.agency.distribution import JointDistribution
+from shoal.agency.samples import tight_samples
+from shoal.cli import papers as command
+from shoal.core.progress import Silent
 
 DOCS = Path(__file__).parents[2] / "docs"
 POINTS = cache(lambda: tuple(points()))
@@ -282,7 +282,7 @@ def test_the_page_of_the_docs_is_the_one_that_its_figures_give() -> None:
 
 
 def test_a_quick_run_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.papers.figures.draw", lambda *_, **__: None)  # drawn in another test
+    monkeypatch.setattr("experiments.figures.draw", lambda *_, **__: None)  # drawn in another test
     out = tmp_path / "out"
     asked = ["l-delta", "--quick", "--json", "--out", str(out)]
     answer = CliRunner().invoke(command.app, asked)

@@ -11,16 +11,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from typer.testing import CliRunner
-
-from shoal.anonymizing import anonymize
-from shoal.cli import papers as command
-from shoal.errors import UsageError
-from shoal.papers import slicing_learning as learning
-from shoal.papers.classifiers import NaiveBayes, PrunedTree, expected_errors, pruned, require_learning
-from shoal.papers.slicing import QUICK, Reachable, Result, TableResult, reachable
-from shoal.papers.slicing_figures import NUMBERS, drawings
-from shoal.papers.slicing_learning import (
+from experiments import slicing_learning as learning
+from experiments.classifiers import NaiveBayes, PrunedTree, expected_errors, pruned, require_learning
+from experiments.slicing import QUICK, Reachable, Result, TableResult, reachable
+from experiments.slicing_figures import NUMBERS, drawings
+from experiments.slicing_learning import (
     BUCKETIZATION,
     CLASSIFIERS,
     GENERALIZATION,
@@ -33,12 +28,17 @@ from shoal.papers.slicing_learning import (
     Setting,
     Slices,
 )
-from shoal.papers.slicing_membership import FIVE, SIX_QUASI, TWO, Matching, matchings
-from shoal.papers.slicing_membership_statements import membership_statements
-from shoal.papers.slicing_page import page, statements, write_result
-from shoal.papers.slicing_statements import learning_statements
-from shoal.papers.slicing_tables import Rows, Table, slicing_tables
-from shoal.progress import Silent
+from experiments.slicing_membership import FIVE, SIX_QUASI, TWO, Matching, matchings
+from experiments.slicing_membership_statements import membership_statements
+from experiments.slicing_page import page, statements, write_result
+from experiments.slicing_statements import learning_statements
+from experiments.slicing_tables import Rows, Table, slicing_tables
+from typer.testing import CliRunner
+
+from shoal.anonymize import anonymize
+from shoal.cli import papers as command
+from shoal.core.errors import UsageError
+from shoal.core.progress import Silent
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -345,7 +345,7 @@ def test_fakes_come_near_to_the_paper_s(shared_data: Path) -> None:
 
 
 def test_a_quick_run_of_the_command(shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.papers.figures.draw", lambda *_, **__: None)  # drawn in another test
+    monkeypatch.setattr("experiments.figures.draw", lambda *_, **__: None)  # drawn in another test
     out = tmp_path / "out"
     asked = ["slicing", "--quick", "--json", "--data", str(shared_data), "--out", str(out)]
     answer = CliRunner().invoke(command.app, asked)

@@ -11,7 +11,7 @@ import typer.main
 from typer.testing import CliRunner
 
 from shoal.cli import app
-from shoal.errors import InputError, UsageError, without_passwords
+from shoal.core.errors import InputError, UsageError, without_passwords
 
 SECRET = "Zaphod-4711"
 ADDRESSES = (
@@ -88,7 +88,7 @@ def test_what_is_left_out(told, left):
 @pytest.mark.parametrize("long", ["a", "a:/", "@a", "password=a:/"])
 def test_long_values_take_no_long_time(long):
     """Each took a time that grows with the square of the length: for these, hours."""
-    asked = f"from shoal.errors import without_passwords as out; print(len(out({long!r} * 1_000_000)))"
+    asked = f"from shoal.core.errors import without_passwords as out; print(len(out({long!r} * 1_000_000)))"
     done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, timeout=120, check=True)
     assert int(done.stdout) <= len(long) * 1_000_000
 

@@ -13,11 +13,12 @@ import pytest
 
 from shoal import anonymize
 from shoal.attacks.running import attack_release
-from shoal.auditing import audit
-from shoal.errors import InputError, PolicyError, UnreachableError
-from shoal.policy import Policy
-from shoal.sources import SourceOptions, open_source
-from shoal.verify import verify_folder
+from shoal.audit.audit import audit
+from shoal.core.errors import InputError, PolicyError, UnreachableError
+from shoal.policy.policy import Policy
+from shoal.sources.opening import open_source
+from shoal.sources.options import SourceOptions
+from shoal.verify.verifier import verify_folder
 
 STAYS = pa.table(
     {

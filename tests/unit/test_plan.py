@@ -7,16 +7,16 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from shoal import judging
-from shoal.cells import Cells
-from shoal.chance import Chance
-from shoal.errors import InputError
-from shoal.guarantees import achieved
+from shoal.core.errors import InputError
+from shoal.core.randomness import Chance
 from shoal.models.k_anonymity import KAnonymity
 from shoal.models.simple_l_diversity import SimpleLDiversity
-from shoal.plan import KEPT, SPLIT, WITHHELD, Assignment, Dealer, Parts, Plan, same_rows
-from shoal.policy import Policy
-from shoal.problem import Attribute, Problem, Requirement
+from shoal.plan import judging
+from shoal.plan.cells import Cells
+from shoal.plan.plan import KEPT, SPLIT, WITHHELD, Assignment, Dealer, Parts, Plan, same_rows
+from shoal.plan.problem import Attribute, Problem, Requirement
+from shoal.policy.policy import Policy
+from shoal.release.guarantees import achieved
 from shoal.taxonomies.nested import from_nested
 
 
@@ -247,7 +247,7 @@ def test_without_a_seed_dealing_follows_from_the_operating_system_alone(monkeypa
     assignment = Assignment.of_pieces(1, np.array([0, 0]), np.array([0, 1]), np.array([20, 20]))
 
     def dealt():
-        monkeypatch.setattr("shoal.chance.os.urandom", np.random.default_rng(5).bytes)
+        monkeypatch.setattr("shoal.core.randomness.os.urandom", np.random.default_rng(5).bytes)
         return Dealer(assignment, Chance.of(None)).deal(np.zeros(40, dtype=np.int64)).tolist()
 
     assert dealt() == dealt()

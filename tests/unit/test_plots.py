@@ -11,21 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.plots import (
-    Interval,
-    Plot,
-    Point,
-    associations,
-    attribute_loss,
-    class_sizes,
-    frontier,
-    histogram,
-    intervals,
-    risks,
-    sensitive_shares,
-)
-from shoal.plots.look import STYLE
-from shoal.plots.svg import TEXT, text_width
+from shoal.reports.plots.associations import associations
+from shoal.reports.plots.attribute_loss import attribute_loss
+from shoal.reports.plots.class_sizes import class_sizes
+from shoal.reports.plots.frontier import Point, frontier
+from shoal.reports.plots.histogram import histogram
+from shoal.reports.plots.intervals import Interval, intervals
+from shoal.reports.plots.look import STYLE
+from shoal.reports.plots.plot import Plot
+from shoal.reports.plots.risks import risks
+from shoal.reports.plots.sensitive_shares import sensitive_shares
+from shoal.reports.plots.svg import TEXT, text_width
 
 SVG = "{http://www.w3.org/2000/svg}"
 BEFORE = [{"from": 1, "to": 1, "classes": 8, "records": 8}, {"from": 2, "to": 3, "classes": 1, "records": 2}]

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from shoal.plots.look import DARK, LIGHT
-from shoal.plots.svg import Scale, fitted, percent, text_width
+from shoal.reports.plots.look import DARK, LIGHT
+from shoal.reports.plots.svg import Scale, fitted, percent, text_width
 
 
 @settings(deadline=None)

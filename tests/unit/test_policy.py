@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 import yaml
 
-from shoal.datasets import adult_policy, hospital_policy
-from shoal.errors import PolicyError
+from shoal.core.errors import PolicyError
+from shoal.core.registry import discover
+from shoal.datasets.hospital import hospital_policy
+from shoal.datasets.uci import adult_policy
 from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel
-from shoal.policy import Policy, policy_schema
-from shoal.registry import discover
+from shoal.policy.policy import Policy, policy_schema
 from shoal.taxonomies.builders.base import TaxonomyBuilder
 
 GOOD: dict[str, Any] = {

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 
 import shoal
-from shoal.errors import PolicyError, UnreachableError
-from shoal.policy import Policy, policy_schema
-from shoal.registry import discover
-from shoal.techniques.base import Technique
-from shoal.techniques.keys import new_key
+from shoal.columns.base import Technique
+from shoal.columns.keys import new_key
+from shoal.core.errors import PolicyError, UnreachableError
+from shoal.core.registry import discover
+from shoal.policy.policy import Policy, policy_schema
 
 AGE = {"role": "quasi", "taxonomy": {"intervals": {"min": 0, "max": 120, "widths": [5, 10]}}}
 NOISE = {"noise": {"laplace": {"scale": 2}, "edges": "redraw"}}
@@ -112,7 +112,7 @@ def test_populations_and_changed_quasi_values_do_not_go_together() -> None:
 def test_the_schema_knows_every_technique() -> None:
     attribute = policy_schema()["properties"]["attributes"]["additionalProperties"]
     listed = [next(iter(one["properties"])) for one in attribute["properties"]["technique"]["oneOf"]]
-    assert listed == list(discover("shoal.techniques", Technique))
+    assert listed == list(discover("shoal.columns", Technique))
 
 
 def people(n: int = 60) -> pa.Table:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from shoal.cells import Cells
-from shoal.plan import Plan
-from shoal.problem import Attribute, Problem
+from shoal.plan.cells import Cells
+from shoal.plan.plan import Plan
+from shoal.plan.problem import Attribute, Problem
 from shoal.taxonomies.nested import from_nested
 from shoal.utility import rows as rows_module
 from shoal.utility.accuracy_ratio import AccuracyRatio, held_out

@@ -8,29 +8,30 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.anonymizing import anonymize
-from shoal.binding import WholeTable
-from shoal.cells import Cells, RunStack
-from shoal.encoding import encode
+from shoal.anonymize import anonymize
+from shoal.audit.risk.sizes import class_risks
+from shoal.core.errors import UsageError
+from shoal.core.progress import Silent
 from shoal.engines.local import CountedCells, LocalEngine, SampledCells
 from shoal.engines.looking import Thinning
-from shoal.errors import UsageError
+from shoal.engines.partitions import budget as budgets
+from shoal.engines.partitions.budget import Budget, parsed_memory
+from shoal.engines.partitions.routing import RegionCounts
+from shoal.engines.partitions.settling import settled
+from shoal.engines.partitions.tree import RegionTree, cut_regions
 from shoal.models.distinct_l_diversity import DistinctLDiversity
 from shoal.models.k_anonymity import KAnonymity
-from shoal.plan import WITHHELD, Plan
-from shoal.policy import Policy
-from shoal.problem import Attribute, Problem, Requirement
-from shoal.progress import Silent
-from shoal.publishing.regional_numbers import LeafRanges, RangeNumbers
-from shoal.publishing.regional_sums import SizeTally
-from shoal.regions import budget as budgets
-from shoal.regions.budget import Budget, parsed_memory
-from shoal.regions.routing import RegionCounts
-from shoal.regions.settling import settled
-from shoal.regions.tree import RegionTree, cut_regions
-from shoal.risk.sizes import class_risks
-from shoal.sources import Source, SourceOptions
+from shoal.plan.cells import Cells, RunStack
+from shoal.plan.plan import WITHHELD, Plan
+from shoal.plan.problem import Attribute, Problem, Requirement
+from shoal.policy.binding import WholeTable
+from shoal.policy.encoding import encode
+from shoal.policy.policy import Policy
+from shoal.release.publishing.regional_numbers import LeafRanges, RangeNumbers
+from shoal.release.publishing.regional_sums import SizeTally
 from shoal.sources.arrow import open_arrow
+from shoal.sources.base import Source
+from shoal.sources.options import SourceOptions
 from shoal.taxonomies.builders.numbers import NumbersTaxonomy
 from shoal.taxonomies.nested import from_nested
 from shoal.utility.base import Pool, Total, measured

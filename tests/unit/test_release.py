@@ -17,12 +17,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import shoal
-from shoal import anonymizing
-from shoal.errors import ShoalError, UsageError, VerificationError
-from shoal.publishing import GeneralizedPublication, PublishedRows
-from shoal.release import Staging, write_json
+from shoal import anonymize as anonymizing
+from shoal.core.errors import ShoalError, UsageError, VerificationError
+from shoal.release.forms.classes import GeneralizedPublication
+from shoal.release.publishing.publication import PublishedRows
+from shoal.release.release import Staging, write_json
 from shoal.sources.writers import TableWriter
-from shoal.verify import Check, Verification, verify_folder
+from shoal.verify.result import Check, Verification
+from shoal.verify.verifier import verify_folder
 
 N = 120
 POLICY: dict[str, Any] = {

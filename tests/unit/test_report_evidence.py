@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 
 import shoal
-from shoal.anonymizing import Run
-from shoal.progress import Silent
-from shoal.publishing.levels import LevelTally
-from shoal.publishing.shares import MOST_VALUES, ShareTally
-from shoal.regions.budget import Budget
+from shoal.anonymize import Run
+from shoal.core.progress import Silent
+from shoal.engines.partitions.budget import Budget
+from shoal.release.publishing.levels import LevelTally
+from shoal.release.publishing.shares import MOST_VALUES, ShareTally
 from shoal.taxonomies.nested import from_nested
 
 N = 600
@@ -195,7 +195,7 @@ def test_associations_before_are_cramers_v(releases: dict[str, Any], name: str) 
 
 
 def test_large_tables_have_associations_only_if_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.report.evidence._LITTLE_WORK", 100.0)
+    monkeypatch.setattr("shoal.reports.evidence._LITTLE_WORK", 100.0)
     policy = {"attributes": ATTRIBUTES, **POLICIES["mondrian"]}
     quick = shoal.anonymize(people(), policy, seed=1)
     assert "associations" not in quick.evidence

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 import shoal
-from shoal.report.page import internal_report
-from shoal.report.readme import public_readme
-from shoal.risk.sizes import class_risks, size_histogram
+from shoal.audit.risk.sizes import class_risks, size_histogram
+from shoal.reports.page import internal_report
+from shoal.reports.readme import public_readme
 
 POLICY: dict[str, Any] = {
     "attributes": {
@@ -166,7 +166,7 @@ def test_a_check_that_was_not_done_is_not_counted(release: Any) -> None:
 
 
 def test_what_releases_by_one_plan_promise_together_is_not_denied() -> None:
-    from shoal.report.limits import general_limits
+    from shoal.reports.limits import general_limits
 
     promise = {"model": "l-delta-diversity", "parameters": {"l": 3, "delta": 0.01}}
     agreed = " ".join(general_limits({"guarantees": [promise], "agreed": {}}))

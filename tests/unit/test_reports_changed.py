@@ -13,19 +13,20 @@ import pyarrow as pa
 import pytest
 
 import shoal
-from shoal.auditing import audit
-from shoal.chance import Chance
+from shoal.audit.audit import audit
 from shoal.cli.released import show
-from shoal.registry import discover
-from shoal.report import carriers
-from shoal.report.changes import change_told, sample_told
-from shoal.report.page import internal_report
-from shoal.report.promises import claim_told
-from shoal.report.readme import public_readme
-from shoal.sources import SourceOptions, open_source
-from shoal.techniques.base import Technique
-from shoal.techniques.keys import new_key
-from shoal.techniques.treating import treated
+from shoal.columns.base import Technique
+from shoal.columns.keys import new_key
+from shoal.columns.treating import treated
+from shoal.core.randomness import Chance
+from shoal.core.registry import discover
+from shoal.reports import carriers
+from shoal.reports.changes import change_told, sample_told
+from shoal.reports.page import internal_report
+from shoal.reports.promises import claim_told
+from shoal.reports.readme import public_readme
+from shoal.sources.opening import open_source
+from shoal.sources.options import SourceOptions
 
 N = 300
 AGE = {"role": "quasi", "taxonomy": {"intervals": {"min": 0, "max": 119, "widths": [5, 10, 20]}}}
@@ -104,8 +105,8 @@ def technique_entries(folder: Path) -> dict[str, list[dict[str, Any]]]:
         "token": [{}],
         "hash": [{}, {"salt": "none", "accept": "dictionary-attacks"}],
     }
-    assert set(given) == set(discover("shoal.techniques", Technique))
-    known = discover("shoal.techniques", Technique)
+    assert set(given) == set(discover("shoal.columns", Technique))
+    known = discover("shoal.columns", Technique)
     source = open_source(people(), SourceOptions())
     return {
         name: [
@@ -371,7 +372,7 @@ def test_the_audit_says_what_it_does_not_apply(folder: Path, releases: dict[str,
 
 def test_the_guide_to_techniques_names_every_technique_and_parameter() -> None:
     text = (Path(__file__).parents[2] / "docs" / "techniques.md").read_text(encoding="utf-8")
-    for name, technique in discover("shoal.techniques", Technique).items():
+    for name, technique in discover("shoal.columns", Technique).items():
         assert f"| `{name}` |" in text
         for parameter in technique.model_fields:
             assert re.search(rf"[{{ `]{parameter}(: |`)", text), f"{name}: {parameter}"

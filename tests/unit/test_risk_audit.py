@@ -11,10 +11,11 @@ import pytest
 from typer.testing import CliRunner
 
 import shoal
-from shoal.auditing import audit
+from shoal.audit.audit import audit
+from shoal.audit.risk.disclosure import record_disclosure
+from shoal.audit.risk.special import special_uniques
 from shoal.cli import app
-from shoal.errors import InputError, PolicyError, UsageError
-from shoal.risk import record_disclosure, special_uniques
+from shoal.core.errors import InputError, PolicyError, UsageError
 
 RUNNER = CliRunner(env={"COLUMNS": "160"})
 ROLES = {

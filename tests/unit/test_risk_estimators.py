@@ -8,10 +8,11 @@ from math import comb, lgamma, log
 import numpy as np
 import pytest
 
-from shoal.errors import UsageError
-from shoal.risk import pitman, population_uniqueness, slide
-from shoal.risk.gamma import digamma, digammas, log_gamma_ratio
-from shoal.risk.spectrum import NoEstimateError, Spectrum
+from shoal.audit.risk import pitman, slide
+from shoal.audit.risk.gamma import digamma, digammas, log_gamma_ratio
+from shoal.audit.risk.population import population_uniqueness
+from shoal.audit.risk.spectrum import NoEstimateError, Spectrum
+from shoal.core.errors import UsageError
 
 EULER = 0.57721566490153286
 
@@ -121,7 +122,7 @@ def test_models_without_a_solution_refuse_and_zayatz_is_taken(sizes, model, why)
 
 
 def test_the_rule_of_dankar_and_others(monkeypatch):
-    from shoal.risk import population
+    from shoal.audit.risk import population
 
     def said(fraction: float, **uniques: float | None) -> str:
         def model(name: str):

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import shoal
-from shoal.chance import Chance
+from shoal.core.randomness import Chance
 
 N = 2000
 PEOPLE = pa.table({"number": list(range(N)), "name": [f"p{i}" for i in range(N)], "wage": [1000 + i for i in range(N)]})

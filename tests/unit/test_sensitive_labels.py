@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import shoal
-from shoal.errors import TaxonomyError
+from shoal.core.errors import TaxonomyError
 from shoal.taxonomies.parse import texts
 from shoal.verify.verifier import verify_table
 

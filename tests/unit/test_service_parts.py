@@ -20,7 +20,7 @@ from shoal.agency.service.reference import reference_page
 from shoal.agency.service.refusals import Refusal, of_validation
 from shoal.agency.service.settings import Settings, settings
 from shoal.agency.service.tokens import digest_of
-from shoal.errors import InputError, UsageError
+from shoal.core.errors import InputError, UsageError
 
 DOMAIN = Domain.model_validate(
     {

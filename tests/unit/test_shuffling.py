@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 
 import shoal
-from shoal import shuffling
-from shoal.chance import Chance
-from shoal.errors import UsageError
-from shoal.shuffling import Shuffler
+from shoal.core import shuffling
+from shoal.core.errors import UsageError
+from shoal.core.randomness import Chance
+from shoal.core.shuffling import Shuffler
 
 
 def shuffled(n: int, batch: int, seed: int, folder: Path | None = None, expected: int | None = None) -> pa.Table:
@@ -100,7 +100,7 @@ def test_without_a_seed_the_order_follows_from_the_operating_system_alone(monkey
         for rows in (1 << 20, 10):
             monkeypatch.setattr(shuffling, "ROWS_PER_HEAP", rows)
             fixed = np.random.default_rng(5)
-            monkeypatch.setattr("shoal.chance.os", SimpleNamespace(urandom=fixed.bytes))
+            monkeypatch.setattr("shoal.core.randomness.os", SimpleNamespace(urandom=fixed.bytes))
             found.append(shoal.anonymize(TABLE, POLICY).data["note"].to_pylist())
         return found
 

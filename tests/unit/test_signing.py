@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 import shoal
 from shoal.cli import app
-from shoal.errors import InputError, UsageError
-from shoal.signing import new_signing_key
-from shoal.verify import verify_folder
+from shoal.core.errors import InputError, UsageError
+from shoal.release.signing import new_signing_key
+from shoal.verify.verifier import verify_folder
 
 RUNNER = CliRunner(env={"COLUMNS": "200"})
 PEOPLE = pa.table({"age": [21, 22, 23, 41, 42, 43], "sex": ["f", "m", "f", "m", "f", "m"]})

@@ -11,21 +11,24 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.chance import Chance
-from shoal.encoding import encode
+from shoal.core.errors import InputError, PolicyError, UsageError
+from shoal.core.progress import Silent
+from shoal.core.randomness import Chance
 from shoal.engines.local import LocalEngine
-from shoal.errors import InputError, PolicyError, UsageError
-from shoal.labels import PublishedColumn
-from shoal.manifest import build_manifest
-from shoal.plan import WITHHELD, same_rows
-from shoal.policy import Policy
-from shoal.progress import Silent
-from shoal.publishing import Publication, SlicedPublication, publication_of, sliced
-from shoal.publishing.tables import two_tables
-from shoal.publishing.writing import plain_table
-from shoal.sliced.table import SlicedTable
-from shoal.slices import Part, Pieces, SlicedPlan
-from shoal.sources import open_source
+from shoal.plan.plan import WITHHELD, same_rows
+from shoal.plan.slices import Part, Pieces, SlicedPlan
+from shoal.policy.encoding import encode
+from shoal.policy.policy import Policy
+from shoal.release.forms import slices as sliced
+from shoal.release.forms.slices import SlicedPublication
+from shoal.release.labels import PublishedColumn
+from shoal.release.manifest import build_manifest
+from shoal.release.publishing.preparing import publication_of
+from shoal.release.publishing.publication import Publication
+from shoal.release.publishing.tables import two_tables
+from shoal.release.publishing.writing import plain_table
+from shoal.release.sliced.table import SlicedTable
+from shoal.sources.opening import open_source
 
 N = 400
 ROLES = {

@@ -14,9 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import shoal
-from shoal.errors import InputError, UsageError
-from shoal.release import Release
-from shoal.sliced import Estimate, Query, SlicedTable
+from shoal.core.errors import InputError, UsageError
+from shoal.release.release import Release
+from shoal.release.sliced.query import Estimate, Query
+from shoal.release.sliced.table import SlicedTable
 
 PARTS = [["age", "seen"], ["city", "cost"], ["ill"]]
 ENTRIES: dict[str, Any] = {

@@ -15,13 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import shoal
-from shoal import anonymizing
+from shoal import anonymize as anonymizing
 from shoal.cli.anonymize import show
-from shoal.errors import ShoalError, UsageError
-from shoal.publishing import SlicedPublication
-from shoal.report.page import internal_report
-from shoal.report.readme import public_readme
-from shoal.verify import verify_folder
+from shoal.core.errors import ShoalError, UsageError
+from shoal.release.forms.slices import SlicedPublication
+from shoal.reports.page import internal_report
+from shoal.reports.readme import public_readme
+from shoal.verify.verifier import verify_folder
 
 N = 240
 ATTRIBUTES: dict[str, Any] = {

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import shoal
-from shoal.errors import PolicyError, UnreachableError
+from shoal.core.errors import PolicyError, UnreachableError
 from shoal.verify.verifier import verify_table
 
 

@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.cells import Cells
-from shoal.errors import PolicyError, UnreachableError
+from shoal.core.errors import PolicyError, UnreachableError
+from shoal.core.progress import Silent
 from shoal.methods.base import Labels
 from shoal.methods.slicing import correlation
 from shoal.methods.slicing.columns import one_each, partitioned
 from shoal.methods.slicing.correlation import correlations
 from shoal.methods.slicing.generalizing import exact, regions
-from shoal.problem import Attribute, Problem
-from shoal.progress import Silent
+from shoal.plan.cells import Cells
+from shoal.plan.problem import Attribute, Problem
 from shoal.taxonomies.builders.dates import DatesTaxonomy
 from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
 from shoal.taxonomies.nested import from_nested

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from shoal.errors import InputError, UsageError
-from shoal.sources import DatabaseTable, open_source
-from shoal.sources.addresses import is_address, named, quoted, shown
+from shoal.core.errors import InputError, UsageError
+from shoal.sources.addresses import DatabaseTable, is_address, named, quoted, shown
+from shoal.sources.opening import open_source
 
 SERVER = "postgresql://ann:s3cret@db.example:5433/clinic?sslmode=require"
 

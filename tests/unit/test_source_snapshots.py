@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from shoal.errors import UsageError
+from shoal.core.errors import UsageError
 from shoal.sources import snapshots
 from shoal.sources.snapshots import Snapshot
 

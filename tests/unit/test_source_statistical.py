@@ -10,9 +10,11 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from shoal.drafting import draft_policy
-from shoal.errors import InputError, UsageError
-from shoal.sources import SourceOptions, open_source, statistical
+from shoal.core.errors import InputError, UsageError
+from shoal.policy.drafting.drafting import draft_policy
+from shoal.sources import statistical
+from shoal.sources.opening import open_source
+from shoal.sources.options import SourceOptions
 
 pyreadstat = pytest.importorskip("pyreadstat")
 pandas = pytest.importorskip("pandas")

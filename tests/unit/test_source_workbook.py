@@ -9,8 +9,9 @@ import sys
 import pyarrow as pa
 import pytest
 
-from shoal.errors import InputError, UsageError
-from shoal.sources import SourceOptions, open_source
+from shoal.core.errors import InputError, UsageError
+from shoal.sources.opening import open_source
+from shoal.sources.options import SourceOptions
 
 openpyxl = pytest.importorskip("openpyxl")
 pytest.importorskip("python_calamine")

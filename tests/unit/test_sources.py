@@ -16,10 +16,12 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from shoal.errors import InputError, UsageError
-from shoal.sources import SourceOptions, like, open_source
+from shoal.core.errors import InputError, UsageError
 from shoal.sources.arrow import open_arrow
 from shoal.sources.delimited import open_delimited
+from shoal.sources.frames import like
+from shoal.sources.opening import open_source
+from shoal.sources.options import SourceOptions
 from shoal.sources.parquet import open_parquet
 
 N_ROWS = 1000

@@ -8,9 +8,10 @@ import gzip
 import pytest
 from pydantic import ValidationError
 
-from shoal.errors import InputError
-from shoal.sources import SourceOptions, open_source
+from shoal.core.errors import InputError
 from shoal.sources.delimited import open_delimited
+from shoal.sources.opening import open_source
+from shoal.sources.options import SourceOptions
 
 
 def read(path, **options):

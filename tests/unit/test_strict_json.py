@@ -8,11 +8,11 @@ import pytest
 
 from shoal.agency.client.transport import Answer
 from shoal.agency.plan_file import plan_of
-from shoal.errors import InputError, PolicyError
-from shoal.policy import Policy
-from shoal.release import received
-from shoal.report.recorded import read_internal
-from shoal.strict_json import read_json
+from shoal.core.errors import InputError, PolicyError
+from shoal.core.strict_json import read_json
+from shoal.policy.policy import Policy
+from shoal.release.release import received
+from shoal.reports.recorded import read_internal
 from shoal.taxonomies.nested import from_json_text
 
 TWICE = '{"parts": [], "data": {"file": "a", "file": "b"}, "attributes": {}}'

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.drafting.profiling import profiled
-from shoal.progress import Silent
-from shoal.sources import SourceOptions, open_source
+from shoal.core.progress import Silent
+from shoal.policy.drafting.profiling import profiled
+from shoal.sources.opening import open_source
+from shoal.sources.options import SourceOptions
 from shoal.studio.taxonomies.editing import Desk, edited
 from shoal.studio.taxonomies.entries import Attribute, EntryError, attributes, builder_of, tree_of, with_taxonomy
 from shoal.studio.taxonomies.files import as_tree, exported, imported

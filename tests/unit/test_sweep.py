@@ -15,19 +15,19 @@ import pytest
 from typer.testing import CliRunner
 
 import shoal
-from shoal.cells import Cells
 from shoal.cli import app
-from shoal.errors import PolicyError, ShoalError, UnreachableError
+from shoal.core.errors import PolicyError, ShoalError, UnreachableError
+from shoal.core.progress import Silent
 from shoal.methods.sweep import SequentialSweep
 from shoal.methods.sweep import planning as sweep_module
 from shoal.methods.sweep.state import Parts
 from shoal.models.tau_l_diversity import TauLDiversity
-from shoal.plan import KEPT
-from shoal.policy import Policy
-from shoal.problem import Attribute, Problem, Requirement
-from shoal.progress import Silent
+from shoal.plan.cells import Cells
+from shoal.plan.plan import KEPT
+from shoal.plan.problem import Attribute, Problem, Requirement
+from shoal.policy.policy import Policy
 from shoal.taxonomies.nested import from_nested
-from shoal.verify import verify_table
+from shoal.verify.verifier import verify_table
 
 TREE = {"any": {"low": ["u", "v"], "high": ["w", "x"]}}
 

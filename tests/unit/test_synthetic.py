@@ -12,12 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from shoal.chance import Chance
-from shoal.errors import PolicyError, UsageError
-from shoal.synthetic import Domain, SyntheticOptions, SyntheticPlan, synthesize
-from shoal.synthetic.consistent import Measured, consistent, non_negative
-from shoal.synthetic.distances import distances, total_variation
-from shoal.synthetic.drawing import drawn_rows
+from shoal.core.errors import PolicyError, UsageError
+from shoal.core.randomness import Chance
+from shoal.methods.synthetic.consistent import Measured, consistent, non_negative
+from shoal.methods.synthetic.distances import distances, total_variation
+from shoal.methods.synthetic.drawing import drawn_rows
+from shoal.methods.synthetic.synthesis import SyntheticOptions, synthesize
+from shoal.plan.synthetic import Domain, SyntheticPlan
 from shoal.taxonomies.builders.flat import FlatTaxonomy
 from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
 from shoal.taxonomies.builders.numbers import NumbersTaxonomy
@@ -243,7 +244,7 @@ def test_only_declared_values_come_out() -> None:
 
 
 def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    from shoal.synthetic import mechanisms
+    from shoal.methods.synthetic import mechanisms
 
     def absent(name: str) -> object:
         raise ImportError(name)
@@ -256,7 +257,7 @@ def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyP
 
 def test_what_is_over_the_budget_is_refused() -> None:
     pytest.importorskip("opendp")
-    from shoal.synthetic.mechanisms import mechanisms_of
+    from shoal.methods.synthetic.mechanisms import mechanisms_of
 
     mechanisms = mechanisms_of(1.0, 0.0)
     mechanisms.noisy_counts(np.array([1, 2]), Fraction(3, 4), "first")
@@ -269,7 +270,7 @@ def test_what_is_over_the_budget_is_refused() -> None:
 def test_a_budget_that_is_used_up_states_no_more_than_was_asked(seed: int) -> None:
     """The least noise at each step, whatever the shares: rounding must not add up to more than epsilon."""
     pytest.importorskip("opendp")
-    from shoal.synthetic.mechanisms import mechanisms_of
+    from shoal.methods.synthetic.mechanisms import mechanisms_of
 
     rng = np.random.default_rng(seed)
     epsilon, delta, steps = 10 ** rng.uniform(-2, 1), 10 ** rng.uniform(-12, -1.1), int(rng.integers(1, 20))

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
-from shoal.errors import TaxonomyError
-from shoal.registry import discover
+from shoal.core.errors import TaxonomyError
+from shoal.core.registry import discover
 from shoal.taxonomies.builders.base import TaxonomyBuilder
 from shoal.taxonomies.builders.dates import DatesTaxonomy
 from shoal.taxonomies.builders.default import default_builder

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal import anonymize
-from shoal.errors import TaxonomyError
+from shoal.core.errors import TaxonomyError
 from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
 
 NOTHING = pa.array([])

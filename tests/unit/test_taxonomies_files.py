@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from shoal.errors import TaxonomyError
+from shoal.core.errors import TaxonomyError
 from shoal.taxonomies.arx import from_arx_text
 from shoal.taxonomies.builders.file import FileTaxonomy, read_taxonomy
 from shoal.taxonomies.export import nested, to_arx_csv, to_nested_yaml

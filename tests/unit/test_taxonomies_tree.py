@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.errors import TaxonomyError
+from shoal.core.errors import TaxonomyError
 from shoal.taxonomies.completeness import uncovered
 from shoal.taxonomies.construct import from_parents
 from shoal.taxonomies.nested import from_nested

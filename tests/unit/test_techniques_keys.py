@@ -13,15 +13,16 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
-from shoal.chance import Chance
-from shoal.errors import InputError, UsageError
-from shoal.sources import SourceOptions, open_source
-from shoal.techniques.domains import NumberDomain
-from shoal.techniques.hash import Hash
-from shoal.techniques.keys import new_key, read_key, weakness
-from shoal.techniques.pseudonym import Pseudonym
-from shoal.techniques.token import Token
-from shoal.techniques.treating import treated
+from shoal.columns.domains import NumberDomain
+from shoal.columns.hash import Hash
+from shoal.columns.keys import new_key, read_key, weakness
+from shoal.columns.pseudonym import Pseudonym
+from shoal.columns.token import Token
+from shoal.columns.treating import treated
+from shoal.core.errors import InputError, UsageError
+from shoal.core.randomness import Chance
+from shoal.sources.opening import open_source
+from shoal.sources.options import SourceOptions
 
 KEY = bytes.fromhex("8f1c6ad0e33b97425d08fe71b2c4996055aa10ef7b3dc8e6219f048263d7beac")
 
@@ -153,7 +154,7 @@ def test_lengths_have_limits(length: int) -> None:
 
 def test_reversible_pseudonyms_come_back(key: Path) -> None:
     pytest.importorskip("cryptography")
-    from shoal.techniques.reversing import opened_tokens
+    from shoal.columns.reversing import opened_tokens
 
     values = ["Ann", " ", "Ann", None, "x" * 15, "x" * 16, "Zoë\0", "end\x80"]
     sealed = tokens(Pseudonym(key=str(key), reversible=True), values)
@@ -165,7 +166,7 @@ def test_reversible_pseudonyms_come_back(key: Path) -> None:
 
 def test_reversible_pseudonyms_are_authenticated(key: Path) -> None:
     pytest.importorskip("cryptography")
-    from shoal.techniques.reversing import opened_tokens
+    from shoal.columns.reversing import opened_tokens
 
     (token,) = tokens(Pseudonym(key=str(key), reversible=True), ["Ann"])
     assert token is not None
@@ -189,7 +190,7 @@ def test_reversible_pseudonyms_have_no_length() -> None:
 def test_without_the_package_reversible_pseudonyms_say_what_to_install(
     key: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from shoal.techniques import reversing
+    from shoal.columns import reversing
 
     def absent(name: str) -> object:
         raise ImportError(name)

@@ -12,15 +12,16 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 import shoal
-from shoal.chance import Chance
-from shoal.errors import InputError, PolicyError
-from shoal.sources import SourceOptions, open_source
+from shoal.columns.domains import NumberDomain
+from shoal.columns.permutation import Permutation
+from shoal.columns.sampling import Sampling, sampled
+from shoal.columns.swapping import Swapping
+from shoal.columns.treating import TreatedSource, treated
+from shoal.core.errors import InputError, PolicyError
+from shoal.core.randomness import Chance
 from shoal.sources.arrow import open_arrow
-from shoal.techniques.domains import NumberDomain
-from shoal.techniques.permutation import Permutation
-from shoal.techniques.sampling import Sampling, sampled
-from shoal.techniques.swapping import Swapping
-from shoal.techniques.treating import TreatedSource, treated
+from shoal.sources.opening import open_source
+from shoal.sources.options import SourceOptions
 
 rows = st.lists(
     st.tuples(st.sampled_from(["a", "b", None]), st.sampled_from([1, 2, None]), st.integers(0, 3)), min_size=1

@@ -11,18 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from shoal.chance import Chance
-from shoal.errors import InputError, PolicyError
-from shoal.sources import SourceOptions, open_source
+from shoal.columns.base import Technique
+from shoal.columns.coding import Coding
+from shoal.columns.domains import NumberDomain, declared_domain
+from shoal.columns.noise import Noise
+from shoal.columns.rounding import Rounding
+from shoal.columns.sampling import Sampling
+from shoal.columns.treating import treated
+from shoal.core.errors import InputError, PolicyError
+from shoal.core.randomness import Chance
+from shoal.sources.opening import open_source
+from shoal.sources.options import SourceOptions
 from shoal.taxonomies.builders.flat import FlatTaxonomy
 from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
-from shoal.techniques.base import Technique
-from shoal.techniques.coding import Coding
-from shoal.techniques.domains import NumberDomain, declared_domain
-from shoal.techniques.noise import Noise
-from shoal.techniques.rounding import Rounding
-from shoal.techniques.sampling import Sampling
-from shoal.techniques.treating import treated
 
 
 def done(technique: Technique, values: object, domain: NumberDomain | None = None, seed: int = 7) -> list[object]:

@@ -11,17 +11,18 @@ import pyarrow as pa
 import pytest
 
 import shoal
-from shoal.auditing import audit
-from shoal.errors import InputError, PolicyError, UsageError
+from shoal.audit.audit import audit
+from shoal.columns.baskets.gathering import baskets
+from shoal.columns.baskets.grouping import item_counts, item_groups
+from shoal.columns.baskets.unfolding import UnfoldedSource, unfolded
+from shoal.core.errors import InputError, PolicyError, UsageError
 from shoal.models.base import ClassHistograms, Whole
 from shoal.models.confidence_bounding import ConfidenceBounding
-from shoal.policy import Policy, policy_schema
-from shoal.sources import SourceOptions, open_source
+from shoal.policy.policy import Policy, policy_schema
 from shoal.sources.arrow import open_arrow
+from shoal.sources.opening import open_source
+from shoal.sources.options import SourceOptions
 from shoal.taxonomies.builders.flat import FlatTaxonomy
-from shoal.transactions.gathering import baskets
-from shoal.transactions.grouping import item_counts, item_groups
-from shoal.transactions.unfolding import UnfoldedSource, unfolded
 from shoal.verify.confidence import harmful_items
 from shoal.verify.items import Folded, UnfoldedRows
 from shoal.verify.promises import Promise

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from shoal.datasets import diagnosis_tree, write_two_hospitals
-from shoal.errors import UsageError
+from shoal.core.errors import UsageError
+from shoal.datasets.hospital import diagnosis_tree
+from shoal.datasets.two_hospitals import write_two_hospitals
 
 NAMES = ("north/past.csv", "north/stays.csv", "shared.csv", "south/past.csv", "south/stays.csv")
 

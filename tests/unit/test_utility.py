@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.cells import Cells
-from shoal.plan import WITHHELD, Plan
-from shoal.problem import Attribute, Problem
+from shoal.plan.cells import Cells
+from shoal.plan.plan import WITHHELD, Plan
+from shoal.plan.problem import Attribute, Problem
 from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
 from shoal.taxonomies.builders.numbers import NumbersTaxonomy
 from shoal.taxonomies.nested import from_nested

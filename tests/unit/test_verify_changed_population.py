@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 import shoal
-from shoal.sources import open_source
-from shoal.verify import verify_table
+from shoal.sources.opening import open_source
+from shoal.verify.verifier import verify_table
 
 PEOPLE = pa.table({"age": [20, 20, 30, 30, 30, 40, 40]})  # which rounding leaves as they are
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from shoal.cli.verify import _manifest
-from shoal.errors import InputError
+from shoal.core.errors import InputError
 
 
 def test_the_manifest_is_the_one_that_is_verified(tmp_path):

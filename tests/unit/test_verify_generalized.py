@@ -11,8 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from shoal.sources import open_source
-from shoal.verify import Verification, verify_table
+from shoal.sources.opening import open_source
+from shoal.verify.result import Verification
+from shoal.verify.verifier import verify_table
 
 DAY, MOMENT = datetime.date(2024, 2, 29), datetime.datetime(2024, 2, 29, 12, 30)
 PRIMES = [p for p in range(3, 200) if all(p % q for q in range(2, p))]

@@ -18,9 +18,9 @@ from typer.testing import CliRunner
 
 import shoal
 from shoal.cli import app
-from shoal.errors import InputError, UsageError
-from shoal.sources import Source, open_source
-from shoal.verify import verify_folder, verify_table
+from shoal.core.errors import InputError, UsageError
+from shoal.sources.base import Source
+from shoal.sources.opening import open_source
 from shoal.verify.attributes import Attribute
 from shoal.verify.coding import CodedRows, CodedSource, Layout, ReleaseCoder
 from shoal.verify.counting import Counting
@@ -38,7 +38,7 @@ from shoal.verify.regional.packing import Packing, PointWords
 from shoal.verify.regional.partings import ByClass, ByContent, ByCuts
 from shoal.verify.room import OutgrownError, Room
 from shoal.verify.truth import contents_for
-from shoal.verify.verifier import verify_rows
+from shoal.verify.verifier import verify_folder, verify_rows, verify_table
 
 LABELS = {"young": (0, 30), "old": (30, 100), "any age": (0, 100), "teens": (10, 20), "adult": (20, 30)}
 AGE = Attribute("age", "quasi", "number", {name: {"from": low, "below": high} for name, (low, high) in LABELS.items()})

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import shoal
-from shoal.sources import open_source
-from shoal.verify import verify_table
+from shoal.sources.opening import open_source
+from shoal.verify.verifier import verify_table
 
 PEOPLE = pa.table({"wage": np.random.default_rng(1).integers(0, 10**6, 400)})
 

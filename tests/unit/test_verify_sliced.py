@@ -9,18 +9,19 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.errors import InputError
-from shoal.progress import Silent
-from shoal.sources import open_source
-from shoal.verify import Verification, verify_table
+from shoal.core.errors import InputError
+from shoal.core.progress import Silent
+from shoal.sources.opening import open_source
 from shoal.verify.manifest import read_manifest
 from shoal.verify.reading import MemoryRows
+from shoal.verify.result import Verification
 from shoal.verify.sliced.alone import formable
 from shoal.verify.sliced.judging import Judge
 from shoal.verify.sliced.layout import Layout, OverlapError, join_tree
 from shoal.verify.sliced.mixtures import Beliefs, mixtures
 from shoal.verify.sliced.reading import read_sliced
 from shoal.verify.sliced.tuples import read_source
+from shoal.verify.verifier import verify_table
 
 # Li, Li, Zhang and Molloy, Table 1(a) and 1(f).
 PATIENTS = pa.table(

@@ -11,15 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.sources import open_source
-from shoal.verify import Verification, comparing, cutting, verify_table
+from shoal.sources.opening import open_source
+from shoal.verify import comparing, cutting
 from shoal.verify.ahead import prepared
 from shoal.verify.attributes import Attribute
 from shoal.verify.boxes import NOBODY, BoxTree
 from shoal.verify.contents import Contents, common_type
 from shoal.verify.covers import read_covers
+from shoal.verify.result import Verification
 from shoal.verify.spans import Spans
 from shoal.verify.sums import BoxSums
+from shoal.verify.verifier import verify_table
 
 KEY = np.array([0x0123456789ABCDEF, 0xFEDCBA9876543211], dtype=np.uint64)
 

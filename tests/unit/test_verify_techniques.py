@@ -14,14 +14,14 @@ from typer.testing import CliRunner
 
 import shoal
 from shoal.cli import app
-from shoal.errors import InputError
-from shoal.sources import open_source
-from shoal.verify import verify_folder, verify_table
+from shoal.core.errors import InputError
+from shoal.sources.opening import open_source
 from shoal.verify.account import Account, Use, check_account
 from shoal.verify.counts import likely_sample
 from shoal.verify.result import Check, Verification
 from shoal.verify.techniques.pseudonym import Pseudonym
 from shoal.verify.techniques.values import ColumnValues
+from shoal.verify.verifier import verify_folder, verify_table
 
 N = 60
 
@@ -279,7 +279,7 @@ def test_sources_that_do_not_fit_are_named() -> None:
 @pytest.mark.parametrize("length", [1, 15, 16, 17, 31, 32, 47, 63, 64, 79, 80, 95, 96, 200])
 def test_reversible_tokens_of_values_of_any_length_have_the_form(length: int, tmp_path) -> None:
     pytest.importorskip("cryptography")
-    from shoal.techniques.reversing import sealed_tokens
+    from shoal.columns.reversing import sealed_tokens
 
     tokens = sealed_tokens(bytes(range(32)), "name")(["a" * length])
     declared = Pseudonym("name", True, None)

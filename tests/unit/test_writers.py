@@ -14,8 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
-from shoal.errors import InputError, UsageError
-from shoal.sources import CsvStyle, open_source, open_writer
+from shoal.core.errors import InputError, UsageError
+from shoal.sources.opening import open_source
+from shoal.sources.options import CsvStyle
+from shoal.sources.writers import open_writer
 
 CODES = pa.dictionary(pa.int32(), pa.string())
 FORMATS = ("csv", "csv.gz", "parquet")
@@ -264,8 +266,8 @@ def test_disk_full(tmp_path, ending, moment):
     import resource, signal
     from pathlib import Path
     import numpy as np, pyarrow as pa
-    from shoal.errors import UsageError
-    from shoal.sources import open_writer
+    from shoal.core.errors import UsageError
+    from shoal.sources.writers import open_writer
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     noise = np.random.default_rng(1)
     kind = "parquet" if {ending!r} == "parquet" else "csv"

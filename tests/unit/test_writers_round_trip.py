@@ -10,8 +10,10 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.sources import CsvStyle, SourceOptions, open_source, open_writer
 from shoal.sources.delimited import open_delimited
+from shoal.sources.opening import open_source
+from shoal.sources.options import CsvStyle, SourceOptions
+from shoal.sources.writers import open_writer
 
 TEXT = st.text(
     st.one_of(

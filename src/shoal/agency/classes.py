@@ -17,10 +17,10 @@ import numpy as np
 
 from shoal.agency.distribution import JointDistribution
 from shoal.agency.kernels import close_classes, likeliest
-from shoal.arrays import CodeArray, IntArray
-from shoal.compiled import compiled, inlined
-from shoal.errors import UnreachableError, UsageError
-from shoal.sorting import places_ascending
+from shoal.core.arrays import CodeArray, IntArray
+from shoal.core.compiled import compiled, inlined
+from shoal.core.errors import UnreachableError, UsageError
+from shoal.core.sorting import places_ascending
 
 MOST_CANDIDATES = 128
 FEWEST_CANDIDATES = 8

@@ -15,10 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from shoal.agency.ordering import Order, along_order, packed, ranked
-from shoal.arrays import CodeArray, IntArray
-from shoal.errors import InputError, UsageError
-from shoal.release import CLASS
-from shoal.sources import Source, open_source
+from shoal.core.arrays import CodeArray, IntArray
+from shoal.core.errors import InputError, UsageError
+from shoal.release.release import CLASS
+from shoal.sources.base import Source
+from shoal.sources.opening import open_source
 from shoal.taxonomies.parse import decimal_numbers, texts, whole_numbers
 from shoal.taxonomies.tree import Taxonomy
 

@@ -12,8 +12,8 @@ from shoal.agency.k_anonymity import class_weights, fewer_than, lightest, summed
 from shoal.agency.kernels import close_varied, entropies
 from shoal.agency.samples import MARGIN, chances_of, check_delta, smallest
 from shoal.agency.searching import most_classes
-from shoal.arrays import CodeArray, FloatArray, IntArray
-from shoal.errors import UnreachableError, UsageError
+from shoal.core.arrays import CodeArray, FloatArray, IntArray
+from shoal.core.errors import UnreachableError, UsageError
 
 FEWEST = 3  # records of a class, from which on more records make a low entropy less probable
 SHARES = tuple(Fraction(eighths, 8) for eighths in (2, 3, 4, 5, 6, 7))

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from shoal.agency.distribution import WEIGHTS
-from shoal.errors import InputError, UsageError
-from shoal.sources import open_source
+from shoal.core.errors import InputError, UsageError
+from shoal.sources.opening import open_source
 
 _COUNT = WEIGHTS[0]
 

@@ -11,8 +11,8 @@ from shoal.agency.distribution import JointDistribution
 from shoal.agency.kernels import close_classes, lower_tails
 from shoal.agency.samples import MARGIN, chances_of, check_delta, smallest, surely
 from shoal.agency.searching import most_classes
-from shoal.arrays import CodeArray, FloatArray, IntArray
-from shoal.errors import UnreachableError, UsageError
+from shoal.core.arrays import CodeArray, FloatArray, IntArray
+from shoal.core.errors import UnreachableError, UsageError
 
 _ROUNDING = 1e-7  # logarithms of up to a million terms are added up
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from shoal.arrays import CodeArray, FloatArray, IntArray
-from shoal.compiled import compiled, inlined
-from shoal.sorting import places_ascending
+from shoal.core.arrays import CodeArray, FloatArray, IntArray
+from shoal.core.compiled import compiled, inlined
+from shoal.core.sorting import places_ascending
 
 
 @compiled

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shoal.arrays import AnyIntArray, CodeArray, IntArray
-from shoal.errors import InputError
+from shoal.core.arrays import AnyIntArray, CodeArray, IntArray
+from shoal.core.errors import InputError
 from shoal.methods.hilbert.curve import MOST_BITS, curve_keys
 from shoal.taxonomies.parse import decimal_numbers, texts
 from shoal.taxonomies.tree import Taxonomy

@@ -19,10 +19,10 @@ import numpy as np
 from shoal.agency.ordering import packed
 from shoal.agency.planning import Plan
 from shoal.agency.promise import L_DIVERSITY, Promise, parse_promise
-from shoal.arrays import CodeArray, IntArray
-from shoal.errors import InputError, UnreachableError, UsageError
-from shoal.release import write_text
-from shoal.strict_json import read_json
+from shoal.core.arrays import CodeArray, IntArray
+from shoal.core.errors import InputError, UnreachableError, UsageError
+from shoal.core.strict_json import read_json
+from shoal.release.release import write_text
 
 FORMAT = 2
 KIND = "shoal-agency-plan"

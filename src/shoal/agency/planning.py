@@ -28,8 +28,8 @@ from shoal.agency.samples import (
     surely,
     tight_samples,
 )
-from shoal.arrays import CodeArray
-from shoal.errors import UnreachableError, UsageError
+from shoal.core.arrays import CodeArray
+from shoal.core.errors import UnreachableError, UsageError
 
 Arrangement: TypeAlias = Literal["contiguous", "gathered", "independent"]
 ARRANGEMENTS: dict[Arrangement, Callable[[JointDistribution, int, Fraction], Classes]] = {

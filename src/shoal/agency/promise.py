@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from shoal.errors import UsageError
+from shoal.core.errors import UsageError
 
 L_DIVERSITY = "l-delta-diversity"
 K_ANONYMITY = "k-delta-anonymity"

@@ -16,8 +16,8 @@ import numpy as np
 
 from shoal.agency.classes import Classes, check_l
 from shoal.agency.distribution import JointDistribution
-from shoal.arrays import FloatArray, IntArray
-from shoal.errors import UnreachableError, UsageError
+from shoal.core.arrays import FloatArray, IntArray
+from shoal.core.errors import UnreachableError, UsageError
 
 MARGIN = 1e-9  # by which a sum in floating point must stay below its limit
 MOST_SAMPLES = 2**62

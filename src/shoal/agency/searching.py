@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from shoal.arrays import CodeArray
+from shoal.core.arrays import CodeArray
 
 FEWEST_TRIES = 12
 MOST_TRIES = 200

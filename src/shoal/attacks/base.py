@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 import pyarrow as pa
 
-from shoal.errors import UsageError
+from shoal.core.errors import UsageError
 
 if TYPE_CHECKING:
     from shoal.attacks.people import People

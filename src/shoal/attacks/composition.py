@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shoal.arrays import AnyIntArray, FloatArray
 from shoal.attacks.base import FEWEST, NO_CONTROL, AttackBesideOthers, Trials
 from shoal.attacks.guessing import NO_ANSWER, Answers, Asked, SensitiveAttack, likeliest, mode
 from shoal.attacks.people import People
 from shoal.attacks.secrets import Secret
 from shoal.attacks.tokens import Linked, in_both
 from shoal.attacks.view import ReleaseView
-from shoal.errors import UsageError
+from shoal.core.arrays import AnyIntArray, FloatArray
+from shoal.core.errors import UsageError
 
 
 class CompositionAttack(AttackBesideOthers, SensitiveAttack):

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shoal.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
 from shoal.attacks import kernels
 from shoal.attacks.guessing import Beliefs, LearnedAttack, not_their_own
 from shoal.attacks.people import People
 from shoal.attacks.secrets import Secret
 from shoal.attacks.view import ReleaseView
-from shoal.linkage.columns import coded
+from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
+from shoal.linking.columns import coded
 
 ROUNDS = 25  # of learning
 SCALINGS = 10  # of a bucket's rows and columns, in each of them

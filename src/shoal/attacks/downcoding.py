@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shoal.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
 from shoal.attacks import kernels
 from shoal.attacks.base import FEWEST, Attack, Trials
 from shoal.attacks.guessing import NOBODYS, TREATED
@@ -16,9 +15,10 @@ from shoal.attacks.isolation import counted_up_to, isolated, isolated_elsewhere,
 from shoal.attacks.people import People
 from shoal.attacks.predicates import counted
 from shoal.attacks.view import ReleaseView
-from shoal.errors import UsageError
-from shoal.linkage.tree import grow
-from shoal.sliced.table import numbered
+from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
+from shoal.core.errors import UsageError
+from shoal.linking.tree import grow
+from shoal.release.sliced.table import numbered
 
 CANDIDATES = 4  # predicates that are looked at closely, for each that is tried
 

@@ -9,14 +9,14 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
-from shoal.arrays import IntArray
 from shoal.attacks.base import N_TARGETS, Beside, Trials
 from shoal.attacks.guessing import NO_ANSWER, Answers, SecretAttack, likeliest, mode
 from shoal.attacks.people import UNKNOWN, People
 from shoal.attacks.secrets import Secret
 from shoal.attacks.view import ReleaseView
-from shoal.errors import UsageError
-from shoal.sliced.table import column_codes, numbered
+from shoal.core.arrays import IntArray
+from shoal.core.errors import UsageError
+from shoal.release.sliced.table import column_codes, numbered
 
 
 class ExternalAttack(SecretAttack):

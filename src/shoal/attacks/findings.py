@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from shoal.attacks.reading import published_rows
-from shoal.errors import InputError
-from shoal.findings.base import Acceptance, Finding, PublishedTable, find_all
-from shoal.findings.counting import RowCounts
+from shoal.audit.findings.base import Acceptance, Finding, PublishedTable, find_all
+from shoal.audit.findings.counting import RowCounts
+from shoal.core.errors import InputError
+from shoal.core.registry import discover
 from shoal.models.base import PrivacyModel
-from shoal.registry import discover
-from shoal.release import INTERNAL, PUBLIC, received
-from shoal.report.recorded import read_internal
+from shoal.release.release import INTERNAL, PUBLIC, received
+from shoal.reports.recorded import read_internal
 from shoal.sources.columns import plain
 
 

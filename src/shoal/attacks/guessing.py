@@ -9,12 +9,12 @@ from typing import ClassVar, TypeAlias
 
 import numpy as np
 
-from shoal.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray
 from shoal.attacks.base import Attack, Tally, Trials
 from shoal.attacks.people import People
 from shoal.attacks.secrets import Secret
 from shoal.attacks.view import Left, ReleaseView
-from shoal.errors import InputError
+from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray
+from shoal.core.errors import InputError
 
 Beliefs: TypeAlias = Callable[[People], FloatArray]  # people -> (n, n_values) in proportion to what is believed
 NO_ANSWER = -2  # nobody has this value; -1 is one that is not published

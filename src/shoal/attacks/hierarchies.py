@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from shoal.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 from shoal.attacks.people import People
 from shoal.attacks.view import ReleaseView
-from shoal.errors import UsageError
+from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
+from shoal.core.errors import UsageError
 from shoal.taxonomies.builders.default import default_builder
 from shoal.taxonomies.tree import Taxonomy
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from shoal.arrays import IntArray
 from shoal.attacks.base import Tally
+from shoal.core.arrays import IntArray
 
 ROUNDS = 2000
 _MOST = 64

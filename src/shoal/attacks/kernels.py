@@ -6,10 +6,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from shoal.arrays import BoolArray, CodeArray, FloatArray, IntArray, KeyArray
-from shoal.compiled import compiled, inlined
-from shoal.linkage.kernels import meeting
-from shoal.linkage.tree import Tree
+from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray, KeyArray
+from shoal.core.compiled import compiled, inlined
+from shoal.linking.kernels import meeting
+from shoal.linking.tree import Tree
 
 CountedPairs: TypeAlias = tuple[IntArray, CodeArray, IntArray]  # of boxes and buckets: start, bucket, records
 BucketPairs: TypeAlias = tuple[IntArray, IntArray, CodeArray]  # the same, bucket by bucket: start, pair, box

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from shoal.arrays import BoolArray
 from shoal.attacks.base import AttackBesideOthers, Tally, Trials
 from shoal.attacks.people import UNKNOWN, People
 from shoal.attacks.tokens import in_both, of_one_person
 from shoal.attacks.view import ReleaseView
+from shoal.core.arrays import BoolArray
 
 CANDIDATES = 10
 SPLITS = 8

@@ -10,16 +10,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shoal.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray
 from shoal.attacks.base import FEWEST, N_TARGETS, NO_CONTROL, Attack, Tally, Trials
 from shoal.attacks.people import UNKNOWN, People
 from shoal.attacks.view import ReleaseView
-from shoal.errors import InputError, UsageError
-from shoal.membership.contents import BucketContents
-from shoal.membership.drawing import draw_fakes
-from shoal.membership.scores import Scores
-from shoal.plan import same_rows
-from shoal.sliced.table import SlicedPart
+from shoal.audit.membership.contents import BucketContents
+from shoal.audit.membership.drawing import draw_fakes
+from shoal.audit.membership.scores import Scores
+from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray
+from shoal.core.errors import InputError, UsageError
+from shoal.plan.plan import same_rows
+from shoal.release.sliced.table import SlicedPart
 from shoal.sources.columns import plain
 
 BY_BUCKETS = ("matching-buckets", "matching-degree", "expected-copies", "excess")

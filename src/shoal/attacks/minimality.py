@@ -8,16 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from shoal.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
 from shoal.attacks.guessing import TREATED, Beliefs, LearnedAttack, not_their_own
 from shoal.attacks.hierarchies import known_tree
 from shoal.attacks.people import People
 from shoal.attacks.secrets import Secret
 from shoal.attacks.view import ReleaseView
-from shoal.errors import UsageError
+from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
+from shoal.core.errors import UsageError
+from shoal.core.registry import find
 from shoal.models.base import ClassHistograms, PrivacyModel, Whole
-from shoal.registry import find
-from shoal.sliced.table import column_codes, numbered
+from shoal.release.sliced.table import column_codes, numbered
 
 DRAWS = 200  # of who has which value in each class
 PRIOR = 4.0  # draws that a class's own shares count for

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from shoal.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from shoal.attacks.kernels import BucketPairs, CountedPairs
 from shoal.attacks.treatments import Treatments
-from shoal.kernels import grouped
-from shoal.linkage.columns import LinkColumn, coded, labelled
-from shoal.linkage.histograms import Histograms
-from shoal.linkage.linkable import Linkable
-from shoal.linkage.space import Boxes, Space
-from shoal.linkage.tree import Tree, grow
-from shoal.pairs import Pairs, counted_pairs
-from shoal.sliced.table import numbered
+from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
+from shoal.core.kernels import grouped
+from shoal.core.pairs import Pairs, counted_pairs
+from shoal.linking.columns import LinkColumn, coded, labelled
+from shoal.linking.histograms import Histograms
+from shoal.linking.linkable import Linkable
+from shoal.linking.space import Boxes, Space
+from shoal.linking.tree import Tree, grow
+from shoal.release.sliced.table import numbered
 from shoal.taxonomies.parse import days, decimal_numbers
 
 

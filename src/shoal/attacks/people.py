@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from shoal.arrays import AnyIntArray, CodeArray, FloatArray
 from shoal.attacks.base import FEWEST
-from shoal.errors import InputError, UsageError
+from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray
+from shoal.core.errors import InputError, UsageError
 from shoal.taxonomies.parse import days, decimal_numbers
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shoal.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray, KeyArray
 from shoal.attacks import kernels
 from shoal.attacks.parts import Labels
 from shoal.attacks.people import People
 from shoal.attacks.view import ReleaseView
-from shoal.linkage.histograms import gathered
+from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray, KeyArray
+from shoal.linking.histograms import gathered
 
 WITHIN, AT_LEAST, BELOW = 0, 1, 2
 

@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from shoal.arrays import CodeArray
-from shoal.errors import UsageError
-from shoal.linkage.agreed import of_agreed, read_agreed
-from shoal.linkage.linkable import Linkable
-from shoal.release import CLASS
-from shoal.sliced.reading import read_published
-from shoal.sliced.table import is_sliced
-from shoal.sources import SourceOptions, open_source
+from shoal.core.arrays import CodeArray
+from shoal.core.errors import UsageError
+from shoal.linking.agreed import of_agreed, read_agreed
+from shoal.linking.linkable import Linkable
+from shoal.release.release import CLASS
+from shoal.release.sliced.reading import read_published
+from shoal.release.sliced.table import is_sliced
+from shoal.sources.opening import open_source
+from shoal.sources.options import SourceOptions
 
 
 def agreed_boxes(table: pa.Table, manifest: Mapping[str, Any], folder: Path | None) -> tuple[Linkable, CodeArray]:

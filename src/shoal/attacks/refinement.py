@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from shoal.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 from shoal.attacks.base import Trials
 from shoal.attacks.guessing import (
     NO_ANSWER,
@@ -22,8 +21,9 @@ from shoal.attacks.guessing import (
 from shoal.attacks.people import People
 from shoal.attacks.secrets import Secret
 from shoal.attacks.view import ReleaseView
-from shoal.errors import UsageError
-from shoal.plan import same_rows
+from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
+from shoal.core.errors import UsageError
+from shoal.plan.plan import same_rows
 
 ROUNDS = 200  # of scaling, after which beliefs hardly change
 

@@ -14,14 +14,16 @@ from shoal.attacks.base import FEWEST, N_TARGETS, Attack, Beside, Refusal, Trial
 from shoal.attacks.guessing import SensitiveAttack, by_column
 from shoal.attacks.people import People
 from shoal.attacks.view import ReleaseView
-from shoal.errors import InputError, UsageError, did_you_mean
-from shoal.linkage.reading import read_columns
-from shoal.policy import Policy
-from shoal.progress import Progress, shown
-from shoal.registry import discover
-from shoal.release import Release
-from shoal.sources import Source, SourceOptions, open_source
-from shoal.transactions.unfolding import unfolded
+from shoal.columns.baskets.unfolding import unfolded
+from shoal.core.errors import InputError, UsageError, did_you_mean
+from shoal.core.progress import Progress, shown
+from shoal.core.registry import discover
+from shoal.linking.reading import read_columns
+from shoal.policy.policy import Policy
+from shoal.release.release import Release
+from shoal.sources.base import Source
+from shoal.sources.opening import open_source
+from shoal.sources.options import SourceOptions
 
 
 def attack_names() -> tuple[str, ...]:

@@ -10,13 +10,13 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from shoal.arrays import CodeArray, FloatArray, IntArray
 from shoal.attacks.parts import spans_of
 from shoal.attacks.treatments import Treatments
-from shoal.linkage.columns import coded, labelled
-from shoal.linkage.histograms import Histograms, gathered
-from shoal.linkage.linkable import Candidates
-from shoal.pairs import Pairs
+from shoal.core.arrays import CodeArray, FloatArray, IntArray
+from shoal.core.pairs import Pairs
+from shoal.linking.columns import coded, labelled
+from shoal.linking.histograms import Histograms, gathered
+from shoal.linking.linkable import Candidates
 from shoal.taxonomies.parse import days, decimal_numbers
 
 MOST_VALUES = 50  # numbers with more distinct values are guessed by ranges

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from shoal.arrays import CodeArray
 from shoal.attacks.guessing import NO_ANSWER, Answers, SecretAttack, likeliest
 from shoal.attacks.people import People
 from shoal.attacks.secrets import Secret
 from shoal.attacks.view import ReleaseView
+from shoal.core.arrays import CodeArray
 
 
 class SimilarityAttack(SecretAttack):

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from shoal.arrays import FloatArray
+from shoal.columns.numbers import decimals_of
+from shoal.core.arrays import FloatArray
 from shoal.taxonomies.parse import decimal_numbers, texts
-from shoal.techniques.numbers import decimals_of
 
 TOKENS = ("pseudonym", "token", "hash")
 MOSTLY = 0.5  # of the records, beyond which an exchanged value is no better than none

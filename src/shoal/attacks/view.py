@@ -12,20 +12,20 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from shoal.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from shoal.attacks import kernels
 from shoal.attacks.parts import Labels, ViewPart, asked_labels, read_parts, scales_of
 from shoal.attacks.people import UNKNOWN, People, coded_people
 from shoal.attacks.reading import agreed_boxes, published_rows
 from shoal.attacks.secrets import Secret
 from shoal.attacks.treatments import Treatments
-from shoal.errors import InputError, UsageError
-from shoal.linkage.columns import coded
-from shoal.linkage.space import Space
-from shoal.policy import Policy
-from shoal.release import PUBLIC, Release, received
-from shoal.sliced.sampling import sampled
-from shoal.sliced.table import SlicedTable, is_sliced, numbered
+from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
+from shoal.core.errors import InputError, UsageError
+from shoal.linking.columns import coded
+from shoal.linking.space import Space
+from shoal.policy.policy import Policy
+from shoal.release.release import PUBLIC, Release, received
+from shoal.release.sliced.sampling import sampled
+from shoal.release.sliced.table import SlicedTable, is_sliced, numbered
 from shoal.sources.columns import plain
 from shoal.sources.frames import as_table
 

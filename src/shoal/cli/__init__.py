@@ -26,7 +26,7 @@ from shoal.cli import (
     verify,
 )
 from shoal.cli.console import leave, show_version
-from shoal.errors import without_passwords
+from shoal.core.errors import without_passwords
 
 _MISTAKE: Any = typer.BadParameter.__base__  # arguments that are not understood
 

@@ -71,7 +71,7 @@ def anonymize(
 ) -> None:
     """Publish a table by a policy: plan, apply, verify, and only then put it in place."""
     with reporting(json_output, folder):
-        from shoal.anonymizing import anonymize as run
+        from shoal.anonymize import anonymize as run
         from shoal.cli.bars import bars
 
         entering = ledger_asked(ledger, population, recipient, floor, warn)

@@ -52,13 +52,13 @@ def attack(
         from shoal.attacks.running import attack_release
         from shoal.attacks.verdicts import verdict
         from shoal.cli.bars import bars
-        from shoal.policy import Policy
+        from shoal.policy.policy import Policy
 
         recorder = judging = None
         if record:
-            from shoal.policy import Policy
-            from shoal.report.recorded import Recorder
-            from shoal.sources import open_source
+            from shoal.policy.policy import Policy
+            from shoal.reports.recorded import Recorder
+            from shoal.sources.opening import open_source
 
             recorder = Recorder.of(folder)
             judging = open_source(source, None if policy is None else Policy.load(policy).source)
@@ -100,8 +100,8 @@ def show(tried: Sequence[Trials], refused: Sequence[Refusal], console: Console, 
     from rich.markup import escape
 
     from shoal.attacks.base import NO_CONTROL, Attack
-    from shoal.registry import discover
-    from shoal.wording import attack_text
+    from shoal.core.registry import discover
+    from shoal.core.wording import attack_text
 
     titles = {name: kind.title for name, kind in discover("shoal.attacks", Attack).items()}
     ordered = sorted(tried, key=lambda each: -each.risk.value)
@@ -133,7 +133,7 @@ def _table(tried: Sequence[Trials], titles: Mapping[str, str], console: Console)
     from rich.table import Table
 
     from shoal.attacks.verdicts import verdict
-    from shoal.wording import attack_text
+    from shoal.core.wording import attack_text
 
     if not tried:
         return

@@ -14,8 +14,10 @@ from shoal.cli.tables import MOST_SETS, table
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from shoal.auditing import Audit, SearchRisk, SetRisk, SpecialRisk
-    from shoal.risk import HouseholdRisk, PersonRisk, PopulationUniqueness
+    from shoal.audit.result import Audit, SearchRisk, SpecialRisk
+    from shoal.audit.risk.population import PopulationUniqueness
+    from shoal.audit.risk.units import HouseholdRisk, PersonRisk
+    from shoal.audit.singling import SetRisk
 
 NAMES = {"zayatz": "Zayatz", "pitman": "Pitman", "snb": "slide negative binomial"}
 APART = 2  # estimates of which the largest is more than so many times the smallest disagree
@@ -41,7 +43,7 @@ def audit(
 ) -> None:
     """Say how easily people could be found if the table were published as it is. Nothing is written."""
     with reporting(json_output):
-        from shoal.auditing import audit as run
+        from shoal.audit.audit import audit as run
         from shoal.cli.bars import bars
 
         with bars() as progress:
@@ -126,7 +128,7 @@ def _show_classes(found: Audit, console: Console) -> None:
 
 
 def _show_models(found: Audit, console: Console) -> None:
-    from shoal.wording import parameters_text
+    from shoal.core.wording import parameters_text
 
     rows = []
     for verdict in found.models:

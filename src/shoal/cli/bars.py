@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, Tim
 from rich.progress import Progress as RichProgress
 
 from shoal.cli.console import err
-from shoal.progress import Progress, Silent, Step
+from shoal.core.progress import Progress, Silent, Step
 
 _SECONDS = 0.1  # between two lines of one step
 

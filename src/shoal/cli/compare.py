@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from shoal.comparing import Comparison, Row
-    from shoal.comparing.ranking import Standing
+    from shoal.compare.ranking import Standing
+    from shoal.compare.result import Comparison, Row
 
 WIDE = 110  # columns of a terminal from which every figure has one of its own
 
@@ -71,9 +71,9 @@ def compare(
     """Compare what techniques or policies leave to attacks, promise, keep and cost. It is for the data holder alone."""
     with reporting(json_output):
         from shoal.cli.bars import bars
-        from shoal.comparing import compare as compared
-        from shoal.comparing.writing import Wanted
-        from shoal.errors import UsageError
+        from shoal.compare.compare import compare as compared
+        from shoal.compare.writing import Wanted
+        from shoal.core.errors import UsageError
         from shoal.sources.addresses import named
 
         wanted = Wanted(csv, picture, markdown, frontier, html)
@@ -121,7 +121,7 @@ def _table(found: Comparison, *, wide: bool) -> Table:
     from rich.markup import escape
     from rich.table import Table
 
-    from shoal.comparing.parts import HEADS, MEASURES, RISKS
+    from shoal.compare.parts import HEADS, MEASURES, RISKS
 
     table = Table(box=None, padding=(0, 2 if wide else 1, 1, 0))
     table.add_column("release" if found.of_policies else "technique", ratio=1, overflow="fold")
@@ -149,8 +149,8 @@ def _table(found: Comparison, *, wide: bool) -> Table:
 
 
 def _standing(stand: Standing | None) -> str:
-    from shoal.comparing.result import share_text
-    from shoal.comparing.wording import standing_text
+    from shoal.compare.result import share_text
+    from shoal.compare.wording import standing_text
 
     if stand is None:
         return standing_text(None)
@@ -159,7 +159,7 @@ def _standing(stand: Standing | None) -> str:
 
 def _risk(row: Row, risk: str, *, rated: bool) -> str:
     """Write a measured risk, its interval, and what the opinion says of it, if it can rate such rows."""
-    from shoal.comparing.result import share_text
+    from shoal.compare.result import share_text
 
     trials, said = row.trials(risk), (row.opinion(risk) or "not rated") if rated else ""
     if trials is None:
@@ -170,7 +170,7 @@ def _risk(row: Row, risk: str, *, rated: bool) -> str:
 
 
 def _share(kept: float | None) -> str:
-    from shoal.comparing.result import share_text
+    from shoal.compare.result import share_text
 
     return "-" if kept is None else share_text(kept)
 
@@ -178,7 +178,7 @@ def _share(kept: float | None) -> str:
 def _show_end(found: Comparison, console: Console) -> None:
     from rich.markup import escape
 
-    from shoal.comparing.wording import reading
+    from shoal.compare.wording import reading
 
     for line in reading(found):
         console.print(escape(line), soft_wrap=True)

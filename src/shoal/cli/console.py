@@ -39,7 +39,7 @@ def reporting(json_output: bool, folder: Path | None = None) -> Iterator[None]:
     *folder* is where the command publishes. Once the release is there, it is too late for an interrupt: the command
     ends as it would have without.
     """
-    from shoal.errors import FindingsError, ShoalError
+    from shoal.core.errors import FindingsError, ShoalError
 
     new = folder is not None and not os.path.lexists(folder)
 
@@ -78,7 +78,7 @@ def _refuse_narrow() -> None:
         return
     import resource
 
-    from shoal.errors import UsageError
+    from shoal.core.errors import UsageError
 
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     needed = _LEAST_SPACE + _SPACE_PER_CORE * (os.cpu_count() or 1)

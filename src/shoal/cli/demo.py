@@ -21,7 +21,7 @@ def demo(
     """Generate hospital stays, draft a policy, audit, anonymize and verify them, and say what it did."""
     with reporting(json_output):
         from shoal.cli.bars import bars
-        from shoal.demo import run_demo, tell
+        from shoal.cli.story import run_demo, tell
 
         with bars() as progress:
             story = run_demo(folder or Path("shoal-demo"), rows, seed, progress)

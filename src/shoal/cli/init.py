@@ -11,8 +11,8 @@ from shoal.cli.console import JsonOption, answer, err, reporting
 from shoal.cli.publishing import DataArgument
 
 if TYPE_CHECKING:
-    from shoal.drafting import Draft
-    from shoal.sources import SourceOptions
+    from shoal.policy.drafting.drafting import Draft
+    from shoal.sources.options import SourceOptions
 
 
 def init(
@@ -29,8 +29,8 @@ def init(
     """Draft a policy: roles by evidence, taxonomies by kind, questions left open as comments."""
     with reporting(json_output):
         from shoal.cli.bars import bars
-        from shoal.drafting import draft_policy
-        from shoal.errors import UsageError
+        from shoal.core.errors import UsageError
+        from shoal.policy.drafting.drafting import draft_policy
 
         if file is not None and (file.exists() or file.is_symlink()):
             raise UsageError(f"{file} exists already; choose another name or remove it first")
@@ -49,8 +49,8 @@ def init(
 def _options(delimiter: str | None, encoding: str) -> SourceOptions:
     from pydantic import ValidationError
 
-    from shoal.errors import UsageError
-    from shoal.sources import SourceOptions
+    from shoal.core.errors import UsageError
+    from shoal.sources.options import SourceOptions
 
     try:
         return SourceOptions(delimiter=delimiter, encoding=encoding)
@@ -60,7 +60,7 @@ def _options(delimiter: str | None, encoding: str) -> SourceOptions:
 
 
 def _write(file: Path, text: str) -> None:
-    from shoal.errors import UsageError
+    from shoal.core.errors import UsageError
 
     try:
         with file.open("x", encoding="utf-8", newline="\n") as stream:

@@ -26,11 +26,11 @@ def new(
 ) -> None:
     """Make a key that nobody can guess. Keep it away from releases: whoever has it finds out whose token is whose."""
     with reporting(json_output):
-        from shoal.techniques.keys import KEY_BYTES, new_key, refuse_public
+        from shoal.columns.keys import KEY_BYTES, new_key, refuse_public
 
         refuse_public(file)
         if signing:
-            from shoal.signing import new_signing_key
+            from shoal.release.signing import new_signing_key
 
             public = new_signing_key(file)
             if json_output:
@@ -65,7 +65,7 @@ def open_file(
     look for its token.
     """
     with reporting(json_output):
-        from shoal.techniques.opening import write_opened
+        from shoal.columns.opening import write_opened
 
         done = write_opened(file, column, key, to, domain)
         if json_output:

@@ -10,7 +10,7 @@ import typer
 from shoal.cli.console import JsonOption, answer, out, reporting
 
 if TYPE_CHECKING:
-    from shoal.ledger.checking import Checked
+    from shoal.linking.ledger.checking import Checked
 
 BELOW = 3
 MOST_SHOWN = 12  # sets of releases in the terminal; --json has all
@@ -37,8 +37,8 @@ def show(
 ) -> None:
     """List the releases. When, about and for whom, what they promise, and what they leave with the others."""
     with reporting(json_output):
-        from shoal.ledger.book import Ledger
-        from shoal.ledger.exporting import overview
+        from shoal.linking.ledger.book import Ledger
+        from shoal.linking.ledger.exporting import overview
 
         with Ledger.open(ledger) as opened:
             found = overview(opened, population)
@@ -60,8 +60,8 @@ def check(
     """Link the releases anew and settle unfinished ones. Exit code 3: some are below their floor together."""
     with reporting(json_output):
         from shoal.cli.bars import bars
-        from shoal.ledger.checking import check as run
-        from shoal.sources import open_source
+        from shoal.linking.ledger.checking import check as run
+        from shoal.sources.opening import open_source
 
         rows = None if people is None else open_source(people)
         with bars() as progress:
@@ -90,8 +90,8 @@ def add(
         from rich.markup import escape
 
         from shoal.cli.bars import bars
-        from shoal.ledger.adding import add as run
-        from shoal.ledger.options import LedgerOptions
+        from shoal.linking.ledger.adding import add as run
+        from shoal.linking.ledger.options import LedgerOptions
 
         with bars() as progress:
             entered = run(LedgerOptions(ledger, population, recipient), folder, source, progress)
@@ -117,7 +117,7 @@ def export(
     with reporting(json_output):
         from rich.markup import escape
 
-        from shoal.ledger.exporting import export as run
+        from shoal.linking.ledger.exporting import export as run
 
         counts = run(ledger, output)
         if json_output:
@@ -140,8 +140,8 @@ def floor(
     with reporting(json_output):
         from rich.markup import escape
 
-        from shoal.ledger.book import Ledger
-        from shoal.ledger.options import check_floor
+        from shoal.linking.ledger.book import Ledger
+        from shoal.linking.ledger.options import check_floor
 
         check_floor(least)
         with Ledger.open(ledger, write=True) as opened:
@@ -165,8 +165,8 @@ def strike(
 ) -> None:
     """Say that an unfinished release never was published. It stays in the record, and counts no more."""
     with reporting(json_output):
-        from shoal.ledger.checking import strike as run
-        from shoal.ledger.exporting import entry_document
+        from shoal.linking.ledger.checking import strike as run
+        from shoal.linking.ledger.exporting import entry_document
 
         entry = run(ledger, number, reason)
         if json_output:
@@ -180,7 +180,7 @@ def _show_releases(found: dict[str, Any]) -> None:
     from rich.markup import escape
 
     from shoal.cli.tables import table_of
-    from shoal.ledger.exporting import guarantees_text
+    from shoal.linking.ledger.exporting import guarantees_text
 
     console = out()
     for population in found["populations"]:
@@ -219,8 +219,8 @@ def _show_checked(checked: Checked) -> None:
     """Tell what is left of one population, the worst sets first."""
     from rich.markup import escape
 
-    from shoal.ledger.wording import least_failing, told_of
-    from shoal.wording import counted_text, listed
+    from shoal.core.wording import counted_text, listed
+    from shoal.linking.ledger.wording import least_failing, told_of
 
     console = out()
     verdict = "[bold red]below the floor[/]" if checked.fails else "[bold green]at or above the floor[/]"

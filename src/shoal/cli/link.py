@@ -12,7 +12,7 @@ from shoal.cli.console import JsonOption, answer, out, reporting
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from shoal.linkage import PopulationLinkage, Remaining, TargetLinkage
+    from shoal.linking.result import PopulationLinkage, Remaining, TargetLinkage
 
 MOST_SHOWN = 10  # values of one case in the terminal; --json has all
 
@@ -36,9 +36,9 @@ def link(
 ) -> None:
     """Say what remains hidden of a person, or of everybody, who is in all of these releases."""
     with reporting(json_output):
-        from shoal.errors import UsageError
-        from shoal.linkage import link as run
-        from shoal.linkage import link_target, parse_target
+        from shoal.core.errors import UsageError
+        from shoal.linking.linking import link as run
+        from shoal.linking.linking import link_target, parse_target
 
         if target is not None:
             if population is not None:

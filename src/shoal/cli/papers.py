@@ -13,7 +13,7 @@ from shoal.cli.console import JsonOption, answer, out, reporting
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from shoal.progress import Progress
+    from shoal.core.progress import Progress
 
 
 class _Result(Protocol):
@@ -42,9 +42,10 @@ def _run(
     tell: Callable[[R, Console], None],
 ) -> None:
     """Run one experiment, write what it leaves behind into a new folder, and tell what it found."""
+    from experiments.figures import require_plots
+
     from shoal.cli.bars import bars
-    from shoal.papers.figures import require_plots
-    from shoal.release import refuse_existing
+    from shoal.release.release import refuse_existing
 
     target = folder or Path(f"shoal-papers-{name}")
     refuse_existing(target)
@@ -73,9 +74,9 @@ def tau_l(
 ) -> None:
     """Compare sequential sweep with its rivals: Figures 5 to 8 of the (tau,l)-diversity paper."""
     with reporting(json_output):
-        from shoal.papers.tau_l import Result, run_tau_l
-        from shoal.papers.tau_l_page import write_result
-        from shoal.papers.tau_l_statements import statements
+        from experiments.tau_l import Result, run_tau_l
+        from experiments.tau_l_page import write_result
+        from experiments.tau_l_statements import statements
 
         def run(progress: Progress) -> Result:
             return run_tau_l(data, quick=quick, seed=seed, progress=progress)
@@ -101,9 +102,9 @@ def slicing(
 ) -> None:
     """Compare slicing with generalization and bucketization: Figures 3 to 7 of the slicing paper."""
     with reporting(json_output):
-        from shoal.papers.classifiers import require_learning
-        from shoal.papers.slicing import Result, run_slicing
-        from shoal.papers.slicing_page import statements, write_result
+        from experiments.classifiers import require_learning
+        from experiments.slicing import Result, run_slicing
+        from experiments.slicing_page import statements, write_result
 
         def run(progress: Progress) -> Result:
             require_learning()
@@ -129,9 +130,9 @@ def l_delta(
 ) -> None:
     """Compute Figures 1 and 2 of the (l,delta)-diversity paper and simulate what they bound."""
     with reporting(json_output):
-        from shoal.papers.l_delta import Result, run_l_delta
-        from shoal.papers.l_delta_page import write_result
-        from shoal.papers.l_delta_statements import findings
+        from experiments.l_delta import Result, run_l_delta
+        from experiments.l_delta_page import write_result
+        from experiments.l_delta_statements import findings
 
         def run(progress: Progress) -> Result:
             return run_l_delta(quick=quick, seed=seed, progress=progress)

@@ -18,7 +18,7 @@ def schema(
 ) -> None:
     """Print the JSON Schema of policies."""
     with reporting(json_output):
-        from shoal.policy import policy_schema
+        from shoal.policy.policy import policy_schema
 
         answer(policy_schema())
 
@@ -30,7 +30,7 @@ def check(
 ) -> None:
     """Check a policy by itself, without data."""
     with reporting(json_output):
-        from shoal.policy import Policy
+        from shoal.policy.policy import Policy
 
         loaded = Policy.load(policy)
         if json_output:

@@ -12,9 +12,9 @@ import typer
 from shoal.cli.console import answer, out
 
 if TYPE_CHECKING:
-    from shoal.findings import Finding
-    from shoal.ledger.options import LedgerOptions
-    from shoal.release import Release
+    from shoal.audit.findings.base import Finding
+    from shoal.linking.ledger.options import LedgerOptions
+    from shoal.release.release import Release
 
 
 class Format(StrEnum):
@@ -73,8 +73,8 @@ def ledger_asked(
     ledger: Path | None, population: str | None, recipient: str | None, floor: int | None, warn: bool
 ) -> LedgerOptions | None:
     """Return what the options of the ledger say; without ``--ledger`` the others are an error."""
-    from shoal.errors import UsageError
-    from shoal.ledger.options import LedgerOptions
+    from shoal.core.errors import UsageError
+    from shoal.linking.ledger.options import LedgerOptions
 
     if ledger is not None:
         return LedgerOptions(ledger, population, recipient or "", floor, warn)
@@ -121,7 +121,7 @@ def show_findings(findings: Sequence[Finding], supposed: str = "") -> None:
     """Say what no promise covers: what is open, with its fix, then what the policy accepts; *supposed* says when."""
     from rich.markup import escape
 
-    from shoal.wording import counted_text
+    from shoal.core.wording import counted_text
 
     console = out()
     left = [one for one in findings if one.open]
@@ -143,7 +143,7 @@ def _show_entry(entry: Mapping[str, Any]) -> None:
     """Say under which number a release is in the ledger, and what it leaves with the others."""
     from rich.markup import escape
 
-    from shoal.wording import counted_text
+    from shoal.core.wording import counted_text
 
     console = out()
     earlier = f"linked with {len(entry['earlier']):,} earlier" if entry["earlier"] else "the first about them"

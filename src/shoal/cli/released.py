@@ -9,12 +9,12 @@ from shoal.cli.console import out
 from shoal.cli.publishing import show_end
 
 if TYPE_CHECKING:
-    from shoal.release import Release
+    from shoal.release.release import Release
 
 
 def show(release: Release) -> None:
     """Say in plain words what was published."""
-    from shoal.sliced.table import is_sliced
+    from shoal.release.sliced.table import is_sliced
 
     manifest, evidence = release.manifest, release.evidence
     _tell(_headline(release))
@@ -36,7 +36,7 @@ def show(release: Release) -> None:
 
 
 def _headline(release: Release) -> str:
-    from shoal.forms import form_of
+    from shoal.release.forms.kinds import form_of
 
     manifest, risks = release.manifest, release.evidence["risk_after"]
     groups = {"classes": "classes", "centres": "classes", "buckets": "buckets"}.get(form_of(manifest))
@@ -49,7 +49,7 @@ def _headline(release: Release) -> str:
 def _show_promises(manifest: Mapping[str, Any]) -> None:
     """Show what was promised and achieved, what is claimed, or that nothing is."""
     from shoal.cli.tables import table_of
-    from shoal.wording import model_text, parameters_text
+    from shoal.core.wording import model_text, parameters_text
 
     if manifest["guarantees"]:
         table = table_of("guarantee", "asked", "achieved")
@@ -78,7 +78,7 @@ def _show_changes(manifest: Mapping[str, Any], evidence: Mapping[str, Any]) -> N
 
 def _uniques(manifest: Mapping[str, Any], evidence: Mapping[str, Any]) -> str:
     """Say how many records, or people, are unique before and after, and what the method keeps of its table."""
-    from shoal.forms import form_of
+    from shoal.release.forms.kinds import form_of
 
     before, after = evidence["risk_before"]["unique_records"], evidence["risk_after"]["unique_records"]
     whom = "People" if "counts" in evidence["risk_before"] else "Records"
@@ -92,7 +92,7 @@ def _uniques(manifest: Mapping[str, Any], evidence: Mapping[str, Any]) -> str:
 
 def _tell_parts(release: Release) -> None:
     """Say which columns stay together, and among how many records the others hide."""
-    from shoal.sliced.table import published_columns
+    from shoal.release.sliced.table import published_columns
 
     risks = release.evidence["risk_after"]
     for number, columns in enumerate(published_columns(release.manifest["parts"]), start=1):

@@ -64,7 +64,7 @@ def _installed() -> None:
     """Raise unless the packages of the studio are there."""
     from importlib.util import find_spec
 
-    from shoal.errors import UsageError
+    from shoal.core.errors import UsageError
 
     if os.name != "posix":
         raise UsageError("the studio runs on Linux and macOS only; the other commands run here too")

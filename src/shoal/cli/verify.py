@@ -9,13 +9,14 @@ import typer
 
 from shoal.cli.console import JsonOption, answer, out, reporting
 from shoal.cli.engines import Engine, EngineOption, MasterOption
-from shoal.errors import UsageError
+from shoal.core.errors import UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from shoal.sources import Source, SourceOptions
-    from shoal.verify import Verification
+    from shoal.sources.base import Source
+    from shoal.sources.options import SourceOptions
+    from shoal.verify.result import Verification
 
 REJECTED = 4
 
@@ -48,8 +49,8 @@ def verify(
     """Recompute every guarantee from the written files, with code of its own. Exit code 4: do not publish."""
     with reporting(json_output):
         from shoal.cli.bars import bars
-        from shoal.regions.budget import Budget
-        from shoal.verify import verify_folder
+        from shoal.engines.partitions.budget import Budget
+        from shoal.verify.verifier import verify_folder
 
         key = None if public_key is None else _read(public_key)
         session = _session(engine, master)
@@ -89,7 +90,7 @@ def _session(engine: Engine, master: str | None) -> SparkSession | None:
         if master is not None:
             raise UsageError("a master is for the Spark engine; give --engine spark, or no --master")
         return None
-    from shoal.spark.starting import ready_session
+    from shoal.engines.spark.starting import ready_session
 
     return ready_session(master)
 
@@ -97,7 +98,7 @@ def _session(engine: Engine, master: str | None) -> SparkSession | None:
 def _opened(source: str, options: SourceOptions, session: SparkSession | None) -> Source:
     """Open the original table, on Spark if it is to be compared there."""
     if session is None:
-        from shoal.sources import open_source
+        from shoal.sources.opening import open_source
 
         return open_source(source, options)
     from shoal.sources.spark.files import open_spark_files
@@ -107,7 +108,7 @@ def _opened(source: str, options: SourceOptions, session: SparkSession | None) -
 
 def _manifest(folder: Path) -> dict[str, Any]:
     """Return what can be read of the manifest that will be verified; the verifier itself is the one to complain."""
-    from shoal.strict_json import read_json
+    from shoal.core.strict_json import read_json
     from shoal.verify.reading import public_folder
 
     try:
@@ -119,8 +120,8 @@ def _manifest(folder: Path) -> dict[str, Any]:
 
 def _reading_options(manifest: dict[str, Any], policy: Path | None) -> SourceOptions:
     """Read the source as the policy says, or with the texts for missing that the manifest names."""
-    from shoal.policy import Policy
-    from shoal.sources import SourceOptions
+    from shoal.policy.policy import Policy
+    from shoal.sources.options import SourceOptions
 
     if policy is not None:
         return Policy.load(policy).source
@@ -134,14 +135,14 @@ def _populations(
     manifest: dict[str, Any], population: str | None, policy: Path | None, options: SourceOptions
 ) -> dict[str, Source]:
     """Open the population tables that the manifest names: the one given, or those beside the policy."""
-    from shoal.sources import open_source
+    from shoal.sources.opening import open_source
 
     promised = manifest.get("populations")
     named = [path for path in promised if isinstance(path, str)] if isinstance(promised, dict) else []
     if population is not None:
         return dict.fromkeys(named, open_source(population, options))
     if policy is not None:
-        from shoal.policy import Policy
+        from shoal.policy.policy import Policy
 
         known = {getattr(model, "population", None) for model in Policy.load(policy).privacy}
         return {path: open_source(policy.parent / path, options) for path in named if path in known}
@@ -153,7 +154,7 @@ def show(verification: Verification, *, with_source: bool) -> None:
     from rich.markup import escape
 
     from shoal.cli.tables import table_of
-    from shoal.wording import parameters_text
+    from shoal.core.wording import parameters_text
 
     console = out()
     table = table_of("", "checked", "found")

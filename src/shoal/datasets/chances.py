@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.arrays import AnyIntArray, CodeArray, FloatArray
+from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from shoal.arrays import AnyIntArray, BoolArray, CodeArray
+from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray
+from shoal.core.errors import UsageError
 from shoal.datasets import hospital_diagnoses, hospital_people
 from shoal.datasets.hospital_diagnoses import EXPOSURES
 from shoal.datasets.hospital_tables import FIRST_DAY, LAST_DAY, OLDEST, SEASONS, SEXES, WOMEN, tables
-from shoal.errors import UsageError
 
 BLOCK = 50_000  # rows drawn from one generator, whatever the size of the batches
 MOST_ROWS = 10**10  # as many as there are patient numbers

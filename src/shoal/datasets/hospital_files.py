@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
+from shoal.core.errors import UsageError
+from shoal.core.progress import Progress, Silent
 from shoal.datasets.hospital import SCHEMA, stays
 from shoal.datasets.origins import placed
-from shoal.errors import UsageError
-from shoal.progress import Progress, Silent
 
 Sink = Callable[[pa.RecordBatch], None]
 

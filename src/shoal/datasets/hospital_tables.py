@@ -11,7 +11,7 @@ from functools import cache
 
 import numpy as np
 
-from shoal.arrays import CodeArray, FloatArray
+from shoal.core.arrays import CodeArray, FloatArray
 from shoal.datasets import hospital_diagnoses, hospital_people
 from shoal.datasets.chances import Chances
 from shoal.datasets.hospital_diagnoses import AGE_PROFILES, EXPOSURES

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from shoal.errors import InputError
+from shoal.core.errors import InputError
 
 LONGEST = 64 * 2**20  # bytes; no file of ours comes near
 PATIENCE = 30  # seconds without a byte

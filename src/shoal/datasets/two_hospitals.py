@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from shoal.core.errors import UsageError
 from shoal.datasets.hospital import diagnosis_tree, stays
 from shoal.datasets.origins import placed
-from shoal.errors import UsageError
 
 HOSPITALS = ("north", "south")
 

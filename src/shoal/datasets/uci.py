@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv
 
+from shoal.core.errors import InputError, UsageError, did_you_mean
 from shoal.datasets.origins import Origin, SourceFile, data_folder, plain_lines
-from shoal.errors import InputError, UsageError, did_you_mean
 
 Folder = str | os.PathLike[str]
 

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shoal.arrays import CodeArray, IntArray, KeyArray
-from shoal.errors import InputError
+from shoal.core.arrays import CodeArray, IntArray, KeyArray
+from shoal.core.errors import InputError
 
 MISSING_CODE = 0
 

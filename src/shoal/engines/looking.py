@@ -10,11 +10,11 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from shoal import kernels
-from shoal.arrays import AnyIntArray, BoolArray, IntArray, KeyArray
-from shoal.cells import KeyLayout, Run, RunStack
+from shoal.core import kernels
+from shoal.core.arrays import AnyIntArray, BoolArray, IntArray, KeyArray
 from shoal.engines.dictionaries import GrowingDictionary
 from shoal.engines.passes import Factored
+from shoal.plan.cells import KeyLayout, Run, RunStack
 
 
 class SeenValues(Protocol):

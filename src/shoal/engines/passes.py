@@ -10,10 +10,10 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
-from shoal import kernels
-from shoal.arrays import CodeArray, IntArray, KeyArray
-from shoal.cells import KeyLayout, Run, RunStack
+from shoal.core import kernels
+from shoal.core.arrays import CodeArray, IntArray, KeyArray
 from shoal.engines.dictionaries import GrowingDictionary, factored
+from shoal.plan.cells import KeyLayout, Run, RunStack
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -8,15 +8,15 @@ from dataclasses import replace
 import numpy as np
 from pydantic import Field
 
-from shoal import kernels
-from shoal.arrays import IntArray
-from shoal.errors import UnreachableError
+from shoal.core import kernels
+from shoal.core.arrays import IntArray
+from shoal.core.errors import UnreachableError
+from shoal.core.progress import Progress
 from shoal.methods.base import Method
 from shoal.models.base import ClassHistograms, ValueModel
-from shoal.plan import same_rows
-from shoal.problem import Problem
-from shoal.progress import Progress
-from shoal.slices import Part, Pieces, SlicedPlan
+from shoal.plan.plan import same_rows
+from shoal.plan.problem import Problem
+from shoal.plan.slices import Part, Pieces, SlicedPlan
 
 _QUASI_ARE_EXACT = (
     "quasi values are published as they are: whoever knows them can tell who is in the table, and promises are about "

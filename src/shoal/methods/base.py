@@ -8,11 +8,11 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from shoal.plan import Plan
-from shoal.problem import Problem
-from shoal.progress import Progress
-from shoal.slices import SlicedPlan
-from shoal.synthetic.plan import SyntheticPlan
+from shoal.core.progress import Progress
+from shoal.plan.plan import Plan
+from shoal.plan.problem import Problem
+from shoal.plan.slices import SlicedPlan
+from shoal.plan.synthetic import SyntheticPlan
 
 AnyPlan: TypeAlias = Plan | SlicedPlan | SyntheticPlan
 # generalized rows; parts of rows apart; rows as they are; averages of groups; rows of nobody

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from shoal.arrays import IntArray
-from shoal.errors import UnreachableError
+from shoal.core.arrays import IntArray
+from shoal.core.errors import UnreachableError
 from shoal.models.base import ClassHistograms, Whole
-from shoal.problem import Problem, Requirement
+from shoal.plan.problem import Problem, Requirement
 
 
 def refuse_hopeless(problem: Problem, n_withheld: int) -> None:

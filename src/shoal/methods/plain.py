@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from shoal.errors import UnreachableError
-from shoal.judging import judged
+from shoal.core.errors import UnreachableError
+from shoal.core.progress import Progress
 from shoal.methods.base import Method
 from shoal.models.base import PopulationModel
-from shoal.plan import Plan, same_rows
-from shoal.problem import Problem
-from shoal.progress import Progress
+from shoal.plan.judging import judged
+from shoal.plan.plan import Plan, same_rows
+from shoal.plan.problem import Problem
 
 _NOTHING_PROMISED = (
     "nothing is promised about people: whoever knows somebody's quasi values may find their record; measure how often "

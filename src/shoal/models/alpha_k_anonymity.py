@@ -6,7 +6,7 @@ import math
 
 from pydantic import Field
 
-from shoal.arrays import BoolArray, FloatArray
+from shoal.core.arrays import BoolArray, FloatArray
 from shoal.models.base import ClassHistograms, Curve, ValueModel, Whole, number, rounded_up
 from shoal.models.exact import at_most, fraction, largest_counts, quotient
 

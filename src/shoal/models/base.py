@@ -11,7 +11,7 @@ from typing import ClassVar, Literal, NamedTuple, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from shoal.arrays import BoolArray, FloatArray, IntArray
+from shoal.core.arrays import BoolArray, FloatArray, IntArray
 from shoal.taxonomies.tree import Taxonomy
 
 Sees = Literal["sizes", "values", "population"]

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from pydantic import Field
 
-from shoal.arrays import BoolArray, FloatArray
+from shoal.core.arrays import BoolArray, FloatArray
 from shoal.models.base import ClassHistograms, ValueModel, Whole
 from shoal.models.exact import at_most, fraction, quotient, row_blocks
 from shoal.models.ratios import RATIO_ERROR, most_frequent, products

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from shoal.arrays import BoolArray, FloatArray
+from shoal.core.arrays import BoolArray, FloatArray
 from shoal.models.base import ClassHistograms, PrivacyModel, Whole
 
 

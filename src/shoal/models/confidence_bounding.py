@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from shoal.arrays import BoolArray, FloatArray, IntArray
+from shoal.core.arrays import BoolArray, FloatArray, IntArray
 from shoal.models.base import SHARE_MARGIN, SHARE_UNITS, ClassHistograms, Curve, ValueModel, Whole, number, rounded_up
 from shoal.models.exact import at_most, fraction, largest_counts, quotient, row_blocks
 

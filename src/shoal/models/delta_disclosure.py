@@ -7,7 +7,7 @@ import math
 import numpy as np
 from pydantic import Field
 
-from shoal.arrays import BoolArray, FloatArray
+from shoal.core.arrays import BoolArray, FloatArray
 from shoal.models.base import ClassHistograms, ValueModel, Whole
 from shoal.models.ratios import RATIO_ERROR, least_frequent, most_frequent
 

@@ -7,7 +7,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from shoal.arrays import BoolArray, FloatArray
+from shoal.core.arrays import BoolArray, FloatArray
 from shoal.models.base import ClassHistograms, PopulationModel, Whole, number, rounded_down, rounded_up
 from shoal.models.exact import at_most, fraction, quotient
 

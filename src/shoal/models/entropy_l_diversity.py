@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 from pydantic import Field
 
-from shoal.arrays import BoolArray, FloatArray, IntArray
+from shoal.core.arrays import BoolArray, FloatArray, IntArray
 from shoal.models.base import ClassHistograms, ValueModel, Whole, number, rounded_down
 from shoal.models.exact import at_most, distinct_values, fraction, largest_counts, row_blocks
 

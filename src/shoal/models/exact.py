@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.arrays import BoolArray, FloatArray, IntArray
+from shoal.core.arrays import BoolArray, FloatArray, IntArray
 
 _INT64_LIMIT = 2**63 - 1
 _BLOCK_ELEMENTS = 2**17  # 1 MiB of counts: the temporaries of a block stay in the processor's cache

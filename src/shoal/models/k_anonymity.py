@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from shoal.arrays import BoolArray, FloatArray
+from shoal.core.arrays import BoolArray, FloatArray
 from shoal.models.base import ClassHistograms, Curve, PrivacyModel, Whole
 
 

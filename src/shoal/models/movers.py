@@ -14,8 +14,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.arrays import BoolArray, IntArray
-from shoal.errors import PolicyError
+from shoal.core.arrays import BoolArray, IntArray
+from shoal.core.errors import PolicyError
 from shoal.models.exact import integers, peak, row_blocks
 from shoal.taxonomies.tree import Taxonomy
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.arrays import FloatArray, IntArray
+from shoal.core.arrays import FloatArray, IntArray
 from shoal.models.exact import integers, peak, quotient, row_blocks
 
 RATIO_ERROR = 2.0**-49  # relative: more than the few roundings of 2**-53 between a ratio and its true value

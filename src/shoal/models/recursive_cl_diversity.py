@@ -7,7 +7,7 @@ import math
 import numpy as np
 from pydantic import Field
 
-from shoal.arrays import BoolArray, FloatArray, IntArray
+from shoal.core.arrays import BoolArray, FloatArray, IntArray
 from shoal.models.base import ClassHistograms, ValueModel, Whole, number, rounded_up
 from shoal.models.exact import at_most, fraction, largest_counts, largest_sums, quotient
 

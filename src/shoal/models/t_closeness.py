@@ -8,8 +8,8 @@ from typing import Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from shoal.arrays import BoolArray, FloatArray
-from shoal.errors import PolicyError
+from shoal.core.arrays import BoolArray, FloatArray
+from shoal.core.errors import PolicyError
 from shoal.models.base import SHARE_MARGIN, SHARE_UNITS, ClassHistograms, ValueModel, Whole
 from shoal.models.exact import at_most, fraction, integers, peak, quotient
 from shoal.models.movers import Equal, Ground, Hierarchical, Ordered, work

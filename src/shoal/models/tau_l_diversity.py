@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
-from shoal.arrays import BoolArray, FloatArray
+from shoal.core.arrays import BoolArray, FloatArray
 from shoal.models.base import ClassHistograms, Curve, ValueModel, Whole, number, rounded_up
 from shoal.models.exact import at_most, fraction, largest_sums
 

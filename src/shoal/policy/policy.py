@@ -9,16 +9,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from shoal.findings.base import Acceptance
+from shoal.audit.findings.base import Acceptance
+from shoal.columns.base import Technique
+from shoal.columns.baskets.options import ItemOptions
+from shoal.columns.sampling import Sampling
+from shoal.core.registry import discover
+from shoal.core.yaml_lines import load_with_lines, read_text
 from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel
-from shoal.registry import discover
 from shoal.sources.options import SourceOptions
 from shoal.taxonomies.builders.base import TaxonomyBuilder
-from shoal.techniques.base import Technique
-from shoal.techniques.sampling import Sampling
-from shoal.transactions.options import ItemOptions
-from shoal.yaml_lines import load_with_lines, read_text
 
 Role = Literal["identifier", "quasi", "sensitive", "insensitive"]
 
@@ -174,7 +174,7 @@ def policy_schema() -> dict[str, Any]:
     attribute = _schema(AttributeOptions)
     attribute["properties"]["taxonomy"] = one_of("shoal.taxonomies.builders", TaxonomyBuilder)
     attribute["properties"]["items"] = _schema(ItemOptions)
-    attribute["properties"]["technique"] = one_of("shoal.techniques", Technique)
+    attribute["properties"]["technique"] = one_of("shoal.columns", Technique)
     table = _schema(TableOptions)["properties"]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -8,18 +8,18 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from shoal.errors import PolicyError, ShoalError, did_you_mean
-from shoal.findings.base import checks
+from shoal.audit.findings.base import checks
+from shoal.columns.base import Technique
+from shoal.columns.baskets.options import ItemOptions
+from shoal.columns.sampling import Sampling
+from shoal.core.errors import PolicyError, ShoalError, did_you_mean
+from shoal.core.registry import find
+from shoal.core.yaml_lines import Place
 from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel
 from shoal.policy.policy import AttributeOptions, AttributePolicy, Policy, TableOptions
-from shoal.registry import find
 from shoal.sources.options import SourceOptions
 from shoal.taxonomies.builders.base import TaxonomyBuilder
-from shoal.techniques.base import Technique
-from shoal.techniques.sampling import Sampling
-from shoal.transactions.options import ItemOptions
-from shoal.yaml_lines import Place
 
 _NO_NUMBER = "must be a number; received a truth value, which is how YAML reads yes, no, on and off"
 
@@ -117,7 +117,7 @@ class PolicyReader:
         if name is None:
             return None
         try:
-            technique = find("shoal.techniques", Technique, name, what="technique")
+            technique = find("shoal.columns", Technique, name, what="technique")
         except PolicyError as error:
             self._note(place, str(error))
             return None

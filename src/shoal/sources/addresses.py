@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
-from shoal.errors import UsageError, did_you_mean
+from shoal.core.errors import UsageError, did_you_mean
 
 Kind = Literal["postgresql", "sqlite", "duckdb"]
 

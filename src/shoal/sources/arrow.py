@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from shoal.errors import InputError
+from shoal.core.errors import InputError
 from shoal.sources.base import Source
 from shoal.sources.columns import check_names, normal_schema, plain
 from shoal.sources.options import SourceOptions

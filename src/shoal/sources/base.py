@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from shoal.errors import InputError, UsageError, did_you_mean
+from shoal.core.errors import InputError, UsageError, did_you_mean
 from shoal.sources.columns import check_flat, is_text, normal_column
 
 

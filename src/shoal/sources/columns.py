@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from shoal.errors import InputError
+from shoal.core.errors import InputError
 
 CODES = pa.dictionary(pa.int32(), pa.string())
 

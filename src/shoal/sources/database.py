@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from shoal.errors import InputError
+from shoal.core.errors import InputError
 from shoal.sources.addresses import DatabaseTable
 from shoal.sources.columns import check_names, normal_type
 from shoal.sources.databases import connect

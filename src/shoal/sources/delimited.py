@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv
 
-from shoal.errors import InputError
+from shoal.core.errors import InputError
 from shoal.sources.base import Source
 from shoal.sources.columns import CODES, check_names
 from shoal.sources.digests import OpenedFile

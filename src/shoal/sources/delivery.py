@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from shoal.errors import InputError, ShoalError, UsageError
+from shoal.core.errors import InputError, ShoalError, UsageError
 from shoal.sources.addresses import DatabaseTable, quoted
 from shoal.sources.columns import check_names, normal_column, normal_schema
 from shoal.sources.databases import connect

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from shoal.errors import InputError
+from shoal.core.errors import InputError
 
 _SETTLED = 5_000_000_000  # nanoseconds after a change; sooner, another one may leave a file's times as they are
 

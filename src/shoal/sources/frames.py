@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pt
 
-from shoal.errors import InputError
+from shoal.core.errors import InputError
 from shoal.sources.columns import check_names, plain
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from shoal.errors import InputError, UsageError
+from shoal.core.errors import InputError, UsageError
 from shoal.sources.addresses import DatabaseTable, is_address, refuse_address_as_path
 from shoal.sources.arrow import open_arrow
 from shoal.sources.base import Source

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from shoal.errors import UsageError
+from shoal.core.errors import UsageError
 
 
 def optional(module: str, use: str, extra: str) -> Any:

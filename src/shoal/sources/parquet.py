@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from shoal.errors import InputError
+from shoal.core.errors import InputError
 from shoal.sources.base import Source
 from shoal.sources.columns import check_names, normal_schema
 from shoal.sources.digests import OpenedFile

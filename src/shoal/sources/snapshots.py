@@ -15,7 +15,7 @@ from typing import IO
 
 import pyarrow as pa
 
-from shoal.errors import InputError, UsageError
+from shoal.core.errors import InputError, UsageError
 from shoal.sources.arrow import RowsDigest
 from shoal.sources.base import Source
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from shoal.arrays import FloatArray
-from shoal.errors import InputError
+from shoal.core.arrays import FloatArray
+from shoal.core.errors import InputError
 from shoal.sources.columns import check_names
 from shoal.sources.digests import OpenedFile
 from shoal.sources.optional import optional

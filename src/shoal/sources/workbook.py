@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from shoal.errors import InputError, did_you_mean
+from shoal.core.errors import InputError, did_you_mean
 from shoal.sources.columns import check_names
 from shoal.sources.digests import OpenedFile
 from shoal.sources.optional import optional

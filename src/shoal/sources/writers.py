@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from shoal.errors import UsageError
+from shoal.core.errors import UsageError
 from shoal.sources.columns import CODES, check_flat, coded_text, compacted, is_text, normal_column, normal_type
 from shoal.sources.options import CsvStyle
 

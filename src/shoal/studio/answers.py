@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from shoal.errors import ShoalError
+from shoal.core.errors import ShoalError
 from shoal.studio.places import Place, places
 from shoal.studio.project import Project, StaleError
 from shoal.studio.studio import Studio

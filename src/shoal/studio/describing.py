@@ -9,12 +9,13 @@ from datetime import date, timedelta
 
 import numpy as np
 
-from shoal.arrays import IntArray
-from shoal.drafting.domains import seen_values
-from shoal.drafting.drafting import DraftColumn
-from shoal.drafting.profiling import ColumnProfile
-from shoal.plots import Plot, histogram
-from shoal.policy import Role
+from shoal.core.arrays import IntArray
+from shoal.policy.drafting.domains import seen_values
+from shoal.policy.drafting.drafting import DraftColumn
+from shoal.policy.drafting.profiling import ColumnProfile
+from shoal.policy.policy import Role
+from shoal.reports.plots.histogram import histogram
+from shoal.reports.plots.plot import Plot
 from shoal.taxonomies.parse import days, decimal_numbers, texts
 
 BARS = 12  # of a histogram

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from shoal.drafting.writing import WIDTH, flow, scalar
-from shoal.errors import PolicyError, ShoalError
+from shoal.core.errors import PolicyError, ShoalError
+from shoal.core.yaml_lines import load_with_lines
+from shoal.policy.drafting.writing import WIDTH, flow, scalar
 from shoal.policy.reading import PolicyReader
-from shoal.yaml_lines import load_with_lines
 
 NAME = "policy.yaml"
 _INDENT = 2

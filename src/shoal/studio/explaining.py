@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from shoal.core.registry import discover
 from shoal.models.base import PrivacyModel
-from shoal.registry import discover
-from shoal.report.limits import LIMITS
+from shoal.reports.limits import LIMITS
 from shoal.studio.parameters import Parameter
 
 

@@ -10,19 +10,19 @@ from typing import Any, Literal
 
 import numpy as np
 
-from shoal.anonymizing import open_populations
-from shoal.encoding import Tree, check_columns, encode_cells, grown
+from shoal.anonymize import open_populations
+from shoal.columns.baskets.unfolding import unfolded
+from shoal.core.errors import InputError, UnreachableError
+from shoal.core.progress import Silent
 from shoal.engines.local import LocalEngine
 from shoal.engines.looking import CountedCells
-from shoal.errors import InputError, UnreachableError
-from shoal.judging import Judge
 from shoal.methods.hopeless import failing_as_one_class, refuse_hopeless
-from shoal.policy import AttributePolicy, Policy
-from shoal.problem import Problem, Requirement
-from shoal.progress import Silent
-from shoal.sources import open_source
+from shoal.plan.judging import Judge
+from shoal.plan.problem import Problem, Requirement
+from shoal.policy.encoding import Tree, check_columns, encode_cells, grown
+from shoal.policy.policy import AttributePolicy, Policy
+from shoal.sources.opening import open_source
 from shoal.studio.grouping import Grouping, Groupings
-from shoal.transactions.unfolding import unfolded
 
 MOST_ROWS = 2_000_000  # of a table that is counted for a hint
 

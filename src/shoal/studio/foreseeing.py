@@ -9,8 +9,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from shoal.errors import ShoalError
-from shoal.policy import Policy
+from shoal.core.errors import ShoalError
+from shoal.policy.policy import Policy
 from shoal.studio.feasibility import Costs, Hint, Looked, costs, hints, looked_key
 from shoal.studio.project import Project
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from shoal.arrays import AnyIntArray, BoolArray, CodeArray, IntArray
+from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, IntArray
 
 MOST_BYTES = 256 << 20  # of the groupings that are kept
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from shoal.errors import UsageError
+from shoal.core.errors import UsageError
 from shoal.studio.project import Project
 
 State = Literal["running", "done", "failed", "cancelled"]

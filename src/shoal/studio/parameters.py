@@ -10,9 +10,9 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from shoal.drafting.writing import flow
-from shoal.errors import PolicyError
-from shoal.yaml_lines import load_with_lines
+from shoal.core.errors import PolicyError
+from shoal.core.yaml_lines import load_with_lines
+from shoal.policy.drafting.writing import flow
 
 Shape = Literal["whole", "number", "truth", "choice", "text", "words", "attribute", "population", "yaml"]
 _LEAST, _MOST = ("ge", "gt"), ("le", "lt")

@@ -12,14 +12,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shoal.arrays import IntArray
+from shoal.core.arrays import IntArray
+from shoal.core.wording import attack_text
 from shoal.engines.dictionaries import GrowingDictionary, factored
-from shoal.plots import Interval, Plot, histogram, intervals
-from shoal.release import PUBLIC, received
-from shoal.sources import SourceOptions, open_source
+from shoal.release.release import PUBLIC, received
+from shoal.reports.plots.histogram import histogram
+from shoal.reports.plots.intervals import Interval, intervals
+from shoal.reports.plots.plot import Plot
+from shoal.sources.opening import open_source
+from shoal.sources.options import SourceOptions
 from shoal.studio.shelf import Opened, Readable
 from shoal.taxonomies.parse import decimal_numbers, texts
-from shoal.wording import attack_text
 
 MOST_BARS = 20
 MISSING = "missing"

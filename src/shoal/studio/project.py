@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from shoal.drafting import Draft
-from shoal.drafting.profiling import ColumnProfile
-from shoal.errors import ShoalError, UsageError
+from shoal.core.errors import ShoalError, UsageError
+from shoal.policy.drafting.drafting import Draft
+from shoal.policy.drafting.profiling import ColumnProfile
 from shoal.studio.documents import NAME, Problem, is_plain, outside_names, problems, read, written
 
 _MOST_ATTACHED = 2 << 30  # bytes of one attached file

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from shoal.drafting.domains import quasi_taxonomy
-from shoal.drafting.drafting import diversity
-from shoal.drafting.profiling import ColumnProfile
-from shoal.policy import Role
+from shoal.policy.drafting.domains import quasi_taxonomy
+from shoal.policy.drafting.drafting import diversity
+from shoal.policy.drafting.profiling import ColumnProfile
+from shoal.policy.policy import Role
 
 PutAway = dict[str, dict[str, Any]]  # by column: the taxonomy and the models that a role had no use for
 

@@ -12,7 +12,7 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
-from shoal.errors import UsageError
+from shoal.core.errors import UsageError
 from shoal.studio.application import create_app
 from shoal.studio.gate import Key
 from shoal.studio.peers import own_peers

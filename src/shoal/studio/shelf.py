@@ -11,7 +11,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from shoal.sources import Source, SourceOptions
+from shoal.sources.base import Source
+from shoal.sources.options import SourceOptions
 
 MOST_BYTES = 384 << 20  # of all tables together
 MOST_TABLES = 8

@@ -10,12 +10,12 @@ from typing import Any
 
 from starlette.exceptions import HTTPException
 
-from shoal.release import INTERNAL
+from shoal.core.wording import parameters_text
+from shoal.release.release import INTERNAL
 from shoal.studio.answers import Visit
 from shoal.studio.jobs import Job
 from shoal.studio.project import Project
 from shoal.utility.base import told
-from shoal.wording import parameters_text
 
 KIND = "run"
 RELEASE = "release"

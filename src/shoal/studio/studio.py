@@ -9,11 +9,12 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from shoal.drafting.drafting import drafted
-from shoal.drafting.profiling import profiled
-from shoal.errors import UsageError
-from shoal.progress import Silent
-from shoal.sources import SourceOptions, open_source
+from shoal.core.errors import UsageError
+from shoal.core.progress import Silent
+from shoal.policy.drafting.drafting import drafted
+from shoal.policy.drafting.profiling import profiled
+from shoal.sources.opening import open_source
+from shoal.sources.options import SourceOptions
 from shoal.studio.jobs import Jobs
 from shoal.studio.mending import mending
 from shoal.studio.project import Project

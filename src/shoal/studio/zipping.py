@@ -9,7 +9,7 @@ import zipfile
 from pathlib import Path
 from typing import Literal
 
-from shoal.release import INTERNAL, PUBLIC
+from shoal.release.release import INTERNAL, PUBLIC
 
 Audience = Literal["public", "internal"]
 _FOLDERS: dict[Audience, str] = {"public": PUBLIC, "internal": INTERNAL}

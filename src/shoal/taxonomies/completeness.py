@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shoal.arrays import AnyIntArray, CodeArray
+from shoal.core.arrays import AnyIntArray, CodeArray
 from shoal.taxonomies.parse import decimal_numbers, texts
 
 MOST_EXAMPLES = 5

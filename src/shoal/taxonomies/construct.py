@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shoal.arrays import CodeArray, IntArray
-from shoal.errors import TaxonomyError
+from shoal.core.arrays import CodeArray, IntArray
+from shoal.core.errors import TaxonomyError
 from shoal.taxonomies.scales import Categories, Numbers
 from shoal.taxonomies.tree import Scale, Taxonomy, free_label
 

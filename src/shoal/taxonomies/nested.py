@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import yaml
 
-from shoal.errors import TaxonomyError
+from shoal.core.errors import TaxonomyError
 from shoal.taxonomies.construct import from_parents
 from shoal.taxonomies.tree import Taxonomy
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shoal.arrays import BoolArray, FloatArray, IntArray
+from shoal.core.arrays import BoolArray, FloatArray, IntArray
 
 _WHOLE = "^-?[0-9]{1,18}$"
 _DECIMAL = r"^-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shoal.arrays import BoolArray, CodeArray, FloatArray, IntArray
+from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from shoal.taxonomies.parse import days, decimal_numbers, texts, whole_numbers
 from shoal.taxonomies.tree import NOT_MISSING_LABEL, Cover, Kind, Scale, Taxonomy
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import pyarrow as pa
 
-from shoal.arrays import AnyIntArray, CodeArray, FloatArray
+from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray
 
 Kind = Literal["category", "number", "date", "prefix"]
 Cover = dict[str, Any]
@@ -265,7 +265,7 @@ class Taxonomy:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the tree, to unfold."""
-        from shoal.notebook.taxonomy import taxonomy_html
+        from shoal.reports.notebook.taxonomy import taxonomy_html
 
         return taxonomy_html(self)
 

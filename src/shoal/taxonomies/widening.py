@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from shoal.arrays import AnyIntArray, CodeArray
+from shoal.core.arrays import AnyIntArray, CodeArray
 from shoal.taxonomies.tree import Taxonomy
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shoal.arrays import AnyIntArray, FloatArray, IntArray
-from shoal.plan import Plan
-from shoal.problem import Problem
+from shoal.core.arrays import AnyIntArray, FloatArray, IntArray
+from shoal.plan.plan import Plan
+from shoal.plan.problem import Problem
 from shoal.utility.base import Measure, ratio
 from shoal.utility.rows import Rows, bin_edges, original_rows, published_rows
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from shoal.arrays import FloatArray
-from shoal.plan import Plan
-from shoal.problem import Problem
+from shoal.core.arrays import FloatArray
+from shoal.plan.plan import Plan
+from shoal.plan.problem import Problem
 from shoal.utility.base import Measure, ratio
 from shoal.utility.rows import Rows, original_rows, published_rows
 

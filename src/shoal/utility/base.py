@@ -10,10 +10,10 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from shoal.arrays import FloatArray
-from shoal.plan import Plan
-from shoal.problem import Attribute, Problem
-from shoal.registry import discover
+from shoal.core.arrays import FloatArray
+from shoal.core.registry import discover
+from shoal.plan.plan import Plan
+from shoal.plan.problem import Attribute, Problem
 
 Utility = dict[str, float | dict[str, float]]
 

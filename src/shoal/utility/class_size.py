@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from shoal.arrays import FloatArray
-from shoal.plan import Plan
-from shoal.problem import Problem
+from shoal.core.arrays import FloatArray
+from shoal.plan.plan import Plan
+from shoal.plan.problem import Problem
 from shoal.utility.base import PooledMeasure, Total
 
 

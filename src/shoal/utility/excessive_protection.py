@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from shoal.arrays import FloatArray, IntArray
-from shoal.judging import judged
+from shoal.core.arrays import FloatArray, IntArray
 from shoal.models.tau_l_diversity import TauLDiversity
-from shoal.plan import Plan
-from shoal.problem import Problem
+from shoal.plan.judging import judged
+from shoal.plan.plan import Plan
+from shoal.plan.problem import Problem
 from shoal.utility.base import Measure
 
 

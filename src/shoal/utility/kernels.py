@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.compiled import compiled
+from shoal.core.compiled import compiled
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int32]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from shoal.arrays import CodeArray, FloatArray
-from shoal.plan import Plan
-from shoal.problem import Problem
+from shoal.core.arrays import CodeArray, FloatArray
+from shoal.plan.plan import Plan
+from shoal.plan.problem import Problem
 from shoal.taxonomies.tree import Taxonomy
 from shoal.utility import kernels
 from shoal.utility.base import PooledMeasure, Total

@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
-from shoal.arrays import IntArray
-from shoal.kernels import summed
-from shoal.plan import Plan
-from shoal.problem import Attribute, Problem
+from shoal.core.arrays import IntArray
+from shoal.core.kernels import summed
+from shoal.plan.plan import Plan
+from shoal.plan.problem import Attribute, Problem
 from shoal.utility.base import Measure
 from shoal.utility.kernels import frequencies, open_bits
 

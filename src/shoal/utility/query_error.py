@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shoal.arrays import FloatArray, IntArray
-from shoal.plan import Plan
-from shoal.problem import Problem
+from shoal.core.arrays import FloatArray, IntArray
+from shoal.plan.plan import Plan
+from shoal.plan.problem import Problem
 from shoal.utility import kernels
 from shoal.utility.base import Measure
 from shoal.utility.rows import Rows, original_rows, published_rows

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shoal.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
-from shoal.plan import KEPT, Plan
-from shoal.problem import Problem
+from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
+from shoal.plan.plan import KEPT, Plan
+from shoal.plan.problem import Problem
 from shoal.utility import kernels
 from shoal.utility.kernels import frequencies
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from shoal.arrays import FloatArray
-from shoal.plan import KEPT, Plan, Targets
-from shoal.problem import Problem
+from shoal.core.arrays import FloatArray
+from shoal.plan.plan import KEPT, Plan, Targets
+from shoal.plan.problem import Problem
 from shoal.utility.base import PooledMeasure, Total
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shoal.arrays import FloatArray, IntArray
+from shoal.core.arrays import FloatArray, IntArray
 from shoal.verify.attributes import Attribute
 from shoal.verify.kinds import Averaging
 from shoal.verify.lines import NumberLine
@@ -23,7 +23,7 @@ from shoal.verify.techniques.numbers import Grid, extreme_sums, summed
 from shoal.verify.techniques.values import ColumnValues, as_texts, gathered
 
 if TYPE_CHECKING:
-    from shoal.sources import Source
+    from shoal.sources.base import Source
 
 _FINE = 20  # bits of a step that sums of the source are counted in
 _ROUNDING = 1e-9  # relative: a mean that was computed in floating point may be rounded to the wrong side of a half

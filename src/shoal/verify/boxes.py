@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from shoal.arrays import BoolArray, CodeArray, IntArray
+from shoal.core.arrays import BoolArray, CodeArray, IntArray
 from shoal.verify.covers import Covers
 from shoal.verify.cutting import ATTRIBUTE, CUT, FIRST, LEAF, grow_tree
 from shoal.verify.kernels import inlined, kernel

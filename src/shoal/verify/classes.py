@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from shoal.arrays import CodeArray
-from shoal.errors import InputError
-from shoal.progress import Progress
+from shoal.core.arrays import CodeArray
+from shoal.core.errors import InputError
+from shoal.core.progress import Progress
 from shoal.verify.ahead import prepared
 from shoal.verify.coding import CodedRows, CodedSource, Layout, PointReader, ReleaseCoder, SourceCoder, SourceFacts
 from shoal.verify.contents import Contents
@@ -26,12 +26,12 @@ from shoal.verify.manifest import Manifest
 from shoal.verify.parts import Checked, Part, Result, Task
 from shoal.verify.promises import Promise
 from shoal.verify.reading import BATCH, FAULTS, PublishedRows, unreadable
-from shoal.verify.regional import Means, check
+from shoal.verify.regional.checking import Means, check
 from shoal.verify.result import Check, CheckedGuarantee
 from shoal.verify.truth import contents_for, occurring, truth
 
 if TYPE_CHECKING:
-    from shoal.sources import Source
+    from shoal.sources.base import Source
 
 Populations = Mapping[str, "Source"]
 
@@ -105,7 +105,7 @@ def _checked(
         return ReleaseCoder(rows.schema, task.manifest, task.subjects, contents, schema)
 
     if means.spark is not None:
-        from shoal.verify.spark import check_on_spark
+        from shoal.verify.spark.checking import check_on_spark
 
         there = coder()
         checked = check_on_spark(rows, there, task, source, contents, progress)

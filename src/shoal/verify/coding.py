@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shoal.arrays import BoolArray, CodeArray, IntArray, KeyArray
+from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
 from shoal.verify.attributes import Attribute
 from shoal.verify.contents import TEXT, Contents, common_type, is_textual
 from shoal.verify.counts import SourceRows, source_rows

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from shoal.arrays import CodeArray, IntArray, KeyArray
+from shoal.core.arrays import CodeArray, IntArray, KeyArray
 from shoal.verify.boxes import SEVERAL, BoxTree
 from shoal.verify.coding import CodedSource
 from shoal.verify.counting import WAITING, Counting

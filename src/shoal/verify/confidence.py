@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.arrays import BoolArray, FloatArray, IntArray
+from shoal.core.arrays import BoolArray, FloatArray, IntArray
 from shoal.verify.counting import Histograms
 from shoal.verify.exact import CannotCheckError, at_most, ratio
 from shoal.verify.promises import Promise

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shoal.arrays import BoolArray, KeyArray
+from shoal.core.arrays import BoolArray, KeyArray
 from shoal.verify.hashing import fold_numbers, fold_values, fold_words, fresh_key, hash_texts, hash_words
 from shoal.verify.reading import coded
 

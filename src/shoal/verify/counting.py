@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shoal.arrays import CodeArray, IntArray, KeyArray
+from shoal.core.arrays import CodeArray, IntArray, KeyArray
 from shoal.verify.coding import Coded, CodedRows, Layout
 from shoal.verify.kernels import kernel, paired
 from shoal.verify.numbering import gathered_codes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from shoal.arrays import IntArray
+from shoal.core.arrays import IntArray
 from shoal.verify.manifest import Manifest
 from shoal.verify.result import FALSE_ALARM, Check
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from shoal.arrays import BoolArray, CodeArray, IntArray
+from shoal.core.arrays import BoolArray, CodeArray, IntArray
 from shoal.verify.attributes import Attribute
 from shoal.verify.kernels import kernel
 from shoal.verify.lines import Cover, CoverError, Line, NumberLine, TextLine, ValueLine

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from shoal.arrays import CodeArray, IntArray
+from shoal.core.arrays import CodeArray, IntArray
 from shoal.verify.kernels import kernel
 
 ATTRIBUTE, CUT, FIRST, LEAF = 0, 1, 2, 3  # columns of a tree

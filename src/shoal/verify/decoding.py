@@ -16,17 +16,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shoal.progress import Progress
+from shoal.core.progress import Progress
 from shoal.verify.attributes import Attribute
 from shoal.verify.classes import read_all_covers, verify_classes
 from shoal.verify.exact import at_most
 from shoal.verify.manifest import Manifest
 from shoal.verify.reading import BATCH, FAULTS, PublishedRows, unreadable
-from shoal.verify.regional import Means
+from shoal.verify.regional.checking import Means
 from shoal.verify.result import Check
 
 if TYPE_CHECKING:
-    from shoal.sources import Source
+    from shoal.sources.base import Source
 
 _VALUE, _RECORDS, _TOTAL = "value", "records", "total"
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal.arrays import IntArray
+from shoal.core.arrays import IntArray
 from shoal.verify.attributes import Attribute
 from shoal.verify.counting import Histograms
 from shoal.verify.exact import CannotCheckError, check_size

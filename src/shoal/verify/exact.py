@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from shoal.arrays import BoolArray, FloatArray, IntArray
+from shoal.core.arrays import BoolArray, FloatArray, IntArray
 from shoal.verify.counting import Histograms
 
 _CLEAR = 1e-9  # further from the limit than this (relatively), floating point decides rightly

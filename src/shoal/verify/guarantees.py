@@ -15,7 +15,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from shoal.arrays import BoolArray, FloatArray, IntArray
+from shoal.core.arrays import BoolArray, FloatArray, IntArray
 from shoal.verify.attributes import Attribute
 from shoal.verify.coding import Subject
 from shoal.verify.confidence import confidence

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.arrays import CodeArray, FloatArray, IntArray, KeyArray
+from shoal.core.arrays import CodeArray, FloatArray, IntArray, KeyArray
 from shoal.verify.kernels import inlined, kernel
 
 Word: TypeAlias = np.uint64

@@ -14,14 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shoal.errors import InputError
+from shoal.core.errors import InputError
 from shoal.verify.attributes import Attribute
 from shoal.verify.manifest import Manifest
 from shoal.verify.reading import FAULTS, PublishedRows, coded
 from shoal.verify.result import Check
 
 if TYPE_CHECKING:
-    from shoal.sources import Source
+    from shoal.sources.base import Source
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 import numba
 import numpy as np
 
-from shoal.arrays import BoolArray, CodeArray, KeyArray
+from shoal.core.arrays import BoolArray, CodeArray, KeyArray
 
 _SHIFT = np.uint64(32)
 Function = TypeVar("Function", bound=Callable[..., Any])

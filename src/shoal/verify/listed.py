@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal.arrays import BoolArray, CodeArray, IntArray
+from shoal.core.arrays import BoolArray, CodeArray, IntArray
 from shoal.verify.kernels import kernel
 from shoal.verify.orders import Orders, covered
 from shoal.verify.spans import Spans, in_hull, in_ranges

@@ -39,7 +39,8 @@ from shoal.verify.kinds import (
 )
 from shoal.verify.promises import Promise, read_promise
 from shoal.verify.result import Claim
-from shoal.verify.techniques import Declared, read_techniques
+from shoal.verify.techniques.base import Declared
+from shoal.verify.techniques.declaring import read_techniques
 
 _REQUIRED = (
     "format",

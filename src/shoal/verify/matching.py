@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from shoal.arrays import CodeArray, IntArray, KeyArray
+from shoal.core.arrays import CodeArray, IntArray, KeyArray
 from shoal.verify.kernels import kernel
 from shoal.verify.listed import FEW, wanted_by_contents
 from shoal.verify.orders import orders_for

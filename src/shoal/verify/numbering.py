@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shoal.arrays import BoolArray, CodeArray
+from shoal.core.arrays import BoolArray, CodeArray
 from shoal.verify.attributes import Attribute
 from shoal.verify.contents import MISSING, Contents
 from shoal.verify.kernels import looked_up, mark

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal.arrays import BoolArray, CodeArray, FloatArray, IntArray, KeyArray
+from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray, KeyArray
 from shoal.verify.kernels import kernel
 from shoal.verify.spans import Spans
 

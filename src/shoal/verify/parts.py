@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from shoal.arrays import CodeArray, KeyArray
+from shoal.core.arrays import CodeArray, KeyArray
 from shoal.verify.coding import CodedRows, CodedSource, Layout, SourceFacts, Subject
 from shoal.verify.contents import Contents
 from shoal.verify.counting import Counting, Table

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from shoal.arrays import CodeArray, IntArray
-from shoal.errors import InputError
+from shoal.core.arrays import CodeArray, IntArray
+from shoal.core.errors import InputError
 from shoal.verify.coding import CodedSource, ReleaseCoder, SourceCoder, Subject
 from shoal.verify.counting import Counting, Histograms
 from shoal.verify.covers import Covers
@@ -31,7 +31,7 @@ from shoal.verify.truth import contents_for
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from shoal.sources import Source
+    from shoal.sources.base import Source
 
 _NO_SOURCE = "not checked: people are counted with the source, which is not given"
 _NO_WITNESS = "not checked: people are counted with internal/witness.parquet, which is not there"

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from shoal.arrays import BoolArray, CodeArray, IntArray
-from shoal.errors import InputError
+from shoal.core.arrays import BoolArray, CodeArray, IntArray
+from shoal.core.errors import InputError
 from shoal.verify.files import DataFile
 from shoal.verify.kernels import mark
 from shoal.verify.result import Check

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal.arrays import CodeArray, FloatArray
+from shoal.core.arrays import CodeArray, FloatArray
 from shoal.verify.kernels import kernel
 from shoal.verify.spans import Spans, in_hull, in_ranges
 

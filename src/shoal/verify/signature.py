@@ -7,7 +7,7 @@ import importlib
 from pathlib import Path
 from typing import Any
 
-from shoal.errors import InputError, UsageError
+from shoal.core.errors import InputError, UsageError
 from shoal.verify.fields import ManifestError, mapping, parse_json
 from shoal.verify.result import Check
 

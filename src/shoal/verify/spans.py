@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from shoal.arrays import BoolArray, CodeArray, FloatArray, IntArray
+from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from shoal.verify.covers import Covers
 from shoal.verify.kernels import inlined, kernel
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from shoal.arrays import BoolArray, CodeArray, KeyArray
+from shoal.core.arrays import BoolArray, CodeArray, KeyArray
 from shoal.verify.kernels import kernel
 
 _ROWS, _FIRST, _SECOND = 0, 1, 2

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from shoal.arrays import AnyIntArray, CodeArray, IntArray, KeyArray
+from shoal.core.arrays import AnyIntArray, CodeArray, IntArray, KeyArray
 from shoal.verify.kernels import kernel
 
 _FIRST_FLUSH, _FLUSH = 1 << 20, 12_000_000  # keys that wait: as many as are known already, between these

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from shoal.arrays import BoolArray
-from shoal.errors import InputError
+from shoal.core.arrays import BoolArray
+from shoal.core.errors import InputError
 from shoal.verify.contents import Contents
 from shoal.verify.covers import Covers
 from shoal.verify.manifest import Manifest
 from shoal.verify.result import Check
 
 if TYPE_CHECKING:
-    from shoal.sources import Source
+    from shoal.sources.base import Source
 
 
 def contents_for(manifest: Manifest, published: pa.Schema, source: Source) -> Contents:

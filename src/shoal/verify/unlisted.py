@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal.arrays import CodeArray, FloatArray, IntArray, KeyArray
+from shoal.core.arrays import CodeArray, FloatArray, IntArray, KeyArray
 from shoal.verify.kernels import kernel
 from shoal.verify.listed import BOX, NEXT, linked
 from shoal.verify.scattered import Marks, Scattered, forget, found, marks_for, room_for, scatter, settle

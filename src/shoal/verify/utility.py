@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shoal.arrays import FloatArray, IntArray
+from shoal.core.arrays import FloatArray, IntArray
 from shoal.verify.attributes import Attribute, Domain
 from shoal.verify.manifest import Manifest
 from shoal.verify.reading import PublishedRows, coded

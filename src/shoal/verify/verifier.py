@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from shoal.arrays import IntArray
-from shoal.progress import Progress, Silent
+from shoal.core.arrays import IntArray
+from shoal.core.progress import Progress, Silent
 from shoal.verify.account import check_account
-from shoal.verify.agreed import Plan, read_plan, verify_agreed
+from shoal.verify.agreed.checking import verify_agreed
+from shoal.verify.agreed.plan import Plan, read_plan
 from shoal.verify.ahead import WORKERS
 from shoal.verify.averages import check_averages
 from shoal.verify.classes import Populations, read_all_covers, verify_classes
@@ -41,18 +42,17 @@ from shoal.verify.reading import (
     read_witness,
     unreadable,
 )
-from shoal.verify.regional import Means
+from shoal.verify.regional.checking import Means
 from shoal.verify.result import Check, CheckedGuarantee, Verification
 from shoal.verify.signature import SIGNATURE, check_recorded, check_signature
-from shoal.verify.sliced import verify_sliced
-from shoal.verify.sliced.checking import check_tables
+from shoal.verify.sliced.checking import check_tables, verify_sliced
 from shoal.verify.techniques.checking import check_techniques, expected_source
 from shoal.verify.utility import check_utility
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from shoal.sources import Source
+    from shoal.sources.base import Source
 
 _SILENT = Silent()
 
@@ -160,7 +160,7 @@ def verify_rows(
 
 def _open(path: Path, data: DataFile, manifest: Manifest, spark: SparkSession | None = None) -> PublishedRows:
     if data.format == "parquet" and spark is not None:
-        from shoal.verify.spark import SparkFileRows
+        from shoal.verify.spark.released import SparkFileRows
 
         return SparkFileRows(path, spark)
     if data.format == "parquet":

@@ -10,22 +10,22 @@ from typing import ClassVar
 import numpy as np
 from pydantic import ConfigDict, Field
 
-from shoal import kernels
 from shoal.agency.applying.domain import hulls
 from shoal.agency.plan_file import AgreedPlan
 from shoal.agency.promise import ENTROPY, K_ANONYMITY, L_DIVERSITY
-from shoal.arrays import BoolArray, CodeArray, IntArray
-from shoal.errors import InputError, UnreachableError
-from shoal.judging import judged
+from shoal.core import kernels
+from shoal.core.arrays import BoolArray, CodeArray, IntArray
+from shoal.core.errors import InputError, UnreachableError
+from shoal.core.progress import Progress
+from shoal.core.wording import counted_text
 from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel
 from shoal.models.distinct_l_diversity import DistinctLDiversity
 from shoal.models.entropy_l_diversity import EntropyLDiversity
 from shoal.models.k_anonymity import KAnonymity
-from shoal.plan import Plan
-from shoal.problem import Problem
-from shoal.progress import Progress
-from shoal.wording import counted_text
+from shoal.plan.judging import judged
+from shoal.plan.plan import Plan
+from shoal.plan.problem import Problem
 
 _DELTA = "how probably an owner with enough records has to wait for more"
 

@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 
 from shoal.agency.plan_file import AgreedPlan
-from shoal.arrays import CodeArray
+from shoal.core.arrays import CodeArray
+from shoal.core.errors import InputError
+from shoal.core.wording import counted_text
 from shoal.engines.local import CountedCells
-from shoal.errors import InputError
 from shoal.taxonomies.builders.base import TaxonomyBuilder
 from shoal.taxonomies.construct import from_levels, scale_of
 from shoal.taxonomies.scales import Categories, Numbers, index_in
 from shoal.taxonomies.tree import Scale, Taxonomy
-from shoal.wording import counted_text
 
 _EXACT = 2**53  # from here on floating point does not tell neighbours apart
 MOST_LISTED = 1_000_000  # values that the labels of an attribute list in all

@@ -14,19 +14,21 @@ import pyarrow as pa
 from shoal.agency.applying.agreed import AgreedClasses, promised
 from shoal.agency.applying.domain import AgreedValues, refuse_outside
 from shoal.agency.plan_file import AgreedPlan, plan_bytes, plan_of
-from shoal.anonymizing import Format, Run, same_format
-from shoal.encoding import Encoding
+from shoal.anonymize import Format, Run, same_format
+from shoal.core.errors import InputError, did_you_mean
+from shoal.core.progress import Progress, Silent
 from shoal.engines.local import CountedCells
-from shoal.errors import InputError, did_you_mean
-from shoal.ledger.options import Ledgered, ledger_options
+from shoal.linking.ledger.options import Ledgered, ledger_options
 from shoal.methods.base import AnyPlan
-from shoal.plan import Plan
-from shoal.policy import AttributePolicy, Policy, Role
-from shoal.progress import Progress, Silent
-from shoal.publishing import GeneralizedPublication
-from shoal.publishing.columns import CellColumn
-from shoal.release import CLASS, Release
-from shoal.sources import Source, SourceOptions, open_source
+from shoal.plan.plan import Plan
+from shoal.policy.encoding import Encoding
+from shoal.policy.policy import AttributePolicy, Policy, Role
+from shoal.release.forms.classes import GeneralizedPublication
+from shoal.release.publishing.columns import CellColumn
+from shoal.release.release import CLASS, Release
+from shoal.sources.base import Source
+from shoal.sources.opening import open_source
+from shoal.sources.options import SourceOptions
 
 PLAN_FILE = "plan.json"
 

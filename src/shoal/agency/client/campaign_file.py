@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from shoal.errors import PolicyError, did_you_mean
-from shoal.yaml_lines import load_with_lines, read_text
+from shoal.core.errors import PolicyError, did_you_mean
+from shoal.core.yaml_lines import load_with_lines, read_text
 
 REQUIRED = ("name", "quasi", "sensitive", "l", "delta")
 OPTIONAL = ("eta", "order", "arrangement", "records")

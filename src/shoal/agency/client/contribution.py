@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 
 from shoal.agency.distribution import WEIGHTS
 from shoal.agency.ordering import packed
-from shoal.arrays import CodeArray, IntArray
-from shoal.errors import InputError, UsageError
-from shoal.sources import open_source
+from shoal.core.arrays import CodeArray, IntArray
+from shoal.core.errors import InputError, UsageError
+from shoal.sources.opening import open_source
 from shoal.taxonomies.parse import texts, whole_numbers
 
 _ROOM = 2**62

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from shoal.agency.client.transport import PATIENCE, Address, Answer, exchange
-from shoal.errors import InputError, UsageError
-from shoal.release import write_bytes
+from shoal.core.errors import InputError, UsageError
+from shoal.release.release import write_bytes
 
 if TYPE_CHECKING:
     from shoal.agency.plan_file import AgreedPlan

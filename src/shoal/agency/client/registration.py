@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from shoal.errors import InputError, UsageError, VerificationError
-from shoal.progress import Progress
+from shoal.core.errors import InputError, UsageError, VerificationError
+from shoal.core.progress import Progress
+from shoal.core.strict_json import read_json
 from shoal.sources.digests import file_digest
-from shoal.strict_json import read_json
-from shoal.verify import verify_folder
 from shoal.verify.reading import public_folder
+from shoal.verify.verifier import verify_folder
 
 
 def registration(folder: Path, *, progress: Progress | None = None) -> dict[str, Any]:

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from shoal.errors import InputError, ShoalError, UnreachableError, UsageError
-from shoal.strict_json import read_json
+from shoal.core.errors import InputError, ShoalError, UnreachableError, UsageError
+from shoal.core.strict_json import read_json
 
 TOKEN_VARIABLE = "SHOAL_AGENCY_TOKEN"  # noqa: S105 - the name of a variable, not a token
 LARGEST_ANSWER = 16 * 2**20  # bytes

@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from shoal.agency.service.refusals import Refusal, invalid
-from shoal.strict_json import AmbiguousJsonError, read_json
+from shoal.core.strict_json import AmbiguousJsonError, read_json
 
 _DISCARDING = 10.0  # seconds
 SMALL = 64 * 1024  # bytes that are parsed without a thread of their own

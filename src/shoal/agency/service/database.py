@@ -13,7 +13,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.sql.schema import Table
 
-from shoal.errors import UsageError
+from shoal.core.errors import UsageError
 
 AUDIT_LOCK, COUNT_LOCK, MIGRATION_LOCK = 7_201, 7_202, 7_203  # names of PostgreSQL's advisory locks
 _SECONDS = 10

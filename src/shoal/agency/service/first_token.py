@@ -11,7 +11,7 @@ from shoal.agency.service.messages import NewToken
 from shoal.agency.service.migrating import ready_database, telling_unreachable
 from shoal.agency.service.refusals import Refusal
 from shoal.agency.service.settings import Settings
-from shoal.errors import UsageError
+from shoal.core.errors import UsageError
 
 
 def new_token(settings: Settings, name: str, role: str) -> dict[str, Any]:

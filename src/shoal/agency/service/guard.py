@@ -16,7 +16,7 @@ from shoal.agency.service.failures import refusal_of
 from shoal.agency.service.refusals import Refusal
 from shoal.agency.service.tokens import Holder, Role, digest_of, find
 from shoal.agency.service.visits import Service, Visit
-from shoal.errors import ShoalError, UnreachableError
+from shoal.core.errors import ShoalError, UnreachableError
 
 ROLES_KEY, BODY_KEY = "x-roles", "x-body-limit"
 _MOST_KNOWN = 20_000

@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from shoal.agency.service.database import MIGRATION_LOCK, Database, open_database
 from shoal.agency.service.schema import metadata
-from shoal.errors import InputError, UsageError
+from shoal.core.errors import InputError, UsageError
 
 _SCRIPTS = Path(__file__).parent / "migrations"
 

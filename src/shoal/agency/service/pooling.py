@@ -19,7 +19,7 @@ from shoal.agency.planning import make_plan
 from shoal.agency.service.counted import LARGEST, CountedTable
 from shoal.agency.service.messages import LARGEST as LARGEST_SENT
 from shoal.agency.service.messages import Arrangement, Domain, Order, Records
-from shoal.errors import InputError, UnreachableError
+from shoal.core.errors import InputError, UnreachableError
 from shoal.sources.arrow import open_arrow
 from shoal.sources.options import SourceOptions
 from shoal.taxonomies.construct import from_levels, scale_of

@@ -18,7 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from shoal.agency.service.application import create_app
 from shoal.agency.service.database import Database
 from shoal.agency.service.settings import Settings
-from shoal.errors import UsageError
+from shoal.core.errors import UsageError
 
 _IDLE_SECONDS = 5
 _UNFINISHED = "ASGI callable returned without completing"  # to callers that hung up; all others are answered

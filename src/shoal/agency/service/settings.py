@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from shoal.errors import UsageError
+from shoal.core.errors import UsageError
 
 PREFIX = "SHOAL_AGENCY_"
 _MEBIBYTE = 2**20

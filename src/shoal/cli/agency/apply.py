@@ -24,7 +24,7 @@ from shoal.cli.publishing import (
 )
 
 if TYPE_CHECKING:
-    from shoal.release import Release
+    from shoal.release.release import Release
 
 
 def apply(
@@ -42,7 +42,7 @@ def apply(
 ) -> None:
     """Publish a table by a plan. Exit code 3: too few records, or classes that show too little."""
     with reporting(json_output, folder):
-        from shoal.agency.applying import apply_plan
+        from shoal.agency.applying.release import apply_plan
         from shoal.cli.bars import bars
 
         entering = ledger_asked(ledger, population, recipient, floor, warn)
@@ -67,7 +67,7 @@ def _show(release: Release) -> None:
     """Say in plain words what was published."""
     from rich.markup import escape
 
-    from shoal.wording import parameters_text
+    from shoal.core.wording import parameters_text
 
     console, manifest, evidence = out(), release.manifest, release.evidence
     (promise,) = manifest["guarantees"]

@@ -12,7 +12,7 @@ from shoal.cli.console import out
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from shoal.agency.client import AgencyClient
+    from shoal.agency.client.questions import AgencyClient
 
 Url = Annotated[str, typer.Argument(metavar="URL", help="The service: https://..., or http://... on this machine.")]
 Campaign = Annotated[str, typer.Argument(metavar="CAMPAIGN", help="Number of the campaign.")]
@@ -26,7 +26,7 @@ Insecure = Annotated[
 
 def client_of(url: str, token_file: Path | None, insecure: bool) -> AgencyClient:
     """Return the client that a command asks with."""
-    from shoal.agency.client import AgencyClient
+    from shoal.agency.client.questions import AgencyClient
     from shoal.agency.client.transport import read_token
 
     return AgencyClient.at(url, read_token(token_file), insecure=insecure)

@@ -36,7 +36,7 @@ def contribute(
     """Send counts of past records to a campaign. They replace earlier ones; rows are not sent."""
     with reporting(json_output):
         from shoal.agency.client.contribution import Domain, counted, read_counts
-        from shoal.errors import UsageError
+        from shoal.core.errors import UsageError
 
         if (counts is None) == (data is None):
             raise UsageError("give a file of counts or --data with a table of records, and not both")
@@ -86,7 +86,7 @@ def report(
     """Tell how many records you have. The agency answers how many are missing."""
     with reporting(json_output):
         from shoal.agency.client.contribution import number_of_records
-        from shoal.errors import UsageError
+        from shoal.core.errors import UsageError
 
         if (records is None) == (data is None):
             raise UsageError("give --records with a number or --data with a table to be counted, and not both")

@@ -76,7 +76,7 @@ def plan(
         from shoal.agency.ordering import ORDERS
         from shoal.agency.plan_file import rounded_down, write_plan
         from shoal.agency.planning import ARRANGEMENTS, RECORDS, make_plan
-        from shoal.errors import UsageError
+        from shoal.core.errors import UsageError
         from shoal.taxonomies.builders.file import read_taxonomy
 
         columns = None if attributes is None else [name.strip() for name in attributes.split(",")]
@@ -136,7 +136,7 @@ def plan(
 def _counted(data: Path, columns: list[str] | None, sensitive: str) -> pa.Table:
     """Count past records by the columns that were named."""
     from shoal.agency.history import count_records
-    from shoal.errors import UsageError
+    from shoal.core.errors import UsageError
 
     if columns is None:
         raise UsageError("--data needs --attributes: the quasi columns, with commas")
@@ -175,7 +175,7 @@ def _in_words(plan: Plan) -> str:
 def _promise(name: str, l: float | None, k: int | None) -> Promise:
     """Return what was asked for; l and k belong to their own promises."""
     from shoal.agency.promise import ENTROPY, K_ANONYMITY, L_DIVERSITY, Promise
-    from shoal.errors import UsageError
+    from shoal.core.errors import UsageError
 
     models = {"l-diversity": L_DIVERSITY, "k-anonymity": K_ANONYMITY, "entropy": ENTROPY}
     model = models[_one_of("promise", name, tuple(models))]
@@ -188,7 +188,7 @@ def _promise(name: str, l: float | None, k: int | None) -> Promise:
 
 
 def _one_of(option: str, given: str, known: tuple[Name, ...]) -> Name:
-    from shoal.errors import UsageError
+    from shoal.core.errors import UsageError
 
     found = next((name for name in known if name == given), None)
     if found is None:
@@ -198,7 +198,7 @@ def _one_of(option: str, given: str, known: tuple[Name, ...]) -> Name:
 
 def _number(name: str, text: str) -> Fraction:
     """Read a decimal exactly as it was typed."""
-    from shoal.errors import UsageError
+    from shoal.core.errors import UsageError
 
     try:
         number = Decimal(text)
@@ -210,7 +210,7 @@ def _number(name: str, text: str) -> Fraction:
 
 
 def _taxonomy(text: str) -> tuple[str, Path]:
-    from shoal.errors import UsageError
+    from shoal.core.errors import UsageError
 
     name, equals, path = text.partition("=")
     if not (name and equals and path):

@@ -87,7 +87,7 @@ def _installed() -> None:
     """Raise unless the packages of the service are there."""
     from importlib.util import find_spec
 
-    from shoal.errors import UsageError
+    from shoal.core.errors import UsageError
 
     absent = [
         name for name in ("alembic", "fastapi", "prometheus_client", "sqlalchemy", "uvicorn") if find_spec(name) is None

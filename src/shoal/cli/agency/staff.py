@@ -33,7 +33,7 @@ def open_campaign(
     """Open a campaign. Owners contribute counts to it, unless a distribution is given at once."""
     with reporting(json_output):
         from shoal.agency.client.campaign_file import read_campaign
-        from shoal.errors import ShoalError
+        from shoal.core.errors import ShoalError
 
         body = read_campaign(campaign_file)
         given = None if distribution is None else _distribution(distribution, body["domain"])

@@ -7,10 +7,10 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
+from shoal.core.progress import Progress
 from shoal.methods.base import Labels, Method
-from shoal.plan import Plan
-from shoal.problem import Problem
-from shoal.progress import Progress
+from shoal.plan.plan import Plan
+from shoal.plan.problem import Problem
 
 
 class Hilbert(Method):

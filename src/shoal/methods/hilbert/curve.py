@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.arrays import AnyIntArray, IntArray, KeyArray
-from shoal.cells import WORD
-from shoal.compiled import compiled
-from shoal.problem import Attribute
+from shoal.core.arrays import AnyIntArray, IntArray, KeyArray
+from shoal.core.compiled import compiled
+from shoal.plan.cells import WORD
+from shoal.plan.problem import Attribute
 from shoal.taxonomies.tree import Taxonomy
 
 MOST_BITS = 20

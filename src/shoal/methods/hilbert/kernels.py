@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.compiled import compiled
+from shoal.core.compiled import compiled
 
 Ints = NDArray[np.int64]
 Small = NDArray[np.int32]

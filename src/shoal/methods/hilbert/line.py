@@ -8,16 +8,16 @@ from itertools import pairwise
 
 import numpy as np
 
-from shoal import kernels as shared
-from shoal.arrays import BoolArray, CodeArray, IntArray
-from shoal.compiled import compiled
+from shoal.core import kernels as shared
+from shoal.core.arrays import BoolArray, CodeArray, IntArray
+from shoal.core.compiled import compiled
 from shoal.methods.hilbert import kernels as kernels
 from shoal.methods.hilbert.curve import Grid
 from shoal.methods.hilbert.kernels import Floats, Ints, Small, Widths, covering, group_widths, label_width
 from shoal.methods.hopeless import refuse_hopeless
 from shoal.models.base import ClassHistograms
-from shoal.plan import WITHHELD, Plan, same_rows
-from shoal.problem import Attribute, Problem, Requirement
+from shoal.plan.plan import WITHHELD, Plan, same_rows
+from shoal.plan.problem import Attribute, Problem, Requirement
 from shoal.taxonomies.widening import has_ranges, range_ends, widen
 from shoal.utility.ncp import relative_widths
 

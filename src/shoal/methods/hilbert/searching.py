@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from shoal.errors import UnreachableError
-from shoal.kernels import summed
+from shoal.core.errors import UnreachableError
+from shoal.core.kernels import summed
+from shoal.core.progress import Progress
 from shoal.methods.hilbert.line import Groups, Line
 from shoal.models.base import ClassHistograms, rounded_up
-from shoal.plan import Plan
-from shoal.problem import Problem
-from shoal.progress import Progress
+from shoal.plan.plan import Plan
+from shoal.plan.problem import Problem
 
 _CONSIDERED = 64  # values of l, one by one, before the steps between them grow
 _TRIED = 8  # of those that are promising, likewise

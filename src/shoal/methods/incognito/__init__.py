@@ -8,10 +8,10 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
+from shoal.core.progress import Progress
 from shoal.methods.base import Method
-from shoal.plan import Plan
-from shoal.problem import Problem
-from shoal.progress import Progress
+from shoal.plan.plan import Plan
+from shoal.plan.problem import Problem
 
 
 class Incognito(Method):

@@ -12,11 +12,11 @@ import math
 
 import numpy as np
 
-from shoal.arrays import IntArray
+from shoal.core.arrays import IntArray
 from shoal.methods.incognito.kernels import surely_distant, surely_uneven
 from shoal.models.base import Whole
 from shoal.models.t_closeness import TCloseness
-from shoal.problem import Requirement
+from shoal.plan.problem import Requirement
 
 _ROUNDING = 1e-6  # of the number of records, against errors of floating point
 

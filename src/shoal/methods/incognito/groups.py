@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from shoal import kernels
-from shoal.arrays import BoolArray, CodeArray, IntArray, KeyArray
-from shoal.judging import people_of_classes
+from shoal.core import kernels
+from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
 from shoal.methods.incognito.kernels import add_rows, roll_up, tally_values
 from shoal.methods.incognito.levels import Ladders, Levels
 from shoal.models.base import ClassHistograms
-from shoal.problem import Problem, Requirement
+from shoal.plan.judging import people_of_classes
+from shoal.plan.problem import Problem, Requirement
 
 _DENSE_ENTRIES = 1 << 24  # of one histogram that is kept
 _KEPT_ENTRIES = 1 << 26  # of all arrays that the store keeps

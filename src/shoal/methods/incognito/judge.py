@@ -7,14 +7,14 @@ from enum import Enum
 
 import numpy as np
 
-from shoal.arrays import BoolArray
+from shoal.core.arrays import BoolArray
 from shoal.methods.incognito.bounds import has_bound, least_suppressed
 from shoal.methods.incognito.groups import Grouping, Groupings
 from shoal.methods.incognito.kernels import small_records
 from shoal.methods.incognito.levels import Levels
 from shoal.methods.incognito.measures import NodeMeasure
 from shoal.models.base import Whole
-from shoal.problem import Problem, Requirement
+from shoal.plan.problem import Problem, Requirement
 
 _ORDER = {"sizes": 0, "population": 1, "values": 2}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.compiled import compiled
+from shoal.core.compiled import compiled
 
 Bools = NDArray[np.bool_]
 Codes = NDArray[np.int32]

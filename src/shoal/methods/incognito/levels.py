@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shoal.arrays import CodeArray, IntArray, KeyArray
-from shoal.cells import KeyLayout
-from shoal.problem import Problem
+from shoal.core.arrays import CodeArray, IntArray, KeyArray
+from shoal.plan.cells import KeyLayout
+from shoal.plan.problem import Problem
 from shoal.taxonomies.tree import Taxonomy
 
 Levels = tuple[int, ...]  # one level for each quasi attribute, 0 = original

@@ -16,7 +16,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from shoal.arrays import BoolArray, FloatArray
+from shoal.core.arrays import BoolArray, FloatArray
 from shoal.methods.incognito.groups import Grouping
 from shoal.methods.incognito.kernels import tally_codes
 from shoal.methods.incognito.levels import Ladder, Ladders, Levels

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from shoal.arrays import IntArray
-from shoal.cells import Cells
+from shoal.core.arrays import IntArray
 from shoal.methods.incognito.solve import Solution
-from shoal.plan import WITHHELD, Plan
-from shoal.problem import Problem
+from shoal.plan.cells import Cells
+from shoal.plan.plan import WITHHELD, Plan
+from shoal.plan.problem import Problem
 from shoal.utility.ncp import NormalizedCertaintyPenalty
 
 Solve = Callable[[Problem, int], Solution]

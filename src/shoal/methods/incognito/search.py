@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from shoal.arrays import BoolArray, FloatArray, IntArray
+from shoal.core.arrays import BoolArray, FloatArray, IntArray
+from shoal.core.progress import Step
 from shoal.methods.incognito.judge import Finding, Judge, Verdict
 from shoal.methods.incognito.kernels import most_telling
 from shoal.methods.incognito.levels import Levels
-from shoal.progress import Step
 
 
 class Walk(ABC):

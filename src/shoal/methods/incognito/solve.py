@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from shoal.errors import UnreachableError
+from shoal.core.errors import UnreachableError
+from shoal.core.progress import Step
 from shoal.methods.hopeless import failing_as_one_class
 from shoal.methods.incognito.groups import Groupings
 from shoal.methods.incognito.judge import Judge
@@ -14,9 +15,8 @@ from shoal.methods.incognito.levels import Levels
 from shoal.methods.incognito.measures import MEASURES
 from shoal.methods.incognito.search import Outcome, search
 from shoal.models.base import Whole, rounded_up
-from shoal.plan import WITHHELD, Plan
-from shoal.problem import Problem, Requirement
-from shoal.progress import Step
+from shoal.plan.plan import WITHHELD, Plan
+from shoal.plan.problem import Problem, Requirement
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,10 +7,10 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
+from shoal.core.progress import Progress
 from shoal.methods.base import Method, Publishes
-from shoal.plan import Plan
-from shoal.problem import Problem
-from shoal.progress import Progress
+from shoal.plan.plan import Plan
+from shoal.plan.problem import Problem
 
 
 class Microaggregation(Method):
@@ -47,7 +47,7 @@ class Microaggregation(Method):
 
     def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan:
         """Return the groups as a plan; classes that publish the same centres are one class."""
+        from shoal.methods.microaggregation.centres import Averages
         from shoal.methods.microaggregation.planning import planned
-        from shoal.microaggregation import Averages
 
         return planned(problem, Averages(self.numbers, self.decimals), rng, progress)

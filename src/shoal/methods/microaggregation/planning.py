@@ -6,14 +6,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from shoal.arrays import BoolArray, CodeArray, IntArray
-from shoal.errors import UnreachableError
-from shoal.judging import judged
+from shoal.core.arrays import BoolArray, CodeArray, IntArray
+from shoal.core.errors import UnreachableError
+from shoal.core.progress import Progress, Step
 from shoal.methods.hopeless import refuse_hopeless
-from shoal.microaggregation import Averages, Grouping, Space, centres, joined, microaggregate, squared_errors
-from shoal.plan import WITHHELD, Assignment, Plan, same_rows
-from shoal.problem import Problem
-from shoal.progress import Progress, Step
+from shoal.methods.microaggregation.centres import Averages, centres
+from shoal.methods.microaggregation.shared import Grouping, Space, joined, microaggregate, squared_errors
+from shoal.plan.judging import judged
+from shoal.plan.plan import WITHHELD, Assignment, Plan, same_rows
+from shoal.plan.problem import Problem
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,11 +14,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from shoal.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
+from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 from shoal.methods.mondrian import kernels
 from shoal.methods.mondrian.kernels import Trees
 from shoal.models.base import ClassHistograms
-from shoal.problem import Attribute, Problem, Requirement
+from shoal.plan.problem import Attribute, Problem, Requirement
 from shoal.taxonomies.widening import range_ends
 
 _ITEMS_PER_CHUNK = 1 << 17

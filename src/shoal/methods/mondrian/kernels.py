@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.compiled import compiled
-from shoal.sorting import places_ascending
+from shoal.core.compiled import compiled
+from shoal.core.sorting import places_ascending
 
 Codes = NDArray[Any]
 Ints = NDArray[np.int64]

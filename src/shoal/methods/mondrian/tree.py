@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shoal.arrays import BoolArray, CodeArray, FloatArray, IntArray
-from shoal.errors import UnreachableError
+from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
+from shoal.core.errors import UnreachableError
+from shoal.core.progress import Step
 from shoal.methods.hopeless import refuse_hopeless
 from shoal.methods.mondrian.items import Boxes, Items, Parts, Tally
 from shoal.models.base import rounded_up
-from shoal.plan import WITHHELD, Plan
-from shoal.problem import Problem
-from shoal.progress import Step
+from shoal.plan.plan import WITHHELD, Plan
+from shoal.plan.problem import Problem
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,12 +7,12 @@ from typing import Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from shoal.core.progress import Progress
+from shoal.core.registry import discover
 from shoal.methods.base import Labels, Method
 from shoal.models.base import PrivacyModel, ValueModel
-from shoal.problem import Problem
-from shoal.progress import Progress
-from shoal.registry import discover
-from shoal.slices import SlicedPlan
+from shoal.plan.problem import Problem
+from shoal.plan.slices import SlicedPlan
 
 
 class Slicing(Method):

@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal import kernels as counting
-from shoal.arrays import BoolArray, CodeArray, FloatArray, IntArray
-from shoal.judging import Judge
+from shoal.core import kernels as counting
+from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from shoal.methods.slicing import kernels
-from shoal.problem import Problem
-from shoal.slices import Part, Pieces, linked_buckets, sensitive_part
+from shoal.plan.judging import Judge
+from shoal.plan.problem import Problem
+from shoal.plan.slices import Part, Pieces, linked_buckets, sensitive_part
 
 
 @dataclass(frozen=True, slots=True, eq=False)

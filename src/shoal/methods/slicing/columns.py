@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shoal.arrays import FloatArray
-from shoal.errors import PolicyError
+from shoal.core.arrays import FloatArray
+from shoal.core.errors import PolicyError
 from shoal.methods.slicing.correlation import Measure, correlations
 from shoal.methods.slicing.pam import pam
-from shoal.problem import Problem
+from shoal.plan.problem import Problem
 
 Places = tuple[tuple[int, ...], ...]
 

@@ -7,8 +7,8 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from shoal.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
-from shoal.problem import Problem
+from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
+from shoal.plan.problem import Problem
 from shoal.taxonomies.tree import Taxonomy
 
 Measure: TypeAlias = Literal["phi2", "pearson"]

@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from shoal import kernels
-from shoal.arrays import CodeArray, IntArray
-from shoal.cells import Cells
-from shoal.errors import UnreachableError
+from shoal.core import kernels
+from shoal.core.arrays import CodeArray, IntArray
+from shoal.core.errors import UnreachableError
+from shoal.core.progress import Progress
 from shoal.methods.base import Labels
 from shoal.models.k_anonymity import KAnonymity
-from shoal.plan import same_rows
-from shoal.problem import Problem, Requirement
-from shoal.progress import Progress
-from shoal.slices import Part
+from shoal.plan.cells import Cells
+from shoal.plan.plan import same_rows
+from shoal.plan.problem import Problem, Requirement
+from shoal.plan.slices import Part
 
 
 def part_of(

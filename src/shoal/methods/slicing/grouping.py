@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
-from shoal.compiled import compiled
-from shoal.errors import UsageError
-from shoal.slices import Pieces
+from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
+from shoal.core.compiled import compiled
+from shoal.core.errors import UsageError
+from shoal.plan.slices import Pieces
 
 CANDIDATES = 10  # buckets that are compared for a record; more of them change little
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.compiled import compiled
-from shoal.sorting import places_ascending
+from shoal.core.compiled import compiled
+from shoal.core.sorting import places_ascending
 
 Ints = NDArray[np.int64]
 Codes = NDArray[np.int32]

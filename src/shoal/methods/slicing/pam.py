@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal.arrays import BoolArray, CodeArray, FloatArray, IntArray
+from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
 
 _SAME = 1e-12  # of the largest distance: costs closer than this are equal, whatever their sums round to
 

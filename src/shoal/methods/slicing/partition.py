@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from shoal.arrays import FloatArray
-from shoal.errors import PolicyError, did_you_mean
-from shoal.links import linked
+from shoal.core.arrays import FloatArray
+from shoal.core.errors import PolicyError, did_you_mean
 from shoal.methods.slicing.columns import Places, one_each, partitioned, slimmer
 from shoal.methods.slicing.correlation import correlations
-from shoal.problem import Problem
-from shoal.slices import Part
+from shoal.plan.links import linked
+from shoal.plan.problem import Problem
+from shoal.plan.slices import Part
 
 if TYPE_CHECKING:
     from shoal.methods.slicing import Slicing

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal import kernels
-from shoal import kernels as counting
-from shoal.arrays import AnyIntArray, BoolArray, CodeArray, IntArray
-from shoal.beliefs import Beliefs
-from shoal.beliefs.judging import Lists
-from shoal.errors import PolicyError, UnreachableError
-from shoal.judging import Judge
+from shoal.core import kernels
+from shoal.core import kernels as counting
+from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, IntArray
+from shoal.core.errors import PolicyError, UnreachableError
+from shoal.core.progress import Progress, Step
+from shoal.methods.slicing.beliefs.judging import Beliefs, Lists
 from shoal.methods.slicing.buckets import Cutter, Items
 from shoal.methods.slicing.correlation import correlations
 from shoal.methods.slicing.generalizing import part_of
@@ -28,9 +27,9 @@ from shoal.models.column_frequency import ColumnFrequency
 from shoal.models.distinct_l_diversity import DistinctLDiversity
 from shoal.models.entropy_l_diversity import EntropyLDiversity
 from shoal.models.simple_l_diversity import SimpleLDiversity
-from shoal.problem import Problem, Requirement
-from shoal.progress import Progress, Step
-from shoal.slices import Part, Pieces, SlicedPlan, sensitive_part
+from shoal.plan.judging import Judge
+from shoal.plan.problem import Problem, Requirement
+from shoal.plan.slices import Part, Pieces, SlicedPlan, sensitive_part
 
 if TYPE_CHECKING:
     from shoal.methods.slicing import Slicing

@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from shoal.arrays import BoolArray, FloatArray, IntArray
-from shoal.beliefs import Beliefs
+from shoal.core.arrays import BoolArray, FloatArray, IntArray
 from shoal.methods.slicing import kernels
+from shoal.methods.slicing.beliefs.judging import Beliefs
 from shoal.methods.slicing.buckets import Cutter, Items, code_spans, strict_cuts
-from shoal.problem import Problem
-from shoal.slices import Part, Pieces
+from shoal.plan.problem import Problem
+from shoal.plan.slices import Part, Pieces
 
 Accepts = Callable[
     [Items, Items, BoolArray], BoolArray

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shoal import kernels
-from shoal.arrays import BoolArray, CodeArray, IntArray
-from shoal.judging import Judge
+from shoal.core import kernels
+from shoal.core.arrays import BoolArray, CodeArray, IntArray
+from shoal.core.progress import Step
 from shoal.methods.sweep.grouping import group_by_label, without_hope
 from shoal.methods.sweep.kernels import settle
 from shoal.methods.sweep.order import Items, Scouts
 from shoal.methods.sweep.rules import Rules, TreeTables
 from shoal.methods.sweep.state import Bound, Models, Parts, grouped_cells
-from shoal.plan import same_rows
-from shoal.problem import Problem
-from shoal.progress import Step
+from shoal.plan.judging import Judge
+from shoal.plan.plan import same_rows
+from shoal.plan.problem import Problem
 
 _SCOUT_AGAIN = 0.7  # once so few of the parts are left, more of them may be without hope
 _NO_LIMIT = np.iinfo(np.int64).max

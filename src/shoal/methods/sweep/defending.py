@@ -6,11 +6,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from shoal.arrays import CodeArray, IntArray
+from shoal.core.arrays import CodeArray, IntArray
 from shoal.models.exact import fraction
 from shoal.models.tau_l_diversity import TauLDiversity
-from shoal.plan import KEPT, Plan
-from shoal.problem import Problem, Requirement
+from shoal.plan.plan import KEPT, Plan
+from shoal.plan.problem import Problem, Requirement
 
 
 def caps_of(requirement: Requirement, problem: Problem, counts: IntArray | None = None) -> list[Fraction]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from shoal import kernels
-from shoal.arrays import BoolArray, CodeArray, IntArray, KeyArray
-from shoal.compiled import compiled, inlined
+from shoal.core import kernels
+from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
+from shoal.core.compiled import compiled, inlined
 from shoal.methods.sweep.rules import Rules, TreeTables
 
 MIX = np.uint64(0x9E3779B97F4A7C15)  # odd, and its bits have no pattern: it scatters keys

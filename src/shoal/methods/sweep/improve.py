@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from shoal import kernels
-from shoal.arrays import CodeArray, FloatArray, IntArray
+from shoal.core import kernels
+from shoal.core.arrays import CodeArray, FloatArray, IntArray
 from shoal.methods.sweep.classes import Classes, Sweep
 from shoal.methods.sweep.kernels import tally_pairs, tally_units
 from shoal.methods.sweep.pulling import covering_classes, pull

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from shoal.arrays import CodeArray, IntArray
-from shoal.compiled import compiled, inlined
+from shoal.core.arrays import CodeArray, IntArray
+from shoal.core.compiled import compiled, inlined
 from shoal.methods.sweep.rules import Rules
 
 _SMALL = 1 << 31

@@ -10,8 +10,8 @@ from itertools import product
 
 import numpy as np
 
-from shoal.arrays import AnyIntArray, CodeArray, IntArray
-from shoal.problem import Attribute
+from shoal.core.arrays import AnyIntArray, CodeArray, IntArray
+from shoal.plan.problem import Attribute
 from shoal.taxonomies.tree import Taxonomy
 
 _MOST_SCOUTS = 64

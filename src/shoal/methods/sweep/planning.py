@@ -10,11 +10,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from shoal import kernels
-from shoal.arrays import BoolArray, IntArray
-from shoal.errors import UnreachableError
-from shoal.induced import Induced
-from shoal.judging import judged
+from shoal.core import kernels
+from shoal.core.arrays import BoolArray, IntArray
+from shoal.core.errors import UnreachableError
+from shoal.core.progress import Progress
 from shoal.methods.hopeless import refuse_hopeless
 from shoal.methods.sweep.classes import Classes, Others, Sweep, population_under, values_of
 from shoal.methods.sweep.defending import all_within, caps_of, is_defended
@@ -25,9 +24,10 @@ from shoal.methods.sweep.state import Models, Parts, grouped_cells, information_
 from shoal.models.base import Whole, rounded_up
 from shoal.models.exact import fraction
 from shoal.models.tau_l_diversity import TauLDiversity
-from shoal.plan import Plan
-from shoal.problem import Problem
-from shoal.progress import Progress
+from shoal.plan.induced import Induced
+from shoal.plan.judging import judged
+from shoal.plan.plan import Plan
+from shoal.plan.problem import Problem
 
 
 def planned(problem: Problem, improve: bool, defend: bool, rng: np.random.Generator, progress: Progress) -> Plan:

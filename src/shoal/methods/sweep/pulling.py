@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from shoal.arrays import BoolArray, CodeArray, FloatArray, IntArray
-from shoal.compiled import compiled, inlined
+from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
+from shoal.core.compiled import compiled, inlined
 from shoal.methods.sweep.grouping import MIX, label_node
 from shoal.methods.sweep.kernels import add_units, decodable, judge, limit_of, pair_of
 from shoal.methods.sweep.rules import Rules, TreeTables

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shoal.arrays import CodeArray, FloatArray, IntArray, KeyArray
-from shoal.induced import Induced
+from shoal.core.arrays import CodeArray, FloatArray, IntArray, KeyArray
 from shoal.models.base import Curve
+from shoal.plan.induced import Induced
 
 _FINEST = 1 << 30
 

@@ -7,17 +7,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from shoal import kernels
-from shoal.arrays import BoolArray, CodeArray, FloatArray, IntArray, KeyArray
-from shoal.induced import Induced
+from shoal.core import kernels
+from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray, KeyArray
 from shoal.methods.sweep.defending import caps_of
 from shoal.methods.sweep.grouping import MIX, group_by_label
 from shoal.methods.sweep.order import nodes_at_levels
 from shoal.methods.sweep.rules import Rule, Rules, TreeTables, build_rules
 from shoal.models.base import Curve
-from shoal.plan import KEPT, same_rows
-from shoal.plan import Parts as PlanParts
-from shoal.problem import Attribute, Problem, Requirement
+from shoal.plan.induced import Induced
+from shoal.plan.plan import KEPT, same_rows
+from shoal.plan.plan import Parts as PlanParts
+from shoal.plan.problem import Attribute, Problem, Requirement
 
 _SHARED_TERMS = 1 << 14  # sums of one column: they stay in the nearest cache
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from shoal.errors import InputError, UsageError, did_you_mean
+from shoal.core.errors import InputError, UsageError, did_you_mean
 from shoal.sources.addresses import DatabaseTable, Kind
 
 READ_ROWS = 1 << 16

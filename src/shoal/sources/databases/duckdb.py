@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.types as pt
 
-from shoal.errors import InputError
+from shoal.core.errors import InputError
 from shoal.sources.addresses import DatabaseTable, Kind, quoted
 from shoal.sources.databases.base import READ_ROWS, Column, Connection, arrow_batches
 from shoal.sources.optional import optional

@@ -9,7 +9,7 @@ from typing import ClassVar
 import pyarrow as pa
 import pyarrow.types as pt
 
-from shoal.errors import InputError
+from shoal.core.errors import InputError
 from shoal.sources.addresses import DatabaseTable, Kind, quoted
 from shoal.sources.databases.adbc import AdbcConnection
 from shoal.sources.databases.base import Column

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from shoal.errors import InputError, UsageError
+from shoal.core.errors import InputError, UsageError
 from shoal.sources.options import SourceOptions
 from shoal.sources.parquet import ENDINGS, ParquetSource, open_parquet
 from shoal.sources.spark.session import told

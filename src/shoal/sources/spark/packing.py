@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from shoal.arrays import KeyArray
+from shoal.core.arrays import KeyArray
 from shoal.sources.spark.shipping import PartitionForm, PartitionSource, gathered, packed_message, unpacked_message
 
 PACKED = "partition int, entries bigint, message binary, sums binary"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from shoal.errors import InputError, ShoalError, UsageError
+from shoal.core.errors import InputError, ShoalError, UsageError
 from shoal.sources.optional import optional
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from shoal.errors import InputError, UsageError
+from shoal.core.errors import InputError, UsageError
 from shoal.sources.base import Source
 from shoal.sources.columns import check_names, normal_schema
 from shoal.sources.options import SourceOptions

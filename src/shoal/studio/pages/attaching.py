@@ -9,7 +9,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 
-from shoal.errors import InputError
+from shoal.core.errors import InputError
 from shoal.studio.answers import Visit, page, upload
 from shoal.studio.documents import is_plain
 

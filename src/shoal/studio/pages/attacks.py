@@ -9,14 +9,14 @@ from typing import Any
 from starlette.responses import Response
 
 from shoal.attacks.base import FEWEST, Attack
-from shoal.errors import UsageError
-from shoal.registry import discover
+from shoal.core.errors import UsageError
+from shoal.core.registry import discover
+from shoal.core.wording import attack_text
 from shoal.studio.answers import Visit, page
 from shoal.studio.jobs import Job
 from shoal.studio.places import Place
 from shoal.studio.previewing import attack_plot
 from shoal.studio.solutions import chosen_solution, folder_of, looked_at, name_of, solutions, solved, under_way
-from shoal.wording import attack_text
 
 _HERE = "/attacks"
 _KIND = "attack"

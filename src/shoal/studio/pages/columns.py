@@ -7,8 +7,8 @@ from typing import cast
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from shoal.errors import UsageError
-from shoal.policy import Role
+from shoal.core.errors import UsageError
+from shoal.policy.policy import Role
 from shoal.studio.answers import Visit, page
 from shoal.studio.describing import ROLES, Column, described
 from shoal.studio.places import Place

@@ -9,14 +9,15 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from shoal.comparing.parts import PARTS
-from shoal.drafting.writing import flow
-from shoal.errors import UsageError
+from shoal.compare.parts import PARTS
+from shoal.core.errors import UsageError
+from shoal.core.registry import discover
 from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel
-from shoal.plots import Plot, Point, frontier
-from shoal.policy import Policy
-from shoal.registry import discover
+from shoal.policy.drafting.writing import flow
+from shoal.policy.policy import Policy
+from shoal.reports.plots.frontier import Point, frontier
+from shoal.reports.plots.plot import Plot
 from shoal.studio.answers import Form, Visit, page
 from shoal.studio.explaining import start_of
 from shoal.studio.jobs import Job

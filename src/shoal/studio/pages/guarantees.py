@@ -7,10 +7,10 @@ from typing import Any
 
 from starlette.responses import Response
 
-from shoal.errors import UsageError
+from shoal.core.errors import UsageError
+from shoal.core.registry import discover
 from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel
-from shoal.registry import discover
 from shoal.studio.answers import Form, Visit, page
 from shoal.studio.explaining import explanations, start_of
 from shoal.studio.foreseeing import Foresight

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from shoal.plots.look import STYLE
+from shoal.reports.plots.look import STYLE
 from shoal.studio.answers import Visit, page
 
 

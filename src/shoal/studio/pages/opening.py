@@ -14,9 +14,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 
-from shoal.datasets import write_stays
-from shoal.errors import InputError, UsageError
-from shoal.sources import SourceOptions
+from shoal.core.errors import InputError, UsageError
+from shoal.datasets.hospital_files import write_stays
+from shoal.sources.options import SourceOptions
 from shoal.studio.answers import Visit, page, upload
 
 ENDINGS = (".csv", ".tsv", ".txt", ".gz", ".parquet", ".xlsx", ".dta", ".sav", ".zsav")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.responses import PlainTextResponse, Response
 
-from shoal.errors import PolicyError
+from shoal.core.errors import PolicyError
 from shoal.studio.answers import Visit, page
 from shoal.studio.project import StaleError
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, PlainTextResponse, Response
 
-from shoal.release import INTERNAL, PUBLIC
+from shoal.release.release import INTERNAL, PUBLIC
 from shoal.studio.answers import Visit, page
 from shoal.studio.jobs import Job
 from shoal.studio.places import Place

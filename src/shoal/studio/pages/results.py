@@ -7,8 +7,9 @@ from typing import Any, cast
 
 from starlette.responses import Response
 
-from shoal.plots import release_plots
-from shoal.sources import SourceOptions, open_source
+from shoal.reports.plots.evidence import release_plots
+from shoal.sources.opening import open_source
+from shoal.sources.options import SourceOptions
 from shoal.studio.answers import Visit, page
 from shoal.studio.jobs import Job
 from shoal.studio.places import Place

@@ -9,14 +9,14 @@ from typing import Any
 
 from starlette.responses import PlainTextResponse, Response
 
-from shoal.errors import UsageError
+from shoal.core.errors import UsageError
+from shoal.core.wording import parameters_text
 from shoal.studio.answers import Form, Visit, page
 from shoal.studio.jobs import Job
 from shoal.studio.pages.running import find_job
 from shoal.studio.places import Place, usable
 from shoal.studio.project import Project
 from shoal.studio.solutions import KIND, RELEASE, kept, name_of, promised, remember
-from shoal.wording import parameters_text
 
 _HERE = "/run"
 _FORMATS = ("", "csv", "parquet")

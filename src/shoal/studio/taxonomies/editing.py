@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from shoal.drafting.domains import seen_values
-from shoal.drafting.profiling import ColumnProfile
+from shoal.policy.drafting.domains import seen_values
+from shoal.policy.drafting.profiling import ColumnProfile
 from shoal.studio.taxonomies.entries import Attribute, EntryError, builder_of, tree_of
 from shoal.studio.taxonomies.forms import Fields, taxonomy_from
 from shoal.studio.taxonomies.groves import Grove

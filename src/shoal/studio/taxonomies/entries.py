@@ -10,11 +10,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from shoal.drafting.domains import seen_values
-from shoal.drafting.profiling import ColumnProfile
-from shoal.errors import PolicyError, ShoalError
+from shoal.core.errors import PolicyError, ShoalError
+from shoal.core.registry import find
+from shoal.policy.drafting.domains import seen_values
+from shoal.policy.drafting.profiling import ColumnProfile
 from shoal.policy.reading import sentence
-from shoal.registry import find
 from shoal.studio.documents import outside_names
 from shoal.taxonomies.builders.base import TaxonomyBuilder
 from shoal.taxonomies.builders.default import default_builder

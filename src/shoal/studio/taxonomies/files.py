@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from shoal.errors import TaxonomyError
+from shoal.core.errors import TaxonomyError
 from shoal.studio.taxonomies.entries import EntryError
 from shoal.studio.taxonomies.groves import Grove
 from shoal.studio.taxonomies.starts import MOST_IN_POLICY

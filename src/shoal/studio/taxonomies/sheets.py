@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from shoal.registry import discover
+from shoal.core.registry import discover
 from shoal.studio.documents import written
 from shoal.studio.taxonomies.editing import TREES, Desk
 from shoal.studio.taxonomies.entries import EntryError, builder_of, tree_of

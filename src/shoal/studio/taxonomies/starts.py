@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.drafting.domains import guess_of_kind, seen_values
-from shoal.drafting.profiling import ColumnProfile
+from shoal.policy.drafting.domains import guess_of_kind, seen_values
+from shoal.policy.drafting.profiling import ColumnProfile
 from shoal.studio.taxonomies.entries import EntryError
 from shoal.studio.taxonomies.groves import Grove
 from shoal.taxonomies.builders.flat import FlatTaxonomy

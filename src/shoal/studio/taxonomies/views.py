@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from shoal.arrays import CodeArray, IntArray
-from shoal.drafting.profiling import ColumnProfile
+from shoal.core.arrays import CodeArray, IntArray
+from shoal.policy.drafting.profiling import ColumnProfile
 from shoal.taxonomies.completeness import Uncovered, uncovered
 from shoal.taxonomies.parse import texts
 from shoal.taxonomies.tree import Taxonomy

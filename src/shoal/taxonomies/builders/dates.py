@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from shoal.arrays import IntArray
-from shoal.errors import TaxonomyError
+from shoal.core.arrays import IntArray
+from shoal.core.errors import TaxonomyError
 from shoal.taxonomies.builders.base import TaxonomyBuilder
 from shoal.taxonomies.construct import MOST_LEAVES, Level, from_levels
 from shoal.taxonomies.parse import days

@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 import pyarrow as pa
 from pydantic import Field
 
-from shoal.errors import TaxonomyError
+from shoal.core.errors import TaxonomyError
 from shoal.taxonomies.arx import from_arx_text
 from shoal.taxonomies.builders.base import TaxonomyBuilder
 from shoal.taxonomies.nested import from_json_text, from_yaml_text

@@ -12,8 +12,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from shoal.arrays import BoolArray
-from shoal.errors import TaxonomyError
+from shoal.core.arrays import BoolArray
+from shoal.core.errors import TaxonomyError
 from shoal.taxonomies.builders.base import TaxonomyBuilder
 from shoal.taxonomies.construct import MOST_LEAVES, Level, from_levels
 from shoal.taxonomies.scales import Number, Numbers, interval_label, number_text

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, model_validator
 
-from shoal.errors import TaxonomyError
+from shoal.core.errors import TaxonomyError
 from shoal.taxonomies.builders.base import TaxonomyBuilder
 from shoal.taxonomies.construct import MOST_LEAVES, Level, from_levels
 from shoal.taxonomies.scales import Prefixes, fixed_length

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from shoal.errors import TaxonomyError
+from shoal.core.errors import TaxonomyError
 from shoal.taxonomies.builders.base import TaxonomyBuilder
 from shoal.taxonomies.construct import Level, from_levels
 from shoal.taxonomies.parse import decimal_numbers, whole_numbers

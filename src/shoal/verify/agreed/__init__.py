@@ -2,10 +2,3 @@
 
 Rameshwar and Tandon, "(l,delta)-diversity", and ``docs/adr/0018-agreed-releases.md``.
 """
-
-from __future__ import annotations
-
-from shoal.verify.agreed.checking import verify_agreed
-from shoal.verify.agreed.plan import Plan, read_plan
-
-__all__ = ["Plan", "read_plan", "verify_agreed"]

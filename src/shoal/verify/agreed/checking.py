@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shoal.arrays import BoolArray, CodeArray, IntArray, KeyArray
-from shoal.errors import InputError
-from shoal.progress import Progress
+from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
+from shoal.core.errors import InputError
+from shoal.core.progress import Progress
 from shoal.verify.agreed.plan import CLASS, Plan
 from shoal.verify.ahead import prepared
 from shoal.verify.counting import Histograms, histograms_of
@@ -31,7 +31,7 @@ from shoal.verify.result import Check, CheckedGuarantee
 from shoal.verify.tally import Tally
 
 if TYPE_CHECKING:
-    from shoal.sources import Source
+    from shoal.sources.base import Source
 
 Answer = tuple[list[Check], list[CheckedGuarantee] | None]
 

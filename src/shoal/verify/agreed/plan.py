@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from shoal.arrays import CodeArray, IntArray
+from shoal.core.arrays import CodeArray, IntArray
 from shoal.verify.fields import (
     ManifestError,
     check_keys,

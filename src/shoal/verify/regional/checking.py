@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shoal.arrays import BoolArray, CodeArray, IntArray, KeyArray
-from shoal.errors import UsageError
-from shoal.progress import Progress, Silent
+from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
+from shoal.core.errors import UsageError
+from shoal.core.progress import Progress, Silent
 from shoal.verify.boxes import BoxTree
 from shoal.verify.coding import CodedRows, CodedSource
 from shoal.verify.comparing import false_rows

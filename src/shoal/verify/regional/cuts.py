@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shoal.arrays import BoolArray, CodeArray, IntArray
+from shoal.core.arrays import BoolArray, CodeArray, IntArray
 from shoal.verify.covers import Covers
 from shoal.verify.kernels import kernel
 

@@ -11,8 +11,8 @@ from typing import IO
 
 import numpy as np
 
-from shoal.arrays import CodeArray, IntArray, KeyArray
-from shoal.errors import UsageError
+from shoal.core.arrays import CodeArray, IntArray, KeyArray
+from shoal.core.errors import UsageError
 from shoal.verify.kernels import kernel
 
 _WORD = 8  # bytes

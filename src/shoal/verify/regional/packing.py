@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from shoal.arrays import CodeArray, IntArray, KeyArray
+from shoal.core.arrays import CodeArray, IntArray, KeyArray
 from shoal.verify.coding import CodedRows, CodedSource
 from shoal.verify.kernels import kernel
 from shoal.verify.parts import Task

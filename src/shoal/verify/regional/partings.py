@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from shoal.arrays import BoolArray, CodeArray, IntArray, KeyArray
+from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
 from shoal.verify.coding import CodedRows, CodedSource, Layout
 from shoal.verify.kernels import kernel
 from shoal.verify.parts import Task

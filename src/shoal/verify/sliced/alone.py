@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from shoal.arrays import BoolArray, CodeArray, IntArray
+from shoal.core.arrays import BoolArray, CodeArray, IntArray
 from shoal.verify.kernels import kernel
 from shoal.verify.sliced.postings import Postings
 from shoal.verify.sliced.reading import SlicedRows

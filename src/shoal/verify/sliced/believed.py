@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from shoal.arrays import BoolArray, FloatArray, IntArray
+from shoal.core.arrays import BoolArray, FloatArray, IntArray
 from shoal.verify.attributes import Attribute
 from shoal.verify.confidence import largest_harmful
 from shoal.verify.counting import Histograms

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from shoal.arrays import CodeArray, IntArray
-from shoal.progress import Progress
+from shoal.core.arrays import CodeArray, IntArray
+from shoal.core.progress import Progress
 from shoal.verify.contents import Contents, common_type
 from shoal.verify.counts import source_counts, untold
 from shoal.verify.covers import Covers
@@ -35,7 +35,7 @@ from shoal.verify.spans import Ragged, Spans
 from shoal.verify.sums import BoxSums
 
 if TYPE_CHECKING:
-    from shoal.sources import Source
+    from shoal.sources.base import Source
 
 Answer = tuple[list[Check], list[CheckedGuarantee] | None]
 

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from shoal.arrays import BoolArray, CodeArray, FloatArray, IntArray, KeyArray
+from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray, KeyArray
 from shoal.verify.counting import Histograms
 from shoal.verify.kernels import kernel, paired
 from shoal.verify.numbering import ValueReader

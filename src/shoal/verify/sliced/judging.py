@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shoal.arrays import BoolArray, CodeArray
+from shoal.core.arrays import BoolArray, CodeArray
 from shoal.verify.attributes import Attribute
 from shoal.verify.exact import CannotCheckError
 from shoal.verify.guarantees import Found, agrees, reached_by, worst_of

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from shoal.arrays import CodeArray, IntArray, KeyArray
+from shoal.core.arrays import CodeArray, IntArray, KeyArray
 from shoal.verify.contents import Contents, is_textual
 from shoal.verify.hashing import fold_values
 from shoal.verify.manifest import Manifest
@@ -31,7 +31,7 @@ from shoal.verify.sums import BoxSums
 from shoal.verify.tally import Combinations, Interner
 
 if TYPE_CHECKING:
-    from shoal.sources import Source
+    from shoal.sources.base import Source
 
 
 class NeighbourSums:

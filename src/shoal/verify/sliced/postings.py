@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal.arrays import BoolArray, CodeArray, IntArray, KeyArray
+from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
 from shoal.verify.kernels import inlined, kernel, paired
 
 _SHIFT = np.uint64(32)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import pyarrow as pa
 
-from shoal.arrays import CodeArray, IntArray
-from shoal.errors import InputError
-from shoal.progress import Progress
+from shoal.core.arrays import CodeArray, IntArray
+from shoal.core.errors import InputError
+from shoal.core.progress import Progress
 from shoal.verify.ahead import prepared
 from shoal.verify.contents import Contents
 from shoal.verify.counting import Histograms
@@ -36,7 +36,7 @@ from shoal.verify.sums import BoxSums
 from shoal.verify.tally import Interner, Tally
 
 if TYPE_CHECKING:
-    from shoal.sources import Source
+    from shoal.sources.base import Source
 
 
 _ROOM = 12_000_000  # keys that the tallies of all parts hold together before they are summed up

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from shoal.arrays import BoolArray, CodeArray, IntArray
-from shoal.progress import Progress
+from shoal.core.arrays import BoolArray, CodeArray, IntArray
+from shoal.core.progress import Progress
 from shoal.verify.ahead import prepared
 from shoal.verify.boxes import BoxTree
 from shoal.verify.coding import PointReader
@@ -24,7 +24,7 @@ from shoal.verify.sums import BoxSums
 from shoal.verify.tally import Combinations
 
 if TYPE_CHECKING:
-    from shoal.sources import Source
+    from shoal.sources.base import Source
 
 
 @dataclass(frozen=True, slots=True, eq=False)

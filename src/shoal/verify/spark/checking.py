@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from shoal.arrays import BoolArray, CodeArray, IntArray, KeyArray
-from shoal.errors import InputError
-from shoal.progress import Progress, Silent
+from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
+from shoal.core.errors import InputError
+from shoal.core.progress import Progress, Silent
 from shoal.sources.spark.exchange import exchanged, received, routed
 from shoal.sources.spark.files import SparkFiles
 from shoal.sources.spark.session import told
@@ -23,7 +23,7 @@ from shoal.verify.contents import Contents
 from shoal.verify.counting import Table
 from shoal.verify.parts import Checked, Findings, Part, Result, Task
 from shoal.verify.reading import PublishedRows
-from shoal.verify.regional import Means, check
+from shoal.verify.regional.checking import Means, check
 from shoal.verify.regional.packing import PointWords, ReleaseWords
 from shoal.verify.regional.partings import ByClass, ByContent, Parting, cut_by
 from shoal.verify.room import Room
@@ -41,7 +41,7 @@ from shoal.verify.spark.routing import (
 )
 
 if TYPE_CHECKING:
-    from shoal.sources import Source
+    from shoal.sources.base import Source
 
 _TOGETHER = 1 << 18  # rows that are handed out at a time
 ROWS_PER_REGION = 1 << 19

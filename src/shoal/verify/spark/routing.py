@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from shoal.arrays import BoolArray, CodeArray, IntArray, KeyArray
-from shoal.errors import InputError
+from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
+from shoal.core.errors import InputError
 from shoal.sources.spark.shared import Shared
 from shoal.sources.spark.shipping import Form
 from shoal.verify.coding import ReleaseCoder, SourceCoder, SourceFacts

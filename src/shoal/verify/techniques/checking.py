@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from shoal.arrays import IntArray
-from shoal.errors import InputError
+from shoal.core.arrays import IntArray
+from shoal.core.errors import InputError
 from shoal.verify.attributes import Attribute
 from shoal.verify.coding import PointReader
 from shoal.verify.contents import Contents, common_type
@@ -31,7 +31,7 @@ from shoal.verify.techniques.values import ColumnValues, gathered, missing_value
 from shoal.verify.truth import occurring
 
 if TYPE_CHECKING:
-    from shoal.sources import Source
+    from shoal.sources.base import Source
 
 
 def check_techniques(

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from shoal.arrays import FloatArray, IntArray
+from shoal.core.arrays import FloatArray, IntArray
 from shoal.verify.fields import ManifestError, check_keys, mapping
 from shoal.verify.techniques.gridded import Gridded
 from shoal.verify.techniques.numbers import Grid, decimals_of, exact, finite

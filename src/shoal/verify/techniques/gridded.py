@@ -9,8 +9,8 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from shoal.arrays import FloatArray
-from shoal.errors import InputError
+from shoal.core.arrays import FloatArray
+from shoal.core.errors import InputError
 from shoal.verify.techniques.base import Declared
 from shoal.verify.techniques.numbers import FARTHEST, Grid
 from shoal.verify.techniques.values import ColumnValues

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from shoal.arrays import FloatArray
+from shoal.core.arrays import FloatArray
 from shoal.verify.fields import ManifestError, check_keys, mapping, number
 from shoal.verify.result import FALSE_ALARM
 from shoal.verify.techniques.base import kept_missing

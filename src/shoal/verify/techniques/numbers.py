@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from shoal.arrays import BoolArray, FloatArray, IntArray
+from shoal.core.arrays import BoolArray, FloatArray, IntArray
 from shoal.verify.fields import ManifestError, number
 
 MOST_DECIMALS = 9

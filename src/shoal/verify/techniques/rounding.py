@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from shoal.arrays import FloatArray
+from shoal.core.arrays import FloatArray
 from shoal.verify.fields import ManifestError, check_keys
 from shoal.verify.result import FALSE_ALARM
 from shoal.verify.techniques.base import kept_missing

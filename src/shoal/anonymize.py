@@ -1,0 +1,447 @@
+"""The main job: a table and a policy in, a verified release out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from shoal.audit.findings.base import Finding, PublishedTable, find_all
+from shoal.audit.findings.counting import RowCounts
+from shoal.columns.baskets.unfolding import unfolded
+from shoal.columns.changing import chance_of, changed
+from shoal.core.errors import UnreachableError, UsageError
+from shoal.core.progress import Progress, shown
+from shoal.core.randomness import Chance
+from shoal.engines.local import CountedCells, LocalEngine, SampledCells
+from shoal.engines.looking import Thinning
+from shoal.engines.partitions.budget import Budget
+from shoal.engines.partitions.dividing import refuse_larger
+from shoal.linking.ledger.options import Ledgered, LedgerOptions, ledger_options
+from shoal.linking.ledger.settling import Entered
+from shoal.methods.base import AnyPlan
+from shoal.policy.encoding import Encoding, check_columns, encode
+from shoal.policy.policy import Policy
+from shoal.refusing import refuse_changed, refuse_open, refuse_units, refuse_unverified
+from shoal.release.manifest import build_manifest
+from shoal.release.publishing.preparing import publication_of
+from shoal.release.publishing.publication import Publication, PublishedRows
+from shoal.release.publishing.tables import two_tables
+from shoal.release.publishing.writing import plain_table, write_places, write_rows
+from shoal.release.release import (
+    Release,
+    Staging,
+    held_interrupts,
+    refuse_existing,
+    write_bytes,
+    write_json,
+    write_text,
+)
+from shoal.release.signing import SIGNATURE, SigningKey, read_signing_key
+from shoal.release.sliced.table import BUCKET, SlicedTable
+from shoal.reports.evidence import build_evidence
+from shoal.reports.page import internal_report, public_report
+from shoal.reports.readme import public_readme
+from shoal.sources.addresses import DatabaseTable, is_address
+from shoal.sources.base import Source
+from shoal.sources.delivery import Delivery, destination_table
+from shoal.sources.digests import file_digest
+from shoal.sources.frames import is_spark_frame, like
+from shoal.sources.opening import open_source
+from shoal.sources.options import SourceOptions
+from shoal.utility.base import Utility
+from shoal.verify.result import Verification
+from shoal.verify.verifier import verify_folder, verify_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Format = Literal["csv", "parquet"]
+Detail = Literal["quick", "full"]
+EngineName = Literal["local", "spark"]
+Admit: TypeAlias = Callable[[CountedCells], None]  # raises if what was counted must not be published
+Publish: TypeAlias = Callable[[Policy, Source, CountedCells, Encoding, AnyPlan], Publication]
+
+
+def anonymize(
+    data: object,
+    policy: str | Path | Mapping[str, Any] | Policy,
+    *,
+    out: str | Path | None = None,
+    format: Format | None = None,  # noqa: A002  the word that users know
+    seed: int | None = None,
+    utility: Detail = "quick",
+    progress: Progress | None = None,
+    ledger: Ledgered = None,
+    to: str | DatabaseTable | None = None,
+    memory: int | str | None = None,
+    threads: int | None = None,
+    engine: EngineName | None = None,
+    master: str | None = None,
+    strict: bool = False,
+    sign: str | Path | None = None,
+) -> Release:
+    """Publish a table so that every class of the result keeps the policy's promises, and prove it.
+
+    *data* is a path, an address of a database's table, a pandas or polars data frame, a pyarrow table or a DuckDB
+    relation; without *out* the same kind comes back in ``release.data`` (a pyarrow table for a path or address). With
+    *out*, the folders ``out/public`` and ``out/internal`` are written, and with *to*, the address of a new table, that
+    too. Nothing comes back and nothing is written unless the verifier agrees. With the *utility* "full" the release is
+    also asked questions: counts, associations, predictions. With a *ledger*, a path or
+    ``LedgerOptions``, the release is linked with those that are in there, refused if they leave too
+    little together, and else entered. *memory*, like "2GiB" or in bytes, is what the process may use: a table that
+    needs more is planned region by region, if its method permits that. What is published does not depend on *threads*.
+    A Spark DataFrame, or Parquet files with the *engine* "spark" on a *master*, is counted and rewritten on Spark.
+    What no promise covers is in ``release.findings``; a *strict* run publishes nothing while high ones are open.
+    With *sign*, the file of a key, a written release is signed.
+    """
+    if sign is not None and out is None:
+        raise UsageError("only a release that is written can be signed; give a folder for it")
+    signing = None if sign is None else read_signing_key(Path(sign))
+    entering = ledger_options(ledger)
+    budget = Budget.of(memory, threads)
+    with shown(progress) as showing:
+        runs, seconds = _runs(data, engine, master)
+        run = runs.start(data, policy, out, format, seed, utility, showing, ledger=entering, to=to, budget=budget)
+        run.seconds |= seconds
+        run.strict, run.signing = strict, signing
+        return run.finish(data)
+
+
+@dataclass(slots=True)
+class Run:
+    """One anonymization under way."""
+
+    given: Source
+    source: Source  # the same after sampling and techniques, with attributes in place of baskets
+    policy: Policy
+    populations: Mapping[str, Source]
+    destination: Path | None
+    format: Format
+    seed: int | None
+    detail: Detail
+    progress: Progress
+    chance: Chance
+    admit: Admit | None = None
+    publish: Publish = publication_of
+    ledger: LedgerOptions | None = None
+    to: DatabaseTable | None = None
+    budget: Budget = field(default_factory=Budget.of)
+    signing: SigningKey | None = None
+    measured: Utility = field(default_factory=dict)
+    strict: bool = False  # whether high findings that nobody accepted keep the release from being published
+    counts: RowCounts = field(init=False)  # what is counted over the rows as they are published
+    seconds: dict[str, float] = field(default_factory=dict)
+    keeps_order: ClassVar[bool] = True  # whether rows are read in the same order every time
+    held: ExitStack = field(default_factory=ExitStack)  # temporary files that wait until the run ends
+
+    @classmethod
+    def start(
+        cls,
+        data: object,
+        policy: str | Path | Mapping[str, Any] | Policy,
+        out: str | Path | None,
+        format: Format | None,  # noqa: A002
+        seed: int | None,
+        detail: Detail,
+        progress: Progress,
+        *,
+        admit: Admit | None = None,
+        publish: Publish = publication_of,
+        ledger: LedgerOptions | None = None,
+        to: str | DatabaseTable | None = None,
+        budget: Budget | None = None,
+    ) -> Run:
+        """Open everything that is needed, and refuse what cannot begin."""
+        loaded = Policy.load(policy)
+        refuse_units(loaded)
+        if loaded.units and not cls.keeps_order:
+            raise UsageError("rows on Spark have no order to say whose they are; count people with the local engine")
+        destination = None if out is None else Path(out)
+        if destination is not None:
+            refuse_existing(destination)
+        table = None if to is None else destination_table(to, destination, format)
+        if ledger is not None:
+            from shoal.linking.ledger.entering import check_ledger  # it loads all of linking
+
+            refuse_changed(loaded)
+            check_ledger(ledger, destination)
+        source = cls._opened(data, loaded.source)
+        check_columns(loaded, source)
+        chance = Chance.of(seed, source.digest() if seed is not None else "")
+        policy_of_attributes, source_of_attributes = unfolded(*changed(loaded, source, chance))
+        return cls(
+            given=source,
+            source=source_of_attributes,
+            policy=policy_of_attributes,
+            populations=open_populations(loaded),
+            destination=destination,
+            format="parquet" if table is not None else format or same_format(data),
+            seed=seed,
+            detail=detail,
+            progress=progress,
+            chance=chance,
+            admit=admit,
+            publish=publish,
+            ledger=ledger,
+            to=table,
+            budget=budget or Budget.of(),
+        )
+
+    @classmethod
+    def _opened(cls, data: object, options: SourceOptions) -> Source:
+        return open_source(data, options)
+
+    @property
+    def engine(self) -> LocalEngine:
+        """The engine, with as many threads as memory allows."""
+        return LocalEngine(self.budget.threads)
+
+    @property
+    def verifying(self) -> SparkSession | None:
+        """The Spark session whose workers verify the release; None: this process does."""
+        return None
+
+    @property
+    def dealing(self) -> Chance:
+        """The chance of who goes where and in which order.
+
+        With a seed it is another for every policy, or two releases could be joined row by row.
+        """
+        return chance_of(self.policy, self.chance, "rows ")
+
+    def finish(self, data: object) -> Release:
+        """Count, plan, write, verify, and only then put the release in place."""
+        try:
+            with self.held:
+                publication = self._publication()
+                digests = {path: people.digest() for path, people in self.populations.items()}
+                self.measured = publication.utility()
+                manifest = build_manifest(publication, self.measured, digests)
+                self.counts = RowCounts.of(manifest)
+                if self.destination is None:
+                    return self._in_memory(publication, manifest, data)
+                return self._on_disk(publication, manifest, self.destination)
+        except MemoryError:
+            raise UsageError(
+                f"memory ran out where {self.budget.told} were to be enough; nothing was published. Say with --memory "
+                "how much there really is"
+            ) from None
+
+    def _publication(self) -> Publication:
+        quasi, sensitive = self.policy.names("quasi"), self.policy.names("sensitive")
+        with self._timed("count"):
+            thinning = Thinning(self.budget.cells, self.budget.sample, self._sampler, self._refuse_larger)
+            persons = tuple(dict.fromkeys(self.policy.counted_units.values()))
+            counted = self.engine.look(self.source, (*persons, *sensitive, *quasi), self.progress, thinning)
+            people = {path: self.engine.count(other, quasi, self.progress) for path, other in self.populations.items()}
+        if isinstance(counted, SampledCells):
+            return self._by_regions(counted)
+        with self._timed("plan"):
+            if self.admit is not None:
+                self.admit(counted)
+            encoding = encode(counted, self.policy, people)
+            refusal = self.policy.method.refuses(encoding.problem)
+            if refusal is not None:
+                raise UnreachableError(f"method {self.policy.method.name}: {refusal}")
+            plan = self.policy.method.plan(encoding.problem, self.chance.generator, self.progress)
+        return self.publish(self.policy, self.source, counted, encoding, plan)
+
+    def _by_regions(self, looked: SampledCells) -> Publication:
+        """Plan a table larger than memory region by region."""
+        from shoal.engines.partitions.larger import Larger
+
+        beside = None if self.destination is None or not self.destination.parent.is_dir() else self.destination.parent
+        larger = Larger(self.policy, self.source, looked, self.engine, self.budget, self.dealing, beside, self.progress)
+        with self._timed("plan"):
+            return larger.publication(self.held)
+
+    def _sampler(self) -> np.random.Generator:
+        """Return the generator of a sample: one of its own, so that runs without a sample stay as they are."""
+        return np.random.default_rng(self.chance.keys(4))
+
+    def _refuse_larger(self, n_cells: int) -> None:
+        agreed = self.admit is not None or self.publish is not publication_of
+        refuse_larger(self.policy, self.source, self.budget, n_cells, agreed=agreed)
+
+    def _rows(self, publication: Publication, folder: Path | None) -> PublishedRows:
+        return publication.rows(self.engine, self.dealing, folder, self.progress)
+
+    def _watched(self, publication: Publication, folder: Path | None) -> PublishedRows:
+        """Return the published rows, which are counted for the findings as they pass."""
+        rows = self._rows(publication, folder)
+        return replace(rows, batches=self.counts.watch(rows.batches))
+
+    def _find(self, publication: Publication, manifest: Mapping[str, Any]) -> tuple[Finding, ...]:
+        """Look at what is published beyond its promises; a strict run ends here while high findings are open."""
+        with self._timed("findings"):
+            table = PublishedTable.of(manifest, self.counts, self.policy.privacy, publication)
+            found = find_all(table, self.policy.accept)
+        if self.strict:
+            refuse_open(found)
+        return found
+
+    def _in_memory(self, publication: Publication, manifest: dict[str, Any], data: object) -> Release:
+        with self._timed("apply"):
+            rows = self._watched(publication, None)
+            table = plain_table(rows.batches)
+        with self._timed("verify"):
+            verification = verify_table(
+                table,
+                manifest,
+                source=self.given,
+                populations=self.populations,
+                buckets=rows.places(),
+                labelled=publication.labelled_values(),
+                progress=self.progress,
+                memory=self.budget.limit,
+            )
+        refuse_unverified(verification)
+        findings = self._find(publication, manifest)
+        evidence = self._evidence(publication, verification, findings)
+        return Release(manifest, evidence, verification, data=like(data, table))
+
+    def _on_disk(self, publication: Publication, manifest: dict[str, Any], destination: Path) -> Release:
+        with Staging(destination) as staging:
+            with self._timed("apply"):
+                manifest |= self._written(publication, manifest, staging)
+            pages = {"readme": ("README.md", public_readme), "report": ("report.html", public_report)}
+            told = {key: (name, made(manifest)) for key, (name, made) in pages.items()}
+            for key, (name, text) in told.items():
+                write_text(staging.unverified / name, text)
+                manifest[key] = {"sha256": file_digest(staging.unverified / name)}
+            path = staging.unverified / "manifest.json"
+            write_json(path, manifest)
+            if self.signing is not None:
+                write_bytes(staging.unverified / SIGNATURE, self.signing.sign(path.read_bytes()))
+            with self._timed("verify"):
+                verification = verify_folder(
+                    staging.unverified,
+                    source=self.given,
+                    populations=self.populations,
+                    progress=self.progress,
+                    memory=self.budget.limit,
+                    spark=self.verifying,
+                    public_key=None if self.signing is None else self.signing.public,
+                )
+            refuse_unverified(verification)
+            findings = self._find(publication, manifest)
+            with ExitStack() as end, self._entered(staging, destination) as entry, Delivery(self.to) as delivery:
+                delivery.send_file(staging.unverified / str(manifest["data"]["file"]))
+                evidence = self._evidence(publication, verification, findings) | entry.evidence
+                evidence["warnings"] += entry.warnings
+                evidence["manifest"] = {"sha256": file_digest(path)}
+                write_json(staging.internal / "evidence.json", evidence)
+                write_text(staging.internal / "report.html", internal_report(manifest, evidence))
+                end.enter_context(held_interrupts())  # from here to the ledger's mark there is no half way
+                staging.publish(delivery.commit)
+            evidence["warnings"] += entry.unsettled
+        return Release(manifest, evidence, verification, folder=destination)
+
+    def _entered(self, staging: Staging, destination: Path) -> Entered:
+        """Enter the verified release into the ledger, if there is one."""
+        if self.ledger is None:
+            return Entered()
+        from shoal.linking.ledger.entering import entered
+
+        with self._timed("ledger"):
+            return entered(self.ledger, staging.unverified, destination, self.source, self.progress)
+
+    def _written(self, publication: Publication, manifest: Mapping[str, Any], staging: Staging) -> dict[str, Any]:
+        """Write the rows, and return the manifest's entries on their files."""
+        for name, content in publication.files.items():
+            write_bytes(staging.unverified / name, content)
+        rows = self._watched(publication, staging.folder)
+        entries: dict[str, Any] = {"data": {"file": f"data.{self.format}", "format": self.format}}
+        if self.policy.method.as_two_tables:
+            batches = list(rows.batches)
+            self._write(staging, entries["data"], iter(batches))
+            both = two_tables(SlicedTable.of(plain_table(batches), manifest), manifest)
+            tables = dict(zip(("quasi", "sensitive"), both, strict=True))
+            entries["tables"] = {name: {"file": f"{name}.{self.format}"} for name in tables}
+            for name, table in tables.items():
+                self._write(staging, entries["tables"][name], iter(table.combine_chunks().to_batches()))
+        else:
+            self._write(staging, entries["data"], rows.batches)
+        labelled = publication.labelled_values()
+        if labelled is not None:
+            write_rows(staging.internal / "labels.parquet", iter(labelled.combine_chunks().to_batches()), "parquet")
+        if rows.buckets is not None:
+            write_places(staging.internal / "buckets.parquet", rows.buckets, BUCKET)
+        if rows.witness is not None:
+            write_places(staging.internal / "witness.parquet", rows.witness.classes(), "class")
+        return entries
+
+    def _write(self, staging: Staging, entry: dict[str, Any], batches: Iterator[pa.RecordBatch]) -> None:
+        path = staging.unverified / str(entry["file"])
+        write_rows(path, batches, self.format)
+        entry["sha256"] = file_digest(path)
+
+    def _evidence(
+        self,
+        publication: Publication,
+        verification: Verification,
+        findings: Sequence[Finding],
+    ) -> dict[str, Any]:
+        utility = self.measured
+        if self.detail == "full":
+            with self._timed("utility"):
+                utility = publication.utility(expensive=True)
+        return build_evidence(
+            publication, verification, utility, findings, self.seed, self.seconds, thorough=self.detail == "full"
+        )
+
+    def _timed(self, step: str) -> _Clock:
+        return _Clock(step, self.seconds)
+
+
+class _Clock:
+    def __init__(self, step: str, seconds: dict[str, float]) -> None:
+        self._step, self._seconds, self._began = step, seconds, 0.0
+
+    def __enter__(self) -> None:
+        self._began = time.perf_counter()
+
+    def __exit__(self, *exc: object) -> None:
+        self._seconds[self._step] = round(time.perf_counter() - self._began, 3)
+
+
+def _runs(data: object, engine: EngineName | None, master: str | None) -> tuple[type[Run], dict[str, float]]:
+    """Return the kind of run that the engine asks for, and the seconds until it could start.
+
+    Spark is for its own DataFrames, and for files if it is named.
+    """
+    if engine is None and is_spark_frame(data):
+        engine = "spark"
+    if engine != "spark":
+        if is_spark_frame(data) or master is not None:
+            raise UsageError("a Spark DataFrame and a master are for the Spark engine; give engine='spark' or neither")
+        return Run, {}
+    from shoal.engines.spark.running import SparkRun
+    from shoal.engines.spark.starting import ready_session
+
+    seconds: dict[str, float] = {}
+    if not is_spark_frame(data):
+        with _Clock("start", seconds):
+            ready_session(master)
+    return SparkRun, seconds
+
+
+def open_populations(policy: Policy) -> dict[str, Source]:
+    """Open every population table that a model of the policy names, by the name the policy gives it."""
+    paths = {str(path) for model in policy.privacy if (path := getattr(model, "population", None)) is not None}
+    return {path: open_source(policy.folder / path, policy.source) for path in sorted(paths)}
+
+
+def same_format(data: object) -> Format:
+    """Return the format of a release that is to be like its source."""
+    if not isinstance(data, str | Path) or is_address(data):
+        return "parquet"
+    path = Path(data)
+    return "parquet" if path.is_dir() or path.suffix.lower() in (".parquet", ".pq") else "csv"

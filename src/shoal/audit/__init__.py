@@ -1,0 +1,1 @@
+"""The risk of publishing a table as it is: see ``docs/audit.md``."""

@@ -1,0 +1,199 @@
+"""The audit: a table and a policy in, the risk of publishing the table as it is out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from shoal.anonymize import open_populations
+from shoal.audit.findings.base import Finding, PublishedTable, find_all
+from shoal.audit.findings.counting import RowCounts
+from shoal.audit.raw import RawTable, read_raw
+from shoal.audit.requirements import sensitive_risks, verdicts
+from shoal.audit.result import (
+    Audit,
+    PopulationRisk,
+    column_risks,
+    missing_values,
+    population_risk,
+    search_risk,
+    special_risk,
+)
+from shoal.audit.risk.disclosure import check_fraction
+from shoal.audit.risk.population import population_uniqueness
+from shoal.audit.risk.sizes import size_histogram
+from shoal.audit.risk.units import Appearances, household_risk, person_risk
+from shoal.audit.singling import fastest_order, minimal_sets, set_risks
+from shoal.columns.baskets.unfolding import unfolded
+from shoal.core.arrays import IntArray
+from shoal.core.errors import InputError, UsageError
+from shoal.core.progress import Progress, shown
+from shoal.engines.local import LocalEngine
+from shoal.plan.problem import Requirement
+from shoal.policy.encoding import check_columns, encode
+from shoal.policy.policy import Policy
+from shoal.sources.base import Source
+from shoal.sources.opening import open_source
+
+
+def audit(
+    data: object,
+    policy: str | Path | Mapping[str, Any] | Policy,
+    *,
+    population: object | None = None,
+    largest_set: int = 3,
+    threshold: float = 0.05,
+    sample_fraction: float | None = None,
+    progress: Progress | None = None,
+) -> Audit:
+    """Measure what anybody could learn from the table if it were published as it is, identifiers left out.
+
+    *population* is a table of all people among whom somebody may search, with the quasi columns; those that the
+    policy's models name are used as well. All sets of up to *largest_set* quasi attributes are looked at, and the
+    smallest ones that make more than *threshold* of the records unique are named. If the table is a random sample,
+    *sample_fraction* of its population, it is estimated how many people are unique there.
+
+    >>> import pyarrow as pa
+    >>> people = pa.table({"age": [34, 34, 51], "sex": ["F", "F", "M"], "illness": ["flu", "flu", "gout"]})
+    >>> roles = {"age": {"role": "quasi"}, "sex": {"role": "quasi"}, "illness": {"role": "sensitive"}}
+    >>> found = audit(people, {"attributes": roles, "privacy": [{"k-anonymity": {"k": 2}}]})
+    >>> found.headline
+    '1 of 3 people (33.3%) are unique on age, sex.'
+    >>> found.models[0].holds, found.sensitive[0].certain_records
+    (False, 3)
+    """
+    if largest_set < 1:
+        raise UsageError(f"sets have at least one attribute; received a largest set of {largest_set}")
+    if not 0 <= threshold < 1:
+        raise UsageError(f"the threshold is a share of records, from 0 to below 1; received {threshold}")
+    if sample_fraction is not None:
+        check_fraction(sample_fraction)
+    loaded = Policy.load(policy)
+    source = open_source(data, loaded.source)
+    check_columns(loaded, source)
+    loaded, source = unfolded(loaded, source)
+    populations = open_populations(loaded)
+    if population is not None:
+        other = open_source(population, loaded.source)
+        populations[other.name if other.name not in populations else f"{other.name} (given)"] = other
+    engine = LocalEngine()
+    with shown(progress) as showing:
+        raw = read_raw(source, loaded, populations, engine, showing)
+        found, by_people = appearances(source, loaded, raw, engine, showing)
+        largest = min(largest_set, raw.n_quasi)
+        return _assembled(raw, found, by_people, source, loaded, largest, threshold, sample_fraction, showing)
+
+
+def _assembled(
+    raw: RawTable,
+    found: Appearances | None,
+    by_people: Mapping[int, list[Requirement]],
+    source: Source,
+    policy: Policy,
+    largest_set: int,
+    threshold: float,
+    sample_fraction: float | None,
+    progress: Progress,
+) -> Audit:
+    sizes, quasi = raw.sizes, raw.quasi_columns()
+    people = sizes if found is None else found.class_sizes()
+    sets = set_risks(quasi, people, largest_set, progress)
+    prosecutor = search_risk(people, people)
+    return Audit(
+        source=source.name,
+        rows=raw.counted.n_rows,
+        records=raw.n_records,
+        missing=policy.missing,
+        missing_values=missing_values(raw),
+        quasi=policy.names("quasi"),
+        classes=raw.n_classes,
+        smallest_class=int(sizes.min()),
+        unique_records=int((sizes == 1).sum()),
+        class_sizes=tuple(size_histogram(sizes)),
+        prosecutor=prosecutor,
+        marketer=prosecutor.mean,  # classes / people of classes
+        populations=_population_risks(raw, people),
+        models=verdicts(raw, policy.privacy, people, by_people, None if found is None else found.class_of),
+        sensitive=sensitive_risks(raw),
+        sets=sets,
+        threshold=threshold,
+        minimal_sets=minimal_sets(sets, threshold),
+        fastest_order=fastest_order(quasi, people, progress),
+        columns=column_risks(raw, policy, progress),
+        special=special_risk(quasi, people, largest_set, sample_fraction, progress),
+        uniqueness=None if sample_fraction is None else population_uniqueness(people, sample_fraction),
+        persons=None if found is None or policy.unit is None else person_risk(policy.unit, found),
+        households=None if found is None or policy.household is None else household_risk(policy.household, found),
+        findings=_findings(raw, policy, source),
+        not_applied=(*policy.techniques, *(("sample",) if policy.sample is not None else ())),
+    )
+
+
+def _findings(raw: RawTable, policy: Policy, source: Source) -> tuple[Finding, ...]:
+    """Look at the table as it is, as if it were published so under the policy's promises."""
+    names = raw.counted.columns
+    entries = {name: {"role": policy.attributes[name].role} for name in names}
+    manifest = {"method": "plain", "attributes": entries, "parts": [list(names)]}
+    counts = RowCounts.of(manifest)
+    columns = (np.repeat(raw.column(number).codes, raw.records) for number in range(len(names)))
+    counts.add(pa.RecordBatch.from_arrays([pa.array(codes) for codes in columns], names=list(names)))
+    table = PublishedTable.of(manifest, counts, policy.privacy, given=(policy, source))
+    return find_all(table, policy.accept)
+
+
+def _population_risks(raw: RawTable, people: IntArray) -> tuple[PopulationRisk, ...]:
+    risks: dict[str, PopulationRisk] = {}
+    for requirement in raw.encoding.problem.requirements:
+        name = requirement.population_name
+        if requirement.population is not None and name not in risks:
+            candidates, _ = raw.people(requirement)
+            risks[name] = population_risk(name, int(requirement.population.sum()), people, candidates)
+    return tuple(risks.values())
+
+
+def appearances(
+    source: Source, policy: Policy, raw: RawTable, engine: LocalEngine, progress: Progress
+) -> tuple[Appearances | None, Mapping[int, list[Requirement]]]:
+    """Count persons and households by class, in one more pass; None if the policy names neither.
+
+    With them come the models of values, by their place in the policy, as they count these people: none that compares
+    distributions, and none at all if records name nobody.
+    """
+    names = tuple(policy.units.values())
+    if not names:
+        return None, {}
+    quasi, sensitive = policy.names("quasi"), policy.names("sensitive")
+    # As for the table itself, classes come in the ascending order of their quasi values.
+    counted = engine.count(source, (*names, *sensitive, *quasi), progress)
+    place = {name: number for number, name in enumerate(counted.columns)}
+    codes = {name: counted.codes(place[name]) for name in counted.columns}
+    kept = np.ones(len(counted.run.counts), dtype=np.bool_)
+    if policy.missing == "drop":
+        for name in (*quasi, *sensitive):
+            kept &= codes[name] != 0
+    codes = {name: column[kept] for name, column in codes.items()}
+    new = np.zeros(int(kept.sum()), dtype=np.bool_)
+    for name in quasi:
+        new[1:] |= codes[name][1:] != codes[name][:-1]
+    found = Appearances(
+        class_of=np.cumsum(new),
+        person=None if policy.unit is None else codes[policy.unit],
+        household=None if policy.household is None else codes[policy.household],
+        records=counted.run.counts[kept],
+        n_classes=raw.n_classes,
+    )
+    sizes = np.bincount(found.class_of, weights=found.records).astype(np.int64)
+    if not np.array_equal(sizes, raw.sizes):
+        raise InputError(f"{source.name} changed while it was being read")
+    by_people: dict[int, list[Requirement]] = {}
+    if all((codes[name] != 0).all() for name in names):
+        models = [i for i, one in enumerate(policy.privacy) if one.sees == "values" and not one.one_value_each]
+        asked = replace(policy, privacy=tuple(policy.privacy[i] for i in models), sample=None)
+        for requirement in encode(counted, asked).problem.requirements:
+            by_people.setdefault(models[requirement.number], []).append(requirement)
+    return found, by_people

@@ -1,0 +1,339 @@
+"""Counting over the published rows as they pass: who is unique by what, and which classes have a single value.
+
+Values are 64-bit hashes. Where more than ``_MOST`` different ones come, only those below a threshold are kept, which
+falls as more come: a value is then kept with all its records or not at all, so that the counts can be projected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations, islice
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
+from shoal.core.compiled import compiled
+from shoal.release.forms.kinds import form_of
+from shoal.release.release import CLASS
+from shoal.release.sliced.table import BUCKET
+
+_MOST = 1 << 17  # different values of which all are kept
+_MOST_HASHES = 1 << 23  # of all insensitive columns together: sets of columns are searched in no more
+_MOST_SETS = 200
+_NULL = np.uint64(0x9E3779B97F4A7C15)
+_MULTIPLY, _AGAIN = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_S27, _S30, _S31 = np.uint64(27), np.uint64(30), np.uint64(31)
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """A number of records; ``exact`` unless it is projected from a sample of values.
+
+    >>> str(Count(19584)), str(Count(1234567, exact=False))
+    ('19,584', 'about 1,230,000')
+    """
+
+    n: int
+    exact: bool = True
+
+    def __str__(self) -> str:
+        """Write it down, with three digits if it is projected."""
+        return f"{self.n:,}" if self.exact else f"about {int(float(f'{self.n:.3g}')):,}"
+
+
+class _Items(NamedTuple):
+    """Records by key; in a hash table, a key of 0 is a free slot."""
+
+    keys: KeyArray
+    values: KeyArray  # that all of them have; 0: several
+    records: IntArray
+
+    @classmethod
+    def empty(cls, slots: int) -> _Items:
+        return cls(np.zeros(slots, np.uint64), np.zeros(slots, np.uint64), np.zeros(slots, np.int64))
+
+
+class KeyCounts:
+    """How many records each key has, and whether they agree in a value: an open hash table."""
+
+    def __init__(self) -> None:
+        self._slots = _Items.empty(1 << 12)
+        self._filled = self._halvings = self._records = 0
+
+    def add(self, keys: KeyArray, values: KeyArray) -> None:
+        """Count records by their keys; a value of 0 agrees with none."""
+        given = _Items(keys, values, np.ones(len(keys), dtype=np.int64))
+        self._records += len(keys)
+        at = 0
+        while at < len(keys):
+            at, self._filled = _insert(self._slots, self._filled, given, at, self._halvings)
+            if at < len(keys):
+                self._make_space()
+
+    def _make_space(self) -> None:
+        """Double the table, or at its largest the number of keys that are left out."""
+        before, size = self._slots, len(self._slots.keys)
+        self._halvings += size == 2 * _MOST
+        self._slots = _Items.empty(min(2 * size, 2 * _MOST))
+        _, self._filled = _insert(self._slots, 0, before, 0, self._halvings)
+
+    def unique(self) -> Count:
+        """Return the records that are alone with their key."""
+        return self._projected(int((self._slots.records == 1).sum()))
+
+    def distinct(self) -> Count:
+        """Return how many keys there are."""
+        return self._projected(self._filled)
+
+    @property
+    def repeats(self) -> bool:
+        """Whether a key that is kept has several records."""
+        return bool((self._slots.records > 1).any())
+
+    def counts(self) -> IntArray:
+        """Return (n_keys,) the records of each key that is kept, the most frequent first."""
+        return -np.sort(-self._slots.records[self._slots.records > 0])
+
+    def one_value(self) -> Count:
+        """Return the records of keys that have a single value."""
+        return self._projected(int(self._slots.records[self._slots.values != 0].sum()))
+
+    def _projected(self, n: int) -> Count:
+        return Count(min(n << self._halvings, self._records), exact=not self._halvings)
+
+
+@dataclass(slots=True, eq=False)
+class RowCounts:
+    """What was counted over the rows of a release, which pass through ``watch``."""
+
+    free: tuple[str, ...]  # insensitive columns
+    sensitive: tuple[str, ...]
+    classes: tuple[str, ...]  # the columns that say which class or bucket a record is in
+    parts: tuple[tuple[str, ...], ...]
+    generalized: Mapping[str, frozenset[int]]  # hashes of labels of sensitive columns that stand for several values
+    n_rows: int = 0
+    _alone: dict[tuple[str, ...], KeyCounts] = field(default_factory=dict)
+    _within: dict[str, KeyCounts] = field(default_factory=dict)
+    _kept: dict[str, list[KeyArray]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, manifest: Mapping[str, Any]) -> RowCounts:
+        """Prepare to count the rows of a release.
+
+        Nothing is counted of synthetic rows, which are nobody's, nor of tokens, whose values nobody knows.
+        """
+        form, entries = form_of(manifest), manifest["attributes"]
+        tokens = {name for name, entry in manifest.get("techniques", {}).items() if _makes_tokens(entry)}
+
+        def named(role: str) -> tuple[str, ...]:
+            return tuple(name for name, entry in entries.items() if entry["role"] == role and form != "synthetic")
+
+        free = tuple(name for name in named("insensitive") if name not in tokens)
+        return cls(
+            free,
+            named("sensitive"),
+            (BUCKET,) if form == "buckets" else (CLASS,) if "agreed" in manifest else named("quasi"),
+            tuple(tuple(name for name in part if name in free) for part in manifest["parts"]),
+            {name: _generalized(entries[name]) for name in named("sensitive")},
+        )
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are looked at; none where there is nothing to count."""
+        looked = (*self.free, *self.sensitive)
+        return (*looked, *self.classes) if looked else ()
+
+    @property
+    def joint(self) -> tuple[tuple[str, ...], ...]:
+        """The insensitive columns whose values in a row belong to one record, where there are several."""
+        return tuple(part for part in self.parts if len(part) > 1)
+
+    def watch(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Pass on the rows, and count them."""
+        for batch in batches:
+            self.add(batch)
+            yield batch
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Count some rows."""
+        self.n_rows += batch.num_rows
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        hashes = {name: hash_column(columns[name]) for name in (*self.free, *self.sensitive)}
+        for name, found in hashes.items():
+            self._count((name,), found)
+        for names in self.joint:
+            self._count(names, _combined([hashes[name] for name in names]))
+            for name in names if self.searchable else ():
+                self._kept.setdefault(name, []).append(hashes[name])
+        if not hashes:
+            return
+        key = _combined([hash_column(columns[name]) for name in self.classes])
+        for name in self.sensitive:
+            values = _several(hashes[name], self.generalized[name])
+            self._within.setdefault(name, KeyCounts()).add(key, values)
+        if self.free and self.classes != (BUCKET,):
+            self._count((*self.classes, *self.free), _combined([key, *(hashes[name] for name in self.free)]))
+
+    def _count(self, names: tuple[str, ...], keys: KeyArray) -> None:
+        self._alone.setdefault(names, KeyCounts()).add(keys, keys)
+
+    def unique(self, names: Sequence[str]) -> Count:
+        """Return the records that are unique by one column, by all of ``joint``, or by classes and free columns."""
+        return self._alone[tuple(names)].unique()
+
+    def one_value(self, name: str) -> Count:
+        """Return the records in classes or buckets that have a single value of a sensitive column."""
+        return self._within[name].one_value()
+
+    @property
+    def searchable(self) -> bool:
+        """Whether sets of columns can be searched: the hashes of all rows were kept."""
+        return self.n_rows * len(self.free) <= _MOST_HASHES
+
+    def value_counts(self, name: str) -> IntArray:
+        """Return (n_values,) the records of each value of one column, without saying which value it is."""
+        return self._alone[name,].counts()
+
+    def smallest_set(self, names: tuple[str, ...], most: float) -> tuple[tuple[str, ...], Count, bool]:
+        """Return the smallest set of columns by which more than *most* records are unique, and how many are.
+
+        Last comes whether no smaller one exists. Sets are tried by size, so that the first found is a smallest; where
+        there are too many, columns are left out one by one while enough records stay unique. Of large tables, where
+        only all columns together are counted, these are returned.
+        """
+        if not self.searchable:
+            return names, self.unique(names), False
+        kept = {name: np.concatenate(self._kept[name]) for name in names}
+
+        def unique_by(these: tuple[str, ...]) -> Count:
+            found, keys = KeyCounts(), _combined([kept[name] for name in these])
+            found.add(keys, keys)
+            return found.unique()
+
+        by_size = (these for size in range(2, len(names) + 1) for these in combinations(names, size))
+        for these in islice(by_size, _MOST_SETS):
+            count = unique_by(these)
+            if count.n > most:
+                return these, count, True
+        for name in names if next(by_size, None) is not None else ():
+            fewer = tuple(other for other in names if other != name)
+            names = fewer if unique_by(fewer).n > most else names
+        return names, unique_by(names), False
+
+
+def hash_column(column: pa.Array) -> KeyArray:
+    """Return (n_rows,) a hash of each value; missing values have one of their own."""
+    if pa.types.is_dictionary(column.type):
+        places: CodeArray = (
+            column.indices.cast(pa.int32()).fill_null(len(column.dictionary)).to_numpy(zero_copy_only=False)
+        )
+        of_value: KeyArray = np.append(hash_column(column.dictionary), _NULL)
+        return of_value[places]
+    if pa.types.is_temporal(column.type):
+        column = column.view(pa.int64() if column.type.bit_width == 64 else pa.int32())
+    if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+        numbers = column.fill_null(0).to_numpy(zero_copy_only=False)
+        if numbers.dtype.kind == "f":
+            words = (numbers.astype(np.float64) + 0.0).view(np.uint64)
+        else:
+            words = numbers.astype(np.int64 if numbers.dtype.kind == "i" else np.uint64).view(np.uint64)
+        found = _fold(np.full(len(words), _NULL), words)
+    else:
+        texts = column.cast(pa.large_string())
+        found = _hash_texts(*_buffers(texts))
+    if column.null_count:
+        found[column.is_null().to_numpy(zero_copy_only=False)] = _NULL
+    return found
+
+
+def _buffers(texts: pa.LargeStringArray) -> tuple[IntArray, NDArray[np.uint8]]:
+    _, offsets, data = texts.buffers()
+    places = np.frombuffer(offsets, dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    return places, np.frombuffer(data if data is not None else b"", dtype=np.uint8)
+
+
+def _makes_tokens(technique: Mapping[str, Any]) -> bool:
+    """Whether nobody without a key can tell which value a text stands for; hashes without salt can be tried out."""
+    name = technique["technique"]
+    return name in ("token", "pseudonym") or (name == "hash" and technique.get("salt") != "none")
+
+
+def _generalized(entry: Mapping[str, Any]) -> frozenset[int]:
+    labels = [label for label, cover in entry.get("labels", {}).items() if len(cover.get("values", (0, 0))) > 1]
+    return frozenset(hash_column(pa.array(labels, pa.string())).tolist()) if labels else frozenset()
+
+
+def _several(hashes: KeyArray, generalized: frozenset[int]) -> KeyArray:
+    if not generalized:
+        return hashes
+    stand: BoolArray = np.isin(hashes, np.array(sorted(generalized), dtype=np.uint64))
+    return np.where(stand, np.uint64(0), hashes)
+
+
+def _combined(hashes: Sequence[KeyArray]) -> KeyArray:
+    found = hashes[0]
+    for other in hashes[1:]:
+        found = _fold(found, other)
+    return found
+
+
+@compiled
+def _fold(first: KeyArray, second: KeyArray) -> KeyArray:
+    """Return the hash of each pair, by the finalizer of SplitMix64, which is one to one; never 0."""
+    out = np.empty(len(first), dtype=np.uint64)
+    for i in range(len(first)):
+        word = first[i] * _AGAIN + second[i]
+        word = (word ^ (word >> _S30)) * _MULTIPLY
+        word = (word ^ (word >> _S27)) * _AGAIN
+        word = word ^ (word >> _S31)
+        out[i] = word or np.uint64(1)
+    return out
+
+
+@compiled
+def _hash_texts(offsets: IntArray, data: NDArray[np.uint8]) -> KeyArray:
+    """Return the hash of each text, by eight bytes at a time."""
+    out = np.empty(len(offsets) - 1, dtype=np.uint64)
+    for i in range(len(offsets) - 1):
+        word, held = np.uint64(offsets[i + 1] - offsets[i]), np.uint64(0)
+        for j in range(offsets[i], offsets[i + 1]):
+            held = (held << np.uint64(8)) | np.uint64(data[j])
+            if (j - offsets[i]) % 8 == 7 or j == offsets[i + 1] - 1:
+                word = (word ^ held) * _MULTIPLY
+                word = (word ^ (word >> _S30)) * _AGAIN
+                word = word ^ (word >> _S27)
+                held = np.uint64(0)
+        word = (word ^ (word >> _S30)) * _MULTIPLY
+        word = word ^ (word >> _S31)
+        out[i] = word or np.uint64(1)
+    return out
+
+
+@compiled
+def _insert(slots: _Items, filled: int, given: _Items, start: int, halvings: int) -> tuple[int, int]:
+    """Add records from *start* on until the table is half full; return where that was, and how many slots are filled.
+
+    Keys above the threshold, 2**64 halved so often, are left out; so is what has no records.
+    """
+    mask, most = np.uint64(len(slots.keys) - 1), np.uint64(0xFFFFFFFFFFFFFFFF) >> np.uint64(halvings)
+    for i in range(start, len(given.keys)):
+        key = given.keys[i]
+        if key > most or given.records[i] == 0:
+            continue
+        slot = key & mask
+        while slots.keys[slot] != key and slots.keys[slot] != 0:
+            slot = (slot + np.uint64(1)) & mask
+        if slots.keys[slot] == 0:
+            if 2 * filled >= len(slots.keys):
+                return i, filled
+            filled += 1
+            slots.keys[slot] = key
+            slots.values[slot] = given.values[i]
+        elif slots.values[slot] != given.values[i]:
+            slots.values[slot] = 0
+        slots.records[slot] += given.records[i]
+    return len(given.keys), filled

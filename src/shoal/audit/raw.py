@@ -1,0 +1,142 @@
+"""The table as it is: every distinct combination of its columns, in the classes of its quasi attributes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from shoal.audit.partition import CodedColumn, Partition
+from shoal.core.arrays import CodeArray, IntArray
+from shoal.core.progress import Progress
+from shoal.engines.local import CountedCells, LocalEngine
+from shoal.models.k_map import KMap
+from shoal.plan.cells import KeyLayout, Run
+from shoal.plan.problem import Requirement
+from shoal.policy.binding import joint_codes
+from shoal.policy.encoding import Encoding, encode
+from shoal.policy.policy import Policy
+from shoal.sources.base import Source
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RawTable:
+    """Cells over all columns that may be published, ascending by class; a class shares all quasi values.
+
+    Quasi values are compared as they are written, not as the leaves of their taxonomies: publishing the table as
+    it is would show just that. Records that the policy drops for missing values are not among the cells.
+    """
+
+    counted: CountedCells  # columns: quasi, sensitive, insensitive
+    encoding: Encoding
+    records: IntArray  # (n_cells,)
+    first: IntArray  # (n_classes + 1,) where each class starts among the cells
+    n_quasi: int
+
+    @property
+    def n_records(self) -> int:
+        """Records in all cells."""
+        return int(self.records.sum())
+
+    @property
+    def n_classes(self) -> int:
+        """Distinct combinations of quasi values."""
+        return len(self.first) - 1
+
+    @property
+    def sizes(self) -> IntArray:
+        """(n_classes,) records of each class."""
+        return np.add.reduceat(self.records, self.first[:-1])
+
+    @property
+    def class_of(self) -> CodeArray:
+        """(n_cells,) the class of each cell."""
+        return np.repeat(np.arange(self.n_classes, dtype=np.int32), np.diff(self.first))
+
+    def column(self, number: int) -> CodedColumn:
+        """Return the codes of a counted column, cell by cell; 0 is missing."""
+        codes = self.counted.codes(number)
+        if self.encoding.kept is not None:
+            codes = codes[self.encoding.kept]
+        domain = self.counted.dictionaries[number].size
+        return CodedColumn(self.counted.columns[number], codes.astype(np.int32), domain)
+
+    def quasi_columns(self) -> tuple[CodedColumn, ...]:
+        """Return the codes of the quasi attributes, class by class."""
+        columns = (self.column(number) for number in range(self.n_quasi))
+        return tuple(replace(column, codes=column.codes[self.first[:-1]]) for column in columns)
+
+    def classes(self) -> Partition:
+        """Return the cells in groups by class, so that one more column can be joined to the quasi attributes."""
+        return Partition(self.records, self.first, np.arange(len(self.records), dtype=np.int32))
+
+    def people(self, requirement: Requirement) -> tuple[IntArray, int]:
+        """Return (n_classes,) the population that shares a class's values, and how many people share none.
+
+        Values of table and population are compared as leaves of their taxonomies, as k-map does.
+        """
+        if requirement.population is None:
+            raise TypeError("the requirement looks at no population")
+        cells = self.encoding.problem.cells
+        codes, n_combinations = joint_codes(list(cells.codes[: self.n_quasi]))
+        total = np.bincount(codes, weights=requirement.population, minlength=n_combinations).astype(np.int64)
+        met = np.zeros(n_combinations, dtype=np.bool_)
+        met[codes[: len(self.records)]] = True
+        return total[codes[self.first[:-1]]], int(total[~met].sum())
+
+
+def read_raw(
+    source: Source, policy: Policy, populations: dict[str, Source], engine: LocalEngine, progress: Progress
+) -> RawTable:
+    """Count all columns but identifiers in one pass, and bind the policy's models.
+
+    A population that no model of the policy names is bound to a model of its own, the last one.
+    """
+    quasi, sensitive = policy.names("quasi"), policy.names("sensitive")
+    carried = policy.names("insensitive")
+    # The last columns weigh most in the keys, so that cells in ascending order are in order of their classes.
+    counted = engine.count(source, (*carried, *sensitive, *quasi), progress)
+    counted = reordered(counted, (*quasi, *sensitive, *carried))
+    people = {name: _people(other, policy.unit, quasi, engine, progress) for name, other in populations.items()}
+    named = {getattr(model, "population", None) for model in policy.privacy}
+    extra = tuple(KMap(k=1, population=name) for name in populations if name not in named)
+    by_records = replace(policy, privacy=(*policy.privacy, *extra), unit=None, household=None)
+    encoding = encode(counted, by_records, people)
+    records = counted.run.counts if encoding.kept is None else counted.run.counts[encoding.kept]
+    new = np.zeros(len(records), dtype=np.bool_)
+    new[0] = True
+    for number in range(len(quasi)):
+        codes = counted.codes(number)
+        if encoding.kept is not None:
+            codes = codes[encoding.kept]
+        new[1:] |= codes[1:] != codes[:-1]
+    first = np.append(np.flatnonzero(new), len(records)).astype(np.int64)
+    return RawTable(counted, encoding, records, first, len(quasi))
+
+
+def _people(
+    population: Source, unit: str | None, quasi: tuple[str, ...], engine: LocalEngine, progress: Progress
+) -> CountedCells:
+    """Count a population: its rows, or its persons, each once with the same values, if it has their column."""
+    if unit is None or unit not in population.schema.names:
+        return engine.count(population, quasi, progress)
+    counted = engine.count(population, (unit, *quasi), progress)
+    once = Run(counted.run.keys, np.ones(len(counted.run.counts), dtype=np.int64))
+    return replace(reordered(counted, quasi), run=once)
+
+
+def reordered(counted: CountedCells, columns: tuple[str, ...]) -> CountedCells:
+    """Return the same cells with these of their columns, in this order."""
+    places = [counted.columns.index(name) for name in columns]
+    layout = counted.layout
+    return replace(
+        counted,
+        columns=columns,
+        dictionaries=tuple(counted.dictionaries[place] for place in places),
+        layout=KeyLayout(
+            bits=tuple(layout.bits[place] for place in places),
+            word=tuple(layout.word[place] for place in places),
+            shift=tuple(layout.shift[place] for place in places),
+            n_words=layout.n_words,
+        ),
+    )

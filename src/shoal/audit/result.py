@@ -1,0 +1,387 @@
+"""What an audit found: names of columns and counts, never a record's values.
+
+How easily records are found by their class, for three kinds of searchers.
+
+El Emam, "Guide to the de-identification of personal health information", 2013: the prosecutor knows that the
+target is in the table, the journalist knows only that they are of the population, the marketer wants to find as
+many as possible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+
+from shoal.audit.findings.base import Finding
+from shoal.audit.partition import CodedColumn
+from shoal.audit.raw import RawTable
+from shoal.audit.requirements import ModelVerdict, SensitiveRisk
+from shoal.audit.risk.disclosure import disclosure, record_disclosure
+from shoal.audit.risk.population import PopulationUniqueness
+from shoal.audit.risk.special import MinimalSet, SpecialUniques, special_uniques
+from shoal.audit.risk.units import HouseholdRisk, PersonRisk
+from shoal.audit.singling import SetRisk
+from shoal.core.arrays import IntArray
+from shoal.core.progress import Progress
+from shoal.policy.policy import Policy, Role
+
+ALONE = 0.05  # share of records that a column by itself makes unique
+JOINED = 0.5  # share of the records hidden by the quasi attributes that it makes unique together with them
+ABOVE = (0.1, 0.3, 0.5)  # chances of which it is told how many records exceed them
+THRESHOLDS = (0.05, 0.2, 0.33)
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """The risk of publishing a table as it is, identifiers left out.
+
+    Where the policy names persons, these are counted once in each class instead of their records: by searchers, models
+    of sizes and populations, sets of attributes and estimates. Class sizes, models of values and columns count records.
+    """
+
+    source: str
+    rows: int  # of the source
+    records: int  # of them, those that the policy does not drop
+    missing: Literal["category", "drop"]
+    missing_values: tuple[MissingValues, ...]
+    quasi: tuple[str, ...]
+    classes: int
+    smallest_class: int  # records
+    unique_records: int
+    class_sizes: tuple[dict[str, int], ...]
+    prosecutor: SearchRisk
+    marketer: float
+    populations: tuple[PopulationRisk, ...]
+    models: tuple[ModelVerdict, ...]
+    sensitive: tuple[SensitiveRisk, ...]
+    sets: tuple[SetRisk, ...]  # those that single out most first
+    threshold: float
+    minimal_sets: tuple[SetRisk, ...]
+    fastest_order: tuple[SetRisk, ...]
+    columns: tuple[ColumnRisk, ...]
+    special: SpecialRisk
+    uniqueness: PopulationUniqueness | None  # if the table is a sample
+    persons: PersonRisk | None  # if the policy names them
+    households: HouseholdRisk | None
+    findings: tuple[Finding, ...] = ()  # what no promise covers, high ones first
+    not_applied: tuple[str, ...] = ()  # what the policy would change: columns with techniques, "sample"
+
+    @property
+    def k(self) -> int:
+        """The k that the table reaches: people of its smallest class."""
+        return self.smallest_class if self.persons is None else self.persons.smallest_class
+
+    @property
+    def unique_share(self) -> float:
+        """Share of records that no other shares its quasi values with."""
+        return self.unique_records / self.records
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What should be changed in the policy before publishing."""
+        found = [column.warning for column in self.columns if column.warning is not None]
+        by_records = [verdict.model.name for verdict in self.models if verdict.by_records]
+        if by_records:
+            found.append(f"{', '.join(by_records)} count records, not people, and may look better than they are")
+        if self.not_applied:
+            found.append(
+                f"the policy changes the table first ({', '.join(self.not_applied)}), and this is about the table as "
+                "it is; what is left after that, shoal attack measures"
+            )
+        return tuple(found)
+
+    @property
+    def headline(self) -> str:
+        """The audit in one sentence."""
+        if self.persons is not None:
+            lone, every = self.persons.lone_persons, self.persons.persons
+            return (
+                f"{lone:,} of {every:,} people ({lone / every:.1%}) are alone with a record's values of "
+                f"{', '.join(self.quasi)}."
+            )
+        return (
+            f"{self.unique_records:,} of {self.records:,} people ({self.unique_share:.1%}) are unique on "
+            f"{', '.join(self.quasi)}."
+        )
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        from shoal.reports.notebook.audit import audit_html
+
+        return audit_html(self)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything as JSON can hold it."""
+        journalist: dict[str, Any] = {"upper_bound": self.prosecutor.as_dict()}
+        return {
+            "headline": self.headline,
+            "warnings": list(self.warnings),
+            "source": self.source,
+            "rows": self.rows,
+            "records": self.records,
+            "missing": {"policy": self.missing, "columns": [column.as_dict() for column in self.missing_values]},
+            "quasi": list(self.quasi),
+            "classes": self.classes,
+            "k": self.k,
+            "unique_records": self.unique_records,
+            "unique_share": self.unique_share,
+            "class_sizes": list(self.class_sizes),
+            "prosecutor": self.prosecutor.as_dict(),
+            "journalist": {risk.population: risk.as_dict() for risk in self.populations} or journalist,
+            "marketer": self.marketer,
+            "models": [verdict.as_dict() for verdict in self.models],
+            "sensitive": [risk.as_dict() for risk in self.sensitive],
+            "sets": [risk.as_dict() for risk in self.sets],
+            "minimal_sets": {
+                "unique_share_above": self.threshold,
+                "sets": [risk.as_dict() for risk in self.minimal_sets],
+            },
+            "fastest_order": [risk.as_dict() for risk in self.fastest_order],
+            "columns": [column.as_dict() for column in self.columns],
+            "special_uniques": self.special.as_dict(),
+            "population_uniqueness": None if self.uniqueness is None else self.uniqueness.as_dict(),
+            "persons": None if self.persons is None else self.persons.as_dict(),
+            "households": None if self.households is None else self.households.as_dict(),
+            "findings": [finding.as_dict() for finding in self.findings],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRisk:
+    """The chance that a record is matched with the right person: over all records, the highest and the mean."""
+
+    highest: float
+    mean: float
+    share_above: tuple[tuple[float, float], ...]  # threshold, share of records with a higher risk
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        above = {f"{threshold:g}": share for threshold, share in self.share_above}
+        return {"highest": self.highest, "mean": self.mean, "share_above": above}
+
+
+@dataclass(frozen=True, slots=True)
+class PopulationRisk:
+    """The risks against a table of all people among whom somebody may search.
+
+    ``records_not_covered`` are in classes that have more records than the population has people: the population
+    is incomplete, and their own class is then taken for the candidates.
+    """
+
+    population: str
+    people: int
+    journalist: SearchRisk
+    marketer: float
+    population_unique_records: int  # records that fit one person of the population
+    records_not_covered: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return {
+            "population": self.population,
+            "people": self.people,
+            "journalist": self.journalist.as_dict(),
+            "marketer": self.marketer,
+            "population_unique_records": self.population_unique_records,
+            "records_not_covered": self.records_not_covered,
+        }
+
+
+def search_risk(sizes: IntArray, candidates: IntArray) -> SearchRisk:
+    """Return the risks of records in classes of these *sizes* that hide among so many *candidates*.
+
+    >>> search_risk(np.array([1, 3]), np.array([1, 3])).mean
+    0.5
+    """
+    n_records = int(sizes.sum())
+    return SearchRisk(
+        highest=1 / int(candidates.min()),
+        mean=float((sizes / candidates).sum()) / n_records,
+        share_above=tuple(
+            (threshold, int(sizes[candidates < float(1 / Fraction(str(threshold)))].sum()) / n_records)
+            for threshold in THRESHOLDS
+        ),
+    )
+
+
+def population_risk(name: str, people: int, sizes: IntArray, candidates: IntArray) -> PopulationRisk:
+    """Return the risks of classes of these *sizes* that fit so many people of a population."""
+    fitting = np.maximum(sizes, candidates)
+    risk = search_risk(sizes, fitting)
+    return PopulationRisk(
+        population=name,
+        people=people,
+        journalist=risk,
+        marketer=risk.mean,  # the sum of f / F over classes, per record
+        population_unique_records=int(((sizes == 1) & (candidates == 1)).sum()),
+        records_not_covered=int(sizes[candidates < sizes].sum()),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DisclosureRisk:
+    """How likely somebody of the population who matches one unique record is the person it is about."""
+
+    chance: float  # over all unique records
+    highest: float | None  # of a record, by its score; None for more attributes than that is defined for
+    records_above: tuple[tuple[float, int], ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        above = {f"{chance:g}": records for chance, records in self.records_above}
+        return {"dis": self.chance, "dis_suda_highest": self.highest, "dis_suda_records_above": above}
+
+
+@dataclass(frozen=True, slots=True)
+class SpecialRisk:
+    """Which attributes single records out: minimal sets, and what each attribute adds to the scores."""
+
+    largest: int
+    unique_records: int
+    by_size: tuple[int, ...]  # records by the size of their smallest set, from 1; last, those of larger sets only
+    sets: tuple[MinimalSet, ...]  # the highest score first
+    score: int
+    contributions: tuple[tuple[str, float], ...]  # the highest first
+    disclosure: DisclosureRisk | None  # if the table is a sample
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return {
+            "largest_set": self.largest,
+            "unique_records": self.unique_records,
+            "records_by_smallest_set": {str(size + 1): count for size, count in enumerate(self.by_size[:-1])},
+            "records_of_larger_sets": self.by_size[-1],
+            "score": self.score,
+            "contributions": dict(self.contributions),
+            "sets": [
+                {"attributes": list(one.attributes), "records": one.records, "score_share": one.score / self.score}
+                for one in self.sets
+            ],
+            "disclosure": None if self.disclosure is None else self.disclosure.as_dict(),
+        }
+
+
+def special_risk(
+    columns: Sequence[CodedColumn], records: IntArray, largest: int, fraction: float | None, progress: Progress
+) -> SpecialRisk:
+    """Find the minimal sets of up to *largest* attributes that single records out."""
+    codes = {column.name: column.codes for column in columns}
+    found = special_uniques(codes, records, largest=largest, progress=progress)
+    return SpecialRisk(
+        largest=found.largest,
+        unique_records=int(found.unique.sum()),
+        by_size=found.by_size(),
+        sets=found.sets,
+        score=found.score,
+        contributions=tuple(sorted(found.contributions.items(), key=lambda entry: -entry[1])),
+        disclosure=None if fraction is None else _disclosure(found, fraction),
+    )
+
+
+def _disclosure(found: SpecialUniques, fraction: float) -> DisclosureRisk:
+    chance = disclosure(int(found.unique.sum()), found.pairs, fraction)
+    chances = record_disclosure(found, fraction)
+    if chances is None:
+        return DisclosureRisk(chance, None, ())
+    above = tuple((limit, int((chances > limit).sum())) for limit in ABOVE)
+    return DisclosureRisk(chance, float(chances.max()), above)
+
+
+@dataclass(frozen=True, slots=True)
+class MissingValues:
+    """Records of the source without a value in one column."""
+
+    column: str
+    records: int
+    share: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return {"column": self.column, "records": self.records, "share": self.share}
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRisk:
+    """What a column that is no quasi attribute singles out, by itself and together with the quasi attributes."""
+
+    column: str
+    role: Role
+    values: int
+    unique_records: int
+    unique_share: float
+    unique_with_quasi: int
+    newly_unique_share: float  # of the records that are not unique by the quasi attributes
+    warning: str | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return {
+            "column": self.column,
+            "role": self.role,
+            "values": self.values,
+            "unique_records": self.unique_records,
+            "unique_share": self.unique_share,
+            "unique_with_quasi": self.unique_with_quasi,
+            "newly_unique_share": self.newly_unique_share,
+            "warning": self.warning,
+        }
+
+
+def column_risks(raw: RawTable, policy: Policy, progress: Progress) -> tuple[ColumnRisk, ...]:
+    """Look at every sensitive and insensitive column; identifiers are not published and not read."""
+    names = raw.counted.columns[raw.n_quasi :]
+    risks = []
+    with progress.step("other columns", len(names), unit="columns") as step:
+        for number, name in enumerate(names, start=raw.n_quasi):
+            risks.append(_column_risk(raw, raw.column(number), policy.attributes[name].role))
+            step.advance(1)
+    return tuple(risks)
+
+
+def _column_risk(raw: RawTable, column: CodedColumn, role: Role) -> ColumnRisk:
+    of_value = np.bincount(column.codes, weights=raw.records, minlength=column.domain)
+    unique, n_records = int((of_value == 1).sum()), raw.n_records
+    _, joined = raw.classes().count(column)
+    before = int((raw.sizes == 1).sum())
+    hidden = n_records - before
+    newly = (joined - before) / hidden if hidden else 0.0
+    share = unique / n_records
+    return ColumnRisk(
+        column=column.name,
+        role=role,
+        values=int((of_value[1:] > 0).sum()),
+        unique_records=unique,
+        unique_share=share,
+        unique_with_quasi=joined,
+        newly_unique_share=newly,
+        warning=_warning(column.name, role, unique, share, newly, hidden),
+    )
+
+
+def _warning(name: str, role: Role, unique: int, share: float, newly: float, hidden: int) -> str | None:
+    if share >= ALONE:
+        found = f"column {name!r} alone makes {unique:,} records ({share:.1%}) unique"
+    elif role == "insensitive" and newly >= JOINED:
+        found = f"column {name!r} makes {newly:.1%} of the {hidden:,} records unique that the quasi attributes hide"
+    else:
+        return None
+    if role == "insensitive":
+        return (
+            f"{found}, and no model covers it: whoever knows it needs nothing else; make it quasi with a taxonomy, "
+            "round it (a technique), or make it an identifier"
+        )
+    return f"{found}: whoever knows it needs nothing else; coarsen it, or make it quasi"
+
+
+def missing_values(raw: RawTable) -> tuple[MissingValues, ...]:
+    """Count missing values in every column that was read, in all records of the source."""
+    found = []
+    for number, name in enumerate(raw.counted.columns):
+        records = int(raw.counted.run.counts[raw.counted.codes(number) == 0].sum())
+        if records:
+            found.append(MissingValues(name, records, records / raw.counted.n_rows))
+    return tuple(found)

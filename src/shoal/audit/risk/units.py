@@ -1,0 +1,195 @@
+"""Persons instead of records: who is alone in a class when one person has many records, and what households risk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shoal.audit.risk.sizes import class_risks
+from shoal.core.arrays import AnyIntArray, BoolArray, FloatArray, IntArray
+from shoal.core.errors import InputError
+
+NOBODY = 0  # the code of a missing person or household
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Appearances:
+    """Which person, and of which household, has records in which class; entries need not be distinct."""
+
+    class_of: AnyIntArray  # (n_entries,)
+    person: AnyIntArray | None  # (n_entries,) 0 is missing; None: every record is a person
+    household: AnyIntArray | None  # (n_entries,) 0 is missing; None: households are not known
+    records: IntArray  # (n_entries,)
+    n_classes: int
+
+    def class_sizes(self) -> IntArray:
+        """Return (n_classes,) the people of each class.
+
+        Records without a person may all be of one, and count as one.
+        """
+        if self.person is None:
+            return np.bincount(self.class_of, weights=self.records, minlength=self.n_classes).astype(np.int64)
+        return _distinct_of_class(self.class_of, self.person, self.n_classes)
+
+    def class_households(self) -> IntArray | None:
+        """Return (n_classes,) the households of each class; records without one count as one; None if not known."""
+        return None if self.household is None else _distinct_of_class(self.class_of, self.household, self.n_classes)
+
+
+@dataclass(frozen=True, slots=True)
+class PersonRisk:
+    """The risk of people who may have many records: somebody who knows the values of one of them finds the class."""
+
+    unit: str
+    persons: int
+    records_without_person: int
+    most_records: int  # of one person
+    mean_records: float
+    smallest_class: int  # people: the k that counts
+    lone_persons: int  # who are alone in a class with at least one of their records
+    lone_records: int  # of classes that are one person's
+    unseen_classes: int  # of one person, but of several records: counting records hides them
+    persons_in_several_classes: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return {
+            "unit": self.unit,
+            "persons": self.persons,
+            "records_without_person": self.records_without_person,
+            "records_of_a_person": {"highest": self.most_records, "mean": self.mean_records},
+            "k": self.smallest_class,
+            "lone_persons": self.lone_persons,
+            "lone_records": self.lone_records,
+            "classes_of_one_person_and_several_records": self.unseen_classes,
+            "persons_in_several_classes": self.persons_in_several_classes,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class HouseholdRisk:
+    """The chance that somebody finds any member of a household, and with the member the household."""
+
+    column: str
+    households: int
+    records_without_household: int
+    largest: int  # members
+    smallest_class: int  # households of a class
+    highest: float
+    mean: float  # over households
+    mean_of_members: float  # of members alone, for comparison
+    with_lone_member: int  # households of which a member is alone in a class
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return {
+            "column": self.column,
+            "households": self.households,
+            "records_without_household": self.records_without_household,
+            "largest": self.largest,
+            "households_of_a_class": self.smallest_class,
+            "highest": self.highest,
+            "mean": self.mean,
+            "mean_of_members": self.mean_of_members,
+            "with_lone_member": self.with_lone_member,
+        }
+
+
+def person_risk(unit: str, found: Appearances) -> PersonRisk:
+    """Measure people by the classes that they have records in."""
+    if found.person is None:
+        raise TypeError("persons are not known")
+    sizes = found.class_sizes()
+    named = found.person != NOBODY
+    if not named.any():
+        raise InputError(f"column {unit!r} names nobody: every record is missing a value")
+    person, records = found.person[named], found.records[named]
+    of_person = np.bincount(person, weights=records).astype(np.int64)
+    of_class = np.bincount(found.class_of, weights=found.records, minlength=found.n_classes).astype(np.int64)
+    there = of_person > 0
+    lone = sizes[found.class_of[named]] == 1
+    pairs = np.unique(_pairs(person, found.class_of[named], found.n_classes)) // found.n_classes
+    return PersonRisk(
+        unit=unit,
+        persons=int(there.sum()),
+        records_without_person=int(found.records[~named].sum()),
+        most_records=int(of_person.max()),
+        mean_records=float(of_person[there].mean()),
+        smallest_class=int(sizes.min()),
+        lone_persons=len(np.unique(person[lone])),
+        lone_records=int(of_class[sizes == 1].sum()),
+        unseen_classes=int(((sizes == 1) & (of_class > 1)).sum()),
+        persons_in_several_classes=int((np.bincount(pairs) > 1).sum()),
+    )
+
+
+def people_risks(counts: str, class_of: AnyIntArray, person: AnyIntArray, records: IntArray) -> dict[str, Any]:
+    """Return how easily people are found by the classes of their records, in the words of ``class_risks``.
+
+    All figures are of people, whom *counts* names; who is alone in several classes counts once among the unique ones.
+    """
+    found = Appearances(class_of, person, None, records, int(class_of.max()) + 1)
+    risk = person_risk(counts, found)
+    own = {"counts": counts, "records": risk.persons, "unique_records": risk.lone_persons}
+    return class_risks(found.class_sizes()) | own
+
+
+def household_risk(column: str, found: Appearances) -> HouseholdRisk:
+    """Measure households by the classes that their members have records in.
+
+    Members are found independently of one another: 1 minus the product of the chances that each is missed. A member's
+    chance is that of the smallest class in which they have a record.
+    """
+    homes = found.class_households()
+    if found.household is None or homes is None:
+        raise TypeError("households are not known")
+    named = found.household != NOBODY
+    if not named.any():
+        raise InputError(f"column {column!r} names no household: every record is missing a value")
+    household, missed, times = _members(found, named)
+    with np.errstate(divide="ignore"):
+        # A member who is found for certain has the logarithm minus infinity, and so has the household.
+        logarithms = np.log(missed) * times
+    members = np.bincount(household, weights=times)
+    there = members > 0
+    risk = 1 - np.exp(np.bincount(household, weights=logarithms)[there])
+    return HouseholdRisk(
+        column=column,
+        households=int(there.sum()),
+        records_without_household=int(found.records[~named].sum()),
+        largest=int(members.max()),
+        smallest_class=int(homes.min()),
+        highest=float(risk.max()),
+        mean=float(risk.mean()),
+        mean_of_members=float(((1 - missed) * times).sum() / times.sum()),
+        with_lone_member=int((risk == 1).sum()),
+    )
+
+
+def _members(found: Appearances, named: BoolArray) -> tuple[IntArray, FloatArray, IntArray]:
+    """Return members of households: their household, the chance that they are missed, and how many are alike."""
+    if found.household is None:
+        raise TypeError("households are not known")
+    missed = 1 - 1 / found.class_sizes()[found.class_of[named]]
+    household, records = found.household[named].astype(np.int64), found.records[named]
+    if found.person is None:
+        return household, missed, records
+    person = found.person[named].astype(np.int64)
+    # Records of a household that name nobody are one member, as they count in classes.
+    key = _pairs(household, person, int(person.max()) + 1)
+    distinct, member = np.unique(key, return_inverse=True)
+    least = np.ones(len(distinct))
+    np.minimum.at(least, member, missed)
+    return distinct // (int(person.max()) + 1), least, np.ones(len(distinct), dtype=np.int64)
+
+
+def _distinct_of_class(class_of: AnyIntArray, code: AnyIntArray, n_classes: int) -> IntArray:
+    """Return (n_classes,) how many distinct codes each class has."""
+    width = int(code.max()) + 1
+    return np.bincount(np.unique(_pairs(class_of, code, width)) // width, minlength=n_classes)
+
+
+def _pairs(major: AnyIntArray, minor: AnyIntArray, width: int) -> IntArray:
+    return np.asarray(major, dtype=np.int64) * width + np.asarray(minor, dtype=np.int64)

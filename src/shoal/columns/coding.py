@@ -1,0 +1,125 @@
+"""Top and bottom coding: numbers beyond an edge become the edge."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Self
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from shoal.columns.base import Technique, Treatment
+from shoal.columns.domains import Number, NumberDomain
+from shoal.columns.numbers import MOST_DECIMALS, Grid, NumberTreatment, column_numbers, within
+from shoal.core.arrays import BoolArray, FloatArray, IntArray
+from shoal.core.errors import InputError, PolicyError
+from shoal.core.randomness import Chance
+from shoal.sources.base import Source
+
+_FEWEST_AT_EDGE = 3  # an edge from the data is published, and must not be the number of one or two people
+
+
+class Shares(BaseModel):
+    """Shares of the records beyond the edges."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    top: float | None = Field(default=None, gt=0, lt=1, description="share of the records that get the top code")
+    bottom: float | None = Field(default=None, gt=0, lt=1, description="share that gets the bottom code")
+
+
+class Coding(Technique):
+    """No number is above the top or below the bottom: those that were stand at the edge.
+
+    With shares the edges are numbers of the data, each reached by at least that many records and by three of them;
+    that tells something of the data, and the description says so.
+    """
+
+    name = "coding"
+    title = "numbers beyond an edge put at the edge"
+    roles = ("quasi", "sensitive", "insensitive")
+
+    top: int | float | None = Field(default=None, allow_inf_nan=False, description="the largest number published")
+    bottom: int | float | None = Field(default=None, allow_inf_nan=False, description="the smallest number published")
+    shares: Shares | None = Field(
+        default=None, description="edges from the data in place of declared ones, such as {top: 0.01}"
+    )
+    decimals: int = Field(default=0, ge=0, le=MOST_DECIMALS, description="decimals of what is published")
+
+    @model_validator(mode="after")
+    def _sound(self) -> Self:
+        shares = self.shares or Shares()
+        if (self.top, self.bottom, shares.top, shares.bottom) == (None,) * 4:
+            raise ValueError("give top, bottom or both, as numbers or in shares")
+        if (self.top is not None and shares.top is not None) or (self.bottom is not None and shares.bottom is not None):
+            raise ValueError("an edge is a number or comes from a share, not both")
+        if self.top is not None and self.bottom is not None and self.bottom >= self.top:
+            raise ValueError(f"top {self.top} must be above bottom {self.bottom}")
+        return self
+
+    def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> Treatment:  # noqa: ARG002
+        """Find the edges; those of shares take a pass over the column."""
+        within(domain, column, bottom=self.bottom, top=self.top)
+        grid = Grid(self.decimals)
+        where = f"column {column!r}"
+        top = None if self.top is None else grid.step_of(self.top, f"{where}: top")
+        bottom = None if self.bottom is None else grid.step_of(self.bottom, f"{where}: bottom")
+        if self.shares is not None:
+            steps, records = _counted(source, column, grid)
+            if self.shares.top is not None:
+                top = _edge(steps[::-1], records[::-1], self.shares.top, f"{where}: top")
+            if self.shares.bottom is not None:
+                bottom = _edge(steps, records, self.shares.bottom, f"{where}: bottom")
+            if top is not None and bottom is not None and bottom >= top:
+                raise PolicyError(f"{where}: top and bottom coding meet; take smaller shares")
+        said = self.public(**_written(grid, top=top, bottom=bottom), edges_from_data=self.shares is not None)
+        return CodingTreatment(column, grid.kind, said, grid, top, bottom)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CodingTreatment(NumberTreatment):
+    """Coding of one column."""
+
+    top: int | None  # grid steps
+    bottom: int | None
+
+    def steps(self, numbers: FloatArray, valid: BoolArray, first_row: int) -> IntArray:  # noqa: ARG002
+        """Cut at the edges."""
+        steps = self.grid.steps(numbers, self.column)
+        steps = steps if self.top is None else np.minimum(steps, self.top)
+        return steps if self.bottom is None else np.maximum(steps, self.bottom)
+
+
+def _counted(source: Source, column: str, grid: Grid) -> tuple[IntArray, IntArray]:
+    """Return the distinct numbers of a column as ascending grid steps, and how many records have each."""
+    steps, records = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    for batch in source.batches([column], dictionary=[column]):
+        numbers, valid = column_numbers(batch.column(0), column)
+        found, counts = np.unique(grid.steps(numbers[valid], column), return_counts=True)
+        steps, place = np.unique(np.concatenate([steps, found]), return_inverse=True)
+        records = np.bincount(place, np.concatenate([records, counts]), len(steps)).astype(np.int64)
+    if not len(steps):
+        raise InputError(f"column {column!r} has no numbers: every record is missing one")
+    return steps, records
+
+
+def _edge(steps: IntArray, records: IntArray, share: float, what: str) -> int:
+    """Return the first step from the outside at which at least the share of all records has been passed.
+
+    An edge that hardly anybody reaches would be the extreme number of the data, and is refused.
+    """
+    least = math.ceil(Fraction(repr(share)) * int(records.sum()))
+    passed = np.cumsum(records)
+    place = int(np.searchsorted(passed, least))
+    if passed[place] < _FEWEST_AT_EDGE:
+        raise PolicyError(
+            f"{what}: fewer than {_FEWEST_AT_EDGE} records would be at the edge, which would give a number of theirs "
+            "away; take a larger share, or declare the edge"
+        )
+    return int(steps[place])
+
+
+def _written(grid: Grid, **edges: int | None) -> dict[str, Number]:
+    unit = 10**grid.decimals
+    return {name: step / unit if grid.decimals else step for name, step in edges.items() if step is not None}

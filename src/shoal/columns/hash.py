@@ -1,0 +1,61 @@
+"""Hashes: SHA-256 of a value, with a salt that is forgotten."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Literal, Self
+
+import pyarrow as pa
+from pydantic import Field, model_validator
+
+from shoal.columns.base import Technique, Treatment
+from shoal.columns.domains import NumberDomain
+from shoal.columns.tokens import TokenTreatment
+from shoal.columns.verdicts import HASHING
+from shoal.core.randomness import Chance
+from shoal.sources.base import Source
+
+
+class Hash(Technique):
+    """The same value gets the same hash; with a random salt nobody can try values out, without one everybody can.
+
+    >>> Hash(salt="none", accept="dictionary-attacks").salt
+    'none'
+    """
+
+    name = "hash"
+    title = "SHA-256 in place of values"
+    roles = ("identifier", "quasi", "insensitive")
+    verdict = HASHING
+    makes_tokens = True
+
+    salt: Literal["random", "none"] = Field(
+        default="random", description="random: 32 bytes that nobody knows after the run; none: the bare hash"
+    )
+    accept: Literal["dictionary-attacks"] | None = Field(
+        default=None, description="must be said for hashes without a salt: whoever tries all values finds each of them"
+    )
+
+    @model_validator(mode="after")
+    def _sound(self) -> Self:
+        if self.salt == "none" and self.accept is None:
+            raise ValueError(
+                "a hash without a salt is undone by trying values out, which takes seconds for names, numbers and "
+                "codes; use salt: random, a pseudonym, or say accept: dictionary-attacks"
+            )
+        return self
+
+    def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> Treatment:  # noqa: ARG002
+        """Draw the salt."""
+        salted = hashlib.sha256(b"" if self.salt == "none" else chance.keys(4).tobytes())
+
+        def rewrite(values: list[str]) -> pa.Array:
+            return pa.array([_continued(salted, value) for value in values], pa.string())
+
+        return TokenTreatment(column, pa.string(), {"technique": self.name, "salt": self.salt}, rewrite)
+
+
+def _continued(started: hashlib._Hash, value: str) -> str:
+    digest = started.copy()
+    digest.update(value.encode())
+    return digest.hexdigest()

@@ -1,0 +1,182 @@
+"""Noise on numbers: Laplace or Gaussian, on a grid, inside a declared domain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Self
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from shoal.columns.base import Technique, Treatment
+from shoal.columns.domains import NumberDomain
+from shoal.columns.numbers import MOST_DECIMALS, Grid, NumberTreatment, within
+from shoal.columns.row_random import BLOCK_ROWS, RowRandom, rounded_normal, two_sided_geometric
+from shoal.columns.verdicts import NOISE_ADDITION
+from shoal.core.arrays import BoolArray, FloatArray, IntArray, KeyArray
+from shoal.core.errors import InputError, PolicyError
+from shoal.core.randomness import Chance
+from shoal.core.wording import counted_text
+from shoal.sources.base import Source
+
+Edges = Literal["clamp", "reflect", "redraw"]
+_WIDEST = 2.0**40  # grid steps of noise; floats have digits left beyond that
+_MOST_DOMAINS = 4  # noise so many times as wide as the domain would be redrawn for ever, or tell of its edges only
+
+
+class Laplace(BaseModel):
+    """Noise with density in proportion to exp(-|x| / scale)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    scale: float = Field(gt=0, allow_inf_nan=False, description="the mean distance from the true value")
+
+
+class Gaussian(BaseModel):
+    """Normal noise."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    sd: float = Field(gt=0, allow_inf_nan=False, description="the standard deviation")
+
+
+class Noise(Technique):
+    """Every record's number is moved by a random amount of mean 0, each on its own and the same amount for nobody.
+
+    The noise is a whole number of grid steps drawn from one distribution whatever the value, so no last digits of a
+    float tell the value (Mironov, "On significance of the least significant bits", CCS 2012). This is perturbation
+    and no differential privacy: a record is published as one record, and all the others beside it.
+
+    >>> Noise(laplace={"scale": 2}, min=0, max=120, edges="redraw").edges
+    'redraw'
+    """
+
+    name = "noise"
+    title = "numbers moved by random amounts"
+    roles = ("quasi", "sensitive", "insensitive")
+    verdict = NOISE_ADDITION
+
+    laplace: Laplace | None = Field(default=None, description="Laplace noise; give this or gaussian")
+    gaussian: Gaussian | None = Field(default=None, description="normal noise")
+    decimals: int = Field(default=0, ge=0, le=MOST_DECIMALS, description="decimals of what is published")
+    min: int | float | None = Field(default=None, allow_inf_nan=False, description="the smallest number of the domain")
+    max: int | float | None = Field(default=None, allow_inf_nan=False, description="the largest number of the domain")
+    edges: Edges | None = Field(
+        default=None,
+        description="what becomes of noise that leads out of the domain: clamp puts the number at the edge, reflect "
+        "turns back at it, redraw takes new noise until it stays inside",
+    )
+
+    @property
+    def width(self) -> float:
+        """The scale or standard deviation."""
+        if self.laplace is not None:
+            return self.laplace.scale
+        return 0.0 if self.gaussian is None else self.gaussian.sd
+
+    @model_validator(mode="after")
+    def _sound(self) -> Self:
+        if (self.laplace is None) == (self.gaussian is None):
+            raise ValueError("say either laplace: {scale: ...} or gaussian: {sd: ...}")
+        steps = self.width * 10.0**self.decimals
+        if steps < 1:
+            raise ValueError(
+                f"noise of width {self.width:g} is less than one step of {self.decimals} decimals: most values would "
+                "stay as they are; take more noise or more decimals"
+            )
+        if steps > _WIDEST:
+            raise ValueError(f"noise of width {self.width:g} is too wide for {self.decimals} decimals; take less")
+        if self.min is not None and self.max is not None and self.min >= self.max:
+            raise ValueError(f"max {self.max} must be above min {self.min}")
+        self._check_edges(NumberDomain(self.min, self.max))
+        return self
+
+    def _check_edges(self, domain: NumberDomain) -> None:
+        if domain.bounded and self.edges is None:
+            raise ValueError(
+                "noise has no ends but the domain has: say what happens at its edges, edges: clamp, reflect or redraw"
+            )
+        if domain.low is not None and domain.high is not None:
+            span = domain.high - domain.low
+            if self.width > _MOST_DOMAINS * span:
+                raise ValueError(
+                    f"noise of width {self.width:g} would hardly ever stay in a domain of width {span:g}, and leave "
+                    "nothing of the values; take less"
+                )
+
+    def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> Treatment:  # noqa: ARG002
+        """Draw the run's secret and find the ends of the domain."""
+        domain = within(domain, column, min=self.min, max=self.max)
+        try:
+            self._check_edges(domain)
+        except ValueError as error:
+            raise PolicyError(f"column {column!r}: {error}") from None
+        if self.edges is not None and not domain.bounded:
+            raise PolicyError(f"column {column!r}: edges need a domain; give min, max or a taxonomy of intervals")
+        grid = Grid(self.decimals)
+        low = None if domain.low is None else grid.step_of(domain.low, f"column {column!r}: min")
+        high = None if domain.high is None else grid.step_of(domain.high, f"column {column!r}: max")
+        said = self.public(**domain.ends, differential_privacy=False)
+        steps = self.width * 10.0**self.decimals
+        gaussian = self.gaussian is not None
+        return NoiseTreatment(
+            column, grid.kind, said, grid, RowRandom.of(chance), steps, gaussian, low, high, self.edges
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NoiseTreatment(NumberTreatment):
+    """Noise of one run."""
+
+    random: RowRandom
+    width: float  # in grid steps
+    gaussian: bool
+    low: int | None  # grid steps
+    high: int | None
+    edges: Edges | None
+
+    def steps(self, numbers: FloatArray, valid: BoolArray, first_row: int) -> IntArray:
+        """Add noise to the nearest grid step, which must be in the domain, and stay in it."""
+        true = self.grid.steps(numbers, self.column)
+        outside = int((valid & self._outside(true)).sum())
+        if outside:
+            raise InputError(
+                f"column {self.column!r} has {counted_text(outside, 'number')} outside its declared domain; correct "
+                "them or declare a wider one"
+            )
+        noisy: IntArray = true + self.random.drawn(first_row, len(true), self._noise)
+        if self.edges == "redraw":
+            return self._redrawn(true, noisy, valid, first_row)
+        return self._clamped(noisy) if self.edges == "clamp" else self._reflected(noisy)
+
+    def _noise(self, words: KeyArray) -> IntArray:
+        return rounded_normal(words, self.width) if self.gaussian else two_sided_geometric(words, self.width)
+
+    def _outside(self, steps: IntArray) -> BoolArray:
+        outside = np.zeros(len(steps), dtype=np.bool_)
+        if self.low is not None:
+            outside |= steps < self.low
+        if self.high is not None:
+            outside |= steps > self.high
+        return outside
+
+    def _redrawn(self, true: IntArray, noisy: IntArray, valid: BoolArray, first_row: int) -> IntArray:
+        noisy, turn = noisy.copy(), 0
+        while len(again := np.flatnonzero(valid & self._outside(noisy))):
+            turn += 1
+            block, place = np.divmod(first_row + again, BLOCK_ROWS)
+            for number in np.unique(block):
+                rows = again[block == number]
+                noisy[rows] = true[rows] + self._noise(self.random.block(int(number), turn))[place[block == number]]
+        return noisy
+
+    def _clamped(self, noisy: IntArray) -> IntArray:
+        noisy = noisy if self.low is None else np.maximum(noisy, self.low)
+        return noisy if self.high is None else np.minimum(noisy, self.high)
+
+    def _reflected(self, noisy: IntArray) -> IntArray:
+        if self.low is not None and self.high is not None:
+            span = self.high - self.low
+            beyond = (noisy - self.low) % (2 * span)
+            return self.low + np.minimum(beyond, 2 * span - beyond)
+        if self.low is not None:
+            return self.low + np.abs(noisy - self.low)
+        return noisy if self.high is None else self.high - np.abs(self.high - noisy)

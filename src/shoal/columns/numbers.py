@@ -1,0 +1,121 @@
+"""Columns of numbers, read from any type and written on a grid of declared decimals."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from shoal.columns.base import Treatment
+from shoal.columns.domains import Number, NumberDomain
+from shoal.core.arrays import BoolArray, FloatArray, IntArray
+from shoal.core.errors import InputError, PolicyError
+from shoal.core.wording import counted_text
+from shoal.engines.dictionaries import factored
+from shoal.taxonomies.parse import decimal_numbers
+
+MOST_DECIMALS = 9
+_FARTHEST = 2.0**52  # grid steps from 0, beyond which floats skip some
+
+
+def exact(number: Number) -> Fraction:
+    """Return what was written down: 0.1 is one tenth."""
+    return Fraction(repr(number))
+
+
+def decimals_of(number: Number) -> int:
+    """Return how many decimals it takes to write a number down.
+
+    >>> decimals_of(5), decimals_of(0.25), decimals_of(1e-3)
+    (0, 2, 3)
+    """
+    fraction, decimals = exact(number), 0
+    while fraction.denominator != 1 and decimals <= MOST_DECIMALS:
+        fraction, decimals = fraction * 10, decimals + 1
+    return decimals
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The multiples of 10**-decimals; what is published is one of them and tells nothing of the digits beyond."""
+
+    decimals: int
+
+    @property
+    def kind(self) -> pa.DataType:
+        """Whole numbers, or floats nearest to the decimals."""
+        return pa.float64() if self.decimals else pa.int64()
+
+    def steps(self, numbers: FloatArray, column: str) -> IntArray:
+        """Return (n,) the nearest multiples, counted from 0."""
+        scaled = np.rint(numbers * 10.0**self.decimals)
+        if (np.abs(scaled) > _FARTHEST).any():
+            raise InputError(f"column {column!r} has numbers too large for {self.decimals} decimals")
+        return scaled.astype(np.int64)
+
+    def step_of(self, number: Number, what: str) -> int:
+        """Return the step of a declared number, which must be on the grid."""
+        step = exact(number) * 10**self.decimals
+        if step.denominator != 1:
+            raise PolicyError(f"{what} {number} is not a number of {self.decimals} decimals")
+        if abs(step) > _FARTHEST:
+            raise PolicyError(f"{what} {number} is too large for {self.decimals} decimals")
+        return int(step)
+
+    def numbers(self, steps: IntArray, valid: BoolArray) -> pa.Array:
+        """Return the column: one correctly rounded division, so that equal steps give equal floats."""
+        values: Any = steps if not self.decimals else steps / 10.0**self.decimals
+        return pa.array(values, type=self.kind, mask=~valid)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NumberTreatment(Treatment):
+    """Rewrites numbers; texts that are none are refused."""
+
+    grid: Grid
+
+    @abstractmethod
+    def steps(self, numbers: FloatArray, valid: BoolArray, first_row: int) -> IntArray:
+        """Return (n_rows,) the treated numbers as steps of the grid; rows that are not valid do not matter."""
+
+    def apply(self, column: pa.Array, first_row: int) -> pa.Array:
+        """Read the numbers, treat them, write them."""
+        numbers, valid = column_numbers(column, self.column)
+        return self.grid.numbers(self.steps(numbers, valid, first_row), valid)
+
+
+def column_numbers(column: pa.Array, name: str) -> tuple[FloatArray, BoolArray]:
+    """Return (n_rows,) numbers and whether each row has one; a value that is no finite number is refused."""
+    if not pa.types.is_dictionary(column.type):
+        numbers, valid = decimal_numbers(column)
+        strange = int(len(column) - column.null_count - valid.sum())
+    else:
+        indices, entries = factored(column)
+        of_entry, fine = decimal_numbers(entries)
+        strange = int((~np.append(fine, True)[indices]).sum())
+        numbers = np.append(of_entry, 0.0)[indices]
+        valid = indices >= 0
+    if strange:
+        raise InputError(
+            f"column {name!r} has {counted_text(strange, 'value')} that can be read as no number, which this technique "
+            "needs; swapping and permutation take values of any kind"
+        )
+    return numbers, valid
+
+
+def within(domain: NumberDomain, column: str, **ends: Number | None) -> NumberDomain:
+    """Return the ends of a technique, else those of the attribute's taxonomy, which the former must not leave.
+
+    *ends* are the lower and the upper one, by the names of the technique's parameters.
+    """
+    for name, number in ends.items():
+        if number is not None and domain.low is not None and number < domain.low:
+            raise PolicyError(f"column {column!r}: {name} {number} is below {domain.low}, where the taxonomy begins")
+        if number is not None and domain.high is not None and number > domain.high:
+            raise PolicyError(f"column {column!r}: {name} {number} is above {domain.high}, where the taxonomy ends")
+    low, high = ends.values()
+    return NumberDomain(domain.low if low is None else low, domain.high if high is None else high)

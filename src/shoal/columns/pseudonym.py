@@ -1,0 +1,66 @@
+"""Pseudonyms: keyed tokens that are the same wherever the same key is used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Self
+
+import pyarrow as pa
+from pydantic import Field, model_validator
+
+from shoal.columns.base import Technique, Treatment
+from shoal.columns.domains import NumberDomain
+from shoal.columns.keys import read_key
+from shoal.columns.reversing import sealed_tokens
+from shoal.columns.tokens import LONGEST, SHORTEST, USUAL, TokenTreatment, keyed_tokens
+from shoal.columns.verdicts import PSEUDONYMISATION
+from shoal.core.randomness import Chance
+from shoal.sources.base import Source
+
+
+class Pseudonym(Technique):
+    """The same value gets the same token wherever the key and the domain are the same, and no other value does.
+
+    Whoever has the key can find out whose token it is, by trying values or, if reversible, by taking it back. The
+    tokens say who is the same person, in this table and in all others of this key: records can still be singled out
+    and linked.
+    """
+
+    name = "pseudonym"
+    title = "tokens in place of values, the same in all tables of one key"
+    roles = ("identifier", "quasi", "insensitive")
+    verdict = PSEUDONYMISATION
+    makes_tokens = True
+
+    key: str = Field(min_length=1, description="path of the key file, which `shoal key new` makes; never published")
+    reversible: bool = Field(default=False, description="whether the key takes tokens back to values (AES-SIV)")
+    length: int | None = Field(
+        default=None,
+        ge=SHORTEST,
+        le=LONGEST,
+        description=f"characters of a token, {USUAL} by default; a reversible one is as long as its value needs",
+    )
+    domain: str | None = Field(
+        default=None,
+        min_length=1,
+        description="columns of the same domain get the same tokens; by default that is the column's name",
+    )
+
+    @model_validator(mode="after")
+    def _sound(self) -> Self:
+        if self.reversible and self.length is not None:
+            raise ValueError("a reversible pseudonym has no length of its own: it must hold the value; leave it out")
+        return self
+
+    def resolve(self, base: Path) -> Self:
+        """Take the key's path from the policy's folder."""
+        return self.model_copy(update={"key": str(base / self.key)})
+
+    def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> Treatment:  # noqa: ARG002
+        """Read the key."""
+        key, where = read_key(Path(self.key)), self.domain or column
+        said = {"technique": self.name, "reversible": self.reversible, "domain": where}
+        if self.reversible:
+            return TokenTreatment(column, pa.string(), said, sealed_tokens(key, where))
+        length = self.length or USUAL
+        return TokenTreatment(column, pa.string(), said | {"length": length}, keyed_tokens(key, where, length))

@@ -1,0 +1,81 @@
+"""Rounding to multiples of a base, to the nearest or at random."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from shoal.columns.base import Technique, Treatment
+from shoal.columns.domains import NumberDomain
+from shoal.columns.numbers import MOST_DECIMALS, Grid, NumberTreatment, decimals_of, exact
+from shoal.columns.row_random import RowRandom, uniform
+from shoal.core.arrays import BoolArray, FloatArray, IntArray
+from shoal.core.errors import InputError, PolicyError
+from shoal.core.randomness import Chance
+from shoal.sources.base import Source
+
+_FARTHEST = 2.0**52
+
+
+class Rounding(Technique):
+    """Every number becomes a multiple of the base less than one base away; to the nearest, halves go up.
+
+    Random rounding goes up with the probability that leaves the mean as it is.
+    """
+
+    name = "rounding"
+    title = "numbers rounded to multiples of a base"
+    roles = ("quasi", "sensitive", "insensitive")
+
+    base: int | float = Field(gt=0, allow_inf_nan=False, description="what published numbers are multiples of")
+    random: bool = Field(default=False, description="whether to round up or down at random, right in the mean")
+
+    @model_validator(mode="after")
+    def _sound(self) -> Self:
+        if decimals_of(self.base) > MOST_DECIMALS:
+            raise ValueError(f"base must have at most {MOST_DECIMALS} decimals")
+        return self
+
+    def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> Treatment:  # noqa: ARG002
+        """Find the first and the last multiple inside the declared domain."""
+        grid = Grid(decimals_of(self.base))
+        low = None if domain.low is None else math.ceil(exact(domain.low) / exact(self.base))
+        high = None if domain.high is None else math.floor(exact(domain.high) / exact(self.base))
+        if low is not None and high is not None and low > high:
+            raise PolicyError(f"column {column!r}: no multiple of {self.base} is in its declared domain")
+        unit = grid.step_of(self.base, "base")
+        random = RowRandom.of(chance) if self.random else None
+        said = self.public(**domain.ends)
+        return RoundingTreatment(column, grid.kind, said, grid, unit, random, low, high)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RoundingTreatment(NumberTreatment):
+    """Rounding of one column."""
+
+    unit: int  # the base in grid steps
+    random: RowRandom | None
+    low: int | None  # multiples
+    high: int | None
+
+    def steps(self, numbers: FloatArray, valid: BoolArray, first_row: int) -> IntArray:  # noqa: ARG002
+        """Return the multiples; where the next one is outside the declared domain, the last one inside."""
+        scaled = numbers * 10.0**self.grid.decimals / self.unit
+        if (np.abs(scaled) > _FARTHEST / self.unit).any():
+            raise InputError(f"column {self.column!r} has numbers too large to be rounded")
+        below = np.floor(scaled)
+        up = scaled - below >= 0.5 if self.random is None else scaled - below > self._uniform(first_row, len(numbers))
+        multiples = below.astype(np.int64) + up
+        multiples = multiples if self.low is None else np.maximum(multiples, self.low)
+        multiples = multiples if self.high is None else np.minimum(multiples, self.high)
+        return multiples * self.unit
+
+    def _uniform(self, first_row: int, n_rows: int) -> FloatArray:
+        if self.random is None:
+            raise TypeError("this rounding is not random")
+        drawn: FloatArray = self.random.drawn(first_row, n_rows, lambda words: uniform(words[:, 0]))
+        return drawn - 2.0**-53  # in [0, 1): what is a multiple stays, and the rest goes up as often as it should

@@ -1,0 +1,95 @@
+"""Random numbers of rows: each follows from a secret and the row's number, in whatever order rows are read."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shoal.core.arrays import BoolArray, FloatArray, IntArray, KeyArray
+from shoal.core.randomness import Chance
+
+BLOCK_ROWS = 4096
+_WORDS = 4  # of 64 bits for each row and round
+
+
+@dataclass(frozen=True, slots=True)
+class RowRandom:
+    """Words of SHAKE-256 over a secret of 256 bits, so that known noise of some rows tells nothing of the others'.
+
+    Rows are served in blocks that start at multiples of 4,096, each computed as a whole: where a batch begins or ends
+    changes nothing, not even how a logarithm is rounded.
+
+    >>> random = RowRandom.of(Chance.of(7))
+    >>> bool((random.words(0, 9)[5:] == random.words(5, 4)).all())
+    True
+    """
+
+    secret: bytes = field(repr=False)
+
+    @classmethod
+    def of(cls, chance: Chance) -> RowRandom:
+        """Take a secret from the chance of the run."""
+        return cls(chance.keys(4).tobytes())
+
+    def words(self, first_row: int, n_rows: int) -> KeyArray:
+        """Return (n_rows, 4) words of 64 random bits."""
+        words: KeyArray = self.drawn(first_row, n_rows, lambda words: words)
+        return words
+
+    def drawn(self, first_row: int, n_rows: int, draw: Callable[[KeyArray], NDArray[Any]]) -> Any:
+        """Return (n_rows, ...) what *draw* makes of the words of each row, block by block."""
+        first_block, last_block = first_row // BLOCK_ROWS, (first_row + max(n_rows, 1) - 1) // BLOCK_ROWS
+        blocks = [draw(self.block(block)) for block in range(first_block, last_block + 1)]
+        start = first_row - first_block * BLOCK_ROWS
+        return np.concatenate(blocks)[start : start + n_rows]
+
+    def block(self, block: int, turn: int = 0) -> KeyArray:
+        """Return (4096, 4) the words of a block of rows; each turn has words of its own."""
+        said = self.secret + block.to_bytes(8) + turn.to_bytes(8)
+        stream = hashlib.shake_256(said).digest(8 * _WORDS * BLOCK_ROWS)
+        return np.frombuffer(stream, dtype="<u8").astype(np.uint64).reshape(BLOCK_ROWS, _WORDS)
+
+
+def uniform(words: KeyArray) -> FloatArray:
+    """Return numbers in (0, 1], each a multiple of 2**-53."""
+    return ((words >> np.uint64(11)) + np.uint64(1)).astype(np.float64) * 2.0**-53
+
+
+def exponential(zeros: KeyArray, fractions: KeyArray) -> FloatArray:
+    """Return exponential numbers of mean 1 whose tail reaches to 2**-64, from two words each.
+
+    A uniform number is 2**-z times one in (1/2, 1], z being how many zero bits come before the first one.
+    """
+    _, bits = np.frexp((zeros >> np.uint64(32)).astype(np.float64))  # exact: 32 bits at a time
+    _, more = np.frexp((zeros & np.uint64(0xFFFFFFFF)).astype(np.float64))
+    leading = np.where(bits > 0, 32 - bits, 64 - more)
+    return leading * math.log(2.0) - np.log(0.5 + 0.5 * uniform(fractions))
+
+
+def two_sided_geometric(words: KeyArray, scale: float) -> IntArray:
+    """Return whole numbers n with probabilities in proportion to exp(-|n| / scale).
+
+    An exponential number times the scale, rounded down, is at least g with probability exp(-g / scale), which makes it
+    geometric; the difference of two such numbers is what is wanted.
+    """
+    one = np.floor(exponential(words[:, 0], words[:, 1]) * scale)
+    other = np.floor(exponential(words[:, 2], words[:, 3]) * scale)
+    return (one - other).astype(np.int64)
+
+
+def rounded_normal(words: KeyArray, deviation: float) -> IntArray:
+    """Return normal numbers of this standard deviation, each rounded to a whole one (Box and Muller)."""
+    radius = np.sqrt(2.0 * exponential(words[:, 0], words[:, 1]))
+    angle = np.cos(2.0 * math.pi * uniform(words[:, 2]))
+    return np.rint(deviation * radius * angle).astype(np.int64)
+
+
+def chosen(words: KeyArray, share: float) -> BoolArray:
+    """Return whether each row is one of a random *share*."""
+    return np.asarray(uniform(words[:, 0]) <= share)

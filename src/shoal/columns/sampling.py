@@ -1,0 +1,106 @@
+"""Samples of sources: some records, drawn at random."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+import numpy as np
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from shoal.columns.row_random import RowRandom, chosen
+from shoal.core.arrays import BoolArray
+from shoal.core.errors import InputError
+from shoal.core.randomness import Chance
+from shoal.engines.dictionaries import MISSING_CODE, GrowingDictionary, factored
+from shoal.plan.people import refuse_nobody
+from shoal.sources.base import DerivedSource, Source
+
+
+class Sampling(BaseModel):
+    """Either each record is published with the same probability, whatever becomes of the others, or one of each person.
+
+    With a share, how many are published is left to chance too, and does not tell how many there were.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    share: float | None = Field(default=None, gt=0, lt=1, description="probability of each record to be in the release")
+    one_per: Literal["unit", "household"] | None = Field(
+        default=None, description="take one record, at random, of each person or household that the policy names"
+    )
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if (self.share is None) == (self.one_per is None):
+            raise ValueError("give either share or one_per")
+        return self
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SampledSource(DerivedSource):
+    """Some rows of another source, the same at every reading."""
+
+    random: RowRandom
+    sampling: Sampling
+    rows: BoolArray | None = None  # (n_rows of the other source,) those that are taken; None: by the share
+
+    def describe(self) -> dict[str, Any]:
+        """Return what everybody may know: the manifest's ``sample``."""
+        return self.sampling.model_dump(mode="json", exclude_none=True)
+
+    def _read(self, columns: list[str], coded: frozenset[str]) -> Iterator[pa.RecordBatch]:
+        first_row = n_kept = 0
+        for batch in self.given.batches(columns, dictionary=coded):
+            kept = self._kept(first_row, batch.num_rows)
+            first_row += batch.num_rows
+            n_kept += int(kept.sum())
+            yield batch.filter(pa.array(kept))
+        if not n_kept:
+            raise InputError(f"no record of {self.given.name} was drawn for the sample; take a larger share")
+
+    def _kept(self, first_row: int, n_rows: int) -> BoolArray:
+        if self.rows is not None:
+            kept = self.rows[first_row : first_row + n_rows]
+            if len(kept) < n_rows:
+                raise InputError(f"{self.given.name} changed while it was being read; nothing was published")
+            return kept
+        drawn: BoolArray = self.random.drawn(first_row, n_rows, lambda words: chosen(words, self.sampling.share or 0))
+        return drawn
+
+
+def sampled(sampling: Sampling, source: Source, chance: Chance, column: str | None = None) -> SampledSource:
+    """Return a random sample of a source's records, of which nobody can tell who was drawn.
+
+    *column* names the persons or households of whom one record each is taken.
+
+    >>> from shoal.sources.options import SourceOptions
+    >>> from shoal.sources.opening import open_source
+    >>> people = open_source(pa.table({"age": list(range(1000))}), SourceOptions())
+    >>> some = sampled(Sampling(share=0.1), people, Chance.of(7))
+    >>> 50 < sum(batch.num_rows for batch in some.batches()) < 160
+    True
+    """
+    name, random = f"the sample of {source.name}", RowRandom.of(chance)
+    rows = None if column is None else _one_of_each(source, column, random)
+    return SampledSource(name, source.schema, None, (), source, random, sampling, rows)
+
+
+def _one_of_each(source: Source, column: str, random: RowRandom) -> BoolArray:
+    """Return (n_rows,) one row of each value of a column, every row of a value being as likely as the others."""
+    known, codes, words, n_rows = GrowingDictionary(), [], [], 0
+    for batch in source.batches([column], dictionary=[column]):
+        indices, values = factored(batch.column(0))
+        codes.append(known.codes(values)[indices])
+        words.append(random.words(n_rows, len(indices))[:, 0])
+        n_rows += len(indices)
+    owner, lot = np.concatenate(codes), np.concatenate(words)
+    refuse_nobody(column, int((owner == MISSING_CODE).sum()))
+    order = np.lexsort((lot, owner))
+    first = np.ones(n_rows, dtype=np.bool_)
+    first[1:] = owner[order][1:] != owner[order][:-1]
+    rows = np.zeros(n_rows, dtype=np.bool_)
+    rows[order[first]] = True
+    return rows

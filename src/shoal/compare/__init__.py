@@ -1,0 +1,1 @@
+"""Techniques and policies side by side on one table: what each leaves to attacks, promises, keeps and costs."""

@@ -1,0 +1,109 @@
+"""Everything that shoal raises on purpose.
+
+::
+
+    ShoalError                 exit code 2 unless said otherwise
+    ├── UsageError             the call itself: a missing option, an output folder that exists
+    ├── InputError             the data: unreadable, empty, ragged, a value outside its taxonomy
+    ├── PolicyError            the policy: unknown key, missing column, contradictory roles
+    │   └── TaxonomyError      a taxonomy: two roots, a cycle, a gap
+    ├── UnreachableError       exit code 3: no table can meet the requirement; says what can
+    ├── VerificationError      exit code 4: the written files do not keep the promise
+    └── FindingsError          exit code 5: a strict run has high findings that nobody accepted
+
+Messages name columns, counts, lines and keys. They never carry a record; the one exception is a
+taxonomy's gap, which may list up to five uncovered values of one column. Nor do they carry a password: what stands
+before the host in an address is left out of every message, wherever the address was given.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from shoal.audit.findings.base import Finding
+
+_ADDRESS = re.compile(r"[\w+.-]:/{1,2}")  # the end of a scheme and what follows it
+_PASSWORD = re.compile(r"(password=)[^\s&#'\"]*", re.IGNORECASE)
+
+
+def without_passwords(text: str) -> str:
+    """Return a text in which addresses have neither user nor password, as they were given or made a path.
+
+    >>> without_passwords("there is no file postgresql:/ann:secret@db/clinic?password=secret")
+    'there is no file postgresql:/...@db/clinic?password=...'
+    """
+    lines = text.split("\n")
+    for place, line in enumerate(lines):
+        last = line.rfind("@")
+        if last >= 0 and (found := _ADDRESS.search(line, 0, last)):
+            lines[place] = f"{line[: found.end()]}...{line[last:]}"
+    return _PASSWORD.sub(r"\1...", "\n".join(lines))
+
+
+class ShoalError(Exception):
+    """Base of all errors that a user can act upon."""
+
+    exit_code: ClassVar[int] = 2
+
+    def __init__(self, message: str = "") -> None:
+        """Keep the message, without passwords."""
+        super().__init__(without_passwords(message))
+
+
+class UsageError(ShoalError):
+    """The call cannot be carried out as it stands."""
+
+
+class InputError(ShoalError):
+    """The data cannot be read or do not fit the policy."""
+
+
+class PolicyError(ShoalError):
+    """The policy contradicts itself or names what does not exist."""
+
+
+class TaxonomyError(PolicyError):
+    """A taxonomy is not a tree, or has a gap."""
+
+
+class UnreachableError(ShoalError):
+    """No release of this table can meet the requirement."""
+
+    exit_code = 3
+
+
+class VerificationError(ShoalError):
+    """The written files do not keep what their manifest promises."""
+
+    exit_code = 4
+
+
+class FindingsError(ShoalError):
+    """High findings are open, and the run is strict."""
+
+    exit_code = 5
+
+    def __init__(self, message: str = "", findings: Iterable[Finding] = ()) -> None:
+        """Keep the findings beside the message."""
+        super().__init__(message)
+        self.findings = tuple(findings)
+
+    def as_list(self) -> list[dict[str, Any]]:
+        """Return all findings of the run, as JSON can hold them."""
+        return [finding.as_dict() for finding in self.findings]
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return ``"; did you mean 'x'?"`` for the nearest known name, or nothing.
+
+    >>> did_you_mean("zpi", ["age", "zip"])
+    "; did you mean 'zip'?"
+    >>> did_you_mean("qqq", ["age", "zip"])
+    ''
+    """
+    nearest = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"; did you mean {nearest[0]!r}?" if nearest else ""

@@ -1,0 +1,94 @@
+"""Chance of one run: what protects people comes from the operating system's generator, unless a seed is given."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from shoal.core import kernels
+from shoal.core.arrays import CodeArray, FloatArray, IntArray, KeyArray
+from shoal.core.compiled import compiled
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chance:
+    """A generator for what is planned, and keys that nobody can compute from other draws: for who goes where.
+
+    From a stretch of a generator's output all the rest of it can be computed; a published order would be such a
+    stretch. Keys are therefore bytes of the operating system, each for one use. With a seed a run can be repeated: all
+    draws then follow from the seed and the digest of the source together, so that whoever has the release alone cannot
+    try seeds out on it.
+
+    >>> chance = Chance.of(7)
+    >>> order = chance.order_within(np.array([1, 0, 1, 1], dtype=np.int32), 2)
+    >>> order[0].item(), sorted(order.tolist())
+    (1, [0, 1, 2, 3])
+    """
+
+    generator: np.random.Generator
+    secret: bytes | None  # what keys follow from; None: the operating system
+    uses: Iterator[int] = field(default_factory=itertools.count)
+
+    @classmethod
+    def of(cls, seed: int | None, source: str = "") -> Chance:
+        """Start from *seed* and the digest of the *source*, or from the operating system."""
+        if seed is None:
+            return cls(np.random.default_rng(), None)
+        secret = hashlib.sha256(f"{seed} {source}".encode()).digest()
+        return cls(np.random.default_rng(int.from_bytes(secret)), secret)
+
+    def apart(self, purpose: str) -> Chance:
+        """Return the chance of one purpose, of which draws for other purposes tell nothing, with a seed either."""
+        if self.secret is None:
+            return self
+        secret = hashlib.sha256(self.secret + purpose.encode()).digest()
+        return Chance(np.random.default_rng(int.from_bytes(secret)), secret)
+
+    @property
+    def seeded(self) -> bool:
+        """Whether the run can be repeated."""
+        return self.secret is not None
+
+    def keys(self, n_keys: int) -> KeyArray:
+        """Return (n_keys,) numbers of 64 random bits."""
+        if self.secret is None:
+            drawn = os.urandom(8 * n_keys)
+        else:
+            drawn = hashlib.shake_256(self.secret + next(self.uses).to_bytes(8)).digest(8 * n_keys)
+        return np.frombuffer(bytearray(drawn), dtype=np.uint64)  # writable: the kernels' usual type
+
+    def fractions(self, n_fractions: int) -> FloatArray:
+        """Return (n_fractions,) numbers from 0 to below 1, each a multiple of 2**-53."""
+        return (self.keys(n_fractions) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+    def order(self, n_items: int) -> IntArray:
+        """Return (n_items,) the items in random order."""
+        return self.order_within(np.zeros(n_items, dtype=np.int32), 1)
+
+    def order_within(self, groups: CodeArray, n_groups: int) -> IntArray:
+        """Return (n_items,) the items by ascending group, those of each group in random order."""
+        first, order = kernels.grouped(groups, n_groups)
+        shuffle_within(first, order, self.keys(len(order)))
+        return order
+
+
+@compiled
+def shuffle_within(first: IntArray, order: IntArray, keys: KeyArray) -> None:
+    """Put the items ``first[g]:first[g + 1]`` of each group in random order (Fisher and Yates).
+
+    Each item changes places with one at or before it in its group: that of ``key * n / 2**64``, rounded down, of the
+    n there are. No place is more likely than another by more than 2**-64.
+    """
+    half, low_bits = np.uint64(32), np.uint64(0xFFFFFFFF)
+    for group in range(len(first) - 1):
+        start = first[group]
+        for item in range(first[group + 1] - 1, start, -1):
+            n_places = np.uint64(item - start + 1)
+            high, low = keys[item] >> half, keys[item] & low_bits
+            place = start + np.int64((high * n_places + (low * n_places >> half)) >> half)
+            order[item], order[place] = order[place], order[item]

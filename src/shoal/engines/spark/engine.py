@@ -1,0 +1,72 @@
+"""The Spark engine: what the local engine does to all batches, done where the partitions are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from shoal.core.errors import InputError
+from shoal.core.progress import Progress
+from shoal.engines.local import CountedCells, LocalEngine, LocatedBatch, SampledCells
+from shoal.engines.looking import Thinning
+from shoal.engines.spark.counting import count_partitions
+from shoal.engines.spark.partitions import LocatePartition
+from shoal.engines.spark.regional_sampling import sampled
+from shoal.sources.base import Source
+from shoal.sources.spark.session import told
+from shoal.sources.spark.shipping import pieces_of, streamed
+from shoal.sources.spark.source import SparkSource
+
+Found = TypeVar("Found", CountedCells, SampledCells)
+
+
+class SparkEngine(LocalEngine):
+    """Counts and locates the rows of Spark DataFrames on Spark, and those of other sources on the driver."""
+
+    def count(self, source: Source, columns: Sequence[str], progress: Progress) -> CountedCells:
+        """Reduce the source to the distinct combinations of *columns*: the same cells as the local engine finds."""
+        if not isinstance(source, SparkSource):
+            return super().count(source, columns, progress)
+        with progress.step("counting", source.n_rows) as step:
+            counted = count_partitions(source, columns)
+            assert counted is not None  # noqa: S101  there was no limit
+            step.advance(counted.n_rows)
+        return _complete(counted, source)
+
+    def look(
+        self, source: Source, columns: Sequence[str], progress: Progress, thinning: Thinning
+    ) -> CountedCells | SampledCells:
+        """Count the source, or draw a sample of it where it has more cells than the driver may hold."""
+        if not isinstance(source, SparkSource):
+            return super().look(source, columns, progress, thinning)
+        with progress.step("counting", source.n_rows) as step:
+            counted = count_partitions(source, columns, thinning.most_cells)
+            if counted is not None:
+                step.advance(counted.n_rows)
+                return _complete(counted, source)
+            looked = sampled(source, columns, thinning.share_of(source.n_rows or 0), thinning.secret())
+            step.advance(looked.n_rows)
+        return _complete(looked, source)
+
+    def locate(
+        self, source: Source, counted: CountedCells, carried: Sequence[str], progress: Progress
+    ) -> Iterator[LocatedBatch]:
+        """Yield the batches of all partitions, in their order, with the cell of every row."""
+        if not isinstance(source, SparkSource):
+            yield from super().locate(source, counted, carried, progress)
+            return
+        wanted, form = source.selected(list(dict.fromkeys([*counted.columns, *carried])))
+        work = LocatePartition(form, counted, tuple(carried))
+        with told(source.name), progress.step("rewriting", counted.n_rows) as step:
+            for _, batch in streamed(pieces_of(wanted, work)):
+                rest = batch.select(list(range(1, batch.num_columns))).rename_columns(list(carried))
+                yield LocatedBatch(rest, np.array(batch.column(0)).astype(np.int64))
+                step.advance(batch.num_rows)
+
+
+def _complete(counted: Found, source: SparkSource) -> Found:
+    if counted.n_rows != source.n_rows:
+        raise InputError(f"{source.name} changed while it was being read; nothing was published")
+    return counted

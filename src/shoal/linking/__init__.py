@@ -1,0 +1,1 @@
+"""Several releases together: what remains hidden of a person who is in all of them."""

@@ -1,0 +1,1 @@
+"""The ledger: what was released about whom, when and to whom, and what it leaves together."""

@@ -1,0 +1,297 @@
+"""A ledger: entries are added and settled, and nothing in it is ever changed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import shoal
+from shoal.core.errors import UsageError, did_you_mean
+from shoal.linking.ledger.files import Packed, unpacked
+from shoal.linking.ledger.options import EVERYBODY
+from shoal.linking.ledger.records import Draft, Entry, Evaluation, FloorChange, Population, Status, StoredFile, now
+from shoal.linking.ledger.schema import connected, spoiled, transaction
+
+NEW = 0  # the number of a release that has none yet
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a run saw of a population when it linked: if it is not so any more, it must look again."""
+
+    name: str
+    releases: tuple[int, ...]
+    floor: int | None  # None: there is no such population yet
+    warns: bool
+
+
+class Ledger:
+    """An open ledger; every row that is read is held against its seal."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self._connection, self.path = connection, path
+
+    @classmethod
+    @contextmanager
+    def open(cls, path: Path, *, write: bool = False, create: bool = False) -> Iterator[Ledger]:
+        """Open a ledger for reading, for writing, or make it if there is none."""
+        with connected(path, write=write or create, create=create) as connection:
+            yield cls(connection, path)
+
+    def populations(self) -> dict[str, Population]:
+        """Return all populations by name, in the order in which they came."""
+        with self._snapshot():
+            changes: dict[str, list[FloorChange]] = {row["name"]: [] for row in self._rows("population", "rowid")}
+            floors = self._rows("floor", "number")
+        for row in floors:
+            if row["population"] not in changes:
+                raise spoiled(self.path)
+            changes[row["population"]].append(FloorChange(row["at"], row["floor"], bool(row["warns"])))
+        if not all(changes.values()):
+            raise spoiled(self.path)
+        return {name: Population(name, tuple(each)) for name, each in changes.items()}
+
+    def chosen(self, asked: str | None) -> str:
+        """Return the population that is meant: the one asked for, or the only one."""
+        known = list(self.populations())
+        if asked is not None:
+            return asked
+        if len(known) > 1:
+            names = ", ".join(map(repr, known))
+            raise UsageError(f"{self.path} has the populations {names}; say which one with --population")
+        return known[0] if known else EVERYBODY
+
+    def known(self, population: str) -> Population:
+        """Return a population that must be there."""
+        known = self.populations()
+        if population not in known:
+            raise UsageError(f"{self.path} has no population {population!r}{did_you_mean(population, known)}")
+        return known[population]
+
+    def entries(self, population: str | None = None) -> tuple[Entry, ...]:
+        """Return the entries in order, of one population or of all."""
+        with self._snapshot():
+            settled = {row["entry"]: row for row in self._rows("settlement", "entry")}
+            rows = self._rows("entry", "number")
+        found: list[Entry] = []
+        previous = ""
+        for number, row in enumerate(rows, start=1):
+            if (row["number"], row["previous"]) != (number, previous):
+                raise spoiled(self.path)
+            previous = row["seal"]
+            found.append(_entry(row, settled.pop(number, None)))
+        if settled:
+            raise spoiled(self.path)
+        return tuple(entry for entry in found if population in (None, entry.population))
+
+    def entry(self, number: int) -> Entry:
+        """Return one entry."""
+        found = [entry for entry in self.entries() if entry.number == number]
+        if not found:
+            raise UsageError(f"{self.path} has no release {number}; `shoal ledger show` lists them")
+        return found[0]
+
+    def evaluations(self, population: str | None = None) -> list[Evaluation]:
+        """Return all evaluations in the order in which they were made."""
+        rows = self._rows("evaluation", "number")
+        return [_evaluation(row) for row in rows if population in (None, row["population"])]
+
+    def seen(self, population: str) -> Seen:
+        """Return what there is about a population now."""
+        with self._snapshot():
+            known = self.populations().get(population)
+            releases = tuple(entry.number for entry in self.entries(population) if entry.counts)
+        if known is None:
+            return Seen(population, releases, None, False)
+        return Seen(population, releases, known.floor, known.warns)
+
+    def unpack(self, entry: Entry, folder: Path) -> None:
+        """Write the public files of a release into a folder; a file that is not as it was entered is an error."""
+        for name, expected in entry.files.items():
+            if Path(name).name != name:
+                raise spoiled(self.path)
+            found = self._connection.execute(
+                "SELECT content FROM piece WHERE entry = ? AND name = ? ORDER BY place", (entry.number, name)
+            )
+            if not unpacked((row[0] for row in found), expected, folder / name):
+                raise spoiled(self.path)
+
+    def enter(
+        self, draft: Draft, packed: Packed, seen: Seen, floor: int, evaluations: Sequence[Evaluation]
+    ) -> Entry | None:
+        """Add a release as unfinished, with what was found of it; None if the population is not as it was seen."""
+        with transaction(self._connection):
+            if self.seen(draft.population) != seen:
+                return None
+            if seen.floor is None:
+                self._insert("population", {"name": draft.population, "at": now()})
+                self._add_floor(draft.population, floor, warns=False)
+            elif floor != seen.floor:
+                self._add_floor(draft.population, floor, warns=seen.warns)
+            number = self._add_entry(draft, packed)
+            for evaluation in evaluations:
+                releases = tuple(sorted(each or number for each in evaluation.releases))
+                self._add_evaluation(draft.population, replace(evaluation, releases=releases))
+        return self.entry(number)
+
+    def settle(self, number: int, status: Status, reason: str = "") -> None:
+        """Say that an unfinished release was published, or that it never was."""
+        with transaction(self._connection):
+            entry = self.entry(number)
+            if entry.status == status:
+                return
+            if entry.status != "unfinished":
+                raise UsageError(f"release {number} is {entry.status}; only unfinished ones can be settled")
+            values = {"entry": number, "at": now(), "status": status, "reason": reason}
+            self._insert("settlement", values)
+
+    def set_floor(self, population: str, floor: int, *, warns: bool | None) -> Population:
+        """Set the floor of a population, lower too; and, if said, whether releases below it are warned of."""
+        with transaction(self._connection):
+            before = self.known(population)
+            self._add_floor(population, floor, warns=before.warns if warns is None else warns)
+        return self.known(population)
+
+    def add_evaluations(self, population: str, evaluations: Sequence[Evaluation]) -> None:
+        """Keep what was found anew."""
+        with transaction(self._connection):
+            for evaluation in evaluations:
+                self._add_evaluation(population, evaluation)
+
+    def check_pages(self) -> None:
+        """Raise if the database itself is damaged."""
+        if self._connection.execute("PRAGMA quick_check").fetchall() != [("ok",)]:
+            raise spoiled(self.path)
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[None]:
+        """Read several tables as they are at one time."""
+        if self._connection.in_transaction:
+            yield
+            return
+        self._connection.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._connection.execute("ROLLBACK")
+
+    def _add_floor(self, population: str, floor: int, *, warns: bool) -> None:
+        number = self._next("floor")
+        values = {"number": number, "population": population, "at": now(), "floor": floor, "warns": int(warns)}
+        self._insert("floor", values)
+
+    def _add_entry(self, draft: Draft, packed: Packed) -> int:
+        entries = self.entries()
+        number = len(entries) + 1
+        files = {name: [file.size, file.sha256] for name, file in packed.files.items()}
+        values = {
+            "number": number,
+            "population": draft.population,
+            "at": now(),
+            "recipient": draft.recipient,
+            "method": str(draft.manifest["method"]),
+            "guarantees": _json(draft.manifest["guarantees"]),
+            "sensitive": _json(draft.sensitive),
+            "rows": int(draft.manifest["rows"]),
+            "files": _json(files),
+            "folder": draft.folder,
+            "origin": draft.origin,
+            "version": shoal.__version__,
+            "previous": entries[-1].seal if entries else "",
+        }
+        self._insert("entry", values)
+        pieces = [
+            (number, name, place, content) for name, each in packed.pieces.items() for place, content in enumerate(each)
+        ]
+        self._connection.executemany("INSERT INTO piece VALUES (?, ?, ?, ?)", pieces)
+        return number
+
+    def _add_evaluation(self, population: str, evaluation: Evaluation) -> None:
+        values = {
+            "number": self._next("evaluation"),
+            "population": population,
+            "at": now(),
+            "releases": _json(evaluation.releases),
+            "sensitive": evaluation.sensitive,
+            "attributes": _json(evaluation.attributes),
+            "basis": evaluation.basis,
+            "floor": evaluation.floor,
+            "l": evaluation.l,
+            "people": evaluation.people,
+            "linked": evaluation.linked,
+            "below": evaluation.below,
+            "exact": int(evaluation.exact),
+            "problem": evaluation.problem,
+        }
+        self._insert("evaluation", values)
+
+    def _next(self, table: str) -> int:
+        found = self._connection.execute(f"SELECT coalesce(max(number), 0) + 1 FROM {table}").fetchone()  # noqa: S608
+        return int(found[0])
+
+    def _insert(self, table: str, values: dict[str, Any]) -> None:
+        row = [*values.values(), _seal(table, values)]
+        marks = ", ".join("?" * len(row))
+        self._connection.execute(f"INSERT INTO {table} ({', '.join(values)}, seal) VALUES ({marks})", row)  # noqa: S608
+
+    def _rows(self, table: str, order: str) -> list[dict[str, Any]]:
+        cursor = self._connection.execute(f"SELECT * FROM {table} ORDER BY {order}")  # noqa: S608
+        names = [column[0] for column in cursor.description]
+        rows = [dict(zip(names, row, strict=True)) for row in cursor]
+        for row in rows:
+            if row.get("seal") != _seal(table, {name: value for name, value in row.items() if name != "seal"}):
+                raise spoiled(self.path)
+        return rows
+
+
+def _seal(table: str, values: dict[str, Any]) -> str:
+    """Return the SHA-256 of a row, by which a row that was changed is found."""
+    return hashlib.sha256(_json([table, values]).encode()).hexdigest()
+
+
+def _json(content: Any) -> str:
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":"), sort_keys=True, default=repr)
+
+
+def _entry(row: dict[str, Any], settled: dict[str, Any] | None) -> Entry:
+    return Entry(
+        number=row["number"],
+        population=row["population"],
+        at=row["at"],
+        recipient=row["recipient"],
+        method=row["method"],
+        guarantees=tuple(json.loads(row["guarantees"])),
+        sensitive=tuple(json.loads(row["sensitive"])),
+        rows=row["rows"],
+        files={name: StoredFile(*file) for name, file in json.loads(row["files"]).items()},
+        folder=row["folder"],
+        origin=row["origin"],
+        version=row["version"],
+        seal=row["seal"],
+        status="unfinished" if settled is None else settled["status"],
+        settled=None if settled is None else settled["at"],
+        reason="" if settled is None else settled["reason"],
+    )
+
+
+def _evaluation(row: dict[str, Any]) -> Evaluation:
+    return Evaluation(
+        releases=tuple(json.loads(row["releases"])),
+        sensitive=row["sensitive"],
+        attributes=tuple(json.loads(row["attributes"])),
+        basis=row["basis"],
+        floor=row["floor"],
+        l=row["l"],
+        people=row["people"],
+        linked=row["linked"],
+        below=row["below"],
+        exact=bool(row["exact"]),
+        problem=row["problem"],
+        at=row["at"],
+    )

@@ -1,0 +1,137 @@
+"""Looking back: what all releases in a ledger leave together, whoever made them and whenever."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from shoal.core.errors import UsageError
+from shoal.core.progress import Progress
+from shoal.linking.ledger.book import Ledger
+from shoal.linking.ledger.entering import shelf
+from shoal.linking.ledger.evaluating import Finding, Question, evaluate
+from shoal.linking.ledger.options import check_name
+from shoal.linking.ledger.records import Entry, Evaluation, Population
+from shoal.linking.ledger.sets import Set
+from shoal.linking.ledger.settling import settle_by_folder
+from shoal.release.release import PUBLIC
+from shoal.sources.base import Source
+
+Standing = dict[tuple[str, Set], Evaluation]
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What was found of one population."""
+
+    population: Population
+    entries: tuple[Entry, ...]  # that count
+    settled: tuple[int, ...]  # releases that were unfinished and are in place
+    findings: tuple[Finding, ...]
+
+    @property
+    def fails(self) -> bool:
+        """Whether any set of releases is below the floor, or not known not to be."""
+        return any(finding.failing for finding in self.findings)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {
+            "population": self.population.name,
+            "floor": self.population.floor,
+            "below": self.fails,
+            "releases": [entry.number for entry in self.entries],
+            "settled": list(self.settled),
+            "unfinished": [entry.number for entry in self.entries if entry.status == "unfinished"],
+            "linked": [finding.as_dict() for finding in self.findings],
+        }
+
+
+def check(path: Path, population: str | None, people: Source | None, progress: Progress) -> list[Checked]:
+    """Link the releases of each population, or of one, in all sets, and keep what was found.
+
+    With *people* everything is linked anew for the rows of that table, this once. Without, a set that was linked when
+    its newest release was made keeps that answer, which was exact for everybody in it; others are linked by classes.
+    """
+    with Ledger.open(path, write=True) as ledger:
+        ledger.check_pages()
+        chosen = [*ledger.populations()] if population is None else [ledger.known(population).name]
+        if people is not None and len(chosen) > 1:
+            raise UsageError(f"{path} has several populations; say with --population of which these are the people")
+    return [_checked(path, name, people, progress) for name in chosen]
+
+
+def standing(evaluations: Iterable[Evaluation]) -> Standing:
+    """Return of each set what holds of it: the last answer for the rows of its newest release, else by classes.
+
+    It holds until more is known of people than was then. What was found for a table of people holds for that table
+    only: somebody may be in the releases who is not in it.
+    """
+    last: Standing = {}
+    for each in evaluations:
+        if each.basis == "people":
+            continue
+        key = each.sensitive, each.releases
+        before = last.get(key)
+        if before is None or _lasts(each) or not _lasts(before) or not {*each.attributes} <= {*before.attributes}:
+            last[key] = each
+    return last
+
+
+def remaining(entry: Entry, evaluations: Standing, counting: set[int]) -> int | None:
+    """Return the least that any evaluated set with this release leaves to anybody; None if that is not known."""
+    own = [each for each in evaluations.values() if entry.number in each.releases and {*each.releases} <= counting]
+    if any(each.problem is not None for each in own):
+        return None
+    return min((each.l for each in own if each.l is not None), default=None)
+
+
+def strike(path: Path, number: int, reason: str) -> Entry:
+    """Say of an unfinished release that it never was published; it stays in the record."""
+    check_name("reason", reason)
+    with Ledger.open(path, write=True) as ledger:
+        entry = ledger.entry(number)
+    if entry.status == "unfinished" and settle_by_folder(path, entry):
+        raise UsageError(f"release {number} is in place and therefore published: {Path(entry.folder) / PUBLIC}")
+    with Ledger.open(path, write=True) as ledger:
+        ledger.settle(number, "struck", reason)
+        return ledger.entry(number)
+
+
+def _lasts(each: Evaluation) -> bool:
+    """Whether an answer is exact for everybody who is in all of the releases."""
+    return each.basis == "source" and each.problem is None
+
+
+def _checked(path: Path, name: str, people: Source | None, progress: Progress) -> Checked:
+    with Ledger.open(path) as ledger:
+        waiting = [entry for entry in ledger.entries(name) if entry.status == "unfinished"]
+    settled = tuple(entry.number for entry in waiting if settle_by_folder(path, entry))
+    with shelf() as unpacked:
+        with Ledger.open(path) as ledger:
+            population = ledger.known(name)
+            entries = tuple(entry for entry in ledger.entries(name) if entry.counts)
+            kept = {} if people is not None else standing(ledger.evaluations(name))
+            releases = [unpacked.held(ledger, entry) for entry in entries]
+
+        def known(sensitive: str, chosen: Set, attributes: set[str]) -> Evaluation | None:
+            """Return the answer that stands, if it was found with all that is known of people by now."""
+            found = kept.get((sensitive, chosen))
+            if found is None or not _lasts(found) or not attributes <= {*found.attributes}:
+                return None
+            return _at_floor(found, population.floor)
+
+        findings = evaluate(Question(releases, population.floor, None, people, known), progress)
+    fresh = [each for finding in findings for each in finding.evaluations if not each.at]
+    with Ledger.open(path, write=True) as ledger:
+        ledger.add_evaluations(name, fresh)
+    return Checked(population, entries, settled, tuple(findings))
+
+
+def _at_floor(found: Evaluation, floor: int) -> Evaluation:
+    """Return an answer at another floor; how many people are below that one was not counted then."""
+    if floor == found.floor:
+        return found
+    return replace(found, floor=floor, below=0 if found.l is None or found.l >= floor else None)

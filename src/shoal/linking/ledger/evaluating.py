@@ -1,0 +1,274 @@
+"""What sets of releases leave: for given people exactly, without them for whoever can be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shoal.core.errors import InputError, ShoalError
+from shoal.core.progress import Progress, Step
+from shoal.linking.everybody import by_classes
+from shoal.linking.ledger.records import Basis, Evaluation
+from shoal.linking.ledger.sets import LeftToPeople, Set, is_complete, sets_among, sets_with
+from shoal.linking.linkable import Linkable
+from shoal.linking.linking import spelled
+from shoal.linking.reading import read_linkables
+from shoal.linking.space import Space
+from shoal.sources.base import Source
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Held:
+    """A release that can be read: its number, its public folder, and its manifest."""
+
+    number: int
+    folder: Path
+    manifest: Mapping[str, Any]
+
+    def of_role(self, role: str) -> list[str]:
+        """Return the attributes of one role."""
+        return [name for name, entry in self.manifest["attributes"].items() if entry["role"] == role]
+
+    def tells(self, attributes: set[str]) -> set[str]:
+        """Return which of these attributes the release publishes as something that somebody may know."""
+        return attributes & ({*self.manifest["attributes"]} - {*self.of_role("sensitive")})
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found of one sensitive attribute.
+
+    ``below`` counts people who are below the floor by any set of releases, as far as they were counted. If the answer
+    is not ``complete``, sets of more than three releases, but for all together, were not looked at.
+    """
+
+    sensitive: str
+    evaluations: tuple[Evaluation, ...]
+    people: int
+    below: int
+    complete: bool
+
+    @property
+    def failing(self) -> list[Evaluation]:
+        """The sets that are below the floor or not known not to be, worst first."""
+        worst = sorted(self.evaluations, key=lambda each: (each.problem is not None, each.l or 0, len(each.releases)))
+        return [each for each in worst if each.fails]
+
+    @property
+    def l(self) -> int | None:  # noqa: E743
+        """The least that any set leaves to anybody."""
+        return min((each.l for each in self.evaluations if each.l is not None), default=None)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {
+            "sensitive": self.sensitive,
+            "l": self.l,
+            "people": self.people,
+            "people_below": self.below,
+            "complete": self.complete,
+            "sets": [each.as_dict() for each in self.evaluations],
+        }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Question:
+    """Releases about one population, of which sets are to be looked at.
+
+    With *newest* only sets that have it; *people* are rows of its source, or of a table of people. Sets for which
+    *known* answers are not looked at again.
+    """
+
+    releases: Sequence[Held]
+    floor: int
+    newest: int | None = None
+    people: Source | None = None
+    known: Callable[[str, Set, set[str]], Evaluation | None] = field(default=lambda *_: None)
+
+    @property
+    def basis(self) -> Basis:
+        """Whose rows the people are."""
+        return "people" if self.newest is None else "source"
+
+
+def evaluate(question: Question, progress: Progress) -> list[Finding]:
+    """Look at every set of releases that has a sensitive attribute in common, attribute by attribute.
+
+    An attribute that is quasi in one of the releases is taken as known in all of them.
+    """
+    quasi = {name for each in question.releases for name in each.of_role("quasi")}
+    newest = [each for each in question.releases if each.number == question.newest] or question.releases
+    published = {name for each in newest for name in each.manifest["attributes"]}
+    found = []
+    for sensitive in dict.fromkeys(name for each in question.releases for name in each.of_role("sensitive")):
+        if sensitive not in published:
+            continue
+        with progress.step(f"linking {sensitive}", unit="sets") as step:
+            found.append(_OneAttribute(question, sensitive, quasi - {sensitive}, step).finding())
+    return found
+
+
+class _OneAttribute:
+    """The evaluation of all sets for one sensitive attribute."""
+
+    def __init__(self, question: Question, sensitive: str, quasi: set[str], step: Step) -> None:
+        self._question, self._sensitive, self._step = question, sensitive, step
+        self._members = {each.number: each for each in question.releases if sensitive in each.of_role("sensitive")}
+        self._openly = [
+            each.number
+            for each in question.releases
+            if each.number not in self._members and sensitive in each.manifest["attributes"]
+        ]
+        self._told = {number: each.tells(quasi) for number, each in self._members.items()}
+        self._read: dict[int, Linkable] = {}
+        self._unread: dict[int, str] = {}
+        otherwise = _grouped_otherwise(sorted(self._members.values(), key=lambda each: each.number != question.newest))
+        for each in self._members.values():
+            if each.number in otherwise:
+                self._unread[each.number] = "items are in other groups, so that nobody would be found"
+                continue
+            try:
+                (linkable,), _ = read_linkables([each.folder], sensitive=sensitive, known=lambda _: quasi)
+                self._read[each.number] = linkable
+            except ShoalError as error:
+                self._unread[each.number] = _reason(error, each)
+
+    def finding(self) -> Finding:
+        question = self._question
+        numbers = tuple(self._members)
+        if question.newest is None:
+            sets = sets_among(numbers)
+        elif question.newest not in numbers:
+            sets = []
+        else:
+            sets = sets_with(question.newest, [number for number in numbers if number != question.newest])
+        answers = {chosen: question.known(self._sensitive, chosen, self._attributes(chosen)) for chosen in sets}
+        found = [answer for answer in answers.values() if answer is not None]
+        by_people = []
+        for chosen in (chosen for chosen, answer in answers.items() if answer is None):
+            if set(chosen) & self._unread.keys():
+                found.append(self._problem(chosen, self._reasons(chosen)))
+            elif self._people_know(chosen):
+                by_people.append(chosen)
+            else:
+                found.append(self._for_classes(chosen))
+        below, covered = 0, set[int]()
+        if by_people:
+            more, below, covered = self._for_people(by_people)
+            found += more
+        found += self._contradictions()
+        complete = is_complete(len(numbers)) or covered == {*numbers}
+        below = max([below, *(each.below or 0 for each in found)])
+        people = max([each.people for each in found], default=0)
+        return Finding(self._sensitive, tuple(found), people, below, complete)
+
+    def _attributes(self, chosen: Set) -> set[str]:
+        return {name for number in chosen for name in self._told[number]}
+
+    def _people_know(self, chosen: Set) -> bool:
+        """Whether the table of people has every attribute by which somebody could be found in these releases.
+
+        Where it lacks one, what is left would be told too high.
+        """
+        people = self._question.people
+        return people is not None and self._attributes(chosen) <= {*people.schema.names}
+
+    def _for_people(self, sets: Sequence[Set]) -> tuple[list[Evaluation], int, set[int]]:
+        """Evaluate sets for the people; also how many are below by any set, and among which releases."""
+        question = self._question
+        if question.people is None:
+            raise TypeError("there are no people")
+        numbers = tuple(number for number in self._read if any(number in chosen for chosen in sets))
+        try:
+            space = Space.of([self._read[number] for number in numbers])
+            left = LeftToPeople.of(numbers, space, question.people)
+        except ShoalError as error:
+            if len(sets) == 1:
+                return [self._problem(sets[0], str(error))], 0, set()
+            each = [self._for_people([chosen]) for chosen in sets]  # some of them may go together
+            return [one for found, _, _ in each for one in found], max(below for _, below, _ in each), set()
+        anyset = left.anyset(question.floor, question.newest)
+        chosen = [*sets]
+        if anyset is not None and anyset.worst not in set(sets):
+            chosen.append(anyset.worst)
+        found = [self._counted(one, left) for one in chosen]
+        return found, 0 if anyset is None else anyset.below, {*numbers}
+
+    def _counted(self, chosen: Set, left: LeftToPeople) -> Evaluation:
+        least, linked, below = left.counted(chosen, self._question.floor)
+        self._step.advance(1)
+        return self._evaluation(chosen, self._question.basis, least, left.people, linked, below)
+
+    def _for_classes(self, chosen: Set) -> Evaluation:
+        """Evaluate a set for whoever can be."""
+        linkables = [self._read[number] for number in chosen]
+        floor = self._question.floor
+        self._step.advance(1)
+        result = partial(self._evaluation, chosen, "classes")
+        if len(chosen) == 1:
+            one, distinct = linkables[0], linkables[0].histograms.distinct
+            boxes = np.flatnonzero(distinct < floor)
+            _, classes = np.unique(one.owner[boxes], return_index=True)
+            below = min(one.n_rows, int(one.records[boxes[classes]].sum()))
+            return result(int(distinct.min()), one.n_rows, one.n_rows, below)
+        try:
+            space = Space.of(linkables)
+        except ShoalError as error:
+            return self._problem(chosen, str(error))
+        try:
+            found = by_classes(space, linkables, floor, spelled(space))
+        except InputError:  # nobody can be in all of them
+            return result(None, min(each.n_rows for each in linkables), 0, 0)
+        except ShoalError as error:
+            return self._problem(chosen, str(error))
+        counts = found["people"], found["people_linked"], found["people_below"]
+        return result(found["l"], *counts, exact=found["exact"])
+
+    def _evaluation(
+        self, chosen: Set, basis: Basis, l: int | None, people: int, linked: int, below: int, exact: bool = True
+    ) -> Evaluation:
+        known = tuple(sorted(self._attributes(chosen)))
+        floor = self._question.floor
+        return Evaluation(chosen, self._sensitive, known, basis, floor, l, people, linked, below, exact)
+
+    def _problem(self, chosen: Set, reason: str) -> Evaluation:
+        basis: Basis = "classes" if self._question.people is None else self._question.basis
+        known = tuple(sorted(self._attributes(tuple(number for number in chosen if number in self._told))))
+        return Evaluation(
+            chosen, self._sensitive, known, basis, self._question.floor, None, 0, 0, 0, exact=False, problem=reason
+        )
+
+    def _reasons(self, chosen: Set) -> str:
+        return "; ".join(self._unread[number] for number in chosen if number in self._unread)
+
+    def _contradictions(self) -> list[Evaluation]:
+        """Say which releases publish the attribute as something else than a sensitive one, which gives it away."""
+        newest = self._question.newest
+        reason = f"{self._sensitive!r} is sensitive in one release, and published as something else in another"
+        return [
+            self._problem((member, other), reason)
+            for other in self._openly
+            for member in self._members
+            if newest is None or newest in (member, other)
+        ]
+
+
+def _grouped_otherwise(releases: Sequence[Held]) -> set[int]:
+    """Return the releases that have the items of a column in other groups than the first one that has it."""
+    groups: dict[str, Any] = {}
+    return {
+        each.number
+        for each in releases
+        for column, entry in each.manifest.get("items", {}).items()
+        if groups.setdefault(column, entry) != entry
+    }
+
+
+def _reason(error: ShoalError, release: Held) -> str:
+    """Return why a release cannot be read, without the folder where it lies for the time being."""
+    return str(error).replace(str(release.folder), f"release {release.number}" if release.number else "this release")

@@ -1,0 +1,220 @@
+"""Reading what is to be linked: releases of shoal, and tables of others with a policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from shoal.core.errors import InputError, ShoalError, UsageError
+from shoal.linking.agreed import of_agreed, read_agreed
+from shoal.linking.columns import ABSENT, LinkColumn, coded, own_cover
+from shoal.linking.linkable import Candidates, Linkable, chosen_sensitive, of_generalized, of_rows, of_sliced
+from shoal.linking.refusing import refuse_common_tokens, unlinkable
+from shoal.policy.policy import Policy
+from shoal.release.release import CLASS, PUBLIC, Release, received
+from shoal.release.sliced.reading import read_published
+from shoal.release.sliced.table import SlicedTable, is_sliced
+from shoal.sources.base import Source
+from shoal.sources.frames import as_table
+from shoal.sources.opening import open_source
+from shoal.sources.options import SourceOptions
+from shoal.taxonomies.builders.base import TaxonomyBuilder
+from shoal.taxonomies.builders.mask import MaskTaxonomy
+from shoal.taxonomies.tree import Taxonomy
+from shoal.verify.lines import Cover
+
+SUPPRESSED = "*"
+Linked: TypeAlias = "Release | str | Path"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Opened:
+    """A release or a table, of which only the roles of its attributes are known yet."""
+
+    name: str
+    roles: Mapping[str, str]
+    manifest: Mapping[str, Any] | None  # None for tables of others
+    data: Any
+    folder: Path | None = None  # where the public files are
+
+    def of_role(self, role: str) -> list[str]:
+        return [name for name, own in self.roles.items() if own == role]
+
+
+def read_linkables(
+    releases: Sequence[Linked],
+    *,
+    policy: Policy | None = None,
+    sensitive: str | None = None,
+    known: Callable[[Collection[str]], Collection[str]] = lambda quasi: quasi,
+) -> tuple[list[Linkable], str]:
+    """Read releases to be linked, and say which sensitive attribute they have in common.
+
+    An attribute that is quasi in one release is one that an adversary knows: where another release publishes it as
+    insensitive, it is used to find the person there as well. *known* may choose among the quasi attributes: those that
+    nobody asks about must not be read, since combinations of a bucket that differ only there are one.
+    """
+    opened = [_open(release, policy) for release in releases]
+    chosen = chosen_sensitive([each.of_role("sensitive") for each in opened], sensitive)
+    quasi = dict.fromkeys(name for each in opened for name in each.of_role("quasi") if name != chosen)
+    if not quasi:
+        raise UsageError("the releases have no quasi attribute, so nobody can be looked for in them")
+    names = set(known(quasi))
+    _refuse_changed(opened, {*names, chosen})
+    _refuse_unlike_baskets(opened, {*names, chosen})
+    return [_read(each, policy, names, chosen) for each in opened], chosen
+
+
+def _refuse_changed(opened: Sequence[_Opened], names: set[str]) -> None:
+    """Raise if a release does not tell of original values, or if tokens link the releases already."""
+    ours = [(each.name, each.manifest) for each in opened if each.manifest is not None]
+    for name, manifest in ours:
+        reason = unlinkable(manifest, names)
+        if reason is not None:
+            raise InputError(f"{name} cannot be linked: {reason}")
+    refuse_common_tokens(ours)
+
+
+def _refuse_unlike_baskets(opened: Sequence[_Opened], names: set[str]) -> None:
+    """Raise if an attribute that is looked at stands for other items of a basket in one release than in another."""
+    meaning: dict[str, list[Any]] = {}
+    for each in opened:
+        for name, basket, told in _items(each):
+            if name in names and meaning.setdefault(name, told) != told:
+                raise InputError(
+                    f"{name!r} stands for other items of {basket!r} in one release than in another, so that they "
+                    "cannot be compared; link them with a target or a population that does not have it"
+                )
+
+
+def _items(opened: _Opened) -> list[tuple[str, str, list[Any]]]:
+    """Return the attributes that baskets were unfolded into, the basket of each, and what its values are made of."""
+    try:
+        return [
+            (f"{basket} {part}", basket, [entry["separator"], sorted(items)])
+            for basket, entry in (opened.manifest or {}).get("items", {}).items()
+            for part, items in [*enumerate(entry["groups"], start=1), ("sensitive", entry["sensitive"])]
+        ]
+    except (TypeError, KeyError, AttributeError):
+        raise InputError(f"{opened.name}: its manifest does not explain its items; run `shoal verify` on it") from None
+
+
+def _open(release: Linked, policy: Policy | None) -> _Opened:
+    if not isinstance(release, str | Path):
+        found = as_table(release.data)
+        data = release.data_file if found is None else found[0]
+        if data is None:
+            raise UsageError("a release has neither data nor a folder; keep what `shoal.anonymize` gave back")
+        name, place = str(release.folder or "a release"), release.folder and release.folder / PUBLIC
+        return _Opened(name, _roles(release.manifest), release.manifest, data, place)
+    folder = Path(release)
+    if not folder.exists():
+        raise InputError(f"there is no release or table {release}")
+    found_there = received(folder)
+    if found_there is not None:
+        place, manifest = found_there
+        data = place / Path(str(manifest["data"]["file"])).name
+        return _Opened(str(release), _roles(manifest), manifest, data, place)
+    if policy is None:
+        what = "folder with a manifest.json" if folder.is_dir() else "release of shoal"
+        raise UsageError(f"{release} is no {what}; give the roles of its columns with --policy")
+    source = open_source(folder, policy.source)
+    roles = {name: policy.attributes[name].role for name in policy.attributes if name in source.schema.names}
+    return _Opened(str(release), roles, None, source)
+
+
+def _roles(manifest: Mapping[str, Any]) -> dict[str, str]:
+    return {name: str(entry["role"]) for name, entry in manifest["attributes"].items()}
+
+
+def _read(opened: _Opened, policy: Policy | None, known: set[str], sensitive: str) -> Linkable:
+    manifest, data = opened.manifest, opened.data
+    if manifest is None:
+        if policy is None:
+            raise TypeError("a table of others is opened with a policy")
+        wanted = [name for name in opened.roles if name in known and opened.roles[name] != "sensitive"]
+        return of_foreign(opened.name, read_columns(data, [*wanted, sensitive]), wanted, sensitive, policy)
+    if is_sliced(manifest):
+        table = data if isinstance(data, pa.Table) else read_published(data, manifest)
+        return of_sliced(opened.name, SlicedTable.of(table, manifest), manifest, known, sensitive)
+    wanted = [name for name, role in opened.roles.items() if name in known and role != "sensitive"]
+    source = open_source(data, SourceOptions(delimiter=","))
+    if "agreed" in manifest:
+        if opened.folder is None:
+            raise UsageError(f"{opened.name} is by a plan, which is in its folder; give the folder")
+        agreed = read_agreed(opened.name, opened.folder, manifest)
+        return of_agreed(
+            opened.name, read_columns(source, [CLASS, *wanted, sensitive]), manifest, agreed, known, sensitive
+        )
+    return of_generalized(opened.name, read_columns(source, [*wanted, sensitive]), manifest, known, sensitive)
+
+
+def read_columns(source: Source, columns: Sequence[str]) -> pa.Table:
+    """Return some columns of a table, texts as codes."""
+    return pa.Table.from_batches(list(source.batches(columns, dictionary=columns))).unify_dictionaries()
+
+
+def of_foreign(name: str, table: pa.Table, quasi: Sequence[str], sensitive: str, policy: Policy) -> Linkable:
+    """Return a table of others; every row is a record as it stands.
+
+    A text that is a node of the attribute's declared taxonomy covers what the node covers, ``*`` everything, a
+    masked text all that begin like it; any other text is a value as it is.
+    """
+    columns = []
+    for attribute in quasi:
+        codes, texts = coded(table.column(attribute))
+        columns.append((_column(attribute, texts, policy.attributes[attribute].taxonomy), codes))
+    codes, texts = coded(table.column(sensitive))
+    tree = _declared(policy.attributes[sensitive].taxonomy)
+    labels = None
+    if tree is not None:
+        nodes = _nodes(tree)
+        everything: Cover = {"values": list(tree.leaf_labels)}
+        covers = {text: nodes.get(text, own_cover(text)) for text in texts if text is not None}
+        labels = {text: everything if cover.get("any") else cover for text, cover in covers.items()}
+    return of_rows(name, columns, codes, Candidates.of(texts, labels, name))
+
+
+def _column(name: str, texts: Sequence[str | None], builder: TaxonomyBuilder | None) -> LinkColumn:
+    tree = _declared(builder)
+    nodes = {} if tree is None else _nodes(tree)
+    covers = [_cover(text, nodes, builder) for text in texts]
+    prefixes = any("prefixes" in cover for cover in covers)
+    kind = "prefix" if prefixes else "category" if tree is None else tree.scale.kind
+    reading = {} if tree is None else tree.scale.reading()
+    labels = tuple(ABSENT if text is None else text for text in texts)
+    return LinkColumn(name, kind, labels, tuple(covers), reading.get("format"), reading.get("length"))
+
+
+def _cover(text: str | None, nodes: dict[str, Cover], builder: TaxonomyBuilder | None) -> Cover:
+    if text is None:
+        return own_cover(text)
+    if text in nodes:
+        return nodes[text]
+    if text == SUPPRESSED:
+        return {"any": True}
+    if isinstance(builder, MaskTaxonomy) and text.endswith(builder.character):
+        start = text.rstrip(builder.character)
+        return {"prefixes": [start]} if start else {"any": True}
+    return own_cover(text)
+
+
+def _declared(builder: TaxonomyBuilder | None) -> Taxonomy | None:
+    """Return the tree that a policy declares by itself; None if it comes from the values of the table."""
+    if builder is None or isinstance(builder, MaskTaxonomy):
+        return None
+    try:
+        tree = builder.build(pa.array([], pa.string()))
+    except (ShoalError, ValueError):  # a tree that only values can make
+        return None
+    return tree if tree.declared else None
+
+
+def _nodes(tree: Taxonomy) -> dict[str, Cover]:
+    """Return what each node of the tree covers, by its label."""
+    ranges = zip(tree.labels, tree.lo.tolist(), tree.hi.tolist(), strict=True)
+    return {label: tree.cover(low, high) for label, low, high in ranges}

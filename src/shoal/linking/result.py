@@ -1,0 +1,155 @@
+"""What linking found: how many values remain, for whom at worst, and for how many people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shoal.core.arrays import IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class Remaining:
+    """The sensitive values that remain for somebody, with their counts, most frequent first."""
+
+    counts: Mapping[str, int]
+
+    @classmethod
+    def of(cls, counts: IntArray, values: Sequence[str]) -> Remaining:
+        """Leave out what does not remain."""
+        order = np.argsort(-counts, kind="stable")
+        return cls({values[place]: int(counts[place]) for place in order.tolist() if counts[place] > 0})
+
+    @property
+    def l(self) -> int:  # noqa: E743
+        """How many values remain (distinct l)."""
+        return len(self.counts)
+
+    @property
+    def frequency_l(self) -> float:
+        """One by the share of the most frequent value; 0 if nothing remains."""
+        return sum(self.counts.values()) / max(self.counts.values()) if self.counts else 0.0
+
+    @property
+    def entropy_l(self) -> float:
+        """The exponential of the entropy: so many equally frequent values would be as uncertain; 0 if none remain.
+
+        >>> round(Remaining({"flu": 2, "gout": 2}).entropy_l, 9)
+        2.0
+        """
+        if not self.counts:
+            return 0.0
+        shares = np.array(list(self.counts.values())) / sum(self.counts.values())
+        return float(np.prod(shares**-shares))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {
+            "remaining": dict(self.counts),
+            "l": self.l,
+            "frequency_l": self.frequency_l,
+            "entropy_l": self.entropy_l,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class WorstCase:
+    """Classes, one of each release, that leave few values to whoever is in all of them.
+
+    A sliced release has no classes but values as they are, which may be those of one person: it is not told of.
+    """
+
+    classes: tuple[Mapping[str, str], ...]  # attribute -> label; empty for a sliced release
+    remaining: Remaining
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON has it; how many values remain is told, but not which."""
+        left = {key: value for key, value in self.remaining.as_dict().items() if key != "remaining"}
+        return {"classes": [dict(each) for each in self.classes], **left}
+
+
+@dataclass(frozen=True, slots=True)
+class TargetLinkage:
+    """What several releases leave for one person."""
+
+    releases: tuple[str, ...]
+    sensitive: str
+    remaining: Remaining
+    alone: tuple[Remaining, ...]  # what each release leaves by itself
+    plan: str | None = None  # digest of the plan that all of the releases are by
+    promised: int | None = None  # values that this plan promises to leave
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {
+            "releases": [
+                {"release": name, "l": left.l, "remaining": dict(left.counts)}
+                for name, left in zip(self.releases, self.alone, strict=True)
+            ],
+            "sensitive": self.sensitive,
+            **self.remaining.as_dict(),
+            "plan": self.plan,
+            "promised": self.promised,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PopulationLinkage:
+    """What several releases leave for everybody who is in all of them.
+
+    With a population, people are its rows, and ``exact`` is true. Without, they are the published records:
+    ``people_below`` is the most people who can be in all releases and in classes that fall below the floor together.
+    If classes of a release overlap, ``exact`` is then false: of the other classes that somebody may be in, only those
+    that hold the person's own wholly are taken into account, so l may be less than what anybody is left with, and
+    never is more.
+    """
+
+    releases: tuple[str, ...]
+    sensitive: str
+    attributes: tuple[str, ...]
+    values: int  # sensitive values in any of the releases
+    alone: tuple[int, ...]  # distinct l of each release by itself
+    bound: int  # worst case of Proposition 3.1
+    l: int
+    frequency_l: float
+    entropy_l: float
+    floor: int
+    people: int
+    people_linked: int
+    people_below: int
+    population: bool
+    exact: bool
+    combinations: int  # of classes, or of quasi values of the population, that leave something
+    combinations_below: int
+    combinations_empty: int  # that leave nothing; of three and more releases, only those that the last one empties
+    worst: tuple[WorstCase, ...]
+    plan: str | None = None  # digest of the plan that all of the releases are by
+    promised: int | None = None  # values that this plan promises to leave to everybody
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {
+            "releases": [{"release": name, "l": l} for name, l in zip(self.releases, self.alone, strict=True)],
+            "sensitive": self.sensitive,
+            "attributes": list(self.attributes),
+            "values": self.values,
+            "l": self.l,
+            "frequency_l": self.frequency_l,
+            "entropy_l": self.entropy_l,
+            "worst_case_l": self.bound,
+            "floor": self.floor,
+            "people": self.people,
+            "people_linked": self.people_linked,
+            "people_below": self.people_below,
+            "from_population": self.population,
+            "exact": self.exact,
+            "plan": self.plan,
+            "promised": self.promised,
+            "combinations": self.combinations,
+            "combinations_below": self.combinations_below,
+            "combinations_empty": self.combinations_empty,
+            "worst": [case.as_dict() for case in self.worst],
+        }

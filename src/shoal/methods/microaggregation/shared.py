@@ -1,0 +1,266 @@
+"""What the records of a group are published with: their mean, their median or their most frequent value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
+from shoal.core.compiled import compiled
+from shoal.core.errors import InputError, PolicyError, UnreachableError
+from shoal.core.progress import Step
+from shoal.methods.microaggregation.kernels import mdav, record_distance
+
+UNITS = 2.0**20  # of one standard deviation; coordinates are whole numbers of them, so that sums are exact
+BLOCK_RECORDS = 50_000
+MOST_NEIGHBOURS = 20_000  # groups that are looked at for each
+
+
+def group_means(column: FloatArray, grouping: Grouping) -> FloatArray:
+    """Return (n_groups,) the mean of each group, to the last digit the same for every order of the rows."""
+    in_order = np.asarray(column, dtype=np.float64)[np.lexsort((column, grouping.group))]
+    sizes = grouping.sizes
+    means: FloatArray = np.add.reduceat(in_order, np.cumsum(sizes) - sizes) / sizes
+    return means
+
+
+def group_medians(column: FloatArray, grouping: Grouping) -> FloatArray:
+    """Return (n_groups,) a number of each group that half of it does not exceed: the lower middle one."""
+    order = np.lexsort((column, grouping.group))
+    sizes = grouping.sizes
+    middle = np.cumsum(sizes) - sizes + (sizes - 1) // 2
+    medians: FloatArray = np.asarray(column, dtype=np.float64)[order[middle]]
+    return medians
+
+
+def group_modes(codes: CodeArray, grouping: Grouping) -> CodeArray:
+    """Return (n_groups,) the most frequent code of each group; of several the one that the table has most of.
+
+    >>> grouping = Grouping(np.array([0, 0, 0, 1, 1], dtype=np.int32), 2)
+    >>> group_modes(np.array([2, 1, 2, 0, 2], dtype=np.int32), grouping).tolist()
+    [2, 2]
+    """
+    n_codes = int(codes.max()) + 1
+    pairs, counts = np.unique(grouping.group.astype(np.int64) * n_codes + codes, return_counts=True)
+    group, code = np.divmod(pairs, n_codes)
+    overall = np.bincount(codes, minlength=n_codes)
+    order = np.lexsort([code, -overall[code], -counts, group])
+    first = np.searchsorted(group[order], np.arange(grouping.n_groups))
+    modes: CodeArray = code[order[first]].astype(np.int32)
+    return modes
+
+
+def squared_errors(space: Space, grouping: Grouping) -> tuple[float, float]:
+    """Return the squared distances of the records from their groups' centres, and from that of the table.
+
+    Their ratio is the share of the variation that microaggregation takes away (SSE / SST). Units are those of
+    :class:`Space`: standard deviations for numbers, and half the squared distance of indicators for categories.
+    """
+    group = grouping.group[space.order]
+    return _around(space, group, grouping.n_groups), _around(space, np.zeros_like(group), 1)
+
+
+def _around(space: Space, group: CodeArray, n_groups: int) -> float:
+    sizes = np.bincount(group, minlength=n_groups)
+    total = 0.0
+    for column in space.numbers.T:
+        scaled = column / UNITS
+        centre = np.bincount(group, scaled, n_groups) / sizes
+        total += float(np.sum((scaled - centre[group]) ** 2))
+    for codes, n_values, unequal in zip(space.categories.T, space.n_values, space.unequal, strict=True):
+        pairs, counts = np.unique(group.astype(np.int64) * int(n_values) + codes, return_counts=True)
+        squares = np.bincount(pairs // int(n_values), counts.astype(np.float64) ** 2, n_groups)
+        total += float(unequal) / UNITS**2 * float(np.sum(sizes - squares / sizes)) / 2.0
+    return total
+
+
+def joined(space: Space, grouping: Grouping, failing: BoolArray, *, most: int = MOST_NEIGHBOURS) -> Grouping:
+    """Return fewer groups: of the (n_groups,) *failing* ones each goes together with one whose centre is nearest.
+
+    Pairs are made, one after the other, of groups that are still by themselves: both together may suffice, and no
+    group swallows all that is around it. At least one pair is made unless there is one group only. Of more than
+    *most* groups only those are looked at whose numbers are nearest: number them so that near ones are near.
+    """
+    group = grouping.group[space.order]
+    sizes = grouping.sizes
+    numbers = np.zeros((grouping.n_groups, space.numbers.shape[1]))
+    for j, column in enumerate(space.numbers.T):
+        numbers[:, j] = np.bincount(group, column, grouping.n_groups) / sizes
+    categories = np.zeros((grouping.n_groups, space.categories.shape[1]), dtype=np.int32)
+    within = Grouping(group, grouping.n_groups)
+    for j, codes in enumerate(space.categories.T):
+        categories[:, j] = group_modes(codes, within)
+    partner = _partners(numbers, categories, space.unequal, failing, most)
+    both = np.minimum(partner, np.arange(grouping.n_groups))
+    number: CodeArray = np.unique(both, return_inverse=True)[1].reshape(-1).astype(np.int32)
+    return Grouping(number[grouping.group], int(number.max()) + 1)
+
+
+@compiled
+def _partners(
+    numbers: FloatArray, categories: CodeArray, unequal: FloatArray, failing: BoolArray, most: int
+) -> IntArray:
+    """Return (n_groups,) the group that each one is paired with, or itself."""
+    n_groups = len(numbers)
+    partner = np.arange(n_groups)
+    for group in range(n_groups):
+        if not failing[group] or partner[group] != group:
+            continue
+        begin = max(min(group - most // 2, n_groups - most), 0)
+        best, least = -1, np.inf
+        for other in range(begin, min(begin + most, n_groups)):
+            if other == group or partner[other] != other:
+                continue
+            distance = record_distance(numbers, categories, unequal, group, other)
+            if distance < least:
+                best, least = other, distance
+        if best >= 0:
+            partner[group], partner[best] = best, group
+    return partner
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grouping:
+    """Which group each row belongs to; no group is empty."""
+
+    group: CodeArray  # (n_rows,)
+    n_groups: int
+
+    @property
+    def sizes(self) -> IntArray:
+        """(n_groups,) rows of each."""
+        return np.bincount(self.group, minlength=self.n_groups)
+
+
+def microaggregate(space: Space, k: int, *, block_records: int = BLOCK_RECORDS, step: Step | None = None) -> Grouping:
+    """Return groups of k to 2k - 1 records that lie near each other, the same for every order of the rows.
+
+    The work grows with the square of the records over k. A table of more than *block_records* is therefore first cut
+    in halves at medians, each time along the attribute that varies most there, until no part has more; groups then
+    never reach over a cut, which costs a little nearness and nothing else.
+    """
+    if k < 1 or space.n_records < k:
+        raise UnreachableError(
+            f"microaggregation: k = {k} but the table has only {space.n_records} records"
+            if k >= 1
+            else f"microaggregation: k must be at least 1; received {k}"
+        )
+    first_value = np.append(0, np.cumsum(space.n_values)).astype(np.int64)
+    by_record = np.empty(space.n_records, dtype=np.int32)
+    n_groups = 0
+    for members in _blocks(space, max(block_records, 2 * k)):
+        group, found = mdav(space.numbers[members], space.categories[members], first_value, space.unequal, k)
+        by_record[members] = group + n_groups
+        n_groups += found
+        if step is not None:
+            step.advance(len(members))
+    of_row = np.empty(space.n_records, dtype=np.int32)
+    of_row[space.order] = by_record
+    return Grouping(of_row, n_groups)
+
+
+def _blocks(space: Space, most: int) -> list[IntArray]:
+    """Cut the records into parts of at most *most* and, if there are several, more than half of it."""
+    waiting = [np.arange(space.n_records)]
+    done = []
+    while waiting:
+        members = waiting.pop()
+        if len(members) <= most:
+            done.append(members)
+            continue
+        column = _widest(space, members)
+        in_order = members[np.argsort(column, kind="stable")]
+        half = len(members) // 2
+        waiting += [np.sort(in_order[half:]), np.sort(in_order[:half])]
+    return done
+
+
+def _widest(space: Space, members: IntArray) -> np.ndarray:
+    """Return the values, at these records, of the attribute with the largest mean squared distance between them."""
+    numbers, categories = space.numbers[members], space.categories[members]
+    spread = [2.0 * float(np.var(column)) for column in numbers.T]
+    for column, unequal in zip(categories.T, space.unequal, strict=True):
+        shares = np.bincount(column) / len(column)
+        spread.append(float(unequal) * (1.0 - float(np.sum(shares * shares))))
+    widest = int(np.argmax(spread))
+    return numbers[:, widest] if widest < numbers.shape[1] else categories[:, widest - numbers.shape[1]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Space:
+    """Records in the order of their values, not of their rows: what is done with them depends on no row order.
+
+    The squared distance of two records is the sum over the attributes of weight * (a - b)**2 / variance for numbers
+    and of weight * 2 [a != b] / (1 - sum of squared shares) for categories: between two random records each attribute
+    counts 2 on average, times its weight. Sums of coordinates stay below 2**53 and are thereby exact up to 2**32 rows.
+    """
+
+    order: IntArray  # (n_records,) the row of each record
+    numbers: FloatArray  # (n_records, n_numbers) whole numbers of units
+    categories: CodeArray  # (n_records, n_categories)
+    n_values: IntArray  # (n_categories,) codes of each categorical attribute
+    unequal: FloatArray  # (n_categories,) squared distance of two different values, in squared units
+
+    @classmethod
+    def of(
+        cls,
+        numbers: Sequence[FloatArray],
+        categories: Sequence[CodeArray],
+        weights: Sequence[float] | None = None,
+    ) -> Space:
+        """Build from columns of finite numbers and of codes from 0 on; *weights* are of numbers first."""
+        n_columns = len(numbers) + len(categories)
+        if n_columns == 0:
+            raise PolicyError("microaggregation needs at least one attribute to group records by")
+        given = np.ones(n_columns) if weights is None else np.asarray(weights, dtype=np.float64)
+        if len(given) != n_columns or not (np.isfinite(given) & (given > 0)).all():
+            raise PolicyError("microaggregation needs one weight above 0 for each attribute")
+        scaled = [
+            _scaled(np.asarray(column, dtype=np.float64), weight)
+            for column, weight in zip(numbers, given[: len(numbers)], strict=True)
+        ]
+        codes = [np.asarray(column, dtype=np.int32) for column in categories]
+        n_values = np.array([int(column.max()) + 1 for column in codes], dtype=np.int64)
+        unequal = np.array(
+            [_unequal(column, weight) for column, weight in zip(codes, given[len(numbers) :], strict=True)],
+            dtype=np.float64,
+        )
+        keys: list[Any] = [*codes[::-1], *scaled[::-1]]  # the last one decides first
+        order = np.lexsort(keys)
+        n_records = len(order)
+        return cls(
+            order=order,
+            numbers=np.stack(scaled, axis=1)[order] if scaled else np.zeros((n_records, 0)),
+            categories=np.stack(codes, axis=1)[order] if codes else np.zeros((n_records, 0), dtype=np.int32),
+            n_values=n_values,
+            unequal=unequal,
+        )
+
+    @property
+    def n_records(self) -> int:
+        """The number of records."""
+        return len(self.order)
+
+
+def _scaled(column: FloatArray, weight: float) -> FloatArray:
+    if not np.isfinite(column).all():
+        missing = int((~np.isfinite(column)).sum())
+        raise InputError(f"microaggregation needs numbers in every record; {missing} are missing or not finite")
+    largest = float(np.abs(column).max()) or 1.0
+    column = column / largest  # squares of very large numbers would not be finite
+    in_order = np.sort(column)  # sums of floats depend on the order, and rows may come in any
+    mean = float(in_order.mean())
+    deviation = float(np.sqrt(np.mean((in_order - mean) ** 2)))
+    if deviation == 0.0:
+        return np.zeros(len(column))
+    scaled: FloatArray = np.rint((column - mean) / deviation * (UNITS * np.sqrt(weight))) + 0.0
+    return scaled
+
+
+def _unequal(column: CodeArray, weight: float) -> float:
+    shares = np.bincount(column) / len(column)
+    differing = 1.0 - float(np.sum(shares * shares))
+    return float(np.rint(2.0 * UNITS * UNITS * weight / differing)) if differing > 0 else 0.0

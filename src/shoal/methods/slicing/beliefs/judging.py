@@ -1,0 +1,329 @@
+"""Beliefs judged by the models: groups in whole numbers, mixtures of groups with a margin that refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from shoal.core import kernels as counting
+from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
+from shoal.core.pairs import counted_pairs
+from shoal.methods.slicing.beliefs import kernels
+from shoal.models.base import ClassHistograms, ValueModel
+from shoal.plan.judging import Judge
+from shoal.plan.links import linked
+from shoal.plan.plan import same_rows
+from shoal.plan.problem import Problem, Requirement
+from shoal.plan.slices import Part, Pieces
+
+_BLOCK_ENTRIES = 1 << 21
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _View:
+    """The parts that say something to an adversary who is after one sensitive attribute."""
+
+    joined: Joined
+    numbers: IntArray  # (n_tuples, n_parts) the tuples' values
+    separators: IntArray  # (n_tuples, n_separators)
+    n_sizes: int  # how often the bucket's size divides
+    informed: IntArray  # (n_parts,) 1 where the part has the sensitive attribute
+    between: IntArray  # (n_separators,) the same of separators
+    lists: tuple[Lists, ...]  # of the parts, then of the separators
+    chosen: int  # the first informed part
+
+    @property
+    def groups(self) -> Lists:
+        """The groups of the first part that has the sensitive attribute."""
+        return self.lists[self.chosen]
+
+    @property
+    def first_group(self) -> int:
+        """The number of its first entry."""
+        return int(self.joined.first_entry[self.chosen])
+
+    @property
+    def joins(self) -> bool:
+        """Whether several parts tell of the sensitive value, so that a group alone does not say what is believed."""
+        return bool(self.informed.sum() > 1)
+
+
+class Beliefs:
+    """p(t,.) of every distinct tuple of quasi values against all buckets of one slicing.
+
+    Li, Li, Zhang, Molloy, "Slicing", Section 3.2. A tuple is told by its values in all parts.
+    """
+
+    def __init__(self, problem: Problem, parts: Sequence[Part], pieces: Pieces, n_buckets: int) -> None:
+        self._problem = problem
+        self._parts = tuple(parts)
+        self._pieces = pieces
+        self._n_buckets = n_buckets
+        sizes = counting.summed(pieces.bucket, pieces.records, n_buckets)
+        self._log_size = np.log(np.maximum(sizes, 1).astype(np.float64))
+        self._lists = [
+            Lists.of(part.values[pieces.cell], part.n_values, pieces.bucket, pieces.records, n_buckets)
+            for part in parts
+        ]
+        self._tuple_of, self._tuples = _tuples(parts, pieces)
+        published = counting.summed(pieces.cell.astype(np.int32), pieces.records, problem.cells.n_cells)
+        self._judges = [Judge.of(requirement, published) for requirement in problem.requirements]
+        links = linked([part.members for part in parts])
+        if links is None:
+            raise ValueError("the parts do not form a tree")
+        self._links = [link.shared for link in links]
+        self._views: dict[frozenset[int], _View] = {}
+
+    @property
+    def n_tuples(self) -> int:
+        """Number of distinct tuples."""
+        return len(self._tuples)
+
+    def lists(self, part: int) -> Lists:
+        """Return where the values of a part occur."""
+        return self._lists[part]
+
+    def failing(self, only: IntArray | None = None) -> BoolArray:
+        """Return (n_tuples,) which tuples, of those in *only*, do not surely meet all requirements on values."""
+        out = np.zeros(self.n_tuples, dtype=np.bool_)
+        rows = np.arange(self.n_tuples, dtype=np.int64) if only is None else only
+        for judge in self._judges:
+            model = judge.requirement.model
+            if not isinstance(model, ValueModel) or not len(rows):
+                continue
+            view = self._view(judge.requirement)
+            holds = self._groups_hold(judge, view)
+            if view.joins:
+                unsure = rows
+            else:
+                matches, least = self._matched(rows, view, holds.astype(np.float64))
+                out[rows[(least < 1) & (matches == 1)]] = True
+                unsure = rows[(least < 1) & (matches > 1)]
+            for some, shares in self._shares(unsure, view, judge.requirement):
+                out[some] |= ~model.holds_surely(shares, judge.whole)
+        return out
+
+    def all_hold(self) -> bool:
+        """Whether every tuple that the buckets could form meets all requirements, be it in the table or not.
+
+        A mixture of groups that hold does so too. Where several parts tell of the sensitive value there are no such
+        groups, and only the tuples of the table are judged.
+        """
+        views = [
+            (judge, self._view(judge.requirement)) for judge in self._judges if judge.requirement.values is not None
+        ]
+        if any(view.joins for _, view in views):
+            return not self.failing().any()
+        return all(bool(self._groups_hold(judge, view).all()) for judge, view in views)
+
+    def matching(self, tuples: IntArray, among: BoolArray) -> BoolArray:
+        """Return (n_buckets,) which of the buckets *among* some of these tuples match."""
+        return self._touched(tuples, among, every=True)[1]
+
+    def touching(self, buckets: BoolArray) -> IntArray:
+        """Return the tuples that match one of these buckets."""
+        rows = np.arange(self.n_tuples, dtype=np.int64)
+        return np.flatnonzero(self._touched(rows, buckets, every=False)[0])
+
+    def worst(self, place: int) -> float:
+        """Return the strongest main parameter of one requirement on values that all tuples meet.
+
+        A mixture of groups reaches at least what the weakest of them does, which is exact; above that it is rounded.
+        So only mixtures with a group weaker than all tuples of one group can be the weakest.
+        """
+        judge = self._judges[place]
+        model, view = judge.requirement.model, self._view(judge.requirement)
+        sign = 1.0 if model.achieved_is == "at least" else -1.0
+        rows = np.arange(self.n_tuples, dtype=np.int64)
+        least = np.full(self.n_tuples, -np.inf)
+        if not view.joins:
+            figures = np.empty(len(view.groups.bucket), dtype=np.float64)
+            for groups, classes in self._groups(judge, view):
+                figures[groups] = sign * model.achieved(classes, judge.whole)
+            matches, least = self._matched(rows, view, figures)
+            weakest_alone = least[matches == 1].min(initial=np.inf)
+            rows = rows[(matches > 1) & (least < weakest_alone)]
+        for some, shares in self._shares(rows, view, judge.requirement):
+            reached = sign * model.achieved(ClassHistograms.of_shares(shares), judge.whole)
+            least[some] = np.maximum(least[some], reached)
+        return sign * float(least.min())
+
+    def _touched(self, rows: IntArray, among: BoolArray, every: bool) -> tuple[BoolArray, BoolArray]:
+        joined = Joined.of(self._lists)
+        numbers = self._tuples + joined.offset
+        return kernels.touched(rows, numbers, joined.start, joined.stop, joined.bucket, among, every)
+
+    def _matched(self, rows: IntArray, view: _View, figures: FloatArray) -> tuple[IntArray, FloatArray]:
+        joined = view.joined
+        everywhere = np.zeros(len(joined.bucket), dtype=np.float64)
+        everywhere[view.first_group : view.first_group + len(figures)] = figures
+        return kernels.matched(rows, view.numbers, joined.start, joined.stop, joined.bucket, view.chosen, everywhere)
+
+    def _groups_hold(self, judge: Judge, view: _View) -> BoolArray:
+        holds = np.zeros(len(view.groups.bucket), dtype=np.bool_)
+        for groups, classes in self._groups(judge, view):
+            holds[groups] = judge.requirement.model.holds(classes, judge.whole)
+        return holds
+
+    def _groups(self, judge: Judge, view: _View) -> Iterator[tuple[slice, ClassHistograms]]:
+        """Yield the groups of the sensitive part with their histograms, block by block."""
+        n_groups = len(view.groups.bucket)
+        first, order = counting.grouped(view.groups.entry_of.astype(np.int32), n_groups)
+        values = judge.requirement.values_at(self._pieces.cell[order])
+        start = 0
+        for classes in judge.histograms(first, values, self._pieces.records[order]):
+            yield slice(start, start + len(classes.sizes)), classes
+            start += len(classes.sizes)
+
+    def _shares(self, rows: IntArray, view: _View, requirement: Requirement) -> Iterator[tuple[IntArray, FloatArray]]:
+        """Yield tuples with (n, n_values) what is believed of each, block by block."""
+        if not len(rows):
+            return
+        groups = self._histograms(view, requirement)
+        step = max(_BLOCK_ENTRIES // max(requirement.n_values, 1), 1)
+        joined = view.joined
+        for start in range(0, len(rows), step):
+            some = rows[start : start + step]
+            weights = kernels.mixed(
+                some,
+                view.numbers,
+                view.separators,
+                joined.start,
+                joined.stop,
+                joined.bucket,
+                joined.log_count,
+                self._log_size,
+                view.n_sizes,
+                view.informed,
+                view.between,
+                *groups,
+                requirement.n_values,
+            )
+            yield some, weights / weights.sum(axis=1, keepdims=True)
+
+    def _histograms(self, view: _View, requirement: Requirement) -> tuple[IntArray, CodeArray, IntArray]:
+        """Return the sensitive values of all entries of informed parts and separators, sparse; others have none."""
+        values = requirement.values_at(self._pieces.cell).astype(np.int32)
+        told = np.flatnonzero(np.concatenate([view.informed, view.between])).tolist()
+        entries = np.concatenate([view.lists[place].entry_of + view.joined.first_entry[place] for place in told])
+        start, value, count, _ = counted_pairs(
+            entries.astype(np.int32),
+            len(view.joined.bucket),
+            np.tile(values, len(told)),
+            requirement.n_values,
+            np.tile(self._pieces.records, len(told)),
+        )
+        return start, value, count
+
+    def _of_parts(self, requirement: Requirement) -> tuple[list[int], list[Lists], list[int]]:
+        """Return the parts that say something, their lists, and which of them have the sensitive attribute."""
+        wanted = self._problem.sensitive_places(requirement)
+        informed = [wanted <= set(part.sensitive) for part in self._parts]
+        said = [i for i, part in enumerate(self._parts) if part.n_values > 1 or informed[i]]
+        return said, [self._lists[i] for i in said], [int(informed[i]) for i in said]
+
+    def _of_separators(self, requirement: Requirement) -> tuple[list[CodeArray], list[Lists], list[int]]:
+        """Return the pieces' values of separators that are not empty, their lists, and which are informed."""
+        wanted = {-1 - place for place in self._problem.sensitive_places(requirement)}
+        codes, lists, between = [], [], []
+        for link in self._links:
+            if not link:
+                continue
+            columns = [self._problem.value_codes[place][self._pieces.cell] for place in link if place >= 0]
+            values = same_rows(columns)[1] if columns else np.zeros(len(self._pieces.cell), dtype=np.int32)
+            n_values = int(values.max()) + 1
+            codes.append(values)
+            lists.append(Lists.of(values, n_values, self._pieces.bucket, self._pieces.records, self._n_buckets))
+            between.append(int(wanted <= set(link)))
+        return codes, lists, between
+
+    def _view(self, requirement: Requirement) -> _View:
+        key = self._problem.sensitive_places(requirement)
+        if key in self._views:
+            return self._views[key]
+        said, lists, informed = self._of_parts(requirement)
+        codes, separator_lists, between = self._of_separators(requirement)
+        joined = Joined.of([*lists, *separator_lists])
+        n_said = len(said)
+        first = np.zeros((self.n_tuples, len(codes)), dtype=np.int64)
+        for place, values in enumerate(codes):
+            first[self._tuple_of, place] = values + joined.offset[n_said + place]
+        n_empty = sum(1 for link in self._links if not link)
+        view = _View(
+            joined=joined,
+            numbers=self._tuples[:, said] + joined.offset[:n_said],
+            separators=first,
+            n_sizes=n_empty + 1 - (len(self._parts) - n_said),
+            informed=np.array(informed, dtype=np.int64),
+            between=np.array(between, dtype=np.int64),
+            lists=(*lists, *separator_lists),
+            chosen=informed.index(1),
+        )
+        self._views[key] = view
+        return view
+
+
+def _tuples(parts: Sequence[Part], pieces: Pieces) -> tuple[CodeArray, IntArray]:
+    """Return (n_pieces,) the tuple of each piece, and (n_tuples, n_parts) the values of the tuples that occur."""
+    first, tuple_of_cell = same_rows([part.values for part in parts])
+    occurs = np.zeros(len(first), dtype=np.bool_)
+    occurs[tuple_of_cell[pieces.cell]] = True
+    number = np.cumsum(occurs, dtype=np.int32) - np.int32(1)
+    tuples = np.stack([part.values[first[occurs]] for part in parts], axis=1).astype(np.int64)
+    return number[tuple_of_cell[pieces.cell]], tuples
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lists:
+    """The buckets of each value, ascending: value v has the entries ``start[v]:start[v + 1]``.
+
+    An entry is a *group*: the records of one bucket that share a value of one part.
+    """
+
+    start: IntArray  # (n_values + 1,)
+    bucket: CodeArray  # (n_entries,)
+    count: IntArray  # (n_entries,) records
+    entry_of: IntArray  # (n_pieces,) the group of each piece
+
+    @classmethod
+    def of(cls, values: CodeArray, n_values: int, bucket: CodeArray, records: IntArray, n_buckets: int) -> Lists:
+        """Collect the pieces' values.
+
+        >>> codes = np.array([0, 1, 0, 0], dtype=np.int32)
+        >>> lists = Lists.of(codes, 2, np.array([0, 0, 1, 1], dtype=np.int32), np.array([1, 2, 3, 4]), 2)
+        >>> lists.start.tolist(), lists.bucket.tolist(), lists.count.tolist()
+        ([0, 2, 3], [0, 1, 0], [1, 7, 2])
+        """
+        return cls(*counted_pairs(values, n_values, bucket, n_buckets, records))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Joined:
+    """The lists of several parts one after another, so that compiled loops see plain arrays.
+
+    Value v of part i is number ``offset[i] + v``; its entries are ``start[number]:stop[number]``.
+    """
+
+    offset: IntArray  # (n_parts,)
+    start: IntArray  # (n_numbers,)
+    stop: IntArray  # (n_numbers,)
+    bucket: CodeArray  # (n_entries,)
+    log_count: FloatArray  # (n_entries,)
+    first_entry: IntArray  # (n_parts,) what to take from an entry's number to have that of its own list
+
+    @classmethod
+    def of(cls, lists: list[Lists]) -> Joined:
+        """Put lists in a row."""
+        values = np.array([len(one.start) - 1 for one in lists], dtype=np.int64)
+        entries = np.array([len(one.bucket) for one in lists], dtype=np.int64)
+        first = np.concatenate([[0], np.cumsum(entries)[:-1]]).astype(np.int64)
+        return cls(
+            offset=np.concatenate([[0], np.cumsum(values)[:-1]]).astype(np.int64),
+            start=np.concatenate([one.start[:-1] + shift for one, shift in zip(lists, first, strict=True)]),
+            stop=np.concatenate([one.start[1:] + shift for one, shift in zip(lists, first, strict=True)]),
+            bucket=np.concatenate([one.bucket for one in lists]),
+            log_count=np.log(np.concatenate([one.count for one in lists]).astype(np.float64)),
+            first_entry=first,
+        )

@@ -1,0 +1,56 @@
+"""Synthetic: a differentially private table, whose rows are nobody's."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from shoal.core.errors import PolicyError
+from shoal.core.progress import Progress
+from shoal.core.randomness import Chance
+from shoal.methods.base import Method, Publishes
+from shoal.methods.synthetic.synthesis import SyntheticOptions, synthesize
+from shoal.plan.problem import Problem
+from shoal.plan.synthetic import Domain, SyntheticPlan
+
+
+class Synthetic(Method, SyntheticOptions):
+    """No result is more than e**epsilon times as likely with a record as without it, but for a probability of delta.
+
+    Dwork, McSherry, Nissim and Smith, "Calibrating noise to sensitivity in private data analysis", TCC 2006. Rows are
+    drawn from noisy counts of a tree of attributes; see ``shoal.methods.synthetic``.
+    """
+
+    name: ClassVar[str] = "synthetic"
+    title: ClassVar[str] = "draw rows that are nobody's from counts with noise (differential privacy)"
+    publishes: ClassVar[Publishes] = "synthetic"
+    models: ClassVar[Literal["required", "optional", "none"]] = "none"
+
+    def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> SyntheticPlan:  # noqa: ARG002
+        """Draw the table, or refuse attributes whose values are not declared.
+
+        Everything is drawn from the operating system. A seeded *rng* follows from the source as well as from the seed:
+        whoever guesses the seed could try tables out on the order of the rows.
+        """
+        domains = declared_domains(problem)
+        with progress.step("adding noise", len(domains), "attributes") as step:
+            plan = synthesize(problem.cells.codes, domains, self, Chance.of(None), problem.cells.counts)
+            step.advance(len(domains))
+        return plan
+
+
+def declared_domains(problem: Problem) -> tuple[Domain, ...]:
+    """Return the domains of all attributes, none of which comes from the data; refuse what has none."""
+    if problem.carried:
+        raise PolicyError(
+            f"column {problem.carried[0]!r} is insensitive, and a differentially private table has no column as it is; "
+            "declare it quasi or sensitive with a taxonomy, or identifier to leave it out"
+        )
+    attributes = (*problem.quasi, *problem.sensitive)
+    domains = tuple(Domain(attribute.name, attribute.taxonomy) for attribute in attributes)
+    if len({domain.taxonomy.missing is None for domain in domains}) > 1:
+        raise PolicyError(
+            "some attributes have a value for missing ones and others have not: that would tell of the data"
+        )
+    return domains

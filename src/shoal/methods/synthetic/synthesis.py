@@ -1,0 +1,236 @@
+"""The whole way from codes to a synthetic table, with its account."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence, Sized
+from fractions import Fraction
+from itertools import combinations
+from typing import Self
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from shoal.core.arrays import AnyIntArray, FloatArray, IntArray
+from shoal.core.errors import InputError, PolicyError, did_you_mean
+from shoal.core.randomness import Chance
+from shoal.methods.synthetic.consistent import Measured, consistent, non_negative
+from shoal.methods.synthetic.drawing import drawn_rows
+from shoal.methods.synthetic.mechanisms import Mechanisms, discounted, mechanisms_of
+from shoal.plan.synthetic import MOST_CELLS, Domain, Pair, Records, SyntheticPlan
+
+ALONE, CHOICE = Fraction(3, 10), Fraction(2, 10)  # shares of the budget; the rest is for the pairs' counts
+_MOST_ROWS = 10_000_000  # unless asked for: a small epsilon makes the noisy number of records anything
+_MUCH = 10  # an epsilon beyond which the data holder is warned
+_RARE = 0.1  # delta times records beyond which the data holder is warned
+
+
+def synthesize(
+    codes: Sequence[AnyIntArray],
+    domains: Sequence[Domain],
+    options: SyntheticOptions,
+    chance: Chance,
+    counts: IntArray | None = None,
+) -> SyntheticPlan:
+    """Return a table that is (epsilon, delta)-differentially private for each record of the given one.
+
+    *codes* are (n_cells,) of each attribute and *counts* the records of each cell, one if not given; a record with a
+    value outside its domain, -1, is left out. All that is looked at in the data are counts with OpenDP's noise and
+    choices by OpenDP's noisy maximum; the rest works on those. OpenDP draws from the operating system whatever the seed
+    of *chance*, which only deals out the rows.
+    """
+    _check(codes, domains)
+    inside = np.all([column >= 0 for column in codes], axis=0)
+    every = np.ones(len(inside), dtype=np.int64) if counts is None else counts
+    records = Records(tuple(column[inside].astype(np.int32) for column in codes), every[inside], tuple(domains))
+    mechanisms = mechanisms_of(options.epsilon, options.delta)
+    by_hand = None if options.tree is None else given_tree(options.tree, domains)
+    alone, pairs = _measured(records, by_hand, mechanisms)
+    model = consistent(alone, pairs)
+    n_rows = options.rows or min(max(round(model.total), 1), _MOST_ROWS)
+    return SyntheticPlan(
+        domains=tuple(domains),
+        codes=tuple(drawn_rows(model, n_rows, chance)),
+        pairs=tuple(pairs),
+        epsilon=options.epsilon,
+        delta=options.delta,
+        spent=mechanisms.stated(),
+        ledger=tuple(mechanisms.ledger),
+        n_outside=int(every[~inside].sum()),
+        warnings=tuple(_warnings(options, model.total, pairs, domains)),
+    )
+
+
+def _warnings(options: SyntheticOptions, total: float, pairs: Collection[Pair], domains: Sized) -> Iterator[str]:
+    """Yield what the data holder should think of; it follows from the options and from noisy counts alone."""
+    if options.epsilon > _MUCH:
+        yield (
+            f"epsilon is {options.epsilon:g}: a result may be e**{options.epsilon:g} times as likely with a record as "
+            f"without it, which promises next to nothing; {_MUCH} is much already"
+        )
+    if options.delta * total > _RARE:
+        yield (
+            f"delta is {options.delta:g}, and there are about {total:.0f} records: it should be far below one over "
+            "their number, for it may be spent on publishing a few of them as they are"
+        )
+    if len(domains) > 1 and not pairs and options.tree is None:
+        yield (
+            "no pair of attributes is kept, because noise would hide what it tells: attributes are independent in the "
+            "table; declare coarser values, leave attributes out, or allow a larger epsilon"
+        )
+
+
+def _check(codes: Sequence[AnyIntArray], domains: Sequence[Domain]) -> None:
+    if not domains or len(codes) != len(domains):
+        raise PolicyError("a synthetic table needs one column of codes for each of its attributes")
+    for domain, column in zip(domains, codes, strict=True):
+        if len(column) and int(column.max()) >= domain.size:
+            raise InputError(f"column {domain.name!r} has codes outside its domain")
+        if domain.size > MOST_CELLS:
+            raise PolicyError(f"column {domain.name!r} has {domain.size:,} values, at most {MOST_CELLS:,} are possible")
+
+
+def _measured(
+    records: Records, by_hand: list[Pair] | None, mechanisms: Mechanisms
+) -> tuple[list[Measured], dict[Pair, Measured]]:
+    """Count each attribute alone, choose pairs if none are given, and count those with what is left of the budget.
+
+    A tree by hand costs nothing, and a choice that ends early leaves more for each pair. How much each is given may
+    depend on what came out before, as long as no course of events uses more than the budget: that is so for sums of
+    epsilons, and of rhos (Feldman and Zrnic, "Individual privacy accounting via a Renyi filter", NeurIPS 2021).
+    """
+    domains = records.domains
+    turns = len(domains) - 1 if by_hand is None else len(by_hand)
+    of_alone = (ALONE if turns else Fraction(1)) / len(domains)
+    alone = [
+        Measured(*mechanisms.noisy_counts(records.of(place), of_alone, f"counts of {domain.name}"))
+        for place, domain in enumerate(domains)
+    ]
+    chosen = by_hand or []
+    if by_hand is None and turns:
+        estimates = [non_negative(m.counts.astype(np.float64), max(float(m.counts.sum()), 1.0)) for m in alone]
+        chosen = chosen_tree(records, estimates, mechanisms, CHOICE, (1 - ALONE - CHOICE) / turns)
+    left = 1 - mechanisms.spent / mechanisms.budget
+    pairs = {}
+    for pair in chosen:
+        purpose = f"counts of {domains[pair[0]].name} and {domains[pair[1]].name}"
+        pairs[pair] = Measured(*mechanisms.noisy_counts(records.of_pair(pair), left / len(chosen), purpose))
+    return alone, pairs
+
+
+def given_tree(names: Sequence[tuple[str, str]], domains: Sequence[Domain]) -> list[Pair]:
+    """Look up the pairs that the policy names."""
+    places = {domain.name: place for place, domain in enumerate(domains)}
+    pairs = []
+    for both in names:
+        for name in both:
+            if name not in places:
+                raise PolicyError(f"tree: {name!r} is not an attribute of the table{did_you_mean(name, places)}")
+        first, second = sorted(places[name] for name in both)
+        if not _fits(domains, (first, second)):
+            cells = domains[first].size * domains[second].size
+            raise PolicyError(
+                f"tree: {both[0]!r} and {both[1]!r} have {cells:,} joint values, at most {MOST_CELLS:,} are possible; "
+                "declare coarser values"
+            )
+        pairs.append((first, second))
+    return pairs
+
+
+def chosen_tree(
+    records: Records,
+    alone: Sequence[FloatArray],
+    mechanisms: Mechanisms,
+    share: Fraction,
+    edge_share: Fraction,
+) -> list[Pair]:
+    """Choose pairs one by one, each time probably the one that independence describes worst, none closing a circle.
+
+    The score of a pair is how far its counts are, in sum, from those that the noisy counts *alone* make one expect
+    (McKenna, Miklau and Sheldon, "Winning the NIST contest", JPC 11(3), 2021): one record changes it by 1. Taken off is
+    what noise will add to the pair's counts, which no record changes. A pair that gains nothing has a score below 0;
+    "no more pairs" stands for choice with a score of 0.
+    """
+    domains = records.domains
+    noise = mechanisms.mean_noise(edge_share)
+    scores = {
+        (first, second): discounted(records.of_pair((first, second)), _expected(alone[first], alone[second]))
+        - round(noise * domains[first].size * domains[second].size)
+        for first, second in combinations(range(len(domains)), 2)
+        if _fits(domains, (first, second))
+    }
+    component = list(range(len(domains)))
+    pairs: list[Pair] = []
+    turns = len(domains) - 1
+    for turn in range(turns):
+        # Even if there are none, that there are no more is chosen: how often is then told by the tree alone.
+        open_pairs = [pair for pair in scores if component[pair[0]] != component[pair[1]]]
+        choice = mechanisms.largest(
+            [*(scores[pair] for pair in open_pairs), 0], share / turns, f"pair {turn + 1} of the tree"
+        )
+        if choice == len(open_pairs):
+            break
+        pairs.append(open_pairs[choice])
+        kept, gone = (component[place] for place in open_pairs[choice])
+        component = [kept if number == gone else number for number in component]
+    return pairs
+
+
+def _fits(domains: Sequence[Domain], pair: Pair) -> bool:
+    return domains[pair[0]].size * domains[pair[1]].size <= MOST_CELLS
+
+
+def _expected(first: FloatArray, second: FloatArray) -> FloatArray:
+    total = float(first.sum() + second.sum()) / 2
+    joint: FloatArray = np.outer(first / max(float(first.sum()), 1.0), second / max(float(second.sum()), 1.0)) * total
+    return joint
+
+
+class SyntheticOptions(BaseModel):
+    """How much of the privacy budget there is, and what is drawn from it.
+
+    >>> SyntheticOptions(epsilon=1).delta
+    0.0
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    epsilon: float = Field(
+        gt=0,
+        allow_inf_nan=False,
+        description="the privacy loss: no result is more than e**epsilon times as likely with a record as without it",
+    )
+    delta: float = Field(
+        default=0.0,
+        ge=0,
+        lt=0.1,
+        description="probability that the loss may be larger; 0 takes Laplace noise, above 0 Gaussian noise, which is "
+        "less for many attributes; far below 1 / records",
+    )
+    rows: int | None = Field(
+        default=None,
+        ge=1,
+        le=100_000_000,
+        description="rows of the synthetic table; without it, the noisy number of records",
+    )
+    tree: tuple[tuple[str, str], ...] | None = Field(
+        default=None,
+        description="pairs of attributes whose joint counts are kept, without circles; without it, part of the budget "
+        "finds them",
+    )
+
+    @model_validator(mode="after")
+    def _sound(self) -> Self:
+        if self.tree is None:
+            return self
+        roots: dict[str, str] = {}
+
+        def root(name: str) -> str:
+            while roots.get(name, name) != name:
+                name = roots[name]
+            return name
+
+        for first, second in self.tree:
+            if root(first) == root(second):
+                raise ValueError(f"tree: the pair {first!r}, {second!r} closes a circle")
+            roots[root(first)] = root(second)
+        return self

@@ -1,0 +1,169 @@
+"""Cells: the distinct combinations of values that occur, with their counts.
+
+A combination is packed into one or more 64-bit words, so that a run of rows becomes cells by one sort. Runs
+merge pairwise, and memory stays in proportion to the number of cells, never of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from shoal.core import kernels
+from shoal.core.arrays import AnyIntArray, IntArray, KeyArray
+
+WORD = 64
+
+
+@dataclass(frozen=True, slots=True)
+class KeyLayout:
+    """Where each column's code stands in the words of a key.
+
+    >>> KeyLayout.of_bits([7, 1, 12]).shift
+    (0, 7, 8)
+    """
+
+    bits: tuple[int, ...]
+    word: tuple[int, ...]
+    shift: tuple[int, ...]
+    n_words: int
+
+    @classmethod
+    def of_bits(cls, bits: Sequence[int]) -> KeyLayout:
+        """Place columns one after another, opening a new word where one does not fit."""
+        word, shift, current, used = [], [], 0, 0
+        for width in bits:
+            if used + width > WORD:
+                current, used = current + 1, 0
+            word.append(current)
+            shift.append(used)
+            used += width
+        return cls(tuple(bits), tuple(word), tuple(shift), current + 1)
+
+    @classmethod
+    def roomy(cls, sizes: Sequence[int]) -> KeyLayout:
+        """Fit dictionaries of these sizes and share what is left of one word among them, for they may grow."""
+        bits = [max(int(size).bit_length(), 1) for size in sizes]
+        spare = max(WORD - sum(bits), 0) // max(len(bits), 1)
+        return cls.of_bits([min(width + spare, 32) for width in bits])
+
+    def holds(self, sizes: Sequence[int]) -> bool:
+        """Whether codes below these sizes fit."""
+        return all(size <= 1 << width for size, width in zip(sizes, self.bits, strict=True))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """Distinct keys in ascending order with their counts."""
+
+    keys: KeyArray  # (n_words, n)
+    counts: IntArray  # (n,)
+
+    @classmethod
+    def of_rows(cls, keys: KeyArray) -> Run:
+        """Reduce the keys of rows to distinct keys; sorts *keys* in place when they are single words."""
+        if len(keys) == 1:
+            keys[0].sort()
+            distinct, counts = kernels.count_sorted(keys[0])
+            return cls(distinct[np.newaxis], counts)
+        return cls._reduced(keys, np.ones(keys.shape[1], dtype=np.int64))
+
+    def merged(self, other: Run) -> Run:
+        """Return the union of both, counts added."""
+        if len(self.keys) == 1:
+            keys, counts = kernels.merge_runs(self.keys[0], self.counts, other.keys[0], other.counts)
+            return Run(keys[np.newaxis], counts)
+        keys = np.concatenate([self.keys, other.keys], axis=1)
+        return self._reduced(keys, np.concatenate([self.counts, other.counts]))
+
+    def relaid(self, old: KeyLayout, new: KeyLayout) -> Run:
+        """Return the same cells under another layout."""
+        keys = np.zeros((new.n_words, self.keys.shape[1]), dtype=np.uint64)
+        for column, shift in enumerate(new.shift):
+            keys[new.word[column]] |= self.column(old, column).astype(np.uint64) << np.uint64(shift)
+        return self._reduced(keys, self.counts)
+
+    def column(self, layout: KeyLayout, column: int) -> AnyIntArray:
+        """Return (n,) the codes of one column, in the narrowest type that holds them."""
+        width = layout.bits[column]
+        narrow = np.uint8 if width <= 8 else np.uint16 if width <= 16 else np.uint32
+        mask = np.uint64((1 << width) - 1)
+        shifted = self.keys[layout.word[column]] >> np.uint64(layout.shift[column])
+        return np.asarray(shifted & mask, dtype=narrow)
+
+    def thinned(self, rng: np.random.Generator) -> Run:
+        """Return a random half of the records, each of them in it independently of the others."""
+        counts = rng.binomial(self.counts, 0.5)
+        kept = np.flatnonzero(counts)
+        return Run(np.ascontiguousarray(self.keys[:, kept]), counts[kept].astype(np.int64))
+
+    def find(self, keys: KeyArray) -> IntArray:
+        """Return (n_rows,) the place of each row's key in this run, -1 where it is not among them."""
+        if len(keys) == 1:
+            order = np.argsort(keys[0])
+            return kernels.find_sorted(self.keys[0], keys[0], order)
+        both = np.concatenate([self.keys, keys], axis=1)
+        order = np.lexsort(both)
+        return kernels.find_grouped(both, order, self.keys.shape[1])
+
+    @classmethod
+    def _reduced(cls, keys: KeyArray, counts: IntArray) -> Run:
+        order = np.lexsort(keys)
+        ordered = keys[:, order]
+        first = np.ones(ordered.shape[1], dtype=np.bool_)
+        first[1:] = (ordered[:, 1:] != ordered[:, :-1]).any(axis=0)
+        starts = np.flatnonzero(first)
+        return cls(np.ascontiguousarray(ordered[:, starts]), np.add.reduceat(counts[order], starts))
+
+
+class RunStack:
+    """Merges runs as a binary counter does, so that n runs cost n log n and not n squared."""
+
+    def __init__(self) -> None:
+        self._runs: list[Run] = []
+
+    def push(self, run: Run) -> None:
+        """Add a run; runs of similar length are merged at once."""
+        while self._runs and len(self._runs[-1].counts) <= 2 * len(run.counts):
+            run = self._runs.pop().merged(run)
+        self._runs.append(run)
+
+    @property
+    def n_held(self) -> int:
+        """Number of keys in all runs; a key that several have counts more than once."""
+        return sum(len(run.counts) for run in self._runs)
+
+    def thin(self, rng: np.random.Generator) -> None:
+        """Keep a random half of the records."""
+        self._runs = [self.total().thinned(rng)]
+
+    def relay(self, old: KeyLayout, new: KeyLayout) -> None:
+        """Move every run to another layout."""
+        self._runs = [run.relaid(old, new) for run in self._runs]
+
+    def total(self) -> Run:
+        """Return all runs as one."""
+        while len(self._runs) > 1:
+            last = self._runs.pop()
+            self._runs.append(self._runs.pop().merged(last))
+        return self._runs[0]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cells:
+    """Distinct combinations of codes: column j of cell i is ``codes[j][i]``, and ``counts[i]`` records have it."""
+
+    codes: tuple[AnyIntArray, ...]  # n_attributes x (n_cells,)
+    counts: IntArray  # (n_cells,)
+
+    @property
+    def n_cells(self) -> int:
+        """Number of distinct combinations."""
+        return len(self.counts)
+
+    @property
+    def n_records(self) -> int:
+        """Number of records."""
+        return int(self.counts.sum())

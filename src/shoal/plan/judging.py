@@ -1,0 +1,108 @@
+"""Judging classes by the models: histograms of many classes at a time, over base values or induced from labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from shoal.core import kernels
+from shoal.core.arrays import CodeArray, IntArray
+from shoal.models.base import ClassHistograms, Whole
+from shoal.plan.induced import Induced
+from shoal.plan.plan import KEPT, Plan
+from shoal.plan.problem import Problem, Requirement
+
+_HISTOGRAM_ENTRIES = 1 << 22
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Judge:
+    """One requirement, and what it needs to look at classes: how its attribute spreads, and the whole table.
+
+    Without ``induced`` every record counts as its own value.
+    """
+
+    requirement: Requirement
+    induced: Induced | None
+    whole: Whole
+
+    @classmethod
+    def of(cls, requirement: Requirement, counts: IntArray, *, induced: bool = False) -> Judge:
+        """Prepare for a table of *counts* records of each cell; if *induced*, some publish generalized values."""
+        return cls(requirement, requirement.induced(counts) if induced else None, requirement.whole(counts))
+
+    def histograms(
+        self, first: IntArray, values: CodeArray | None, records: IntArray, population: IntArray | None = None
+    ) -> Iterator[ClassHistograms]:
+        """Yield histograms of some classes at a time, so that memory stays bounded however many there are.
+
+        Class c has the items ``first[c]:first[c + 1]``; *values* are their nodes, or their values without ``induced``.
+        """
+        n_values = self.requirement.n_values if self.induced is None else self.induced.taxonomy.n_nodes
+        step = max(_HISTOGRAM_ENTRIES // max(n_values, 1), 1)
+        for start in range(0, len(first) - 1, step):
+            edges = first[start : start + step + 1]
+            sizes = np.add.reduceat(records[: edges[-1]], edges[:-1])
+            people = None if population is None else population[start : start + step]
+            if values is None:
+                yield ClassHistograms(sizes, None, people)
+                continue
+            counts = np.zeros((len(sizes), n_values), dtype=np.int64)
+            kernels.tally_classes(edges, values, records, counts)
+            if self.induced is None:
+                yield ClassHistograms(sizes, counts, people)
+            else:
+                unit = self.induced.factor
+                yield ClassHistograms(sizes * unit, self.induced.counts(counts), people, unit)
+
+
+def judged(problem: Problem, plan: Plan) -> Iterator[tuple[Requirement, ClassHistograms, Whole]]:
+    """Yield the classes of a plan, block by block, for every requirement, as they will be published."""
+    cell, class_of, records, target = plan.pieces(problem.cells.counts)
+    published = problem.cells.counts
+    if plan.n_withheld:
+        shown = np.where(class_of >= 0, cell, -1).astype(np.int32)
+        published = kernels.summed(shown, records, problem.cells.n_cells)
+    first, order = kernels.grouped(class_of, plan.n_classes)
+    cell = cell[order] if len(plan.assignment.split_cells) else order  # else the pieces are the cells
+    records, target = records[order], target[order]
+    for requirement in problem.requirements:
+        if requirement.people is not None:
+            whole = requirement.whole(published)
+            for classes in people_of_classes(requirement, first, cell):
+                yield requirement, classes, whole
+            continue
+        nodes = published_nodes(requirement, plan, cell, target)
+        if nodes is None:
+            judge = Judge.of(requirement, published)
+            values = None if requirement.values is None else requirement.values[cell]
+        else:
+            judge, values = Judge.of(requirement, problem.cells.counts, induced=True), nodes
+        for classes in judge.histograms(first, values, records, plan.population_of(requirement)):
+            yield requirement, classes, judge.whole
+
+
+def people_of_classes(requirement: Requirement, first: IntArray, cell: IntArray) -> Iterator[ClassHistograms]:
+    """Yield what a requirement that counts people sees of some classes at a time.
+
+    Class c has the items ``first[c]:first[c + 1]``, of the cells that *cell* tells.
+    """
+    step = max(_HISTOGRAM_ENTRIES // max(requirement.n_values, 1), 1)
+    for start in range(0, len(first) - 1, step):
+        edges = first[start : start + step + 1]
+        owner = np.repeat(np.arange(len(edges) - 1), np.diff(edges))
+        yield requirement.histograms_of_people(owner, cell[edges[0] : edges[-1]], len(edges) - 1)
+
+
+def published_nodes(requirement: Requirement, plan: Plan, cell: IntArray, target: CodeArray) -> CodeArray | None:
+    """Return (n_pieces,) the node that each piece publishes of the requirement's attribute; None if all keep theirs."""
+    targets, taxonomy, values = plan.targets, requirement.taxonomy, requirement.values
+    if targets is None or taxonomy is None or values is None or requirement.place is None:
+        return None
+    lo, hi = targets.lo[:, requirement.place], targets.hi[:, requirement.place]
+    if (lo == KEPT).all():
+        return None
+    nodes = np.where(lo == KEPT, KEPT, taxonomy.lowest_nodes(np.maximum(lo, 0), np.maximum(hi, 1)))
+    return np.where(nodes[target] == KEPT, values[cell], nodes[target]).astype(np.int32)

@@ -1,0 +1,292 @@
+"""A plan: which records of which cell go to which class, and what each class publishes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from shoal.core import kernels
+from shoal.core.arrays import AnyIntArray, CodeArray, IntArray
+from shoal.core.errors import InputError
+from shoal.core.randomness import Chance
+from shoal.plan.cells import Cells
+from shoal.plan.problem import Problem, Requirement
+
+WITHHELD = -1
+SPLIT = -2
+KEPT = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Assignment:
+    """The class of every record, told by cells.
+
+    Most cells go to one class as a whole: ``class_of[cell]``, or WITHHELD. The records of a cell marked SPLIT
+    are dealt at random to several: ``split_cells[i]`` has the quotas ``first[i]:first[i + 1]``.
+    """
+
+    class_of: CodeArray  # (n_cells,)
+    split_cells: IntArray  # (n_split,) ascending
+    first: IntArray  # (n_split + 1,)
+    target: CodeArray  # (n_quotas,) class or WITHHELD
+    quota: IntArray  # (n_quotas,) records
+
+    @classmethod
+    def whole_cells(cls, class_of: CodeArray) -> Assignment:
+        """Every cell goes to one class."""
+        nothing = np.zeros(0, dtype=np.int64)
+        return cls(class_of, nothing, np.zeros(1, dtype=np.int64), nothing.astype(np.int32), nothing)
+
+    @classmethod
+    def of_pieces(cls, n_cells: int, cells: AnyIntArray, classes: AnyIntArray, counts: AnyIntArray) -> Assignment:
+        """Build from (cell, class, records) triples; pieces of a cell that share a class are put together.
+
+        >>> plan = Assignment.of_pieces(3, np.array([0, 1, 1, 2]), np.array([0, 0, 1, 1]), np.array([5, 2, 1, 4]))
+        >>> plan.class_of.tolist(), plan.split_cells.tolist(), plan.quota.tolist()
+        ([0, -2, 1], [1], [2, 1])
+        """
+        order = np.lexsort((classes, cells))
+        cell, target = np.asarray(cells)[order], np.asarray(classes)[order]
+        first = np.ones(len(order), dtype=np.bool_)
+        first[1:] = (cell[1:] != cell[:-1]) | (target[1:] != target[:-1])
+        starts = np.flatnonzero(first)
+        cell, target = cell[starts], target[starts]
+        quota = np.add.reduceat(np.asarray(counts)[order], starts).astype(np.int64)
+        parts = np.bincount(cell, minlength=n_cells)
+        class_of = np.full(n_cells, WITHHELD, dtype=np.int32)
+        class_of[cell] = target
+        class_of[parts > 1] = SPLIT
+        shared = parts[cell] > 1
+        split_cells = np.flatnonzero(parts > 1)
+        bounds = np.concatenate([[0], np.cumsum(parts[split_cells])]).astype(np.int64)
+        return cls(class_of, split_cells, bounds, target[shared].astype(np.int32), quota[shared])
+
+    def pieces(self, counts: IntArray) -> tuple[IntArray, CodeArray, IntArray]:
+        """Return all (cell, class, records) triples, given the records of each cell."""
+        if not len(self.split_cells):
+            return np.arange(len(self.class_of)), self.class_of, counts
+        single = np.flatnonzero(self.class_of != SPLIT)
+        cell = np.concatenate([single, np.repeat(self.split_cells, np.diff(self.first))])
+        target = np.concatenate([self.class_of[single], self.target])
+        return cell, target, np.concatenate([counts[single], self.quota])
+
+    def relocated(self, n_cells: int, kept: IntArray | None) -> Assignment:
+        """Return the same for the counted cells, of which ours are those at *kept*; the others are withheld.
+
+        Cells beyond the counted ones are the population's, to which no record belongs.
+        """
+        if kept is None:
+            return Assignment(self.class_of[:n_cells], self.split_cells, self.first, self.target, self.quota)
+        class_of = np.full(n_cells, WITHHELD, dtype=np.int32)
+        class_of[kept] = self.class_of[: len(kept)]
+        return Assignment(class_of, kept[self.split_cells], self.first, self.target, self.quota)
+
+
+class Dealer:
+    """Deals rows to classes, batch by batch, so that every arrangement that the quotas allow is equally likely."""
+
+    def __init__(self, assignment: Assignment, chance: Chance) -> None:
+        self._assignment = assignment
+        self._chance = chance
+        self._remaining = assignment.quota.copy()
+        split = len(assignment.split_cells) > 0
+        self._left = np.add.reduceat(assignment.quota, assignment.first[:-1]) if split else assignment.quota
+
+    def deal(self, cells: IntArray) -> CodeArray:
+        """Return (n_rows,) the class of each row, or WITHHELD."""
+        classes = self._assignment.class_of[cells]
+        if not len(self._assignment.split_cells):
+            return classes
+        rows = np.flatnonzero(classes == SPLIT)
+        if len(rows):
+            split = np.searchsorted(self._assignment.split_cells, cells[rows])
+            drawn = self._chance.fractions(len(rows))
+            classes[rows] = kernels.draw_targets(
+                split, self._assignment.first, self._assignment.target, self._remaining, self._left, drawn
+            )
+            if self._left.min() < 0:
+                raise InputError("the source changed while it was being read; nothing was published")
+        return classes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Targets:
+    """Where records go when sensitive values are generalized too: to a class, under a range of sensitive values.
+
+    ``lo`` is KEPT where a record keeps its own value of that sensitive attribute.
+    """
+
+    class_of: CodeArray  # (n_targets,)
+    lo: CodeArray  # (n_targets, n_sensitive) first leaf, or KEPT
+    hi: CodeArray  # (n_targets, n_sensitive) leaf after the last; 0 where KEPT
+    records: IntArray  # (n_targets,)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Parts:
+    """Records of one cell in one class that publish the same ranges of sensitive values."""
+
+    cell: IntArray  # (n_parts,)
+    owner: IntArray  # (n_parts,) class
+    lo: CodeArray  # (n_parts, n_sensitive) first leaf, or KEPT
+    hi: CodeArray  # (n_parts, n_sensitive) leaf after the last; 0 where KEPT
+    records: IntArray  # (n_parts,)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """A generalization: each class publishes one leaf range per quasi attribute.
+
+    The assignment sends records to classes or, if there are ``targets``, to these.
+    """
+
+    lo: CodeArray  # (n_classes, n_quasi)
+    hi: CodeArray  # (n_classes, n_quasi)
+    sizes: IntArray  # (n_classes,) records
+    assignment: Assignment
+    n_withheld: int
+    population: Mapping[str, IntArray] = field(default_factory=dict)  # (n_classes,) people under each label
+    targets: Targets | None = None  # only where sensitive values are generalized
+    levels: Mapping[str, int] = field(default_factory=dict)  # full-domain only: attribute -> level, 0 = original
+    search: Mapping[str, Any] = field(default_factory=dict)  # what the method tells of its search; stays internal
+    warnings: tuple[str, ...] = ()  # what the data holder should know; no record's values
+
+    def pieces(self, counts: IntArray) -> tuple[IntArray, CodeArray, IntArray, CodeArray]:
+        """Return (cell, class, records, target) of all pieces of cells, given the records of each cell."""
+        cell, target, records = self.assignment.pieces(counts)
+        if self.targets is None:
+            return cell, target, records, target
+        return cell, np.append(self.targets.class_of, np.int32(WITHHELD))[target], records, target
+
+    def generalized_sensitive(self, problem: Problem) -> dict[str, int]:
+        """Return how many records publish a generalized value, for each sensitive attribute that has such records."""
+        if self.targets is None:
+            return {}
+        records = ((self.targets.lo != KEPT) * self.targets.records[:, np.newaxis]).sum(axis=0)
+        names = [attribute.name for attribute in problem.sensitive]
+        return {name: int(number) for name, number in zip(names, records, strict=True) if number}
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return len(self.lo)
+
+    def warned(self, *warnings: str) -> Plan:
+        """Return the plan with more that the data holder should know."""
+        return replace(self, warnings=(*self.warnings, *warnings))
+
+    def population_of(self, requirement: Requirement) -> IntArray | None:
+        """Return (n_classes,) the people of the requirement's population, or None if it looks at none."""
+        return None if requirement.population is None else self.population[requirement.population_name]
+
+    @classmethod
+    def of_cells(
+        cls,
+        lo: CodeArray,
+        hi: CodeArray,
+        class_of: CodeArray,
+        counts: IntArray,
+        population: Mapping[str, IntArray] | None = None,
+    ) -> Plan:
+        """Build from the class of each cell; no two classes may publish the same ranges."""
+        sizes = kernels.summed(class_of, counts, len(lo))
+        return cls(
+            lo=lo,
+            hi=hi,
+            sizes=sizes,
+            assignment=Assignment.whole_cells(class_of),
+            n_withheld=int(counts.sum() - sizes.sum()),
+            population=population or {},
+        )
+
+    @classmethod
+    def of_pieces(
+        cls,
+        lo: CodeArray,
+        hi: CodeArray,
+        n_cells: int,
+        cells: AnyIntArray,
+        classes: AnyIntArray,
+        counts: AnyIntArray,
+        population: Mapping[str, IntArray] | None = None,
+        sensitive: tuple[CodeArray, CodeArray] | None = None,
+    ) -> Plan:
+        """Build from pieces; classes that publish the same ranges are one class.
+
+        *sensitive* are the ranges of sensitive values that pieces publish, (n_pieces, n_sensitive) lo and hi.
+        """
+        first, same = same_rows((*lo.T, *hi.T))
+        owner = np.append(same, np.int32(WITHHELD))[np.asarray(classes)]  # class -1 stays -1
+        records = np.asarray(counts, dtype=np.int64)
+        sizes = kernels.summed(owner, records, len(first))
+        target, targets = owner, None
+        if sensitive is not None and not (sensitive[0] == KEPT).all():
+            target, targets = _targets(owner, *sensitive, records)
+        return cls(
+            lo=lo[first],
+            hi=hi[first],
+            sizes=sizes,
+            assignment=Assignment.of_pieces(n_cells, cells, target, counts),
+            n_withheld=int(counts.sum() - sizes.sum()),
+            population={name: people[first] for name, people in (population or {}).items()},
+            targets=targets,
+        )
+
+    @classmethod
+    def of_parts(
+        cls,
+        lo: CodeArray,
+        hi: CodeArray,
+        cells: Cells,
+        parts: Parts,
+        population: Mapping[str, IntArray] | None = None,
+    ) -> Plan:
+        """Build from parts of cells that may publish ranges of sensitive values; records in no part are withheld."""
+        parts = _with_withheld(cells, parts)
+        pieces = parts.cell, parts.owner, parts.records
+        return cls.of_pieces(lo, hi, cells.n_cells, *pieces, population, (parts.lo, parts.hi))
+
+
+def _targets(owner: CodeArray, lo: CodeArray, hi: CodeArray, records: IntArray) -> tuple[CodeArray, Targets]:
+    """Return (n_pieces,) the target of each piece, or WITHHELD, and the targets."""
+    shown = np.flatnonzero(owner != WITHHELD)
+    class_of, lo, hi = owner[shown], lo[shown], hi[shown]
+    # KEPT is -1, so that one more makes codes of the ranges
+    first, group = same_rows((class_of, *(lo + 1).T, *hi.T))
+    target = np.full(len(owner), WITHHELD, dtype=np.int32)
+    target[shown] = group
+    return target, Targets(class_of[first], lo[first], hi[first], kernels.summed(target, records, len(first)))
+
+
+def _with_withheld(cells: Cells, parts: Parts) -> Parts:
+    """Add what is missing to make every cell complete, as withheld records."""
+    missing = cells.counts - kernels.summed(parts.cell.astype(np.int32), parts.records, cells.n_cells)
+    rest = np.flatnonzero(missing)
+    if not len(rest):
+        return parts
+    nothing = np.zeros((len(rest), parts.lo.shape[1]), dtype=np.int32)
+    return Parts(
+        np.concatenate([parts.cell, rest]),
+        np.concatenate([parts.owner, np.full(len(rest), WITHHELD)]),
+        np.concatenate([parts.lo, nothing + KEPT]),
+        np.concatenate([parts.hi, nothing]),
+        np.concatenate([parts.records, missing[rest]]),
+    )
+
+
+def same_rows(columns: Sequence[AnyIntArray]) -> tuple[IntArray, CodeArray]:
+    """Return the first of each group of rows that agree in all columns of codes, and every row's group."""
+    group = np.zeros(len(columns[0]), dtype=np.int64)
+    bound = 1
+    for column in columns:
+        size = int(column.max()) + 1
+        if bound * size >= 1 << 62:
+            group = np.unique(group, return_inverse=True)[1].reshape(-1)
+            bound = int(group.max()) + 1
+        group = group * size + column
+        bound *= size
+    _, first, same = np.unique(group, return_index=True, return_inverse=True)
+    return first, same.reshape(-1).astype(np.int32)

@@ -1,0 +1,110 @@
+"""A sliced plan: which records share a bucket, and which attributes stay together in one part of a row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from shoal.core import kernels
+from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, IntArray
+from shoal.plan.plan import WITHHELD, Assignment
+from shoal.plan.problem import Problem, Requirement
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """Attributes that stay together: a *column* of the slicing paper, which is one value of all of them.
+
+    Quasi and sensitive attributes are told by their places in the problem, insensitive ones by their names.
+    ``values`` numbers what an adversary who knows a cell's quasi attributes knows of its value here: their combination
+    or, after column generalization, the region that holds it. A part without quasi attributes has one such value.
+    """
+
+    quasi: tuple[int, ...]
+    sensitive: tuple[int, ...]
+    carried: tuple[str, ...]
+    values: CodeArray  # (n_cells,)
+    n_values: int
+    lo: CodeArray | None = None  # (n_values, n_quasi) leaf ranges of regions; None: published as they are
+    hi: CodeArray | None = None  # (n_values, n_quasi)
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """The attributes: quasi ones by their places, sensitive ones by -1, -2, ..."""
+        return (*self.quasi, *(-1 - place for place in self.sensitive))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pieces:
+    """Published records of one cell in one bucket."""
+
+    cell: IntArray  # (n_pieces,)
+    bucket: CodeArray  # (n_pieces,)
+    records: IntArray  # (n_pieces,)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SlicedPlan:
+    """A slicing: each bucket publishes the values of every part, but not which of them belong together.
+
+    The assignment sends records to buckets. The parts have at least two members; an attribute is in several of
+    them only if the slicing is overlapping.
+    """
+
+    parts: tuple[Part, ...]
+    sizes: IntArray  # (n_buckets,) records
+    assignment: Assignment
+    n_withheld: int
+    search: Mapping[str, Any] = field(default_factory=dict)  # what the method tells of its search; stays internal
+    warnings: tuple[str, ...] = ()  # what the data holder should know; no record's values
+
+    @property
+    def n_buckets(self) -> int:
+        """Number of buckets."""
+        return len(self.sizes)
+
+    @classmethod
+    def of_pieces(cls, parts: tuple[Part, ...], counts: IntArray, pieces: Pieces, n_buckets: int) -> SlicedPlan:
+        """Build from pieces that go to a bucket or are WITHHELD, as are records that are in no piece."""
+        sizes = kernels.summed(pieces.bucket, pieces.records, n_buckets)
+        left = counts - kernels.summed(pieces.cell.astype(np.int32), pieces.records, len(counts))
+        rest = np.flatnonzero(left)
+        assignment = Assignment.of_pieces(
+            len(counts),
+            np.concatenate([pieces.cell, rest]),
+            np.concatenate([pieces.bucket, np.full(len(rest), WITHHELD, dtype=np.int32)]),
+            np.concatenate([pieces.records, left[rest]]),
+        )
+        return cls(parts, sizes, assignment, int(counts.sum() - sizes.sum()))
+
+    def pieces(self, counts: IntArray) -> Pieces:
+        """Return the published pieces of all cells, given the records of each cell."""
+        cell, bucket, records = self.assignment.pieces(counts)
+        shown = np.flatnonzero((bucket >= 0) & (records > 0))
+        return Pieces(cell[shown], bucket[shown], records[shown])
+
+    def linked_records(self, counts: IntArray) -> int:
+        """Return how many records are in buckets that link the quasi values of their parts."""
+        pieces = self.pieces(counts)
+        return int(self.sizes[linked_buckets(self.parts, pieces.cell, pieces.bucket, self.n_buckets)].sum())
+
+
+def linked_buckets(parts: Sequence[Part], cells: AnyIntArray, bucket: AnyIntArray, n_buckets: int) -> BoolArray:
+    """Return (n_buckets,) whether exactly one of several parts has several quasi values in each bucket.
+
+    There every combination that the bucket forms is a record's. The cells are those of pieces.
+    """
+    known = [part for part in parts if part.quasi]
+    several = np.zeros(n_buckets, dtype=np.int64)
+    for part in known if len(known) > 1 else ():
+        several += kernels.varying(part.values, cells, bucket, n_buckets)
+    return np.asarray(several == 1)
+
+
+def sensitive_part(problem: Problem, parts: Sequence[Part], requirement: Requirement) -> Part:
+    """Return the first part that has all sensitive attributes of a requirement on values."""
+    wanted = problem.sensitive_places(requirement)
+    return next(part for part in parts if wanted <= set(part.sensitive))

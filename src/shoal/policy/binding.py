@@ -1,0 +1,183 @@
+"""Models meet the attributes that they are on: requirements on the cells of a table, or of a region of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from shoal.core.arrays import AnyIntArray, CodeArray, IntArray
+from shoal.core.errors import PolicyError
+from shoal.engines.looking import SeenValues
+from shoal.models.base import PopulationModel, PrivacyModel, ValueModel, Whole
+from shoal.plan.cells import Cells
+from shoal.plan.people import People
+from shoal.plan.plan import same_rows
+from shoal.plan.problem import Attribute, Requirement
+from shoal.taxonomies.parse import texts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Combinations:
+    """The combinations of several sensitive attributes' leaves that occur in the whole table."""
+
+    place: CodeArray  # (product of all leaves,) among those that occur, -1 for the others; the last attribute first
+    records: IntArray  # (n_occurring,)
+    n_leaves: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WholeTable:
+    """What all records together have, where only those of one region are looked at."""
+
+    n_records: int
+    values: Mapping[str, IntArray]  # (n_leaves,) records of each value of a sensitive attribute
+    joint: Mapping[tuple[str, ...], Combinations]
+
+    def joint_codes(self, names: tuple[str, ...], leaves: Sequence[AnyIntArray]) -> tuple[CodeArray, int]:
+        """Return the codes of the combinations of several columns, the same in all regions, and how many there are."""
+        known = self.joint[names]
+        return known.place[mixed(leaves, known.n_leaves)], len(known.records)
+
+
+def mixed(leaves: Sequence[AnyIntArray], n_leaves: Sequence[int]) -> IntArray:
+    """Return one number for each combination of leaves.
+
+    >>> mixed([np.array([0, 1]), np.array([2, 0])], [2, 3]).tolist()
+    [2, 3]
+    """
+    number = np.zeros(len(leaves[0]), dtype=np.int64)
+    for column, size in zip(leaves, n_leaves, strict=True):
+        number = number * size + column
+    return number
+
+
+def bound(
+    models: Sequence[PrivacyModel],
+    sensitive: tuple[Attribute, ...],
+    cells: Cells,
+    people: Mapping[str, IntArray],
+    seen: SeenValues,
+    whole: WholeTable | None = None,
+    units: Mapping[str, AnyIntArray] | None = None,
+) -> tuple[Requirement, ...]:
+    """Bind models to cells, whose last columns are the sensitive attributes.
+
+    *people* are the populations' records of each cell; *seen* are all values of the table, and *whole* is what it has
+    of them, where the cells are not all of it. *units* are the persons or households of the cells, by the policy's key:
+    then every model is about these people, and not about records.
+    """
+    return tuple(
+        counting
+        for number, model in enumerate(models)
+        for requirement in _bound(model, number, sensitive, cells, people, whole)
+        for counting in _by_people(_in_whole(_weighted(requirement, seen, sensitive), whole), units or {})
+    )
+
+
+def _by_people(requirement: Requirement, units: Mapping[str, AnyIntArray]) -> list[Requirement]:
+    """Return the requirement once for each way to count people; one that is about records if there is none."""
+    found = []
+    for key, person in units.items():
+        people = People.of(person, requirement.values)
+        if requirement.model.one_value_each and people.some_have_several_values:
+            raise PolicyError(
+                f"{requirement.model.subject} compares distributions in which everybody has one value, and by {key!r} "
+                f"some have several; take one record of each with sample: {{one_per: {key}}}, or ask for a model that "
+                "bounds shares, such as beta-likeness"
+            )
+        found.append(replace(requirement, counts=key, people=people))
+    return found or [requirement]
+
+
+def _bound(
+    model: PrivacyModel,
+    number: int,
+    sensitive: tuple[Attribute, ...],
+    cells: Cells,
+    people: Mapping[str, IntArray],
+    whole: WholeTable | None,
+) -> list[Requirement]:
+    """Bind a model to its attribute, to the combination of several, or to every sensitive attribute."""
+    if not isinstance(model, PopulationModel | ValueModel):
+        return [Requirement(model, number)]
+    if isinstance(model, PopulationModel):
+        return [Requirement(model, number, population=people[model.population], population_name=model.population)]
+    place = {attribute.name: j for j, attribute in enumerate(sensitive)}
+    n_quasi = len(cells.codes) - len(sensitive)
+    if len(model.attributes) > 1:
+        joined = [cells.codes[n_quasi + place[name]] for name in model.attributes]
+        codes, n_values = joint_codes(joined) if whole is None else whole.joint_codes(model.attributes, joined)
+        return [Requirement(model, number, codes, n_values)]
+    names = model.attributes or tuple(place)
+    for name in names:
+        if getattr(model, "distance", None) == "hierarchical" and not sensitive[place[name]].taxonomy.declared:
+            raise PolicyError(f"{model.name}: distance 'hierarchical' needs a declared taxonomy of {name!r}")
+    return [
+        Requirement(
+            model.for_attribute(name),
+            number,
+            np.asarray(cells.codes[n_quasi + place[name]], dtype=np.int32),  # the same array for every model
+            sensitive[place[name]].taxonomy.n_leaves,
+            sensitive[place[name]].taxonomy,
+            place=place[name],
+        )
+        for name in names
+    ]
+
+
+def _in_whole(requirement: Requirement, whole: WholeTable | None) -> Requirement:
+    """Tell a requirement on a region's cells what the whole table has."""
+    if whole is None:
+        return requirement
+    names = requirement.model.attributes
+    counts = None
+    if requirement.values is not None:
+        counts = whole.values[names[0]] if requirement.place is not None else whole.joint[names].records
+    return replace(requirement, table=Whole(whole.n_records, counts, taxonomy=requirement.taxonomy))
+
+
+def _weighted(requirement: Requirement, seen: SeenValues, sensitive: tuple[Attribute, ...]) -> Requirement:
+    """Look up the adversary's weights; a value of the table without one, or one of an unknown value, is refused."""
+    given: Mapping[str, float] | None = getattr(requirement.model, "weights", None)
+    if given is None:
+        return requirement
+    if requirement.place is None:
+        raise PolicyError(f"{requirement.model.subject}: weights are of one attribute's values, not of joint ones")
+    attribute = sensitive[requirement.place]
+    values, _ = seen.in_use(seen.columns.index(attribute.name))
+    spelled = texts(values).to_pylist()
+    without = [text for text in spelled if text not in given]
+    if without:
+        raise PolicyError(
+            f"{requirement.model.subject}: {len(without)} of {len(spelled)} values of {attribute.name!r} have no "
+            f"weight ({_some(without)}); give each value of the column one, 0 for those that an adversary rules out"
+        )
+    known = {*spelled, *(attribute.taxonomy.leaf_labels if attribute.taxonomy.declared else ())}
+    foreign = [text for text in given if text not in known]
+    if foreign:
+        raise PolicyError(
+            f"{requirement.model.subject}: weights has {len(foreign)} values that {attribute.name!r} does not have "
+            f"({_some(foreign)})"
+        )
+    weights = [Fraction(0)] * attribute.taxonomy.n_leaves
+    if attribute.taxonomy.missing is not None:
+        weights[attribute.taxonomy.missing] = Fraction(1)
+    for leaf, text in zip(attribute.taxonomy.encode(values).tolist(), spelled, strict=True):
+        weights[leaf] = Fraction(str(given[text]))
+    if not any(weights):
+        raise PolicyError(f"{requirement.model.subject}: all weights are 0")
+    return replace(requirement, weights=tuple(weights))
+
+
+def _some(listed: list[str]) -> str:
+    """Name at most five of them."""
+    return ", ".join(listed[:5]) + (", ..." if len(listed) > 5 else "")
+
+
+def joint_codes(columns: list[AnyIntArray]) -> tuple[CodeArray, int]:
+    """Return dense codes of the combinations of several columns, and how many there are."""
+    first, codes = same_rows(columns)
+    return codes, len(first)

@@ -1,0 +1,1 @@
+"""Drafting a policy from a table: see ``docs/init.md``."""

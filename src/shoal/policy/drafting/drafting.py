@@ -1,0 +1,248 @@
+"""Drafting a policy from a table: roles by evidence, taxonomies by kind, open questions as comments."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shoal.core.progress import Progress, Silent
+from shoal.models.base import Whole
+from shoal.models.distinct_l_diversity import DistinctLDiversity
+from shoal.models.entropy_l_diversity import EntropyLDiversity
+from shoal.policy.drafting.domains import TaxonomyGuess, quasi_taxonomy, sensitive_taxonomy
+from shoal.policy.drafting.profiling import MOST_DISTINCT, ColumnProfile, profiled
+from shoal.policy.drafting.roles import RoleGuess, guess, how_many
+from shoal.policy.drafting.writing import comment, flow, questions, scalar
+from shoal.policy.policy import Role
+from shoal.sources.base import Source
+from shoal.sources.opening import open_source
+from shoal.sources.options import SourceOptions
+
+LARGE_TABLE = 10_000
+SHALL_DIFFER = "the values of a class shall differ; the table as a whole has a diversity of"
+ROOM = 1.5  # a requirement near what the whole table reaches leaves a method nothing to publish
+NO_TAXONOMY = TaxonomyGuess(None)
+
+
+@dataclass(frozen=True, slots=True)
+class DraftColumn:
+    """What the draft says of one column, and why."""
+
+    name: str
+    role: Role
+    reason: str
+    taxonomy: dict[str, Any] | None
+    questions: tuple[str, ...]
+    description: str | None = None
+
+    @property
+    def entry(self) -> dict[str, Any]:
+        """The policy's entry."""
+        parts = {"role": self.role, "taxonomy": self.taxonomy, "description": self.description}
+        return {key: value for key, value in parts.items() if value is not None}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return {"name": self.name, **self.entry, "reason": self.reason, "questions": list(self.questions)}
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A policy to begin with: ``text`` is YAML with comments, ``policy`` the same as a mapping.
+
+    It loads, and runs on the table it was drafted from, whenever a quasi attribute was found.
+    """
+
+    source: str
+    rows: int
+    columns: tuple[DraftColumn, ...]
+    questions: tuple[str, ...]  # about the table as a whole
+    policy: dict[str, Any]
+    text: str
+
+    def names(self, role: Role) -> tuple[str, ...]:
+        """Return the columns of one role."""
+        return tuple(column.name for column in self.columns if column.role == role)
+
+    @property
+    def n_questions(self) -> int:
+        """Questions left open, about columns and the table."""
+        return len(self.questions) + sum(len(column.questions) for column in self.columns)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything as JSON can hold it."""
+        return {
+            "source": self.source,
+            "rows": self.rows,
+            "policy": self.policy,
+            "columns": [column.as_dict() for column in self.columns],
+            "questions": list(self.questions),
+            "text": self.text,
+        }
+
+
+def draft_policy(data: object, *, options: SourceOptions | None = None, progress: Progress | None = None) -> Draft:
+    """Read a table once and draft a policy for it; names and counts of it appear in the draft, values never do.
+
+    >>> import pyarrow as pa
+    >>> people = pa.table({"sex": ["F", "M"] * 10, "age": list(range(30, 50)), "illness": ["flu", "gout"] * 10})
+    >>> draft = draft_policy(people)
+    >>> draft.names("quasi"), draft.names("sensitive")
+    (('sex', 'age'), ('illness',))
+    """
+    chosen = options or SourceOptions()
+    source = open_source(data, chosen)
+    return drafted(source.name, source, chosen, profiled(source, progress or Silent()))
+
+
+def drafted(name: str, source: Source, chosen: SourceOptions, profiles: tuple[ColumnProfile, ...]) -> Draft:
+    """Draft a policy for a table that was profiled already; *name* is what the draft calls it."""
+    columns = tuple(_column(profile, source.meaning(profile.name)) for profile in profiles)
+    secret = [profile for profile, column in zip(profiles, columns, strict=True) if column.role == "sensitive"]
+    models = [k_anonymity(profiles[0].n_rows), *map(diversity, secret)]
+    markers = sorted({marker for profile in profiles for marker in profile.markers})
+    reading = chosen.model_dump(exclude_defaults=True)
+    if markers:
+        reading["missing"] = list(dict.fromkeys([*chosen.missing, *markers]))
+    policy: dict[str, Any] = {
+        "attributes": {column.name: column.entry for column in columns},
+        "privacy": [dict(model.model) for model in models if model.model is not None],
+        "method": {"mondrian": {}},
+        "missing": "category",
+        "max_withheld": 0,
+    }
+    if reading:
+        policy["source"] = reading
+    asked = _table_questions(columns, profiles, bool(markers))
+    text = _text(name, profiles, columns, models, policy, asked)
+    every = (*asked, *(question for model in models for question in model.questions))
+    return Draft(name, profiles[0].n_rows, columns, every, policy, text)
+
+
+def _column(profile: ColumnProfile, meaning: str | None) -> DraftColumn:
+    role = guess(profile)
+    taxonomy: TaxonomyGuess | None = NO_TAXONOMY
+    if role.role == "quasi":
+        taxonomy = quasi_taxonomy(profile)
+    elif role.role == "sensitive":
+        taxonomy = sensitive_taxonomy(profile)
+    if taxonomy is None:
+        role, taxonomy = _without_taxonomy(profile, role), NO_TAXONOMY
+    reason = f"{role.reason}; {taxonomy.reason}" if taxonomy.reason else role.reason
+    tree = None if taxonomy.taxonomy is None else dict(taxonomy.taxonomy)
+    return DraftColumn(profile.name, role.role, reason, tree, (*role.questions, *taxonomy.questions), meaning)
+
+
+def _without_taxonomy(profile: ColumnProfile, role: RoleGuess) -> RoleGuess:
+    question = (
+        f"which taxonomy fits it? It looks {role.role}, but none could be made for {how_many(profile)}; it is left "
+        "out now."
+    )
+    return RoleGuess("identifier", role.reason, (question,))
+
+
+def _table_questions(
+    columns: tuple[DraftColumn, ...], profiles: tuple[ColumnProfile, ...], has_markers: bool
+) -> tuple[str, ...]:
+    roles = Counter(column.role for column in columns)
+    asked = []
+    if not roles["quasi"]:
+        asked.append(
+            "which columns could others know of a person? None was found, and a policy needs at least one quasi."
+        )
+    if not roles["sensitive"]:
+        asked.append(
+            "which columns must stay secret? None was found; k-anonymity alone does not hide what a class shares."
+        )
+    if roles["quasi"] > 1:
+        asked.append(
+            "which quasi attributes matter most to the users of the data? Put them first, or give them a weight."
+        )
+    if has_markers:
+        asked.append("do the texts under source: missing really mean that a value is missing, in every column?")
+    if any(profile.n_missing for profile in profiles):
+        asked.append("may records with missing values be left out? Then say missing: drop.")
+    return tuple(asked)
+
+
+def _text(
+    source: str,
+    profiles: tuple[ColumnProfile, ...],
+    columns: tuple[DraftColumn, ...],
+    models: list[ModelGuess],
+    policy: dict[str, Any],
+    asked: tuple[str, ...],
+) -> str:
+    lines = [
+        *comment(f"Draft policy for {scalar(source)}: {profiles[0].n_rows:,} records, {len(columns)} columns.", ""),
+        *comment(
+            "A guess from names and counts. Check every role, answer the questions, then run shoal audit and shoal "
+            f"anonymize. Values were counted exactly up to {MOST_DISTINCT:,} per column.",
+            "",
+        ),
+        *questions(asked, ""),
+        "",
+        "attributes:",
+    ]
+    for column, profile in zip(columns, profiles, strict=True):
+        missing = f"; {profile.n_missing:,} missing" if profile.n_missing else ""
+        lines += comment(f"{column.role}: {column.reason}{missing}", "  ")
+        lines += questions(column.questions, "  ")
+        lines.append(f"  {scalar(column.name)}: {flow(column.entry)}")
+    lines += ["", "privacy:"]
+    for model in models:
+        lines += comment(model.reason, "  ")
+        lines += questions(model.questions, "  ")
+        if model.model is not None:
+            lines.append(f"  - {_entry(model.model)}")
+    lines.append("")
+    lines += [f"{key}: {flow(policy[key])}" for key in ("method", "missing", "max_withheld", "source") if key in policy]
+    return "\n".join(lines) + "\n"
+
+
+def _entry(model: Any) -> str:
+    ((name, parameters),) = model.items()
+    return f"{name}: {flow(parameters)}"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelGuess:
+    """A privacy model as a policy writes it, or none, and why."""
+
+    model: Mapping[str, Any] | None
+    reason: str
+    questions: tuple[str, ...] = ()
+
+
+def k_anonymity(n_rows: int) -> ModelGuess:
+    """Ask for k = 5, of large tables for k = 10, of tiny ones for what they have, and never for 1."""
+    k = 10 if n_rows > LARGE_TABLE else max(2, min(5, n_rows))
+    questions: tuple[str, ...] = ()
+    if k < 5:
+        questions = (f"is a table of {n_rows:,} records worth publishing? It can hide nobody among more.",)
+    return ModelGuess({"k-anonymity": {"k": k}}, f"every record shares its quasi values with {k - 1} others", questions)
+
+
+def diversity(column: ColumnProfile) -> ModelGuess:
+    """Ask that the values of every class differ, as far as those of the whole table do."""
+    counts = column.counts[1:][column.counts[1:] > 0]
+    if column.n_missing:  # missing is a value too
+        counts = np.append(counts, column.n_missing)
+    whole = Whole(int(counts.sum()), counts)
+    reached = EntropyLDiversity(l=1).worst(whole.as_class(), whole)
+    for l in (3, 2):
+        if reached >= ROOM * l:
+            asked = {EntropyLDiversity.name: {"l": l, "attribute": column.name}}
+            return ModelGuess(asked, f"{SHALL_DIFFER} {reached:.2f} (exp of the entropy), the most there is")
+    if len(counts) > 1:
+        asked = {DistinctLDiversity.name: {"l": 2, "attribute": column.name}}
+        return ModelGuess(asked, f"{SHALL_DIFFER} {reached:.2f} only, so that two values are all that is asked for")
+    return ModelGuess(
+        None,
+        "every record has the same value: nothing about it can be hidden",
+        ("this sensitive column has one value only: whoever is in the table has it. Should it be published?",),
+    )

@@ -1,0 +1,275 @@
+"""From counted cells to a problem: dictionary codes become leaves of taxonomies, models meet their attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+
+from shoal.core import kernels
+from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
+from shoal.core.errors import InputError, PolicyError, ShoalError, did_you_mean
+from shoal.engines.looking import CountedCells, SeenValues
+from shoal.plan.cells import Cells
+from shoal.plan.people import refuse_nobody
+from shoal.plan.problem import Attribute, Problem
+from shoal.policy.binding import WholeTable, bound
+from shoal.policy.policy import Policy
+from shoal.sources.base import Source
+from shoal.taxonomies.builders.default import default_builder
+from shoal.taxonomies.builders.flat import FlatTaxonomy
+from shoal.taxonomies.completeness import uncovered
+from shoal.taxonomies.parse import days, decimal_numbers
+from shoal.taxonomies.tree import Taxonomy
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Encoding:
+    """A problem, and how its cells relate to the counted ones."""
+
+    problem: Problem
+    kept: IntArray | None  # (n_cells,) places among the counted cells; None: all of them, in order
+    n_dropped: int  # records left out because a value is missing
+
+
+def check_columns(policy: Policy, source: Source) -> None:
+    """Raise unless policy and source name the same columns."""
+    columns = source.schema.names
+    absent = [name for name in policy.attributes if name not in columns]
+    undeclared = [name for name in columns if name not in policy.attributes]
+    if absent:
+        names = "; ".join(f"column {name!r} is not in {source.name}{did_you_mean(name, columns)}" for name in absent)
+        raise InputError(names)
+    if undeclared:
+        raise PolicyError(
+            f"{source.name} has columns that the policy does not declare: {', '.join(undeclared)}; "
+            "give each a role (identifier if it must not be published)"
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tree:
+    """A quasi or sensitive attribute, and where its values stand in its taxonomy."""
+
+    attribute: Attribute
+    leaf: AnyIntArray  # (n_codes,) of each dictionary code
+    one_to_one: bool  # whether no two values have the same leaf
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Region:
+    """A box of leaves to which the records that are encoded belong, and no others of the whole table."""
+
+    lo: CodeArray  # (n_quasi,)
+    hi: CodeArray  # (n_quasi,)
+    seen: SeenValues
+    whole: WholeTable
+
+
+def encode(counted: CountedCells, policy: Policy, populations: Mapping[str, CountedCells] | None = None) -> Encoding:
+    """Build taxonomies from what was counted and the policy, and bind the models to the cells."""
+    return encode_cells(counted, policy, grown(counted, policy, populations), populations)
+
+
+def grown(seen: SeenValues, policy: Policy, populations: Mapping[str, CountedCells] | None = None) -> tuple[Tree, ...]:
+    """Make the trees of the quasi attributes and of the sensitive ones from the values of records that are not dropped.
+
+    Of a table larger than memory the values of dropped records count too.
+    """
+    names = (*policy.names("quasi"), *policy.names("sensitive"))
+    if policy.missing == "drop" and isinstance(seen, CountedCells):
+        seen = seen.only(_kept(seen, names))
+    return tuple(_tree(seen, policy, populations or {}, name) for name in names)
+
+
+def encode_cells(
+    counted: CountedCells,
+    policy: Policy,
+    trees: Sequence[Tree],
+    populations: Mapping[str, CountedCells] | None = None,
+    region: Region | None = None,
+) -> Encoding:
+    """Look the counted cells up in trees that are there already, and bind the models to them."""
+    populations = populations or {}
+    n_quasi = len(policy.names("quasi"))
+    names = [tree.attribute.name for tree in trees]
+    columns = [_column(counted, tree) for tree in trees]
+    kept = _kept(counted, names) if policy.missing == "drop" else None
+    counts = counted.run.counts if kept is None else counted.run.counts[kept]
+    leaves = tuple(column.leaves if kept is None else column.leaves[kept] for column in columns)
+    values = tuple(column.values if kept is None else column.values[kept] for column in columns)
+    attributes = tuple(tree.attribute for tree in trees)
+    quasi, sensitive = attributes[:n_quasi], attributes[n_quasi:]
+    cells = Cells(leaves, counts)
+    people: dict[str, IntArray] = {}
+    if populations:
+        cells, people = _with_populations(cells, quasi, populations)
+        values = ()
+    seen, whole = (counted.only(kept), None) if region is None else (region.seen, region.whole)
+    units = {key: _persons(counted, name, kept) for key, name in policy.counted_units.items()}
+    requirements = bound(policy.privacy, sensitive, cells, people, seen, whole, units)
+    n_records = int(counts.sum())
+    budget = int(Fraction(str(policy.max_withheld)) * n_records)
+    numbers = tuple(_numbers(counted, attribute, kept) for attribute in quasi) if policy.method.averages else ()
+    box = None if region is None else (region.lo, region.hi)
+    capped = {name: Fraction(str(share)) for name, share in policy.max_generalized.items()}
+    caps = tuple(capped.get(one.name) for one in sensitive)
+    carried = policy.names("insensitive")
+    problem = Problem(quasi, sensitive, cells, requirements, budget, carried, values, numbers, caps, box)
+    return Encoding(problem, kept, int(counted.run.counts.sum()) - n_records)
+
+
+def _persons(counted: CountedCells, name: str, kept: IntArray | None) -> AnyIntArray:
+    """Return (n_cells,) the persons or households of the cells, or raise if a record names none."""
+    codes = counted.codes(counted.columns.index(name))
+    codes, counts = (codes, counted.run.counts) if kept is None else (codes[kept], counted.run.counts[kept])
+    refuse_nobody(name, int(counts[codes == 0].sum()))
+    return codes
+
+
+def _kept(counted: CountedCells, names: Sequence[str]) -> IntArray | None:
+    """Return the counted cells without a missing value of these columns; None if that is all of them."""
+    complete = np.ones(len(counted.run.counts), dtype=np.bool_)
+    for name in names:
+        complete &= counted.codes(counted.columns.index(name)) != 0
+    if not complete.any():
+        raise InputError("every record has a missing value, and the policy drops such records")
+    return None if complete.all() else np.flatnonzero(complete)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Column:
+    """What the counted cells have of a quasi or sensitive attribute."""
+
+    leaves: AnyIntArray  # (n_counted_cells,)
+    values: AnyIntArray  # (n_counted_cells,) codes that differ wherever source values do
+
+
+def _column(counted: CountedCells, tree: Tree) -> _Column:
+    """Look the values of an attribute up in its tree."""
+    column = counted.columns.index(tree.attribute.name)
+    leaves = counted.translated(column, tree.leaf)
+    return _Column(leaves, leaves if tree.one_to_one else counted.codes(column))
+
+
+def _tree(seen: SeenValues, policy: Policy, populations: Mapping[str, CountedCells], name: str) -> Tree:
+    """Make the tree of an attribute and look its values up there."""
+    column = seen.columns.index(name)
+    values, used = seen.in_use(column)
+    if not len(values):
+        raise InputError(f"column {name!r} has no values: every record is missing one")
+    others = [_population_values(people, name) for people in populations.values() if name in people.columns]
+    taxonomy = _taxonomy(policy, name, values, others)
+    _check_leaves(policy, name, taxonomy, seen, values)
+    synthetic = policy.method.publishes == "synthetic"  # whether values are missing must not show in its domain
+    has_missing = (bool(used[0]) or synthetic) and policy.missing != "drop"
+    if has_missing or any(_has_missing(people, name) for people in populations.values()):
+        taxonomy = taxonomy.with_missing()
+    leaf = _leaves(taxonomy, seen.dictionaries[column].values, used)
+    if policy.attributes[name].role == "sensitive":
+        leaf = leaf.astype(np.int32)
+    one_to_one = len(kernels.occurring(leaf[used])) == int(used.sum())
+    return Tree(Attribute(name, taxonomy, policy.attributes[name].weight), leaf, one_to_one)
+
+
+def _numbers(counted: CountedCells, attribute: Attribute, kept: IntArray | None) -> FloatArray | None:
+    """Return (n_cells,) the numbers of an attribute, or the days of its dates, NaN for missing; None for categories."""
+    scale = attribute.taxonomy.scale
+    column = counted.columns.index(attribute.name)
+    values = counted.dictionaries[column].values
+    if scale.kind not in ("number", "date"):
+        return None
+    read, valid = decimal_numbers(values) if scale.kind == "number" else days(values, scale.reading().get("format"))
+    table = np.append(np.nan, np.where(valid, read, np.nan))
+    codes = counted.codes(column)
+    return np.asarray(table[codes if kept is None else codes[kept]])
+
+
+def _has_missing(people: CountedCells, name: str) -> bool:
+    return name in people.columns and bool(people.used(people.columns.index(name))[0])
+
+
+def _population_values(people: CountedCells, name: str) -> pa.Array:
+    return people.in_use(people.columns.index(name))[0]
+
+
+def _taxonomy(policy: Policy, name: str, values: pa.Array, others: list[pa.Array]) -> Taxonomy:
+    """Make the tree of one attribute from the values of the table and of all populations."""
+    builder = policy.attributes[name].taxonomy
+    every = values
+    if others:
+        every = pa.concat_arrays([values, *(_alike(other, values.type, name) for other in others)]).unique()
+    try:
+        if builder is None:
+            sensitive = policy.attributes[name].role == "sensitive"
+            builder = FlatTaxonomy() if sensitive else default_builder(values.type, values)
+        return builder.build(every)
+    except ShoalError as error:
+        raise type(error)(f"column {name!r}: {error}") from None
+
+
+def _check_leaves(policy: Policy, name: str, taxonomy: Taxonomy, seen: SeenValues, values: pa.Array) -> None:
+    """Raise if a value of the table is outside its taxonomy, or if sensitive values share a leaf."""
+    leaf = taxonomy.encode(values)
+    if (leaf < 0).any():
+        records = seen.records(seen.columns.index(name))
+        gap = uncovered(leaf, values, records[1:][records[1:] > 0])
+        raise InputError(gap.message(name))
+    published_by_leaf = policy.attributes[name].role == "quasi" or policy.method.publishes == "synthetic"
+    if not published_by_leaf and len(kernels.occurring(leaf)) < len(leaf):
+        raise PolicyError(
+            f"column {name!r} is sensitive, so values must stay apart, but its taxonomy has leaves of several values; "
+            "give it a taxonomy that ends in single values"
+        )
+
+
+def _alike(values: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
+    """Return a population's values in the type that the table has them in."""
+    try:
+        return values.cast(kind)
+    except pa.ArrowInvalid:  # its message quotes a value
+        raise InputError(f"column {name!r} of the population has values that do not read as {kind}") from None
+
+
+def _leaves(taxonomy: Taxonomy, values: pa.Array, used: BoolArray) -> AnyIntArray:
+    """Return (n_codes,) the leaf of each dictionary code; missing is code 0."""
+    leaf = np.zeros(len(used), dtype=np.int32)
+    leaf[0] = 0 if taxonomy.missing is None else taxonomy.missing
+    if len(values):
+        found = taxonomy.encode(values)
+        leaf[1:] = np.where(used[1:], found, 0)
+    narrow = np.uint8 if taxonomy.n_leaves <= 1 << 8 else np.uint16 if taxonomy.n_leaves <= 1 << 16 else np.int32
+    return leaf.astype(narrow)
+
+
+def _with_populations(
+    cells: Cells, quasi: tuple[Attribute, ...], populations: Mapping[str, CountedCells]
+) -> tuple[Cells, dict[str, IntArray]]:
+    """Append the populations' cells, with a count of zero, and say how many people each cell stands for."""
+    n_sensitive = len(cells.codes) - len(quasi)
+    columns = [[column] for column in cells.codes]
+    counts = [cells.counts]
+    offsets = {}
+    for path, people in populations.items():
+        offsets[path] = sum(len(part) for part in counts)
+        for j, attribute in enumerate(quasi):
+            column = people.columns.index(attribute.name)
+            values, used = people.in_use(column)
+            if (attribute.taxonomy.encode(values) < 0).any():
+                raise InputError(f"the population {path} has values of {attribute.name!r} outside its taxonomy")
+            leaf = _leaves(attribute.taxonomy, people.dictionaries[column].values, used)
+            columns[j].append(people.translated(column, leaf))
+        for s in range(n_sensitive):
+            columns[len(quasi) + s].append(np.zeros(len(people.run.counts), dtype=np.int32))
+        counts.append(np.zeros(len(people.run.counts), dtype=np.int64))
+    n_cells = sum(len(part) for part in counts)
+    joined = Cells(tuple(np.concatenate(parts) for parts in columns), np.concatenate(counts))
+    totals = {}
+    for path, people in populations.items():
+        total = np.zeros(n_cells, dtype=np.int64)
+        total[offsets[path] : offsets[path] + len(people.run.counts)] = people.run.counts
+        totals[path] = total
+    return joined, totals

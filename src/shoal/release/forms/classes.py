@@ -1,0 +1,221 @@
+"""Generalization: stream the source again and rewrite its rows by the plan, in random order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from shoal.audit.risk.sizes import class_risks
+from shoal.audit.risk.units import people_risks
+from shoal.core import kernels
+from shoal.core.arrays import CodeArray, IntArray
+from shoal.core.errors import InputError
+from shoal.core.progress import Progress
+from shoal.core.randomness import Chance
+from shoal.core.shuffling import Shuffler
+from shoal.engines.local import CountedCells, LocalEngine
+from shoal.plan.plan import KEPT, WITHHELD, Dealer, Plan
+from shoal.policy.encoding import Encoding
+from shoal.policy.policy import Policy
+from shoal.release.guarantees import Guarantee, achieved
+from shoal.release.labels import PublishedColumn
+from shoal.release.publishing.columns import CellColumn, ClassColumn, ValueColumn, coded, without_dictionary
+from shoal.release.publishing.levels import levels_told, plan_levels
+from shoal.release.publishing.publication import PlannedPublication, PublishedRows, Witness
+from shoal.release.publishing.shares import class_shares
+from shoal.release.sensitive_labels import SensitiveColumn, labelled_table
+from shoal.sources.base import Source
+from shoal.taxonomies.parse import texts
+from shoal.utility.association_kept import paired
+from shoal.utility.base import Utility, measured
+from shoal.utility.rows import published_rows
+
+_TARGET = "target"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GeneralizedPublication(PlannedPublication):
+    """One part: every row is a record, under the labels, the values or the averages of its class."""
+
+    plan: Plan
+    columns: tuple[ClassColumn, ...]
+    sensitive_columns: tuple[SensitiveColumn | None, ...]  # None: published as it is
+
+    @classmethod
+    def of(
+        cls, policy: Policy, source: Source, counted: CountedCells, encoding: Encoding, plan: Plan
+    ) -> GeneralizedPublication:
+        """Write down what all classes publish."""
+        quasi, sensitive = encoding.problem.quasi, encoding.problem.sensitive
+        columns = tuple(_column(place, policy, counted, encoding, plan) for place in range(len(quasi)))
+        generalized = tuple(SensitiveColumn.of(place, counted, encoding, plan) for place in range(len(sensitive)))
+        return cls(policy, source, counted, encoding, plan, columns, generalized)
+
+    @property
+    def own_entries(self) -> Mapping[str, Any]:
+        """The levels of a full-domain generalization."""
+        return {"levels": dict(self.plan.levels)} if self.plan.levels else {}
+
+    def quasi_entry(self, place: int) -> dict[str, Any]:
+        """Return the attribute's labels, if it has some, or how its values are read."""
+        return self.columns[place].describe()
+
+    def sensitive_column(self, place: int) -> SensitiveColumn | None:
+        """Return the texts of a generalized sensitive attribute; None if it is published as it is."""
+        return self.sensitive_columns[place]
+
+    def published_cells(self) -> IntArray:
+        """Return the cells of the problem of which some record is in a class."""
+        cell, class_of, _, _ = self.plan.pieces(self.encoding.problem.cells.counts)
+        return cell[class_of >= 0]
+
+    def guarantees(self) -> tuple[Guarantee, ...]:
+        """Return what the classes reach."""
+        return achieved(self.encoding.problem, self.plan, self.policy)
+
+    def utility(self, *, expensive: bool = False) -> Utility:
+        """Return every measure, in detail."""
+        return measured(self.encoding.problem, self.plan, expensive=expensive, detail=True)
+
+    def risks(self) -> dict[str, Any]:
+        """Return how easily records, or the people that the policy counts, are found by their class."""
+        for key, name in self.policy.counted_units.items():
+            person = self.counted.codes(self.counted.columns.index(name))
+            cell, class_of, records, _ = self.plan.pieces(self.encoding.problem.cells.counts)
+            shown = class_of >= 0
+            cells = cell[shown] if self.encoding.kept is None else self.encoding.kept[cell[shown]]
+            return people_risks(key, class_of[shown], person[cells], records[shown])
+        return class_risks(self.plan.sizes)
+
+    def generalized_sensitive(self) -> dict[str, int]:
+        """Return how many records publish a generalized value, for each sensitive attribute that has such records."""
+        return self.plan.generalized_sensitive(self.encoding.problem)
+
+    def labelled_values(self) -> pa.Table | None:
+        """Return what records publish and have of which some value is generalized, if labels are defended."""
+        plan, problem = self.plan, self.encoding.problem
+        if plan.targets is None or not self.policy.method.defends_labels:
+            return None
+        cell, class_of, records, target = plan.pieces(problem.cells.counts)
+        some = np.flatnonzero((class_of >= 0) & (records > 0) & (plan.targets.lo[target] != KEPT).any(axis=1))
+        place = cell[some] if self.encoding.kept is None else self.encoding.kept[cell[some]]
+        sensitive = [CellColumn.of(self.counted, attribute.name) for attribute in problem.sensitive]
+        indices = [column.index[place] for column in sensitive]
+        waiting = pa.table(_spilled(target[some], indices, pa.record_batch({})))
+        values = {
+            attribute.name: coded(index, texts(column.values))
+            for attribute, column, index, labels in zip(
+                problem.sensitive, sensitive, indices, self.sensitive_columns, strict=True
+            )
+            if labels is not None
+        }
+        return labelled_table(self._published(waiting, sensitive, ()), values, records[some])
+
+    def levels(self) -> dict[str, Any]:
+        """Return how many records publish a value of which level, for each attribute with labels."""
+        if self.policy.method.publishes != "classes":
+            return {}
+        return levels_told(
+            plan_levels(self.encoding.problem, self.plan), self.generalized_sensitive(), self.policy.names("sensitive")
+        )
+
+    def sensitive_shares(self) -> dict[str, Any]:
+        """Return the share of what is published of each sensitive attribute, in the whole and in classes."""
+        problem = self.encoding.problem
+        return {
+            one.name: class_shares(problem, self.plan, place).as_dict(one.taxonomy)
+            for place, one in enumerate(problem.sensitive)
+        }
+
+    def associations(self, most_work: float) -> list[dict[str, Any]] | None:
+        """Return how strongly pairs of attributes depend on each other, before and after."""
+        problem = self.encoding.problem
+        return paired(problem, lambda: published_rows(problem, self.plan), most_work)
+
+    def rows(self, engine: LocalEngine, chance: Chance, folder: Path | None, progress: Progress) -> PublishedRows:
+        """Return the rows in random order."""
+        witness = Witness(self.plan.n_classes) if self.policy.counted_units else None
+        return PublishedRows(self._batches(engine, chance, folder, progress, witness), witness=witness)
+
+    def _batches(
+        self,
+        engine: LocalEngine,
+        chance: Chance,
+        folder: Path | None,
+        progress: Progress,
+        witness: Witness | None,
+    ) -> Iterator[pa.RecordBatch]:
+        dealer = Dealer(self.plan.assignment.relocated(len(self.counted.run.counts), self.encoding.kept), chance)
+        carried = self.policy.names("insensitive")
+        sensitive = [CellColumn.of(self.counted, attribute.name) for attribute in self.encoding.problem.sensitive]
+        written = 0
+        with Shuffler(self.n_rows, chance, folder) as shuffler:
+            for located in engine.locate(self.source, self.counted, carried, progress):
+                targets = dealer.deal(located.cells)
+                if witness is not None:
+                    witness.read(self._classes(targets))
+                kept = np.flatnonzero(targets != WITHHELD)
+                cells = located.cells
+                batch = located.batch
+                if len(kept) < len(targets):
+                    targets, cells, batch = targets[kept], cells[kept], batch.take(pa.array(kept))
+                shuffler.add(_spilled(targets, [column.index[cells] for column in sensitive], batch))
+            with progress.step("writing", self.n_rows) as step:
+                for heap in shuffler.heaps():
+                    if witness is not None:
+                        witness.wrote(self._classes(heap.column(0).combine_chunks().to_numpy()))
+                    yield self._published(heap, sensitive, carried)
+                    written += heap.num_rows
+                    step.advance(heap.num_rows)
+        if written != self.n_rows:
+            raise InputError(f"{self.source.name} changed while it was being read; nothing was published")
+
+    def _classes(self, targets: CodeArray) -> CodeArray:
+        """Return the classes of targets; -1 for those of rows that are not published."""
+        if self.plan.targets is None:
+            return targets
+        return np.append(self.plan.targets.class_of, np.int32(WITHHELD))[targets]
+
+    def _published(self, heap: pa.Table, sensitive: Sequence[CellColumn], carried: Sequence[str]) -> pa.RecordBatch:
+        targets = heap.column(0).combine_chunks().to_numpy()
+        classes = self._classes(targets)
+        arrays: dict[str, pa.Array] = {column.attribute.name: column.values(classes) for column in self.columns}
+        for number, (attribute, column) in enumerate(zip(self.encoding.problem.sensitive, sensitive, strict=True)):
+            index = heap.column(1 + number).combine_chunks().to_numpy()
+            generalized = self.sensitive_columns[number]
+            own = coded(index, column.values) if generalized is None else generalized.values(targets, index)
+            arrays[attribute.name] = own
+        for number, name in enumerate(carried):
+            arrays[name] = heap.column(1 + len(sensitive) + number).combine_chunks()
+        names = [name for name in self.parts[0] if name in arrays]
+        return pa.RecordBatch.from_arrays([arrays[name] for name in names], names=list(names))
+
+
+def _column(place: int, policy: Policy, counted: CountedCells, encoding: Encoding, plan: Plan) -> ClassColumn:
+    """Return what the classes publish of one quasi attribute, as the method wants it."""
+    attribute = encoding.problem.quasi[place]
+    match policy.method.publishes:
+        case "values":
+            return ValueColumn.of(attribute, counted, encoding, plan)
+        case "centres":
+            from shoal.release.forms.averages import centre_column  # only here: it loads microaggregation
+
+            return centre_column(place, encoding, plan, policy.method)
+        case _:
+            cells = encoding.problem.cells
+            cell, class_of, _, _ = plan.pieces(cells.counts)
+            known = np.concatenate([cell[class_of >= 0], np.flatnonzero(cells.counts == 0)])  # the last: populations'
+            shown = kernels.occurring(cells.codes[place][known])
+            return PublishedColumn.of(attribute, plan.lo[:, place], plan.hi[:, place], shown)
+
+
+def _spilled(targets: CodeArray, sensitive: Sequence[CodeArray], carried: pa.RecordBatch) -> pa.RecordBatch:
+    """Return what is kept of some rows until all are shuffled: their targets, sensitive codes, insensitive values."""
+    arrays = [pa.array(targets), *map(pa.array, sensitive), *map(without_dictionary, carried.columns)]
+    own = [_TARGET, *(f"sensitive {number}" for number in range(len(sensitive)))]
+    return pa.RecordBatch.from_arrays(arrays, names=[*own, *(f"carried {name}" for name in carried.schema.names)])

@@ -1,0 +1,279 @@
+"""Slicing: within each bucket, every part of the records is put in an order of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from shoal.audit.membership.evidence import membership_evidence
+from shoal.audit.risk.sizes import bucket_risks
+from shoal.core import kernels
+from shoal.core.arrays import CodeArray, IntArray
+from shoal.core.errors import InputError, PolicyError
+from shoal.core.progress import Progress
+from shoal.core.randomness import Chance
+from shoal.engines.local import CountedCells, LocalEngine
+from shoal.methods.slicing.beliefs.guarantees import sliced_guarantees
+from shoal.plan.plan import WITHHELD
+from shoal.plan.slices import Part, SlicedPlan
+from shoal.policy.encoding import Encoding
+from shoal.policy.policy import Policy
+from shoal.release.guarantees import Guarantee
+from shoal.release.labels import PublishedColumn
+from shoal.release.publishing.columns import CellColumn
+from shoal.release.publishing.dealing import dealt
+from shoal.release.publishing.levels import LevelTally
+from shoal.release.publishing.publication import PlannedPublication, PublishedRows
+from shoal.release.publishing.shares import bucket_shares
+from shoal.release.sliced.expected import SlicedRows
+from shoal.release.sliced.measuring import sliced_measured
+from shoal.release.sliced.table import BUCKET, published_columns
+from shoal.sources.base import Source
+from shoal.utility.association_kept import paired
+from shoal.utility.base import Utility
+
+_BATCH_ROWS = 1 << 20
+_NOTHING_SENSITIVE = (
+    "no attribute is sensitive, so nothing is promised about what people have; nor is it promised that nobody can tell "
+    "who is in the table: shoal attack measures that"
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SlicedPublication(PlannedPublication):
+    """Several parts: what stands in one row, but in different parts, need not be of one record.
+
+    ``columns`` has the quasi and sensitive columns of each part; ``labels`` those quasi attributes that are
+    published by the labels of regions.
+    """
+
+    plan: SlicedPlan
+    columns: tuple[tuple[CellColumn, ...], ...]
+    labels: Mapping[int, PublishedColumn]  # by place
+
+    @classmethod
+    def of(
+        cls, policy: Policy, source: Source, counted: CountedCells, encoding: Encoding, plan: SlicedPlan
+    ) -> SlicedPublication:
+        """Write down what every cell publishes in every column; column names that would clash are refused."""
+        problem = encoding.problem
+        regions = RegionColumns.of(counted, encoding, plan)
+        names = [attribute.name for attribute in problem.quasi]
+        columns = tuple(
+            (
+                *(regions.columns.get((j, number)) or CellColumn.of(counted, names[j]) for j in part.quasi),
+                *(CellColumn.of(counted, problem.sensitive[place].name) for place in part.sensitive),
+            )
+            for number, part in enumerate(plan.parts)
+        )
+        publication = cls(policy, source, counted, encoding, plan, columns, regions.labels)
+        _refuse_clashes(publication.column_names)
+        return publication
+
+    @property
+    def parts(self) -> Sequence[Sequence[str]]:
+        """The attributes of each part: quasi, sensitive, insensitive."""
+        problem = self.encoding.problem
+        return [
+            [
+                *(problem.quasi[place].name for place in part.quasi),
+                *(problem.sensitive[place].name for place in part.sensitive),
+                *part.carried,
+            ]
+            for part in self.plan.parts
+        ]
+
+    @property
+    def column_names(self) -> list[str]:
+        """The columns of the file."""
+        return [BUCKET, *(name for part in published_columns(self.parts) for name in part)]
+
+    @property
+    def own_entries(self) -> Mapping[str, Any]:
+        """The number of buckets."""
+        return {"buckets": self.plan.n_buckets}
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the method says, and what a table without sensitive attribute does not promise."""
+        return self.plan.warnings if self.encoding.problem.sensitive else (_NOTHING_SENSITIVE, *self.plan.warnings)
+
+    def quasi_entry(self, place: int) -> dict[str, Any]:
+        """Return the attribute's labels, if it has some, or how its values are read."""
+        if place in self.labels:
+            return self.labels[place].describe()
+        scale = self.encoding.problem.quasi[place].taxonomy.scale
+        return {"role": "quasi", "kind": scale.kind, **scale.reading()}
+
+    def published_cells(self) -> IntArray:
+        """Return the cells of the problem of which some record is in a bucket."""
+        return self.plan.pieces(self.encoding.problem.cells.counts).cell
+
+    def guarantees(self) -> tuple[Guarantee, ...]:
+        """Return what an adversary's beliefs about every tuple keep."""
+        return sliced_guarantees(self.encoding.problem, self.plan, self.policy)
+
+    def utility(self, *, expensive: bool = False) -> Utility:
+        """Return the measures that have a meaning for slices."""
+        return sliced_measured(self.encoding.problem, self.plan, expensive=expensive)
+
+    def risks(self) -> dict[str, Any]:
+        """Return among how many records the parts of a record hide, and how well it is hidden who is in the table."""
+        membership = membership_evidence(self.encoding.problem, self.plan)
+        return {**bucket_risks(self.plan.sizes), "membership": membership}
+
+    def levels(self) -> dict[str, Any]:
+        """Return how many records publish a value of which level, for each column of a generalized part."""
+        pieces = self.plan.pieces(self.encoding.problem.cells.counts)
+        found: dict[str, Any] = {}
+        for part, names in zip(self.plan.parts, published_columns(self.parts), strict=True):
+            if part.lo is None or part.hi is None:
+                continue
+            records = kernels.summed(part.values[pieces.cell], pieces.records, part.n_values)
+            for column, (place, name) in enumerate(zip(part.quasi, names, strict=False)):
+                taxonomy = self.encoding.problem.quasi[place].taxonomy
+                found[name] = LevelTally.of(taxonomy, part.lo[:, column], part.hi[:, column], records).as_dict()
+        return found
+
+    def sensitive_shares(self) -> dict[str, Any]:
+        """Return the share of the values of each sensitive attribute, in the whole and in buckets."""
+        problem = self.encoding.problem
+        return {
+            one.name: bucket_shares(problem, self.plan, place).as_dict(one.taxonomy)
+            for place, one in enumerate(problem.sensitive)
+        }
+
+    def associations(self, most_work: float) -> list[dict[str, Any]] | None:
+        """Return how strongly pairs of attributes depend on each other, before and after."""
+        problem = self.encoding.problem
+        return paired(problem, lambda: SlicedRows.of(problem, self.plan), most_work)
+
+    def rows(self, engine: LocalEngine, chance: Chance, folder: Path | None, progress: Progress) -> PublishedRows:  # noqa: ARG002
+        """Return the rows by ascending number of their bucket; buckets are numbered at random."""
+        located = self._located(engine, chance, progress)
+        number = chance.order(self.plan.n_buckets).astype(np.int32) + np.int32(1)
+        buckets = np.append(number, np.int32(0))[located.bucket]  # the last entry is for WITHHELD
+        return PublishedRows(self._batches(located, buckets, chance, progress), buckets)
+
+    def _located(self, engine: LocalEngine, chance: Chance, progress: Progress) -> _Located:
+        """Deal the rows of the source to buckets."""
+        carried = [name for part in self.plan.parts for name in part.carried]
+        batches = list(engine.locate(self.source, self.counted, carried, progress))
+        cells = np.concatenate([batch.cells.astype(np.int32) for batch in batches])
+        bucket = dealt(self.plan.assignment.relocated(len(self.counted.run.counts), self.encoding.kept), cells, chance)
+        sizes = np.bincount(bucket[bucket != WITHHELD], minlength=self.plan.n_buckets)
+        if len(bucket) != self.counted.n_rows or not np.array_equal(sizes, self.plan.sizes):
+            raise InputError(f"{self.source.name} changed while it was being read; nothing was published")
+        return _Located(cells, bucket, pa.Table.from_batches([batch.batch for batch in batches]) if carried else None)
+
+    def _batches(
+        self, located: _Located, buckets: CodeArray, chance: Chance, progress: Progress
+    ) -> Iterator[pa.RecordBatch]:
+        rows = np.flatnonzero(buckets)
+        of_row = buckets[rows] - np.int32(1)
+        orders = [rows[chance.order_within(of_row, self.plan.n_buckets)] for _ in self.plan.parts]
+        numbers = np.arange(1, self.plan.n_buckets + 1, dtype=np.int32)
+        leading = np.repeat(numbers, np.bincount(of_row, minlength=self.plan.n_buckets))
+        names = self.column_names
+        with progress.step("writing", len(rows)) as step:
+            for start in range(0, len(rows), _BATCH_ROWS):
+                stop = min(start + _BATCH_ROWS, len(rows))
+                arrays = [pa.array(leading[start:stop])]
+                for part, columns, order in zip(self.plan.parts, self.columns, orders, strict=True):
+                    here = order[start:stop]
+                    cells = located.cells[here]
+                    arrays += [column.take(cells) for column in columns]
+                    arrays += located.carried_at(part.carried, here)
+                yield pa.RecordBatch.from_arrays(arrays, names=names)
+                step.advance(stop - start)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Located:
+    """The rows of the source, in its order."""
+
+    cells: CodeArray  # (n_source_rows,) counted cell
+    bucket: CodeArray  # (n_source_rows,) of the plan, or WITHHELD
+    carried: pa.Table | None  # (n_source_rows rows) insensitive attributes; None: there are none
+
+    def carried_at(self, names: Sequence[str], rows: IntArray) -> list[pa.Array]:
+        """Return the insensitive values of some rows."""
+        if self.carried is None or not names:
+            return []
+        return [column.combine_chunks() for column in self.carried.select(list(names)).take(pa.array(rows)).columns]
+
+
+def _refuse_clashes(names: Sequence[str]) -> None:
+    """Raise if two columns of the file would have one name."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            why = "holds the number of a row's bucket" if name == BUCKET else "holds an attribute's further copy"
+            raise PolicyError(
+                f"a sliced release has a column {name!r} that {why}; rename the attribute {name!r} in the data and "
+                "in the policy"
+            )
+        seen.add(name)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RegionColumns:
+    """The labels of every generalized quasi attribute, and what cells publish of it in each of its parts."""
+
+    labels: Mapping[int, PublishedColumn]  # by the attribute's place
+    columns: Mapping[tuple[int, int], CellColumn]  # by that and the part's place
+
+    @classmethod
+    def of(cls, counted: CountedCells, encoding: Encoding, plan: SlicedPlan) -> RegionColumns:
+        """Write down the labels of the regions that occur."""
+        shown = plan.pieces(encoding.problem.cells.counts).cell
+        used = {number: _used(part, shown) for number, part in enumerate(plan.parts) if part.lo is not None}
+        labels: dict[int, PublishedColumn] = {}
+        columns: dict[tuple[int, int], CellColumn] = {}
+        for place in sorted({place for number in used for place in plan.parts[number].quasi}):
+            holders = [number for number, part in enumerate(plan.parts) if place in part.quasi]
+            ranges = [_ranges(plan.parts[number], place, used.get(number)) for number in holders]
+            lo, hi = np.concatenate(ranges, axis=1)
+            leaves = kernels.occurring(encoding.problem.cells.codes[place][shown])
+            label = labels[place] = PublishedColumn.of(encoding.problem.quasi[place], lo, hi, leaves)
+            first = 0
+            for number in holders:
+                of_region = np.full(plan.parts[number].n_values, -1, dtype=np.int32)
+                of_region[used[number]] = label.label_of_class[first : first + len(used[number])]
+                first += len(used[number])
+                of_cell = _at_counted(of_region[plan.parts[number].values], counted, encoding)
+                columns[place, number] = CellColumn(of_cell, label.labels)
+        return cls(labels, columns)
+
+
+def _used(part: Part, shown: IntArray) -> IntArray:
+    """Return the regions with a published record."""
+    occurs = np.zeros(part.n_values, dtype=np.bool_)
+    occurs[part.values[shown]] = True
+    return np.flatnonzero(occurs)
+
+
+def _ranges(part: Part, place: int, used: IntArray | None) -> CodeArray:
+    """Return (2, n_used) the first leaf of an attribute in each region that occurs, and the one after the last."""
+    if part.lo is None or part.hi is None or used is None:
+        raise PolicyError(
+            "slicing: an attribute is in a generalized part and in another that is not; generalize all parts that "
+            "share attributes, or none"
+        )
+    column = part.quasi.index(place)
+    return np.stack([part.lo[used, column], part.hi[used, column]])
+
+
+def _at_counted(of_cell: CodeArray, counted: CountedCells, encoding: Encoding) -> CodeArray:
+    """Return (n_counted_cells,) what is given for the problem's cells; -1 for cells that are not among them."""
+    n_counted = len(counted.run.counts)
+    if encoding.kept is None:
+        return of_cell[:n_counted]
+    at_counted = np.full(n_counted, -1, dtype=np.int32)
+    at_counted[encoding.kept] = of_cell[: len(encoding.kept)]
+    return at_counted

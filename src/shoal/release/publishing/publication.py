@@ -1,0 +1,277 @@
+"""What is published of a plan, whatever kind of plan it is: rows, their description and their promises."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from shoal.core import kernels
+from shoal.core.arrays import CodeArray, IntArray
+from shoal.core.progress import Progress
+from shoal.core.randomness import Chance
+from shoal.engines.local import CountedCells, LocalEngine
+from shoal.engines.looking import SeenValues
+from shoal.methods.base import AnyPlan
+from shoal.plan.problem import Attribute
+from shoal.policy.encoding import Encoding
+from shoal.policy.policy import Policy
+from shoal.release.guarantees import Guarantee
+from shoal.sources.base import Source
+from shoal.taxonomies.tree import Cover
+from shoal.utility.base import Utility
+
+
+class LabelledColumn(Protocol):
+    """A sensitive attribute of which rows publish labels."""
+
+    @property
+    def covers(self) -> Sequence[Cover]:
+        """What each label stands for."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return the manifest's entry."""
+
+
+class Witness:
+    """Notes for every row of the source, in its order, the class that it is published in, while rows are written.
+
+    Classes are numbered from 1 in the order in which the published rows show them, so that whoever reads these numbers
+    them alike; 0 is a row that is not published.
+    """
+
+    def __init__(self, n_classes: int) -> None:
+        self._read: list[CodeArray] = []
+        self._number = np.zeros(n_classes + 1, dtype=np.int64)  # the last is for rows in no class
+
+    def read(self, classes: CodeArray) -> None:
+        """Note rows as they are read; those that are not published have class -1."""
+        self._read.append(classes)
+
+    def wrote(self, classes: CodeArray) -> None:
+        """Note the classes of rows as they are written."""
+        found, first = np.unique(classes, return_index=True)
+        new = found[np.argsort(first)]
+        new = new[self._number[new] == 0]
+        self._number[new] = int(np.count_nonzero(self._number)) + 1 + np.arange(len(new))
+
+    def classes(self) -> IntArray:
+        """Return (n_source_rows,) the number of each row's class, once all rows are written."""
+        return self._number[np.concatenate(self._read)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PublishedRows:
+    """The rows of the file, and what only the data holder may know of them.
+
+    ``buckets`` tells for each row of the source, in its order, the number of its bucket, 0 if it is not published;
+    it is None where there are no buckets. ``witness`` tells the same of classes, if people are counted.
+    """
+
+    batches: Iterator[pa.RecordBatch]
+    buckets: CodeArray | None = None  # (n_source_rows,)
+    witness: Witness | None = None
+
+    def places(self) -> IntArray | None:
+        """Return (n_source_rows,) the bucket or class of each row, once all batches were taken; None if not noted."""
+        if self.buckets is not None:
+            return self.buckets.astype(np.int64)
+        return None if self.witness is None else self.witness.classes()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Publication(ABC):
+    """A table and what is decided about it: everything that tells what is published."""
+
+    policy: Policy
+    source: Source
+
+    @property
+    @abstractmethod
+    def quasi(self) -> tuple[Attribute, ...]:
+        """The quasi attributes, in the order of their importance."""
+
+    @property
+    @abstractmethod
+    def sensitive(self) -> tuple[Attribute, ...]:
+        """The sensitive attributes."""
+
+    @property
+    @abstractmethod
+    def seen(self) -> SeenValues:
+        """The values that the source has of them."""
+
+    @property
+    @abstractmethod
+    def n_source_rows(self) -> int:
+        """Number of rows that were read."""
+
+    @property
+    @abstractmethod
+    def n_rows(self) -> int:
+        """Number of published records."""
+
+    @property
+    @abstractmethod
+    def n_withheld(self) -> int:
+        """Number of records that the plan leaves out."""
+
+    @property
+    @abstractmethod
+    def n_dropped(self) -> int:
+        """Number of records left out because a value is missing, as far as everybody may know it."""
+
+    @property
+    @abstractmethod
+    def warnings(self) -> tuple[str, ...]:
+        """What the data holder should know."""
+
+    @property
+    @abstractmethod
+    def search(self) -> Mapping[str, Any]:
+        """What the method tells of its search."""
+
+    @property
+    def parts(self) -> Sequence[Sequence[str]]:
+        """The published attributes in groups whose values in one row belong to the same record.
+
+        Where nothing is taken apart, that is one: all columns in the order of the source but identifiers.
+        """
+        names = self.source.schema.names
+        return [[name for name in names if self.policy.attributes[name].role != "identifier"]]
+
+    @property
+    def own_entries(self) -> Mapping[str, Any]:
+        """What only this kind of publication has in its manifest."""
+        return {}
+
+    @property
+    def own_evidence(self) -> Mapping[str, Any]:
+        """What only this kind of publication tells the data holder."""
+        return {}
+
+    @property
+    def files(self) -> Mapping[str, bytes]:
+        """Public files besides the rows and what describes them, by name."""
+        return {}
+
+    @abstractmethod
+    def quasi_entry(self, place: int) -> dict[str, Any]:
+        """Return the manifest's entry on a quasi attribute."""
+
+    def sensitive_column(self, place: int) -> LabelledColumn | None:  # noqa: ARG002
+        """Return the labels of a sensitive attribute; None if it is published as it is."""
+        return None
+
+    @abstractmethod
+    def published_leaves(self, place: int) -> IntArray:
+        """Return the leaves of an attribute that some published record has; places of quasi attributes come first."""
+
+    @abstractmethod
+    def guarantees(self) -> tuple[Guarantee, ...]:
+        """Return what is reached for each model of the policy."""
+
+    @abstractmethod
+    def utility(self, *, expensive: bool = False) -> Utility:
+        """Return every measure of what is left of the table."""
+
+    @abstractmethod
+    def risks(self) -> dict[str, Any]:
+        """Return how well records hide."""
+
+    def generalized_sensitive(self) -> dict[str, int]:
+        """Return how many records publish a generalized value, for each sensitive attribute that has such records."""
+        return {}
+
+    def labelled_values(self) -> pa.Table | None:
+        """Return the values that records under labels of sensitive attributes have, if labels are defended; internal.
+
+        A row is so many ``records`` of a class: what they publish, and ``value of`` each attribute with labels.
+        """
+        return None
+
+    def levels(self) -> dict[str, Any]:
+        """Return how far up their taxonomies the published values are, by columns that have labels of ranges."""
+        return {}
+
+    def sensitive_shares(self) -> dict[str, Any]:
+        """Return the share of sensitive values in the whole table and in classes or buckets, by attribute."""
+        return {}
+
+    def associations(self, most_work: float) -> list[dict[str, Any]] | None:  # noqa: ARG002
+        """Return how strongly pairs of attributes depend on each other, before and after.
+
+        None if it cannot be told, or takes more than *most_work* steps.
+        """
+        return None
+
+    @abstractmethod
+    def rows(self, engine: LocalEngine, chance: Chance, folder: Path | None, progress: Progress) -> PublishedRows:
+        """Return the published rows, about a million in a batch; *folder* is for temporary files."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlannedPublication(Publication):
+    """What one plan for all cells of a table publishes."""
+
+    counted: CountedCells
+    encoding: Encoding
+    plan: AnyPlan
+
+    @property
+    def quasi(self) -> tuple[Attribute, ...]:
+        """The quasi attributes, in the order of their importance."""
+        return self.encoding.problem.quasi
+
+    @property
+    def sensitive(self) -> tuple[Attribute, ...]:
+        """The sensitive attributes."""
+        return self.encoding.problem.sensitive
+
+    @property
+    def seen(self) -> SeenValues:
+        """The values that the source has of them."""
+        return self.counted
+
+    @property
+    def n_source_rows(self) -> int:
+        """Number of rows that were counted."""
+        return self.counted.n_rows
+
+    @property
+    def n_rows(self) -> int:
+        """Number of published records."""
+        return self.encoding.problem.cells.n_records - self.plan.n_withheld
+
+    @property
+    def n_withheld(self) -> int:
+        """Number of records that the plan leaves out."""
+        return self.plan.n_withheld
+
+    @property
+    def n_dropped(self) -> int:
+        """Number of records left out because a value is missing, as far as everybody may know it."""
+        return self.encoding.n_dropped
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the data holder should know."""
+        return self.plan.warnings
+
+    @property
+    def search(self) -> Mapping[str, Any]:
+        """What the method tells of its search."""
+        return self.plan.search
+
+    def published_leaves(self, place: int) -> IntArray:
+        """Return the leaves of an attribute that some published record has."""
+        return kernels.occurring(self.encoding.problem.cells.codes[place][self.published_cells()])
+
+    @abstractmethod
+    def published_cells(self) -> IntArray:
+        """Return the cells of the problem of which some record is published."""

@@ -1,0 +1,356 @@
+"""A release: what is public, what is internal, and how both get into place.
+
+Everything is written to a staging folder beside the destination. The data wait there as ``unverified/``; only when
+the verifier has read them and agreed does the whole folder move to its place, and last of all ``unverified/`` becomes
+``public/``. A run that fails or is killed leaves no ``public/`` folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import shutil
+import signal
+import stat
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from shoal.core.errors import InputError, UsageError
+from shoal.core.strict_json import read_json
+from shoal.sources.addresses import is_address_as_path
+
+if sys.platform != "win32":
+    import fcntl
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+    from shoal.audit.findings.base import Finding
+    from shoal.release.sliced.query import Estimate, Query
+    from shoal.release.sliced.table import SlicedTable
+    from shoal.utility.base import Utility
+    from shoal.verify.result import Verification
+
+UNVERIFIED = "unverified"
+PUBLIC = "public"
+INTERNAL = "internal"
+_STAGING = re.compile(r"\..+\.[0-9a-f]{32}\.staging")
+CLASS = "class"  # the column of a release by an agency's plan that tells the number of the class
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A verified release.
+
+    ``data`` is of the kind that was given, or None if the release was written to ``folder``; ``manifest`` is
+    public, ``evidence`` is for the data holder alone.
+    """
+
+    manifest: Mapping[str, Any]
+    evidence: Mapping[str, Any]
+    verification: Verification
+    data: Any = None
+    folder: Path | None = None
+
+    @property
+    def guarantees(self) -> list[dict[str, Any]]:
+        """Each promised model with its parameters and what was achieved."""
+        return list(self.manifest["guarantees"])
+
+    @property
+    def utility(self) -> Utility:
+        """Each measure of utility by its name; those told attribute by attribute are mappings."""
+        return dict(self.evidence["utility"])
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What no promise covers, for the data holder: high findings first, open before accepted."""
+        from shoal.audit.findings.base import Finding
+
+        return tuple(map(Finding.from_dict, self.evidence["findings"]))
+
+    @property
+    def data_file(self) -> Path | None:
+        """The published file, if there is one."""
+        return None if self.folder is None else self.folder / PUBLIC / str(self.manifest["data"]["file"])
+
+    def report(self, audience: Literal["internal", "public"] = "internal") -> str:
+        """Return the page for a review board, or that for users of the data, as HTML that needs nothing but itself.
+
+        The first tells what attacks found, once that was recorded in the release's folder; the second tells nothing
+        but what the manifest does.
+        """
+        from shoal.reports.page import internal_report, public_report
+        from shoal.reports.recorded import recorded_attacks
+
+        if audience == "public":
+            return public_report(self.manifest)
+        if audience != "internal":
+            raise UsageError(f"a report is for the audience 'internal' or 'public', not {audience!r}")
+        attacks = None if self.folder is None else recorded_attacks(self.folder, self.manifest)
+        return internal_report(self.manifest, self.evidence, attacks)
+
+    def tables(self) -> tuple[pa.Table, pa.Table]:
+        """Return a sliced release as two tables: quasi values by bucket, and counts of sensitive values by bucket."""
+        from shoal.release.publishing.tables import two_tables
+        from shoal.release.sliced.reading import sliced_table
+
+        return two_tables(sliced_table(self), self.manifest)
+
+    def sliced(self) -> SlicedTable:
+        """Return the buckets and parts of a sliced release."""
+        from shoal.release.sliced.reading import sliced_table
+
+        return sliced_table(self)
+
+    def sample_table(self, rng: np.random.Generator | int | None = None) -> Any:
+        """Link the parts of a sliced release at random within buckets: one of the tables that the original may be.
+
+        It is of the kind of ``data``, a pyarrow table if the release was written. *rng* is a generator or a seed;
+        without it chance comes from the operating system.
+        """
+        from shoal.release.sliced.reading import read_sliced
+        from shoal.sources.frames import like
+
+        return like(self.data, read_sliced(self).sample_table(rng))
+
+    def estimate(self, query: Query) -> Estimate | pa.Table:
+        """Answer a query from the buckets of a sliced release, with its expected error.
+
+        A query with `by` gives a table of the groups with the columns ``value`` and ``error``. For many questions,
+        read the release once: ``shoal.read_sliced(release)``.
+        """
+        from shoal.release.sliced.reading import read_sliced
+
+        return read_sliced(self).estimate(query)
+
+    def multisets(self) -> Any:
+        """Return a sliced release with each quasi attribute's values as the multiset of its bucket."""
+        from shoal.release.sliced.reading import read_sliced
+        from shoal.sources.frames import like
+
+        return like(self.data, read_sliced(self).multisets())
+
+    def __repr__(self) -> str:
+        """Return what it is in one line; what it holds is not told."""
+        method, rows = self.manifest["method"], self.manifest["rows"]
+        return f"Release({method}, {rows:,} rows, verified={self.verification.verified}, folder={self.folder})"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: guarantees, risks and utility, for the data holder."""
+        from shoal.reports.notebook.release import release_html
+
+        return release_html(self)
+
+
+def received(folder: Path) -> tuple[Path, dict[str, Any]] | None:
+    """Return the public folder of a release and its manifest, given either folder; None if there is no manifest.
+
+    What the manifest promises is not looked into: ``shoal verify`` does that.
+    """
+    for place in (folder / PUBLIC, folder):
+        path = place / "manifest.json"
+        if path.is_file():
+            try:
+                manifest: dict[str, Any] = read_json(path.read_bytes())
+                _ = manifest["parts"], manifest["data"]["file"]
+                for entry in manifest["attributes"].values():
+                    if not isinstance(entry["kind"], str) or not isinstance(entry["role"], str):
+                        raise TypeError
+            except (OSError, ValueError, KeyError, TypeError, AttributeError):
+                raise InputError(f"{path} is not the manifest of a release; run `shoal verify` on its folder") from None
+            return place, manifest
+    return None
+
+
+class Staging:
+    """A folder beside the destination that becomes it, or vanishes; locked while its run lives.
+
+    Folders that killed runs of the same user left there are removed first.
+    """
+
+    def __init__(self, destination: Path) -> None:
+        self._destination = destination
+        self._folder: Path | None = None
+        self._lock: int | None = None
+
+    def __enter__(self) -> Staging:
+        parent = self._destination.parent
+        refuse_existing(self._destination)
+        self._folder = parent / f".{self._destination.name}.{secrets.token_hex(16)}.staging"
+        try:
+            parent.mkdir(parents=True, exist_ok=True)
+            _remove_left(parent)
+            self._folder.mkdir(mode=0o700)
+            if sys.platform != "win32":
+                self._lock = os.open(self._folder, os.O_RDONLY)
+                with suppress(OSError):  # not every network's file system has locks; nothing is removed there
+                    fcntl.flock(self._lock, fcntl.LOCK_EX)
+            (self._folder / UNVERIFIED).mkdir(mode=0o755)
+            (self._folder / INTERNAL).mkdir(mode=0o700)
+        except BaseException as error:  # an interrupt too: nobody else would remove what is there already
+            self.__exit__()
+            if isinstance(error, OSError):
+                raise UsageError(f"cannot write to {parent}: {error.strerror}") from None
+            raise
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    @property
+    def folder(self) -> Path:
+        """Where everything is while it is not yet in place."""
+        if self._folder is None:
+            raise RuntimeError("the staging folder is not open")
+        return self._folder
+
+    @property
+    def unverified(self) -> Path:
+        """Where the public files wait for the verifier."""
+        return self.folder / UNVERIFIED
+
+    @property
+    def internal(self) -> Path:
+        """Where the internal files are."""
+        return self.folder / INTERNAL
+
+    def publish(self, confirm: Callable[[], None] = lambda: None) -> None:
+        """Move everything into place; that the data may be used, their folder's name says last.
+
+        Just before, *confirm* publishes elsewhere; if it fails, nothing is left here. Nothing may interrupt this.
+        """
+        self.folder.chmod(0o755)
+        refuse_existing(self._destination)
+        try:
+            for folder in (self.unverified, self.internal, self.folder):
+                _sync_folder(folder)
+            self.folder.rename(self._destination)
+            self._folder = self._destination
+            _sync_folder(self._destination.parent)
+            confirm()
+            (self._destination / UNVERIFIED).rename(self._destination / PUBLIC)
+            _sync_folder(self._destination)
+        except OSError as error:
+            self.__exit__()  # now: whoever looks whether the release is in place must not find it
+            raise UsageError(f"cannot move the release to {self._destination}: {error.strerror}") from None
+        self._folder = None
+
+
+@contextmanager
+def held_interrupts() -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM wait until the end of what must not be left half done, and take their course then."""
+    if threading.current_thread() is not threading.main_thread():  # no other thread is ever interrupted
+        yield
+        return
+    waiting: list[int] = []
+    before: dict[int, Any] = {}
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(number) not in (signal.SIG_IGN, None):
+                before[number] = signal.signal(number, lambda number, _: waiting.append(number))
+        yield
+    finally:
+        for held, handler in before.items():
+            signal.signal(held, handler)
+        if waiting:
+            signal.raise_signal(waiting[0])
+
+
+def _sync_folder(folder: Path) -> None:
+    """See the names in a folder onto the disk."""
+    if sys.platform == "win32":  # it cannot open folders
+        return
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+def _remove_left(parent: Path) -> None:
+    """Remove the staging folders of this user's runs that were killed; one that is locked has a run that lives."""
+    if sys.platform == "win32":
+        return
+    for folder in parent.iterdir():
+        if not _STAGING.fullmatch(folder.name):
+            continue
+        with suppress(OSError):  # another user's, another run removes it, or there are no locks
+            about = folder.lstat()
+            if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid():
+                continue
+            opened = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if (folder / INTERNAL).is_dir():  # else its run may only just be making it
+                    shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(opened)
+
+
+def refuse_existing(destination: Path) -> None:
+    """Raise if there is already something where a release shall go, or if that is no place for a folder."""
+    if is_address_as_path(str(destination)):
+        raise UsageError("an address of a database stands in place of a folder; name a folder, and the address by --to")
+    if (destination / UNVERIFIED).is_dir():
+        raise UsageError(
+            f"{destination} is left from a run that was stopped at its very end, and is not published: remove it. If "
+            "that run wrote to a database, drop its new table too"
+        )
+    if destination.exists() or destination.is_symlink():
+        raise UsageError(f"{destination} exists already; choose another folder or remove it first")
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a file as JSON, seen onto the disk: a line for each entry of the two upper levels.
+
+    A manifest can list a hundred thousand labels, for which indenting everything would take seconds.
+    """
+    entries = (f'"{key}": {_object(value)}' for key, value in content.items())
+    write_text(path, "{\n" + ",\n".join(entries) + "\n}\n")
+
+
+def _object(value: Any) -> str:
+    if not isinstance(value, Mapping) or not value:
+        return _compact(value)
+    entries = (f"  {_compact(str(key))}: {_compact(inner)}" for key, inner in value.items())
+    return "{\n" + ",\n".join(entries) + "\n}"
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a small text file, seen onto the disk."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a small file, seen onto the disk."""
+    with written(path), path.open("xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def written(path: Path) -> Iterator[None]:
+    """Turn a failure to write *path* into a message."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"cannot write {path.name}: {error.strerror}; nothing was published") from None

@@ -1,0 +1,1 @@
+"""Using sliced releases: reading them, asking them, linking their parts again."""

@@ -1,0 +1,265 @@
+"""Answers from the buckets of a sliced release, without linking its parts.
+
+Let a bucket have n records, and let each part be a list of n numbers: what its entries add to the answer as factors, 1
+or 0 for a condition, the amount for a sum. A linking puts the lists side by side, and its answer is the sum over rows
+of the product. If all linkings are equally likely, a row has a random entry of each part, and two rows have two
+different random entries, independently for the parts. So with mu, V the mean and variance of a part's numbers,
+
+    E[answer]   = n prod mu,
+    E[answer^2] = n prod (mu^2 + V) + n (n - 1) prod (mu^2 - V / (n - 1)),
+
+whatever the number of parts; for two conditions this is the hypergeometric distribution. An entry under a label that
+the condition cuts is 0 or 1 by chance of its own, N on average its variance, which adds N to mu^2 + V. Buckets are
+independent of each other. The differences are folded part by part, so that no large squares are subtracted.
+
+Answers from parts that share attributes.
+
+Within a bucket, two parts are linked at random where they have the same shared values. Linkings of different pairs of
+parts are independent, so the expected answer comes from means that each part hands to the one it is linked to, group
+by group of bucket and shared values. The variance is added up link by link, by the law of total variance: given all
+that was linked before, a link of n records of a group adds n^2 / (n - 1) V(before) V(part), as for two parts. V(before)
+is itself random if parts were linked before; its mean is at most the mean square less the squared mean, which is used.
+So the error is exact for two parts, and never too small for more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from shoal.core.arrays import CodeArray, FloatArray, IntArray
+from shoal.core.errors import UsageError
+from shoal.plan.links import Link
+from shoal.release.sliced.expected import link_keys, needed_parts, overlap, tree_of
+from shoal.release.sliced.moments import PartMoments, part_moments
+from shoal.release.sliced.query import Estimate, Query
+from shoal.release.sliced.table import SlicedTable, numbered
+
+MOST_COMBINATIONS = 1 << 26
+
+
+def estimated(table: SlicedTable, entries: Mapping[str, Any], query: Query) -> Estimate | pa.Table:
+    """Answer a query with its expected error; with `by`, a table of the groups and of these two columns.
+
+    *entries* are the manifest's attributes. Groups that no record can be in are not listed. The answer is exact if
+    one part has all attributes of the query, and its error is 0 then.
+
+    >>> rows = pa.table({"bucket": [1, 1, 1, 1], "sex": ["F", "F", "M", "M"], "ill": ["flu", "flu", "flu", "gout"]})
+    >>> sliced = SlicedTable.of(rows, {"parts": [["sex"], ["ill"]]})
+    >>> entries = {"sex": {"kind": "category"}, "ill": {"kind": "category"}}
+    >>> estimated(sliced, entries, Query(where={"sex": "F", "ill": "flu"}))
+    Estimate(value=1.5, error=0.5)
+    >>> estimated(sliced, entries, Query(by="ill")).to_pydict()
+    {'ill': ['flu', 'gout'], 'value': [3.0, 1.0], 'error': [0.0, 0.0]}
+    """
+    query.check(table.names)
+    parts = needed_parts([part.names for part in table.parts], query.attributes)
+    moments = part_moments(table, parts, entries, query)
+    if overlap([table.parts[part].names for part in parts]):
+        group, value, variance = overlapping_answers(table, moments, MOST_COMBINATIONS)
+    else:
+        group, value, variance = _answers(table, moments)
+    error = np.sqrt(variance)
+    if not query.by:
+        return Estimate(float(value.sum()), float(math.sqrt(variance.sum())))
+    columns = _group_columns(moments, group) | {"value": pa.array(value), "error": pa.array(error)}
+    order = [(name, "ascending") for name in query.by]
+    return pa.table(columns).select([*query.by, "value", "error"]).sort_by(order)
+
+
+def _group_columns(moments: list[PartMoments], group: IntArray) -> dict[str, pa.ChunkedArray]:
+    """Return the attributes in `by` of these groups, which are numbered part by part."""
+    columns: dict[str, pa.ChunkedArray] = {}
+    for part in reversed(moments):
+        taken = pa.array(group % part.n_groups)
+        columns |= {name: part.groups.column(name).take(taken) for name in part.groups.column_names}
+        group = group // part.n_groups
+    return columns
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Folded:
+    """Parts folded so far, for each bucket and group of records: the terms of the answer's mean and variance."""
+
+    bucket: IntArray  # (n,) ascending
+    group: IntArray  # (n,)
+    mean: FloatArray  # (n,) product of mu
+    spread: FloatArray  # (n,) product of (mu^2 + V + N), less product of mu^2
+    variance: FloatArray  # (n,) of the answer, divided by the bucket's records
+
+    def joined(self, part: _Entries, n_groups: int) -> _Folded:
+        """Fold one part more: every group goes with every group of the part in its bucket."""
+        first = np.searchsorted(part.bucket, self.bucket)
+        width = np.searchsorted(part.bucket, self.bucket, side="right") - first
+        if width.sum() > MOST_COMBINATIONS:
+            raise UsageError(f"the groups have {width.sum()} combinations in buckets; name fewer attributes in `by`")
+        here = np.repeat(np.arange(len(self.bucket)), width)
+        there = np.arange(len(here)) - np.repeat(np.cumsum(width) - width, width) + np.repeat(first, width)
+        mean, spread, before = self.mean[here], self.spread[here], self.mean[here] ** 2
+        mu, own, noise = part.mean[there], part.own[there], part.noise[there]
+        return _Folded(
+            self.bucket[here],
+            self.group[here] * n_groups + part.group[there],
+            mean * mu,
+            spread * (mu**2 + own + noise) + before * (own + noise),
+            self.variance[here] * (mu**2 - part.apart[there])
+            + spread * (own + part.apart[there] + noise)
+            + before * noise,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Entries:
+    """One part's numbers in each bucket, for each group, the entries of other groups being 0."""
+
+    bucket: IntArray  # (n,) ascending
+    group: IntArray  # (n,)
+    mean: FloatArray  # (n,) mu
+    own: FloatArray  # (n,) V
+    apart: FloatArray  # (n,) V / (n - 1), 0 in a bucket of one
+    noise: FloatArray  # (n,) N
+
+    @classmethod
+    def of(cls, table: SlicedTable, moments: PartMoments) -> _Entries:
+        """Sum up the entries that count, bucket by bucket and group by group."""
+        codes = table.parts[moments.part].codes
+        rows = np.flatnonzero(moments.counts[codes])
+        codes, bucket = codes[rows], table.bucket[rows]
+        pair, first = numbered([bucket, moments.group[codes]], len(rows))
+        size = table.sizes[bucket[first]]
+        mean = moments.mean[codes]
+        mu = np.bincount(pair, weights=mean) / size
+        others = size - np.bincount(pair)
+        own = (np.bincount(pair, weights=(mean - mu[pair]) ** 2) + others * mu**2) / size
+        noise = np.bincount(pair, weights=(moments.square - moments.mean**2)[codes]) / size
+        return cls(
+            bucket[first].astype(np.int64),
+            moments.group[codes[first]].astype(np.int64),
+            mu,
+            own,
+            own / np.maximum(size - 1, 1),
+            np.maximum(noise, 0.0),
+        )
+
+
+def _answers(table: SlicedTable, moments: list[PartMoments]) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Return the groups that occur, and the expected answer and its variance for each."""
+    if math.prod(part.n_groups for part in moments) >= 1 << 62:
+        raise UsageError("the attributes in `by` have too many combinations; name fewer")
+    n = table.n_buckets
+    folded = _Folded(np.arange(n), np.zeros(n, dtype=np.int64), np.ones(n), np.zeros(n), np.zeros(n))
+    for part in moments:
+        folded = folded.joined(_Entries.of(table, part), part.n_groups)
+    size = table.sizes[folded.bucket].astype(np.float64)
+    groups, place = np.unique(folded.group, return_inverse=True)
+    value, variance = (
+        np.bincount(place, weights=size * terms, minlength=len(groups)).astype(np.float64)
+        for terms in (folded.mean, folded.variance)
+    )
+    return groups, value, np.maximum(variance, 0.0)
+
+
+def overlapping_answers(
+    table: SlicedTable, moments: Sequence[PartMoments], most: int
+) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Return the groups that occur, and the expected answer and a bound of its variance for each."""
+    n_groups = [part.n_groups for part in moments]
+    if math.prod(n_groups) * table.n_rows > most * len(moments):
+        raise UsageError("the attributes in `by` have too many combinations in overlapping parts; name fewer")
+    tree = _Tree(table, [part.part for part in moments])
+    found = []
+    for group in range(math.prod(n_groups)):
+        chosen = np.unravel_index(group, n_groups)
+        only = [part.within(int(number)) for part, number in zip(moments, chosen, strict=True)]
+        value, variance, occurs = tree.answer(only)
+        if occurs:
+            found.append((group, value, variance))
+    columns = zip(*found, strict=True) if found else ((), (), ())
+    group_numbers, values, variances = (np.array(column) for column in columns)
+    return group_numbers.astype(np.int64), values.astype(np.float64), variances.astype(np.float64)
+
+
+class _Tree:
+    """Parts in an order in which each is linked to one before it."""
+
+    def __init__(self, table: SlicedTable, parts: Sequence[int]) -> None:
+        links = tree_of([table.parts[part].names for part in parts])
+        self._order = [0, *(link.part for link in links)]
+        self._parent = {link.part: link.parent for link in links}
+        self._keys: dict[int, tuple[CodeArray, CodeArray]] = {}  # (n_rows,) groups by the parent, and by the part
+        self._sizes: dict[int, FloatArray] = {}
+        for link in links:
+            self._keys[link.part] = link_keys(table, Link(parts[link.part], parts[link.parent], link.shared))
+            self._sizes[link.part] = np.maximum(np.bincount(self._keys[link.part][1]), 1).astype(np.float64)
+        self._codes = [table.parts[part].codes for part in parts]
+
+    def answer(self, moments: Sequence[PartMoments]) -> tuple[float, float, bool]:
+        """Return the expected answer, a bound of its variance, and whether any linking has such records."""
+        mean = [part.mean[codes] for part, codes in zip(moments, self._codes, strict=True)]
+        square = [part.square[codes] for part, codes in zip(moments, self._codes, strict=True)]
+        counts = [part.counts[codes].astype(np.float64) for part, codes in zip(moments, self._codes, strict=True)]
+        everything = set(self._order)
+        if not self._seen(0, counts, everything).any():
+            return 0.0, 0.0, False
+        means = {part: self._handed(part, mean) for part in self._order[1:]}
+        later = [self._times(part, np.ones_like(mean[part]), means, everything) for part in range(len(mean))]
+        noise = [(s - m**2) * after**2 for m, s, after in zip(mean, square, later, strict=True)]
+        value = float((mean[0] * later[0]).sum())
+        variance = float(noise[0].sum())
+        for place, part in enumerate(self._order[1:], start=1):
+            before = set(self._order[:place])
+            pending = everything - before - {part}
+            rest = [self._times(p, np.ones_like(mean[p]), means, pending) for p in range(len(mean))]
+            first = self._seen(self._parent[part], [m * r for m, r in zip(mean, rest, strict=True)], before)
+            second = self._seen(self._parent[part], [s * r**2 for s, r in zip(square, rest, strict=True)], before)
+            variance += self._added(part, first, second, mean[part] * later[part], noise[part])
+        return value, max(variance, 0.0), True
+
+    def _added(self, part: int, first: FloatArray, second: FloatArray, numbers: FloatArray, noise: FloatArray) -> float:
+        """Return what the link of a part adds to the variance; *first*, *second* tell of what was linked before."""
+        above, below = self._keys[part]
+        size = self._sizes[part]
+        mean_square = _sums(above, second, size) / size
+        spread = np.maximum(mean_square - (_sums(above, first, size) / size) ** 2, 0.0)
+        mu = _sums(below, numbers, size) / size
+        own = _sums(below, (numbers - mu[below]) ** 2, size) / size
+        linking = size**2 / np.maximum(size - 1, 1) * spread * own
+        return float((linking + mean_square * _sums(below, noise, size)).sum())
+
+    def _handed(self, part: int, numbers: Sequence[FloatArray]) -> FloatArray:
+        """Return, for each group of a part, the mean of its numbers times those that its children hand to it."""
+        children = {child: self._handed(child, numbers) for child in self._children(part)}
+        total = self._times(part, numbers[part], children, set(children))
+        return np.asarray(_sums(self._keys[part][1], total, self._sizes[part]) / self._sizes[part])
+
+    def _times(self, part: int, numbers: FloatArray, means: dict[int, FloatArray], children: set[int]) -> FloatArray:
+        """Return the numbers of a part's rows times the means that these of its children hand to it."""
+        for child in self._children(part):
+            if child in children:
+                numbers = numbers * means[child][self._keys[child][0]]
+        return numbers
+
+    def _seen(self, part: int, numbers: Sequence[FloatArray], among: set[int], origin: int = -1) -> FloatArray:
+        """Return (n_rows,) the expected product of the numbers of a part's rows and of all parts linked to them."""
+        total = numbers[part]
+        neighbours = [(child, child, *self._keys[child]) for child in self._children(part)]
+        if part in self._parent:
+            above, own = self._keys[part]
+            neighbours.append((self._parent[part], part, own, above))
+        for other, link, here, there in neighbours:
+            if other in among and other != origin:
+                seen = self._seen(other, numbers, among, part)
+                total = total * (_sums(there, seen, self._sizes[link]) / self._sizes[link])[here]
+        return total
+
+    def _children(self, part: int) -> list[int]:
+        return [child for child, parent in self._parent.items() if parent == part]
+
+
+def _sums(keys: CodeArray, numbers: FloatArray, like: FloatArray) -> FloatArray:
+    return np.bincount(keys, weights=numbers, minlength=len(like)).astype(np.float64)

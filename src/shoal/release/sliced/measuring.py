@@ -1,0 +1,58 @@
+"""How much of the original table a sliced release keeps: the measures that have a meaning for slices."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shoal.core.arrays import FloatArray
+from shoal.plan.problem import Problem
+from shoal.plan.slices import SlicedPlan
+from shoal.release.sliced.expected import SlicedRows
+from shoal.utility.accuracy_ratio import AccuracyRatio, accuracy_ratio
+from shoal.utility.association_kept import AssociationKept, association_kept
+from shoal.utility.attribute_loss import AttributeLoss, GeneralizedLoss, lost_share
+from shoal.utility.base import Utility
+from shoal.utility.ncp import NormalizedCertaintyPenalty, relative_widths
+from shoal.utility.query_error import query_errors
+from shoal.utility.rows import original_rows
+from shoal.utility.um import Um
+
+
+def sliced_measured(problem: Problem, plan: SlicedPlan, *, expensive: bool) -> Utility:
+    """Return the measures of a sliced plan by the names that they have for generalized tables.
+
+    ``um``, ``ncp``, ``loss`` and ``attribute-loss`` tell what generalizing the values of parts and withholding records
+    lost: values that are published as they are lose nothing. What cutting the ties between parts costs is told by the
+    expensive ones, which take the tables, counts and predictions that one expects if every linking within buckets is as
+    likely. Measures of equivalence classes have no meaning here.
+    """
+    rows = SlicedRows.of(problem, plan)
+    found = _of_values(problem, plan, rows)
+    if expensive:
+        if AccuracyRatio().applies(problem):
+            found[AccuracyRatio.name] = accuracy_ratio(problem, lambda taught: SlicedRows.of(problem, plan, taught))
+        if AssociationKept().applies(problem):
+            found[AssociationKept.name] = association_kept(original_rows(problem), rows)
+        found |= query_errors(problem, rows.answered, np.random.default_rng(0))
+    return found
+
+
+def _of_values(problem: Problem, plan: SlicedPlan, rows: SlicedRows) -> Utility:
+    """Return the measures of single values."""
+    n_records, n_quasi = problem.cells.n_records, len(problem.quasi)
+    attributes = (*problem.quasi, *problem.sensitive)
+    widths = [(column.hi - column.lo)[column.item].astype(np.float64) for column in rows.columns]
+    kept = sum(float(np.dot(rows.records, 1.0 / width)) for width in widths)
+    spanned = sum(
+        float(np.dot(rows.records, relative_widths(attribute.taxonomy, column.lo, column.hi)[column.item]))
+        for attribute, column in zip(problem.quasi, rows.columns, strict=False)
+    )
+    leaves = np.array([attribute.taxonomy.n_leaves for attribute in attributes], dtype=np.float64)
+    summed = np.array([float(np.dot(rows.records, width)) for width in widths])
+    losses: FloatArray = lost_share(summed, leaves, n_records, plan.n_withheld)
+    return {
+        AttributeLoss.name: {a.name: loss for a, loss in zip(attributes, losses.tolist(), strict=True)},
+        GeneralizedLoss.name: float(np.expm1(np.log1p(losses[:n_quasi]).mean())),
+        NormalizedCertaintyPenalty.name: (spanned / n_quasi + plan.n_withheld) / n_records,
+        Um.name: kept / (n_records * len(attributes)),
+    }
