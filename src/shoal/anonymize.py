@@ -20,12 +20,12 @@ from shoal.core.errors import UnreachableError, UsageError
 from shoal.core.progress import Progress, shown
 from shoal.core.randomness import Chance
 from shoal.engines.local import CountedCells, LocalEngine, SampledCells
-from shoal.engines.looking import Thinning
 from shoal.engines.partitions.budget import Budget
 from shoal.engines.partitions.dividing import refuse_larger
 from shoal.linking.ledger.options import Ledgered, LedgerOptions, ledger_options
 from shoal.linking.ledger.settling import Entered
 from shoal.methods.base import AnyPlan
+from shoal.plan.counted import Thinning
 from shoal.policy.encoding import Encoding, check_columns, encode
 from shoal.policy.policy import Policy
 from shoal.refusing import refuse_changed, refuse_open, refuse_units, refuse_unverified

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.methods.slicing.pam import pam
+from shoal.core.medoids import pam
 
 
 def cost(distances: np.ndarray, medoids: tuple[int, ...]) -> float:

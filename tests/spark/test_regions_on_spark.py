@@ -23,7 +23,6 @@ from shoal.core.errors import InputError, UnreachableError, UsageError
 from shoal.core.progress import Silent
 from shoal.core.registry import discover
 from shoal.engines.local import LocalEngine, SampledCells
-from shoal.engines.looking import Thinning
 from shoal.engines.partitions.budget import Budget
 from shoal.engines.partitions.dividing import Division
 from shoal.engines.spark import regional, regional_planning, regional_routing
@@ -33,6 +32,7 @@ from shoal.engines.spark.regional_planning import FINDINGS, OrderRows, PlanRegio
 from shoal.engines.spark.regional_routing import COUNTS, RoutePartition, add_counts
 from shoal.engines.spark.regional_sampling import SampleMerger, SamplePartition, sample_message
 from shoal.methods.base import Method
+from shoal.plan.counted import Thinning
 from shoal.policy.policy import Policy
 from shoal.release.publishing.regional_numbers import Numbering
 from shoal.release.publishing.regional_sums import Pooled

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from shoal.core.dictionaries import GrowingDictionary, factored
 from shoal.core.errors import InputError
 from shoal.core.progress import Silent
-from shoal.engines.dictionaries import GrowingDictionary, factored
 from shoal.engines.local import CountedCells, LocalEngine
 from shoal.plan.cells import RunStack
 from shoal.sources.arrow import open_arrow

@@ -13,7 +13,6 @@ from shoal.audit.risk.sizes import class_risks
 from shoal.core.errors import UsageError
 from shoal.core.progress import Silent
 from shoal.engines.local import CountedCells, LocalEngine, SampledCells
-from shoal.engines.looking import Thinning
 from shoal.engines.partitions import budget as budgets
 from shoal.engines.partitions.budget import Budget, parsed_memory
 from shoal.engines.partitions.routing import RegionCounts
@@ -22,6 +21,7 @@ from shoal.engines.partitions.tree import RegionTree, cut_regions
 from shoal.models.distinct_l_diversity import DistinctLDiversity
 from shoal.models.k_anonymity import KAnonymity
 from shoal.plan.cells import Cells, RunStack
+from shoal.plan.counted import Thinning
 from shoal.plan.plan import WITHHELD, Plan
 from shoal.plan.problem import Attribute, Problem, Requirement
 from shoal.policy.binding import WholeTable

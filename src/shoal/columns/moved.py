@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from shoal.columns.base import Treatment
 from shoal.core.arrays import CodeArray, IntArray
+from shoal.core.dictionaries import GrowingDictionary, factored
 from shoal.core.errors import InputError, PolicyError
-from shoal.engines.dictionaries import GrowingDictionary, factored
 from shoal.plan.plan import same_rows
 from shoal.sources.base import Source
 

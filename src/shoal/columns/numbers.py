@@ -13,9 +13,9 @@ import pyarrow as pa
 from shoal.columns.base import Treatment
 from shoal.columns.domains import Number, NumberDomain
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
+from shoal.core.dictionaries import factored
 from shoal.core.errors import InputError, PolicyError
 from shoal.core.wording import counted_text
-from shoal.engines.dictionaries import factored
 from shoal.taxonomies.parse import decimal_numbers
 
 MOST_DECIMALS = 9

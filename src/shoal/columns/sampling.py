@@ -12,9 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from shoal.columns.row_random import RowRandom, chosen
 from shoal.core.arrays import BoolArray
+from shoal.core.dictionaries import MISSING_CODE, GrowingDictionary, factored
 from shoal.core.errors import InputError
 from shoal.core.randomness import Chance
-from shoal.engines.dictionaries import MISSING_CODE, GrowingDictionary, factored
 from shoal.plan.people import refuse_nobody
 from shoal.sources.base import DerivedSource, Source
 

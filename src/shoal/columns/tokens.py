@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from shoal.columns.base import Treatment
-from shoal.engines.dictionaries import factored
+from shoal.core.dictionaries import factored
 from shoal.taxonomies.parse import texts
 
 SHORTEST, USUAL, LONGEST = 16, 26, 51  # characters of five bits; two of a million values meet in 16 once in 10**12

@@ -16,12 +16,12 @@ from typing import TypeVar
 import pyarrow as pa
 
 from shoal.core.arrays import IntArray, KeyArray
+from shoal.core.dictionaries import GrowingDictionary
 from shoal.core.errors import InputError
 from shoal.core.progress import Progress
-from shoal.engines.dictionaries import GrowingDictionary
-from shoal.engines.looking import CountedCells, SampledCells, Thinning
-from shoal.engines.passes import Factored, Sorting, ahead, factor, looked_up, packed, some_rows, tallied
 from shoal.plan.cells import KeyLayout
+from shoal.plan.counted import CountedCells, SampledCells, Thinning
+from shoal.plan.passes import Factored, Sorting, ahead, factor, looked_up, packed, some_rows, tallied
 from shoal.sources.base import Source
 
 __all__ = ["CountedCells", "KeyedBatch", "LocalEngine", "LocatedBatch", "SampledCells"]

@@ -12,8 +12,8 @@ import pyarrow as pa
 from shoal.core import kernels
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import InputError, PolicyError, ShoalError, did_you_mean
-from shoal.engines.looking import CountedCells, SeenValues
 from shoal.plan.cells import Cells
+from shoal.plan.counted import CountedCells, SeenValues
 from shoal.plan.people import refuse_nobody
 from shoal.plan.problem import Attribute, Problem
 from shoal.policy.binding import WholeTable, bound

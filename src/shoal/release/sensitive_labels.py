@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from shoal.core import kernels
 from shoal.core.arrays import CodeArray, IntArray
-from shoal.engines.looking import CountedCells, SeenValues
+from shoal.plan.counted import CountedCells, SeenValues
 from shoal.plan.plan import KEPT, Plan
 from shoal.plan.problem import Attribute, Problem
 from shoal.policy.encoding import Encoding

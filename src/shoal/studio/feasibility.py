@@ -15,8 +15,8 @@ from shoal.columns.baskets.unfolding import unfolded
 from shoal.core.errors import InputError, UnreachableError
 from shoal.core.progress import Silent
 from shoal.engines.local import LocalEngine
-from shoal.engines.looking import CountedCells
 from shoal.methods.hopeless import failing_as_one_class, refuse_hopeless
+from shoal.plan.counted import CountedCells
 from shoal.plan.judging import Judge
 from shoal.plan.problem import Problem, Requirement
 from shoal.policy.encoding import Tree, check_columns, encode_cells, grown

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shoal.core.arrays import IntArray
+from shoal.core.dictionaries import GrowingDictionary, factored
 from shoal.core.wording import attack_text
-from shoal.engines.dictionaries import GrowingDictionary, factored
 from shoal.release.release import PUBLIC, received
 from shoal.reports.plots.histogram import histogram
 from shoal.reports.plots.intervals import Interval, intervals

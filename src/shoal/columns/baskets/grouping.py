@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from shoal.columns.baskets.splitting import Baskets, split_items
 from shoal.core.arrays import FloatArray, IntArray
 from shoal.core.compiled import compiled
-from shoal.methods.slicing.pam import pam
+from shoal.core.medoids import pam
 from shoal.sources.base import Source
 
 FREQUENT = 300  # items that are clustered at most; the others join them

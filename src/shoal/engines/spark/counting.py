@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from shoal.engines.dictionaries import GrowingDictionary
+from shoal.core.dictionaries import GrowingDictionary
 from shoal.engines.local import CountedCells
-from shoal.engines.passes import factor, packed
 from shoal.engines.spark.partitions import CountPartition, cell_batches
 from shoal.plan.cells import KeyLayout, Run, RunStack
+from shoal.plan.passes import factor, packed
 from shoal.sources.spark.session import quiet, told
 from shoal.sources.spark.shipping import (
     PIECES,

@@ -14,13 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from shoal.core.arrays import IntArray
+from shoal.core.dictionaries import GrowingDictionary
 from shoal.core.progress import Silent
-from shoal.engines.dictionaries import GrowingDictionary
 from shoal.engines.local import CountedCells, LocalEngine, SampledCells
-from shoal.engines.looking import Thinning
-from shoal.engines.passes import packed
 from shoal.engines.spark.ordering import chance_for
 from shoal.plan.cells import KeyLayout, Run, RunStack
+from shoal.plan.counted import Thinning
+from shoal.plan.passes import packed
 from shoal.sources.spark.session import quiet, told
 from shoal.sources.spark.shipping import (
     PIECES,

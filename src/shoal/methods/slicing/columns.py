@@ -8,8 +8,8 @@ import numpy as np
 
 from shoal.core.arrays import FloatArray
 from shoal.core.errors import PolicyError
+from shoal.core.medoids import pam
 from shoal.methods.slicing.correlation import Measure, correlations
-from shoal.methods.slicing.pam import pam
 from shoal.plan.problem import Problem
 
 Places = tuple[tuple[int, ...], ...]

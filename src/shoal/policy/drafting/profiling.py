@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shoal.core.arrays import CodeArray, IntArray
+from shoal.core.dictionaries import GrowingDictionary, factored
 from shoal.core.progress import Progress
-from shoal.engines.dictionaries import GrowingDictionary, factored
 from shoal.sources.base import Source
 from shoal.taxonomies.parse import days, decimal_numbers, is_text, texts, whole_numbers
 

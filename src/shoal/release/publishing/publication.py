@@ -16,8 +16,8 @@ from shoal.core.arrays import CodeArray, IntArray
 from shoal.core.progress import Progress
 from shoal.core.randomness import Chance
 from shoal.engines.local import CountedCells, LocalEngine
-from shoal.engines.looking import SeenValues
 from shoal.methods.base import AnyPlan
+from shoal.plan.counted import SeenValues
 from shoal.plan.problem import Attribute
 from shoal.policy.encoding import Encoding
 from shoal.policy.policy import Policy

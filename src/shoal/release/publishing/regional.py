@@ -15,7 +15,7 @@ from shoal.core.errors import InputError
 from shoal.core.progress import Progress
 from shoal.core.randomness import Chance
 from shoal.engines.local import LocalEngine, SampledCells
-from shoal.engines.looking import SeenValues
+from shoal.plan.counted import SeenValues
 from shoal.plan.problem import Attribute
 from shoal.release.guarantees import Guarantee
 from shoal.release.publishing.columns import coded

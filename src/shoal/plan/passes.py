@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from shoal.core import kernels
 from shoal.core.arrays import CodeArray, IntArray, KeyArray
-from shoal.engines.dictionaries import GrowingDictionary, factored
+from shoal.core.dictionaries import GrowingDictionary, factored
 from shoal.plan.cells import KeyLayout, Run, RunStack
 
 T = TypeVar("T")

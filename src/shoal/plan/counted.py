@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from shoal.core import kernels
 from shoal.core.arrays import AnyIntArray, BoolArray, IntArray, KeyArray
-from shoal.engines.dictionaries import GrowingDictionary
-from shoal.engines.passes import Factored
+from shoal.core.dictionaries import GrowingDictionary
 from shoal.plan.cells import KeyLayout, Run, RunStack
+from shoal.plan.passes import Factored
 
 
 class SeenValues(Protocol):
