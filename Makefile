@@ -38,7 +38,7 @@ thorough: $(VENV)/dev-ready ## the long tests of promises that shorter ones hold
 	$(BIN)/python -m pytest -m thorough
 	SHOAL_THOROUGH=1 $(BIN)/python -m pytest tests/service/test_serve_kills.py tests/service/test_serve_bodies.py
 
-check: $(VENV)/dev-ready ## ruff and mypy only
+check: $(VENV)/dev-ready ## ruff, mypy, who may import whom
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
