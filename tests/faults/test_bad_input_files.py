@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import random
+from importlib import import_module
 from pathlib import Path
 
 import pyarrow as pa
@@ -250,7 +251,7 @@ def test_a_file_that_changes_after_it_was_read_for_the_last_time(tmp_path, monke
         os.utime(changed, ns=(before.st_atime_ns, before.st_mtime_ns))
         assert changed.stat().st_size == size or name.endswith(".gz")
 
-    monkeypatch.setattr("shoal.anonymize.refuse_unverified", late)
+    monkeypatch.setattr(import_module("shoal.anonymize"), "refuse_unverified", late)
     policy = {
         "attributes": {"age": {"role": "quasi"}, "illness": {"role": "sensitive"}},
         "privacy": [{"k-anonymity": {"k": 2}}],

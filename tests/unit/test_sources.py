@@ -362,7 +362,7 @@ def test_opening_a_file_loads_no_data_frame_library(tmp_path):
     # pandas is not looked for: pyarrow itself loads it, where it is installed, with the first array it makes.
     path = make("csv", tmp_path)
     script = (
-        "import sys; from shoal.sources import open_source;"
+        "import sys; from shoal.sources.opening import open_source;"
         f"sum(b.num_rows for b in open_source({str(path)!r}).batches());"
         "print(sorted({'polars', 'duckdb'} & set(sys.modules)))"
     )

@@ -31,7 +31,7 @@ def write_stays(
 ) -> Path:
     """Write *n* stays to a ``.parquet``, ``.csv`` or ``.csv.gz`` file, which appears only when complete.
 
-    A file of that name is replaced. The rows are those of :func:`~shoal.datasets.stays`.
+    A file of that name is replaced. The rows are those of :func:`~shoal.datasets.hospital.stays`.
     """
     target = Path(path)
     suffix = next((known for known in FORMATS if target.name.endswith(known)), None)
