@@ -27,7 +27,7 @@ def agency_plan(_: Path) -> Iterator[Measured]:
     """A million points, 50 sensitive values, five or all of them at each point, for a million records."""
     from shoal.agency.distribution import read_distribution
     from shoal.agency.planning import make_plan
-    from shoal.agency.promise import Promise
+    from shoal.release.forms.agreed import Promise
 
     table = _counts(MILLION, VALUES_OF_A_POINT)
     delta = Fraction("0.01")
@@ -49,10 +49,9 @@ def agency_plan(_: Path) -> Iterator[Measured]:
 
 def agency_apply(folder: Path) -> Iterator[Measured]:
     """A million records by a plan of 10,000 points, and two such releases linked."""
-    from shoal.agency.applying.release import apply_plan
+    from shoal.agency.apply import apply_plan
     from shoal.agency.distribution import read_distribution
-    from shoal.agency.plan_file import write_plan
-    from shoal.agency.planning import make_plan
+    from shoal.agency.planning import make_plan, write_plan
     from shoal.linking.linking import link
 
     table = _counts(10_000, VALUES)

@@ -15,15 +15,15 @@ import pyarrow.parquet as pq
 import pytest
 
 import shoal
-from shoal.agency.applying.release import apply_plan
+from shoal.agency.apply import apply_plan
 from shoal.agency.distribution import read_distribution
-from shoal.agency.plan_file import read_plan, write_plan
-from shoal.agency.planning import make_plan
+from shoal.agency.planning import make_plan, write_plan
 from shoal.attacks.base import NO_CONTROL, Attack, Refusal, Trials
 from shoal.attacks.running import attack_names, attack_release
 from shoal.attacks.view import ReleaseView
 from shoal.core.errors import InputError, UsageError
 from shoal.core.registry import discover
+from shoal.release.forms.agreed import read_plan
 
 ATTACKS = discover("shoal.attacks", Attack)
 TREE = {"tree": {"any": {"lung": ["asthma", "flu"], "other": ["gout", "ulcer", "migraine"]}}}
@@ -272,7 +272,7 @@ def test_a_release_by_a_plan_is_read_by_its_classes(tmp_path: Path, arrangement:
         for name, values in zip(agreed.quasi, agreed.quasi_values, strict=True)
     ]
     sizes = np.bincount(published["class"].to_numpy(), minlength=agreed.classes + 1)
-    own = sizes[agreed.located(codes) + 1]
+    own = sizes[agreed.locate(codes) + 1]
     assert view.copies(members.codes, members.numbers)[0].tolist() == own.tolist()
     assert view.left(view.secrets["ill"], members).entries.tolist() == own.tolist()
     found = attack_release(tmp_path / "out", source, control, targets=100, seed=1)

@@ -13,7 +13,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
-from shoal.agency.applying.release import apply_plan
+from shoal.agency.apply import apply_plan
 from shoal.core.errors import InputError, ShoalError, UsageError
 
 AGES, SEXES, TOWNS = range(20, 30), ("F", "M"), ("Aachen", "Bonn", "Köln")

@@ -155,10 +155,9 @@ def test_the_guide_to_the_output_names_every_file_and_key(tmp_path: Path) -> Non
 def _agreed_release(folder: Path) -> Release:
     from fractions import Fraction
 
-    from shoal.agency.applying.release import apply_plan
+    from shoal.agency.apply import apply_plan
     from shoal.agency.distribution import read_distribution
-    from shoal.agency.plan_file import write_plan
-    from shoal.agency.planning import make_plan
+    from shoal.agency.planning import make_plan, write_plan
 
     known = pa.table({"age": [31, 31], "illness": ["flu", "cold"], "count": [5, 5]})
     plan = make_plan(read_distribution(known, "illness"), l=1, delta=Fraction("0.5"), samples=4)

@@ -18,10 +18,9 @@ import pytest
 from typer.testing import CliRunner
 
 import shoal
-from shoal.agency.applying.release import apply_plan
+from shoal.agency.apply import apply_plan
 from shoal.agency.distribution import read_distribution
-from shoal.agency.plan_file import write_plan
-from shoal.agency.planning import make_plan
+from shoal.agency.planning import make_plan, write_plan
 from shoal.attacks.base import Attack
 from shoal.cli import app
 from shoal.core.errors import InputError, UsageError

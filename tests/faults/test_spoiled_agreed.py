@@ -18,11 +18,10 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
-from shoal.agency.applying.release import apply_plan
+from shoal.agency.apply import apply_plan
 from shoal.agency.distribution import read_distribution
-from shoal.agency.plan_file import digest, write_plan
-from shoal.agency.planning import make_plan
-from shoal.agency.promise import ENTROPY, K_ANONYMITY, L_DIVERSITY, Promise
+from shoal.agency.planning import make_plan, write_plan
+from shoal.release.forms.agreed import ENTROPY, K_ANONYMITY, L_DIVERSITY, Promise, digest_plan
 from shoal.sources.opening import open_source
 from shoal.verify.verifier import verify_folder, verify_table
 
@@ -91,7 +90,7 @@ class Spoiled:
         manifest = copy.deepcopy(self.manifest)
         manifest["data"] = {"file": data.name, "format": form, "sha256": _sha(data.read_bytes())}
         if self.sign_plan:
-            self.plan["digest"] = digest(self.plan)
+            self.plan["digest"] = digest_plan(self.plan)
         content = json.dumps(self.plan).encode()
         if self.declare_plan and "agreed" in manifest:
             manifest["agreed"] |= {"sha256": _sha(content), "digest": self.plan["digest"]}

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from shoal.agency.applying.release import apply_plan
-from shoal.agency.plan_file import digest
+from shoal.agency.apply import apply_plan
 from shoal.core.errors import UnreachableError
+from shoal.release.forms.agreed import digest_plan
 from shoal.sources.opening import open_source
 from shoal.verify.verifier import verify_folder
 
@@ -59,7 +59,7 @@ def random_plan(rng: np.random.Generator, model: str) -> dict:
         "runs": [[int(each), 1] for each in number],
         "values": named,
     }
-    return document | {"digest": digest(document)}
+    return document | {"digest": digest_plan(document)}
 
 
 def random_people(rng: np.random.Generator, document: dict) -> list[tuple[str, ...]]:
@@ -148,7 +148,7 @@ def test_the_hull_of_a_class_covers_its_points_and_no_more_values_than_between_t
     for turn in range(20):
         document = random_plan(rng, MODELS[1])
         document |= {"promise": {"model": MODELS[1], "k": 1}, "records": 1, "n": 1, "n_tight": 1}
-        document["digest"] = digest(document)
+        document["digest"] = digest_plan(document)
         people = [
             (*(e["values"][c[place]] for e, c in zip(document["quasi"], document["points"], strict=True)), "flu")
             for place in range(len(document["runs"]))

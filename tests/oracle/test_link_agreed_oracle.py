@@ -16,11 +16,9 @@ import pyarrow.csv
 import pytest
 
 import shoal
-from shoal.agency.applying.release import apply_plan
+from shoal.agency.apply import apply_plan
 from shoal.agency.distribution import read_distribution
-from shoal.agency.plan_file import AgreedPlan, read_plan, write_plan
-from shoal.agency.planning import make_plan
-from shoal.agency.promise import Promise
+from shoal.agency.planning import make_plan, write_plan
 from shoal.core.errors import InputError, UsageError
 from shoal.linking import everybody
 from shoal.linking.agreed import boxes_of
@@ -30,6 +28,7 @@ from shoal.linking.histograms import Histograms
 from shoal.linking.linkable import Agreement, Linkable
 from shoal.linking.linking import link, link_target
 from shoal.linking.space import Space
+from shoal.release.forms.agreed import AgreedPlan, Promise, read_plan
 
 ILLNESSES = ("cold", "flu", "gout", "mumps", "rash")
 SEXES = ("f", "m")
@@ -166,7 +165,7 @@ def number_of(folder: Path, person: dict[str, str]) -> int | None:
         np.array([values.index(person[name]) if person[name] in values else -1])
         for name, values in zip(agreed.quasi, agreed.quasi_values, strict=True)
     ]
-    found = int(agreed.located(codes)[0])
+    found = int(agreed.locate(codes)[0])
     return None if found < 0 else found + 1
 
 

@@ -230,8 +230,8 @@ def test_the_plan_is_what_the_planner_makes_of_the_sum_and_apply_reads_it(world:
     import pyarrow as pa
 
     from shoal.agency.distribution import read_distribution
-    from shoal.agency.plan_file import plan_document, read_plan
-    from shoal.agency.planning import make_plan
+    from shoal.agency.planning import make_plan, plan_document
+    from shoal.release.forms.agreed import read_plan
 
     campaign = world.campaign("collecting")
     second = world.caller("owner")

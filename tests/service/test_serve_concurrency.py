@@ -30,8 +30,7 @@ def together(work: list[Callable[[], Any]]) -> list[Any]:
 def digest_of(world: Any, factors: dict[str, int]) -> str:
     """The digest of the plan for the sum of contributions (age and factor), computed here."""
     from shoal.agency.distribution import read_distribution
-    from shoal.agency.plan_file import plan_document
-    from shoal.agency.planning import make_plan
+    from shoal.agency.planning import make_plan, plan_document
 
     rows = [[*row[:3], row[3] * (BASE + factors.get(row[0], 0))] for row in world.counts()["rows"]]
     table = pa.table(dict(zip(world.counts()["columns"], zip(*rows, strict=True), strict=True)))

@@ -446,10 +446,9 @@ def test_wrong_campaign_files_are_refused(tmp_path: Path, old: str, new: str, me
 @pytest.fixture(scope="module")
 def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with plan.json, and a release by it in out/."""
-    from shoal.agency.applying.release import apply_plan
+    from shoal.agency.apply import apply_plan
     from shoal.agency.distribution import read_distribution
-    from shoal.agency.plan_file import write_plan
-    from shoal.agency.planning import make_plan
+    from shoal.agency.planning import make_plan, write_plan
 
     folder = tmp_path_factory.mktemp("agreed")
     illness = ["flu", "flu", "gout", "gout"] * 50 + ["gout", "gout", "flu", "flu"] * 50

@@ -14,12 +14,11 @@ from typer.testing import CliRunner
 
 from shoal.agency.classes import greedy_classes, independent_classes
 from shoal.agency.distribution import read_distribution
-from shoal.agency.plan_file import digest, parse_plan, plan_document, read_plan, write_plan
-from shoal.agency.planning import make_plan
-from shoal.agency.promise import Promise
+from shoal.agency.planning import make_plan, plan_document, write_plan
 from shoal.agency.samples import composed_delta, failure_bound
 from shoal.cli import app
 from shoal.core.errors import InputError, ShoalError, UnreachableError, UsageError
+from shoal.release.forms.agreed import Promise, check_plan, digest_plan, read_plan
 from shoal.taxonomies.nested import from_nested
 
 DELTA = Fraction("0.01")
@@ -177,14 +176,14 @@ def test_a_plan_is_read_back_and_an_altered_one_is_refused(tmp_path: Path) -> No
     for key in set(document) - {"digest", "kind", "format"}:
         altered = {**document, key: 1 if document[key] != 1 else 2}
         with pytest.raises(InputError, match="altered"):
-            parse_plan(altered, "plan.json")
+            check_plan(altered, "plan.json")
     with pytest.raises(UsageError, match="exists already"):
         write_plan(plan, tmp_path / "plan.json")
 
 
 def test_a_plan_that_contradicts_itself_is_refused_in_spite_of_a_right_digest() -> None:
     document = plan_document(make_plan(known(), l=3, delta=DELTA, samples=600))
-    parse_plan(document, "plan.json")
+    check_plan(document, "plan.json")
     points, runs, values = document["points"], document["runs"], document["values"]
     changes = (
         {"runs": runs[:-1]}, {"runs": [*runs[:-1], [99, runs[-1][1]]]}, {"points": [points[0], points[0]]},
@@ -205,12 +204,12 @@ def test_a_plan_that_contradicts_itself_is_refused_in_spite_of_a_right_digest() 
     )  # fmt: skip
     for change in changes:
         altered = {**document, **change}
-        altered["digest"] = digest(altered)
+        altered["digest"] = digest_plan(altered)
         with pytest.raises(InputError, match=r"contradicts itself|keys of a plan"):
-            parse_plan(altered, "plan.json")
+            check_plan(altered, "plan.json")
     for content in ([], {}, None, "plan", {"kind": document["kind"], "format": 9}):
         with pytest.raises(InputError):
-            parse_plan(content, "plan.json")
+            check_plan(content, "plan.json")
 
 
 @pytest.mark.parametrize(
@@ -227,15 +226,15 @@ def test_a_plan_that_contradicts_itself_is_refused_in_spite_of_a_right_digest() 
 )
 def test_other_promises_are_read_back_and_have_one_number_of_records(promise: Promise, change: dict) -> None:
     document = plan_document(make_plan(known(), promise=promise, delta=DELTA, samples=20_000))
-    agreed = parse_plan(document, "plan.json")
+    agreed = check_plan(document, "plan.json")
     assert agreed.promise == promise
     assert agreed.values.shape == (agreed.classes, 0)
     assert agreed.records == agreed.n == agreed.n_tight <= 20_000
     assert agreed.m == agreed.classes > 1
     altered = {**document, **change}
-    altered["digest"] = digest(altered)
+    altered["digest"] = digest_plan(altered)
     with pytest.raises(InputError, match="contradicts itself"):
-        parse_plan(altered, "plan.json")
+        check_plan(altered, "plan.json")
 
 
 def test_promised_values_are_the_likeliest_and_ties_go_to_lower_codes() -> None:
@@ -250,7 +249,7 @@ def test_promised_values_are_the_likeliest_and_ties_go_to_lower_codes() -> None:
 def test_records_are_the_papers_unless_the_tight_number_was_agreed_upon() -> None:
     plan, tight = (make_plan(known(), l=3, delta=DELTA, samples=600, records=each) for each in ("paper", "tight"))
     assert plan.records == plan.n > plan.n_tight == tight.records
-    assert parse_plan(plan_document(tight), "plan.json").records == plan.n_tight
+    assert check_plan(plan_document(tight), "plan.json").records == plan.n_tight
     with pytest.raises(UsageError, match="known are paper, tight"):
         make_plan(known(), l=3, delta=DELTA, samples=600, records="few")
 
@@ -264,7 +263,7 @@ def test_rows_are_located_by_their_codes(order: str) -> None:
     read = read_distribution(
         pa.table({**columns, "s": ["u"] * len(cells), "count": rng.integers(1, 9, len(cells))}), "s", order=order
     )
-    agreed = parse_plan(plan_document(make_plan(read, l=1, delta=DELTA, samples=400)), "plan.json")
+    agreed = check_plan(plan_document(make_plan(read, l=1, delta=DELTA, samples=400)), "plan.json")
     class_of = {
         tuple(int(values[code]) for values, code in zip(agreed.quasi_values, point, strict=True)): int(number)
         for *point, number in zip(*agreed.points, agreed.number, strict=True)
@@ -275,10 +274,10 @@ def test_rows_are_located_by_their_codes(order: str) -> None:
         for values, column in zip(agreed.quasi_values, asked, strict=True)
     ]
     expected = [class_of.get(point, -1) for point in zip(*spelled, strict=True)]
-    assert agreed.located(list(asked)).tolist() == expected
+    assert agreed.locate(list(asked)).tolist() == expected
     assert -1 in expected
     assert len(set(expected)) > 3
-    assert agreed.located([np.empty(0, dtype=np.int32)] * 3).tolist() == []
+    assert agreed.locate([np.empty(0, dtype=np.int32)] * 3).tolist() == []
 
 
 def test_wrong_mixes_of_promises_are_refused() -> None:
@@ -371,11 +370,11 @@ def test_the_decision_tells_how_many_classes_adult_gives(order: str, contiguous:
 
 
 def test_keys_of_huge_domains_still_sort_as_their_columns() -> None:
-    from shoal.agency.ordering import packed
+    from shoal.core.sorting import pack
 
     rng = np.random.default_rng(2)
     columns = [rng.integers(0, 3, size=200) * (2**40 - 1) // 2 for _ in range(4)]
-    key = packed(columns, [2**40] * 4)  # 160 bits do not fit into one word
+    key = pack(columns, [2**40] * 4)  # 160 bits do not fit into one word
     order = np.lexsort(columns[::-1])
     assert (np.diff(key[order]) >= 0).all()
     assert len(np.unique(key)) == len({tuple(row) for row in np.stack(columns, axis=1).tolist()})

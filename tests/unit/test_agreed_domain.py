@@ -12,11 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from shoal.agency.applying import domain
-from shoal.agency.applying.domain import AgreedValues, hulls
-from shoal.agency.applying.release import agreed_policy, apply_plan
-from shoal.agency.plan_file import digest, plan_of
+from shoal.agency import apply as domain
+from shoal.agency.apply import AgreedValues, apply_plan, find_hulls, make_policy
 from shoal.core.errors import InputError, UnreachableError
+from shoal.release.forms.agreed import digest_plan, parse_plan
 from shoal.release.release import received
 from shoal.sources.opening import open_source
 from shoal.verify.verifier import verify_folder
@@ -47,12 +46,12 @@ def plan_file(folder: Path, quasi: dict[str, list[str]], sensitive: list[str], *
         "values": [],
     } | changes
     path = folder / "plan.json"
-    path.write_text(json.dumps(document | {"digest": digest(document)}), encoding="utf-8")
+    path.write_text(json.dumps(document | {"digest": digest_plan(document)}), encoding="utf-8")
     return path
 
 
 def agreed(path: Path) -> Any:
-    return plan_of(path.read_bytes(), path.name)
+    return parse_plan(path.read_bytes(), path.name)
 
 
 DAYS = [datetime.date(2024, 1, 5), datetime.date(2024, 2, 29)]
@@ -121,7 +120,7 @@ def test_hulls_are_the_first_and_last_value_of_each_class(tmp_path):
     path = plan_file(
         tmp_path, {"age": ["1", "2", "3", "4"], "sex": ["F", "M"]}, ["flu"], points=points, runs=runs, classes=3, m=3.0
     )
-    lo, hi = hulls(agreed(path))
+    lo, hi = find_hulls(agreed(path))
     assert lo.tolist() == [[0, 1], [0, 0], [3, 0]]
     assert hi.tolist() == [[3, 2], [2, 1], [4, 1]]
 
@@ -131,9 +130,9 @@ def test_wide_labels_of_categories_become_all_values_where_they_would_list_too_m
     # class 1: t00 to t15, class 2: t01 to t03, class 3: the rest, t04 to t19
     number = {**dict.fromkeys(range(20), 3), 0: 1, 15: 1, 1: 2, 2: 2, 3: 2}
     path = plan_file(tmp_path, {"town": towns}, ["flu"], runs=[[number[n], 1] for n in range(20)], classes=3, m=3.0)
-    assert [pair.tolist() for pair in hulls(agreed(path))] == [[[0], [1], [4]], [[16], [4], [20]]]
+    assert [pair.tolist() for pair in find_hulls(agreed(path))] == [[[0], [1], [4]], [[16], [4], [20]]]
     monkeypatch.setattr(domain, "MOST_LISTED", 10)
-    assert [pair.tolist() for pair in hulls(agreed(path))] == [[[0], [1], [0]], [[20], [4], [20]]]
+    assert [pair.tolist() for pair in find_hulls(agreed(path))] == [[[0], [1], [0]], [[20], [4], [20]]]
     release = apply_plan(path, pa.table({"town": towns, "illness": ["flu"] * 20}), tmp_path / "out")
     assert list(release.manifest["attributes"]["town"]["labels"]) == ["*", "{t01, t02, t03}"]
 
@@ -156,7 +155,7 @@ def test_columns_that_the_plan_does_not_know_are_left_out_whatever_they_hold(tmp
 
 def test_the_policy_of_a_plan_names_roles_and_no_values(tmp_path):
     plan = agreed(plan_file(tmp_path, {"age": ["1"], "sex": ["F"]}, ["flu"]))
-    policy = agreed_policy(plan, ("name",))
+    policy = make_policy(plan, ("name",))
     assert policy.names("quasi") == ("age", "sex")
     assert policy.names("sensitive") == ("illness",)
     assert policy.names("identifier") == ("name",)

@@ -14,10 +14,9 @@ import pyarrow as pa
 import pytest
 
 from shoal.agency.distribution import read_distribution
-from shoal.agency.plan_file import digest, plan_document, plan_of
-from shoal.agency.planning import make_plan
-from shoal.agency.promise import K_ANONYMITY, Promise
+from shoal.agency.planning import make_plan, plan_document
 from shoal.core.errors import InputError
+from shoal.release.forms.agreed import K_ANONYMITY, Promise, digest_plan, parse_plan
 from shoal.verify.agreed.plan import read_plan
 from shoal.verify.fields import ManifestError
 from shoal.verify.files import AgreedFile
@@ -55,7 +54,7 @@ def test_both_readings_agree(documents, tmp_path):
     for document in documents.values():
         content = json.dumps(document, indent=1).encode()
         found = read_plan(tmp_path / "plan.json", written(tmp_path, content, document))
-        agreed = plan_of(content, "plan.json")
+        agreed = parse_plan(content, "plan.json")
         assert found.quasi == agreed.quasi == ("age", "sex")
         assert [values.to_pylist() for values in found.quasi_values] == [list(each) for each in agreed.quasi_values]
         assert found.class_of.tolist() == agreed.number.tolist()
@@ -162,12 +161,12 @@ CONTRADICTIONS: dict[str, Callable[[Document], None]] = {
 @pytest.mark.parametrize("name", CONTRADICTIONS)
 def test_a_plan_that_contradicts_itself_is_refused_though_its_digest_is_right(document, tmp_path, name):
     CONTRADICTIONS[name](document)
-    document["digest"] = digest(document)
+    document["digest"] = digest_plan(document)
     content = json.dumps(document).encode()
     with pytest.raises(ManifestError):
         read_plan(tmp_path / "plan.json", written(tmp_path, content, document))
     with pytest.raises(InputError):
-        plan_of(content, "plan.json")
+        parse_plan(content, "plan.json")
 
 
 @pytest.mark.parametrize(
@@ -181,12 +180,12 @@ def test_a_plan_that_contradicts_itself_is_refused_though_its_digest_is_right(do
 )
 def test_promises_without_values_have_one_number_of_records(documents, tmp_path, change):
     document = copy.deepcopy(documents["records"]) | change
-    document["digest"] = digest(document)
+    document["digest"] = digest_plan(document)
     content = json.dumps(document).encode()
     with pytest.raises(ManifestError):
         read_plan(tmp_path / "plan.json", written(tmp_path, content, document))
     with pytest.raises(InputError):
-        plan_of(content, "plan.json")
+        parse_plan(content, "plan.json")
 
 
 @pytest.mark.parametrize(
@@ -197,7 +196,7 @@ def test_what_is_no_plan_is_refused(tmp_path, content):
     with pytest.raises(ManifestError):
         read_plan(tmp_path / "plan.json", written(tmp_path, content, {}))
     with pytest.raises(InputError):
-        plan_of(content, "plan.json")
+        parse_plan(content, "plan.json")
 
 
 def test_a_key_that_comes_twice_is_refused(document, tmp_path):
@@ -207,12 +206,12 @@ def test_a_key_that_comes_twice_is_refused(document, tmp_path):
     with pytest.raises(ManifestError, match="same key twice"):
         read_plan(tmp_path / "plan.json", written(tmp_path, twice, document))
     with pytest.raises(InputError, match="no JSON"):
-        plan_of(twice, "plan.json")
+        parse_plan(twice, "plan.json")
 
 
 def test_a_plan_with_an_attribute_called_class_has_no_release(document, tmp_path):
     document["quasi"][0]["name"] = "class"
-    document["digest"] = digest(document)
+    document["digest"] = digest_plan(document)
     with pytest.raises(ManifestError, match="'class'"):
         read_plan(tmp_path / "plan.json", written(tmp_path, json.dumps(document).encode(), document))
 

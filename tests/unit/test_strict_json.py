@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from shoal.agency.client.transport import Answer
-from shoal.agency.plan_file import plan_of
 from shoal.core.errors import InputError, PolicyError
 from shoal.core.strict_json import read_json
 from shoal.policy.policy import Policy
+from shoal.release.forms.agreed import parse_plan
 from shoal.release.release import received
 from shoal.reports.recorded import read_internal
 from shoal.taxonomies.nested import from_json_text
@@ -58,7 +58,7 @@ def test_a_key_that_comes_twice_is_refused_everywhere(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="the answer is no JSON"):
         Answer(200, TWICE.encode()).document()
     with pytest.raises(InputError, match="is no JSON"):
-        plan_of(TWICE.encode(), "plan.json")
+        parse_plan(TWICE.encode(), "plan.json")
     (tmp_path / "policy.json").write_text(
         '{"attributes": {"a": {"role": "quasi"}}, "privacy": [{"k-anonymity": {"k": 5, "k": 1}}]}', encoding="utf-8"
     )

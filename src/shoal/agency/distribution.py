@@ -14,9 +14,10 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 
-from shoal.agency.ordering import Order, along_order, packed, ranked
+from shoal.agency.ordering import Order, along_order, ranked
 from shoal.core.arrays import CodeArray, IntArray
 from shoal.core.errors import InputError, UsageError
+from shoal.core.sorting import pack
 from shoal.release.release import CLASS
 from shoal.sources.base import Source
 from shoal.sources.opening import open_source
@@ -117,8 +118,8 @@ def read_distribution(
         ranking = threads.map(lambda name: ranked(table.column(name), name, trees.get(name)), names[:-1])
         weights, total = weighing.result()
         *columns, told = ranking
-    key = packed([column.codes for column in columns], [len(column.values) for column in columns])
-    full = packed([key, told.codes], [int(key.max()) + 1, len(told.values)])
+    key = pack([column.codes for column in columns], [len(column.values) for column in columns])
+    full = pack([key, told.codes], [int(key.max()) + 1, len(told.values)])
     rows = _in_order(full)
     if rows is not None:
         full, key = full[rows], key[rows]

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shoal.core.arrays import AnyIntArray, CodeArray, IntArray
+from shoal.core.arrays import CodeArray, IntArray
 from shoal.core.errors import InputError
 from shoal.methods.hilbert.curve import MOST_BITS, curve_keys
 from shoal.taxonomies.parse import decimal_numbers, texts
@@ -18,7 +18,6 @@ from shoal.taxonomies.tree import Taxonomy
 
 Order: TypeAlias = Literal["lexicographic", "hilbert", "taxonomy"]
 ORDERS: tuple[Order, ...] = ("lexicographic", "hilbert", "taxonomy")
-_ROOM = 2**62
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,19 +54,6 @@ def ranked(column: pa.ChunkedArray, name: str, taxonomy: Taxonomy | None) -> Ran
     rank = np.zeros(len(whole.dictionary), dtype=np.int32)
     rank[used[order]] = np.arange(len(used))
     return Ranked(rank[codes], tuple(written.take(pa.array(order)).to_pylist()))
-
-
-def packed(columns: Sequence[AnyIntArray], sizes: Sequence[int]) -> IntArray:
-    """Return (n_rows,) one number a row that sorts as the columns do, the first column before the others."""
-    key, room = columns[0].astype(np.int64), sizes[0]
-    for column, size in zip(columns[1:], sizes[1:], strict=True):
-        if room * size > _ROOM:
-            distinct, places = np.unique(key, return_inverse=True)
-            key, room = places.astype(np.int64), len(distinct)
-        key *= size
-        key += column
-        room *= size
-    return key
 
 
 def along_order(points: Sequence[CodeArray], sizes: Sequence[int], order: Order) -> IntArray | None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal, TypeAlias
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
 
 from shoal.agency.classes import (
     Classes,
@@ -18,7 +22,6 @@ from shoal.agency.classes import (
 from shoal.agency.distribution import JointDistribution
 from shoal.agency.entropy import entropy_classes, entropy_samples, varied_classes
 from shoal.agency.k_anonymity import class_weights, classes_of_weight, k_classes, k_failure_bound, k_samples
-from shoal.agency.promise import K_ANONYMITY, L_DIVERSITY, Promise
 from shoal.agency.samples import (
     bound_of,
     check_delta,
@@ -30,6 +33,8 @@ from shoal.agency.samples import (
 )
 from shoal.core.arrays import CodeArray
 from shoal.core.errors import UnreachableError, UsageError
+from shoal.release.forms.agreed import FORMAT, K_ANONYMITY, KIND, L_DIVERSITY, MOST_RECORDS, Promise, digest_plan
+from shoal.release.release import write_text
 
 Arrangement: TypeAlias = Literal["contiguous", "gathered", "independent"]
 ARRANGEMENTS: dict[Arrangement, Callable[[JointDistribution, int, Fraction], Classes]] = {
@@ -173,3 +178,69 @@ def _counted(
     m = Fraction(classes.n_classes)
     chosen = lightest if p is None else p
     return Plan(distribution, "contiguous", classes, promise, delta, chosen, eta, m, n, n, n)
+
+
+def plan_document(plan: Plan) -> dict[str, Any]:
+    """Return what is written, with its digest; a plan that no owner could ever follow is refused."""
+    if plan.n >= MOST_RECORDS:
+        raise UnreachableError(f"the plan would ask for {plan.n:.3g} records, more than any table has; take a larger p")
+    known = plan.distribution
+    document: dict[str, Any] = {
+        "format": FORMAT,
+        "kind": KIND,
+        "quasi": [
+            {"name": name, "values": list(values)} for name, values in zip(known.quasi, known.quasi_values, strict=True)
+        ],
+        "sensitive": {"name": known.sensitive, "values": list(known.sensitive_values)},
+        "order": known.order,
+        "arrangement": plan.arrangement,
+        "promise": plan.promise.document(),
+        "delta": round_up(plan.delta),
+        "p": round_down(plan.p),
+        "eta": float(plan.eta),
+        "n": plan.n,
+        "n_tight": plan.n_tight,
+        "records": plan.records,
+        "m": float(plan.m),
+        "classes": plan.classes.n_classes,
+        "points": [column.tolist() for column in known.points],
+        "runs": _run_lengths(plan.classes.number),
+        "values": plan.classes.values.tolist() if plan.classes.values.size else [],
+    }
+    return {**document, "digest": digest_plan(document)}
+
+
+def round_down(value: Fraction) -> float:
+    """Return the largest float that is not above a fraction, or the float that a decimal is written as.
+
+    >>> round_down(Fraction("0.1")), round_down(Fraction(1, 3)) <= Fraction(1, 3)
+    (0.1, True)
+    """
+    near = float(value)
+    return near if Fraction(str(near)) == value or Fraction(near) <= value else float(np.nextafter(near, 0.0))
+
+
+def round_up(value: Fraction) -> float:
+    """Return the smallest float that is not below a fraction, or the float that a decimal is written as.
+
+    >>> round_up(Fraction("0.1")), round_up(Fraction(1, 3)) >= Fraction(1, 3)
+    (0.1, True)
+    """
+    near = float(value)
+    return near if Fraction(str(near)) == value or Fraction(near) >= value else float(np.nextafter(near, 1.0))
+
+
+def write_plan(plan: Plan, path: Path) -> str:
+    """Write a plan to a new file and return its digest."""
+    if path.exists() or path.is_symlink():
+        raise UsageError(f"{path} exists already; choose another file or remove it first")
+    document = plan_document(plan)
+    entries = (f"{json.dumps(key)}: {json.dumps(value, allow_nan=False)}" for key, value in document.items())
+    write_text(path, "{\n" + ",\n".join(entries) + "\n}\n")
+    return str(document["digest"])
+
+
+def _run_lengths(number: CodeArray) -> list[list[int]]:
+    first = np.concatenate((np.zeros(1, dtype=np.int64), np.flatnonzero(np.diff(number)) + 1))
+    lengths = np.diff(np.append(first, len(number)))
+    return [list(pair) for pair in zip((number[first] + 1).tolist(), lengths.tolist(), strict=True)]

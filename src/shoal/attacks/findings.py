@@ -12,6 +12,7 @@ from shoal.audit.findings.counting import RowCounts
 from shoal.core.errors import InputError
 from shoal.core.registry import discover
 from shoal.models.base import PrivacyModel
+from shoal.release.forms.agreed import MODELS
 from shoal.release.release import INTERNAL, PUBLIC, received
 from shoal.reports.recorded import read_internal
 from shoal.sources.columns import plain
@@ -36,7 +37,5 @@ def promised_models(manifest: Mapping[str, Any]) -> tuple[PrivacyModel, ...]:
     """Return the models that a manifest promises; those of an agency's plan are not named in policies."""
     kinds: dict[str, type[PrivacyModel]] = dict(discover("shoal.models", PrivacyModel))
     if "agreed" in manifest:
-        from shoal.agency.applying.agreed import EntropyLDeltaDiversity, KDeltaAnonymity, LDeltaDiversity
-
-        kinds |= {kind.name: kind for kind in (EntropyLDeltaDiversity, KDeltaAnonymity, LDeltaDiversity)}
+        kinds |= MODELS
     return tuple(kinds[entry["model"]].model_validate(entry["parameters"]) for entry in manifest["guarantees"])

@@ -1,17 +1,20 @@
-"""Sorting within compiled kernels.
+"""Sorting within compiled kernels, and keys that sort as several columns do.
 
-NumPy's sorts are not called there: Numba makes each of them from a function of the same name, tells them apart only by
-a number that depends on what was compiled before, and takes one for another when several come from its cache on disk.
-The process then crashes. One kernel of the whole package may still sort so: the verifier's, which shares no code.
+Kernels do not call NumPy's sorts: Numba makes each of them from a function of the same name, tells them apart only by a
+number that depends on what was compiled before, and takes one for another when several come from its cache on disk. The
+process then crashes. One kernel of the whole package may still sort so: the verifier's, which shares no code.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from shoal.core.arrays import AnyIntArray, FloatArray, IntArray
 from shoal.core.compiled import compiled
 
+_LARGEST_KEY = 2**62
 _SHORT = 16  # runs that are sorted by insertion
 
 
@@ -45,3 +48,16 @@ def places_ascending(keys: AnyIntArray | FloatArray) -> IntArray:
         places, spare_places = spare_places, places
         length *= 2
     return places
+
+
+def pack(columns: Sequence[AnyIntArray], sizes: Sequence[int]) -> IntArray:
+    """Return (n_rows,) one number per row that sorts as the columns do, the first column before the others."""
+    key, size_so_far = columns[0].astype(np.int64), sizes[0]
+    for column, size in zip(columns[1:], sizes[1:], strict=True):
+        if size_so_far * size > _LARGEST_KEY:
+            distinct, places = np.unique(key, return_inverse=True)
+            key, size_so_far = places.astype(np.int64), len(distinct)
+        key *= size
+        key += column
+        size_so_far *= size
+    return key

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,10 +14,8 @@ from shoal.core.arrays import CodeArray, IntArray
 from shoal.core.errors import InputError, UsageError
 from shoal.linking.columns import LinkColumn, coded
 from shoal.linking.linkable import Agreement, Candidates, Linkable, Shown
+from shoal.release.forms.agreed import L_DIVERSITY, AgreedPlan, parse_plan, read_plan_file
 from shoal.release.release import CLASS
-
-if TYPE_CHECKING:
-    from shoal.agency.plan_file import AgreedPlan
 
 MOST_ENTRIES = 2**26  # of the classes' counts, once for each of their boxes
 MOST_LISTED = 2**23  # values of all boxes' sides
@@ -25,8 +23,6 @@ MOST_LISTED = 2**23  # values of all boxes' sides
 
 def read_agreed(name: str, folder: Path, manifest: Mapping[str, Any]) -> AgreedPlan:
     """Read the plan of a release; it must be the one that the manifest names."""
-    from shoal.agency.plan_file import plan_bytes, plan_of
-
     entry = manifest["agreed"]
     try:
         file, sha256, digest = str(entry["file"]), entry["sha256"], entry["digest"]
@@ -35,10 +31,10 @@ def read_agreed(name: str, folder: Path, manifest: Mapping[str, Any]) -> AgreedP
     path = folder / Path(file).name
     if not path.is_file():  # of a pipe or a device the end may never come
         raise InputError(f"{name}: it lacks its plan; run `shoal verify` on it")
-    content = plan_bytes(path)
+    content = read_plan_file(path)
     if hashlib.sha256(content).hexdigest() != sha256:
         raise InputError(f"{name}: its plan is not the file that the manifest names; run `shoal verify` on it")
-    agreed = plan_of(content, f"{Path(file).name} of {name}")
+    agreed = parse_plan(content, f"{Path(file).name} of {name}")
     if agreed.digest != digest:
         raise InputError(f"{name}: its plan has another digest than the manifest says; run `shoal verify` on it")
     return agreed
@@ -48,8 +44,6 @@ def of_agreed(
     name: str, table: pa.Table, manifest: Mapping[str, Any], agreed: AgreedPlan, known: set[str], sensitive: str
 ) -> Linkable:
     """Return a release by a plan: each class as boxes that have every one of its points once, and nothing else."""
-    from shoal.agency.promise import L_DIVERSITY
-
     entries = manifest["attributes"]
     if sensitive != agreed.sensitive or any(quasi not in entries for quasi in agreed.quasi):
         raise InputError(f"{name}: its attributes are not those of its plan; run `shoal verify` on it")

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shoal.agency.distribution import WEIGHTS
-from shoal.agency.ordering import packed
 from shoal.core.arrays import CodeArray, IntArray
 from shoal.core.errors import InputError, UsageError
+from shoal.core.sorting import pack
 from shoal.sources.opening import open_source
 from shoal.taxonomies.parse import texts, whole_numbers
 
@@ -57,7 +57,7 @@ def counted(data: object, domain: Domain) -> dict[str, Any]:
     for batch in source.batches(domain.names, dictionary=domain.names):
         codes = _codes(batch, domain, outside)
         known = np.logical_and.reduce([column >= 0 for column in codes])
-        key, count = np.unique(packed([column[known] for column in codes], sizes), return_counts=True)
+        key, count = np.unique(pack([column[known] for column in codes], sizes), return_counts=True)
         keys.append(key)
         counts.append(count)
     outside.refuse(source.name)
@@ -89,7 +89,7 @@ def read_counts(data: object, domain: Domain, *, probabilities: bool = False) ->
         batches.append([texts(_whole(batch.column(name))) for name in domain.names])
         weights.append(batch.column(weight))
     outside.refuse(source.name)
-    key = packed([np.concatenate(column) for column in zip(*codes, strict=True)], [len(v) for v in domain.values])
+    key = pack([np.concatenate(column) for column in zip(*codes, strict=True)], [len(v) for v in domain.values])
     if repeated := len(key) - len(np.unique(key)):
         raise InputError(f"{source.name} has {repeated:,} combinations more than once; add these rows up")
     columns = [pa.concat_arrays(column) for column in zip(*batches, strict=True)]

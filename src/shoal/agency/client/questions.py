@@ -14,7 +14,7 @@ from shoal.core.errors import InputError, UsageError
 from shoal.release.release import write_bytes
 
 if TYPE_CHECKING:
-    from shoal.agency.plan_file import AgreedPlan
+    from shoal.release.forms.agreed import AgreedPlan
 
 LARGEST_PLAN = 512 * 2**20  # bytes
 PLANNING = 600.0  # seconds that a plan may take
@@ -77,12 +77,12 @@ class AgencyClient:
 
     def fetch(self, campaign: str, path: Path) -> AgreedPlan:
         """Write the plan to a new file, if its digest and all it says of itself are right (owner, agency)."""
-        from shoal.agency.plan_file import plan_of  # which brings all of planning along
+        from shoal.release.forms.agreed import parse_plan  # which brings all of planning along
 
         if path.exists() or path.is_symlink():
             raise UsageError(f"{path} exists already; choose another file or remove it first")
         content = self._send("GET", f"{_of(campaign)}/plan", largest=LARGEST_PLAN).content
-        plan = plan_of(content, f"the plan of campaign {campaign}")
+        plan = parse_plan(content, f"the plan of campaign {campaign}")
         write_bytes(path, content)
         return plan
 

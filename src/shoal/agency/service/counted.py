@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shoal.agency.ordering import packed
 from shoal.agency.service.messages import Domain
 from shoal.core.errors import InputError
+from shoal.core.sorting import pack
 from shoal.taxonomies.parse import decimal_numbers
 
 LARGEST = 2**62
@@ -63,7 +63,7 @@ def read_rows(columns: list[str], rows: list[Any], domain: Domain, *, probabilit
         raise InputError(f"every row must have {len(columns)} values, one for each of its columns")
     cells = dict(zip(columns, zip(*rows, strict=True), strict=True))
     codes = [_coded(cells[name], name, values) for name, values in zip(domain.names, domain.values, strict=True)]
-    key = packed(codes, [len(values) for values in domain.values])
+    key = pack(codes, [len(values) for values in domain.values])
     if repeated := len(key) - len(np.unique(key)):
         raise InputError(f"{repeated:,} rows repeat a combination of another row; add them up")
     kept = _counts(cells[weight]) if weight == "count" else _probabilities(cells[weight])

@@ -13,13 +13,12 @@ import numpy as np
 import pyarrow as pa
 
 from shoal.agency.distribution import JointDistribution, read_distribution
-from shoal.agency.ordering import packed
-from shoal.agency.plan_file import plan_document, rounded_down
-from shoal.agency.planning import make_plan
+from shoal.agency.planning import make_plan, plan_document, round_down
 from shoal.agency.service.counted import LARGEST, CountedTable
 from shoal.agency.service.messages import LARGEST as LARGEST_SENT
 from shoal.agency.service.messages import Arrangement, Domain, Order, Records
 from shoal.core.errors import InputError, UnreachableError
+from shoal.core.sorting import pack
 from shoal.sources.arrow import open_arrow
 from shoal.sources.options import SourceOptions
 from shoal.taxonomies.construct import from_levels, scale_of
@@ -74,7 +73,7 @@ def plan_of(domain: Domain, tables: Sequence[CountedTable], wanted: Wanted, most
         n_tight=plan.n_tight,
         records=plan.records,
         m=float(plan.m),
-        p=rounded_down(plan.p),
+        p=round_down(plan.p),
         classes=plan.classes.n_classes,
         digest=str(document["digest"]),
         document=json.dumps(document, allow_nan=False, separators=(",", ":")),
@@ -115,7 +114,7 @@ def _added(codes: list[Any], sizes: list[int], weights: list[Any]) -> tuple[list
     """Add up rows of the same combination."""
     if sum(int(column.sum()) for column in weights) >= LARGEST:
         raise InputError("the owners' counts sum to 2^62 or more; shoal cannot count that far")
-    _, first, places = np.unique(packed(codes, sizes), return_index=True, return_inverse=True)
+    _, first, places = np.unique(pack(codes, sizes), return_index=True, return_inverse=True)
     sums = np.zeros(len(first), dtype=np.int64)
     np.add.at(sums, places, np.concatenate(weights))
     return [column[first] for column in codes], pa.array(sums)

@@ -42,7 +42,7 @@ def apply(
 ) -> None:
     """Publish a table by a plan. Exit code 3: too few records, or classes that show too little."""
     with reporting(json_output, folder):
-        from shoal.agency.applying.release import apply_plan
+        from shoal.agency.apply import apply_plan
         from shoal.cli.bars import bars
 
         entering = ledger_asked(ledger, population, recipient, floor, warn)

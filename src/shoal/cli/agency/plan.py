@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from shoal.agency.planning import Plan
-    from shoal.agency.promise import Promise
+    from shoal.release.forms.agreed import Promise
 
 Name = TypeVar("Name", bound=str)
 MOST_DIGITS = 100  # of a number before or after its point
@@ -74,8 +74,7 @@ def plan(
 
         from shoal.agency.distribution import read_distribution
         from shoal.agency.ordering import ORDERS
-        from shoal.agency.plan_file import rounded_down, write_plan
-        from shoal.agency.planning import ARRANGEMENTS, RECORDS, make_plan
+        from shoal.agency.planning import ARRANGEMENTS, RECORDS, make_plan, round_down, write_plan
         from shoal.core.errors import UsageError
         from shoal.taxonomies.builders.file import read_taxonomy
 
@@ -119,7 +118,7 @@ def plan(
                     "n": made.n,
                     "n_tight": made.n_tight,
                     "m": float(made.m),
-                    "p": rounded_down(made.p),
+                    "p": round_down(made.p),
                     "classes": made.classes.n_classes,
                     **({"failure": {str(number): chance for number, chance in failures.items()}} if failures else {}),
                     "digest": digest,
@@ -147,7 +146,7 @@ def _in_words(plan: Plan) -> str:
     """Say what was agreed upon: classes, records, and what they are worth."""
     from rich.markup import escape
 
-    from shoal.agency.promise import ENTROPY, K_ANONYMITY, L_DIVERSITY
+    from shoal.release.forms.agreed import ENTROPY, K_ANONYMITY, L_DIVERSITY
 
     least, sensitive, classes = plan.promise.least, escape(plan.distribution.sensitive), plan.classes.n_classes
     shows = {
@@ -174,8 +173,8 @@ def _in_words(plan: Plan) -> str:
 
 def _promise(name: str, l: float | None, k: int | None) -> Promise:
     """Return what was asked for; l and k belong to their own promises."""
-    from shoal.agency.promise import ENTROPY, K_ANONYMITY, L_DIVERSITY, Promise
     from shoal.core.errors import UsageError
+    from shoal.release.forms.agreed import ENTROPY, K_ANONYMITY, L_DIVERSITY, Promise
 
     models = {"l-diversity": L_DIVERSITY, "k-anonymity": K_ANONYMITY, "entropy": ENTROPY}
     model = models[_one_of("promise", name, tuple(models))]

@@ -1,0 +1,299 @@
+"""The owner's side: records into the classes of an agency's plan, and a release by it or none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from functools import partial
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+from pydantic import ConfigDict, Field
+
+from shoal.anonymize import Format, Run, same_format
+from shoal.core import kernels
+from shoal.core.arrays import BoolArray, CodeArray, IntArray
+from shoal.core.errors import InputError, UnreachableError, did_you_mean
+from shoal.core.progress import Progress, Silent
+from shoal.core.wording import counted_text
+from shoal.engines.local import CountedCells
+from shoal.linking.ledger.options import Ledgered, ledger_options
+from shoal.methods.base import Method
+from shoal.plan.judging import judged
+from shoal.plan.plan import Plan
+from shoal.plan.problem import Problem
+from shoal.policy.policy import AttributePolicy, Policy, Role
+from shoal.release.forms.agreed import (
+    ENTROPY,
+    K_ANONYMITY,
+    L_DIVERSITY,
+    AgreedPlan,
+    AgreedPublishing,
+    make_model,
+    parse_plan,
+    read_plan_file,
+)
+from shoal.release.release import CLASS, Release
+from shoal.sources.base import Source
+from shoal.sources.opening import open_source
+from shoal.sources.options import SourceOptions
+from shoal.taxonomies.builders.base import TaxonomyBuilder
+from shoal.taxonomies.construct import from_levels, scale_of
+from shoal.taxonomies.scales import Categories, Numbers, index_in
+from shoal.taxonomies.tree import Scale, Taxonomy
+
+_EXACT = 2**53  # from here on floating point does not tell neighbours apart
+MOST_LISTED = 1_000_000  # values that the labels of an attribute list in all
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _NumbersByText(Numbers):
+    """Numbers whose values are found by how the plan writes them, as everything else of a plan is."""
+
+    texts: pa.Array = field(kw_only=True)
+
+    def locate(self, values: pa.Array) -> CodeArray:
+        """Find each value, as text, among the leaves."""
+        return index_in(values, self.texts)
+
+
+class AgreedValues(TaxonomyBuilder):
+    """The values of a plan in its order, each of them a leaf right under the root.
+
+    >>> AgreedValues(values=("9", "10", "40")).build(pa.array([])).label(0, 2)
+    '[9, 10]'
+    """
+
+    name: ClassVar[str] = "agreed"
+    title: ClassVar[str] = "the values of an agency's plan"
+
+    values: tuple[str, ...]
+
+    def build(self, values: pa.Array) -> Taxonomy:  # noqa: ARG002
+        """Take the plan's values; the data have no say in it."""
+        return from_levels(list(self.values), [], _make_scale(self.values), declared=True)
+
+
+def _make_scale(values: tuple[str, ...]) -> Scale:
+    scale = scale_of(values)
+    if not isinstance(scale, Numbers):
+        return scale
+    if np.abs(scale.starts[[0, -1]]).max() >= _EXACT:
+        return Categories(pa.array(values, pa.string()))
+    copied = {each.name: getattr(scale, each.name) for each in fields(Numbers)}
+    return _NumbersByText(**copied, texts=pa.array(values, pa.string()))
+
+
+def find_hulls(agreed: AgreedPlan) -> tuple[CodeArray, CodeArray]:
+    """Return (n_classes, n_quasi) the first value of each class and the one after its last, from the plan alone.
+
+    Labels of categories list their values, and many wide ones would list too many: the widest are widened to the
+    whole domain then.
+    """
+    shape = agreed.classes, len(agreed.quasi)
+    lo, hi = np.empty(shape, dtype=np.int32), np.empty(shape, dtype=np.int32)
+    for place, (column, values) in enumerate(zip(agreed.points, agreed.quasi_values, strict=True)):
+        first = np.full(agreed.classes, len(values), dtype=np.int32)
+        last = np.zeros(agreed.classes, dtype=np.int32)
+        np.minimum.at(first, agreed.number, column)
+        np.maximum.at(last, agreed.number, column)
+        if _make_scale(values).kind == "category":
+            first, last = _widen(first, last, len(values))
+        lo[:, place], hi[:, place] = first, last + 1
+    return lo, hi
+
+
+def _widen(first: CodeArray, last: CodeArray, n_values: int) -> tuple[CodeArray, CodeArray]:
+    """Widen the widest ranges to all values until the different ones list few enough."""
+    distinct, which = np.unique(first.astype(np.int64) * n_values + last, return_inverse=True)
+    width = distinct % n_values - distinct // n_values + 1
+    order = np.argsort(width, kind="stable")
+    widened = np.zeros(len(distinct), dtype=np.bool_)
+    widened[order] = np.cumsum(width[order]) > MOST_LISTED
+    wide = widened[which.reshape(-1)]
+    return np.where(wide, 0, first).astype(np.int32), np.where(wide, n_values - 1, last).astype(np.int32)
+
+
+def refuse_outside(agreed: AgreedPlan, counted: CountedCells, name: str) -> None:
+    """Raise if a record has a value that the plan does not know, or none; the message counts them by column."""
+    outside = list(_describe_outside(agreed, counted))
+    if outside:
+        raise InputError(
+            f"{name} has records outside the domain that was agreed upon: {'; '.join(outside)}. Correct them, or ask "
+            "the agency for a plan whose domain has them; nothing was published"
+        )
+
+
+def _describe_outside(agreed: AgreedPlan, counted: CountedCells) -> Iterator[str]:
+    names = (*agreed.quasi, agreed.sensitive)
+    for name, known in zip(names, (*agreed.quasi_values, agreed.sensitive_values), strict=True):
+        column = counted.columns.index(name)
+        records = np.bincount(counted.codes(column), weights=counted.run.counts).astype(np.int64)
+        values, used = counted.in_use(column)
+        strange = index_in(values, pa.array(known, pa.string())) < 0
+        many = int(strange.sum())
+        parts = []
+        if many:
+            share = int(records[np.flatnonzero(used[1:])[strange] + 1].sum())
+            parts.append(
+                f"{counted_text(share, 'record')} with {counted_text(many, 'value')} that the plan does not have"
+            )
+        if used[0]:
+            parts.append(f"{counted_text(int(records[0]), 'record')} without a value")
+        if parts:
+            yield f"column {name!r}: {' and '.join(parts)}"
+
+
+class AgreedClasses(Method):
+    """Every record goes to the class that the plan has for its quasi values, or nothing is published."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    name: ClassVar[str] = "agreed"
+    title: ClassVar[str] = "the classes of an agency's plan"
+
+    agreed: AgreedPlan = Field(exclude=True, description="the plan")
+
+    def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan:  # noqa: ARG002
+        """Find the class of each cell; too few records, or a class that breaks the promise, are an error."""
+        agreed, counts = self.agreed, problem.cells.counts
+        class_of = agreed.locate([codes.astype(np.int64) for codes in problem.quasi_codes])
+        self._refuse_outside(problem, class_of)
+        records = int(counts.sum())
+        missing = agreed.records - records
+        if missing > 0:
+            raise UnreachableError(
+                f"there {'is 1 record' if records == 1 else f'are {records:,} records'}, and the plan asks for "
+                f"{agreed.records:,}: {missing:,} {'is' if missing == 1 else 'are'} missing. Nothing was published; "
+                "wait until there are enough"
+            )
+        sizes = kernels.summed(class_of, counts, agreed.classes)
+        if agreed.promise.model == L_DIVERSITY:
+            self._refuse_hidden(class_of, np.asarray(problem.cells.codes[-1]))
+        elif agreed.promise.model == K_ANONYMITY:
+            self._refuse_small(sizes)
+        lo, hi = find_hulls(agreed)
+        plan = Plan.of_cells(lo, hi, class_of, counts)
+        if agreed.promise.model == ENTROPY:
+            self._refuse_certain(problem, plan)
+        return plan
+
+    def _refuse_outside(self, problem: Problem, class_of: CodeArray) -> None:
+        outside = np.flatnonzero(class_of < 0)
+        if len(outside):
+            combined = np.unique(np.stack([codes[outside] for codes in problem.quasi_codes]), axis=1).shape[1]
+            records = int(problem.cells.counts[outside].sum())
+            raise InputError(
+                f"{counted_text(records, 'record')} outside the domain that was agreed upon: "
+                f"{counted_text(combined, 'combination')} of the values of {', '.join(map(repr, self.agreed.quasi))} "
+                "that the plan does not have. Correct them, or ask the agency for a plan whose domain has them; "
+                "nothing was published"
+            )
+
+    def _refuse_hidden(self, class_of: CodeArray, values: IntArray) -> None:
+        """Raise unless every class shows all values that the plan names for it."""
+        agreed = self.agreed
+        n_values = len(agreed.sensitive_values)
+        shown = np.unique(class_of.astype(np.int64) * n_values + values)
+        wanted = np.arange(agreed.classes, dtype=np.int64)[:, np.newaxis] * n_values + agreed.values
+        hidden = ~np.isin(wanted, shown)
+        self._refuse(
+            np.logical_or.reduce(hidden, axis=1),
+            f"the plan names values that do not show, {int(hidden.sum()):,} in all",
+        )
+
+    def _refuse_small(self, sizes: IntArray) -> None:
+        missing = np.maximum(self.agreed.promise.least - sizes, 0)
+        least = f"{self.agreed.promise.least:,}"
+        self._refuse(missing > 0, f"there are fewer than {least} records; {int(missing.sum()):,} are missing in all")
+
+    def _refuse_certain(self, problem: Problem, plan: Plan) -> None:
+        what = f"values are less uncertain than {self.agreed.promise.least:g} equally frequent ones"
+        self._refuse(plan.sizes == 0, what)
+        holding = [requirement.model.holds(classes, whole) for requirement, classes, whole in judged(problem, plan)]
+        self._refuse(~np.concatenate(holding), what)
+
+    def _refuse(self, failing: BoolArray, what: str) -> None:
+        """Raise if a class fails; that this may happen is what delta is for."""
+        if failing.any():
+            raise UnreachableError(
+                f"in {int(failing.sum()):,} of {self.agreed.classes:,} classes {what}. This had a "
+                f"probability of at most delta = {self.agreed.delta:g} if the records are independent and the agency's "
+                "distribution is right. Nothing was published; wait for more records"
+            )
+
+
+def apply_plan(
+    plan: str | Path,
+    data: object,
+    out: str | Path,
+    *,
+    format: Format | None = None,  # noqa: A002  the word that users know
+    seed: int | None = None,
+    progress: Progress | None = None,
+    ledger: Ledgered = None,
+) -> Release:
+    """Publish a table by an agency's plan so that every class keeps what the plan promises, and prove it.
+
+    Values are compared with those of the plan as texts: 34 is "34", whatever type the column has. Columns that the
+    plan does not know are left out (``evidence["left_out"]``). Values and combinations outside the plan are an
+    ``InputError``; too few records, and classes that do not keep the promise, an ``UnreachableError``. Nothing is
+    written then. A *ledger* is as in :func:`shoal.anonymize`.
+    """
+    path = Path(plan)
+    content = read_plan_file(path)
+    agreed = parse_plan(content, path.name)
+    source = open_source(data)
+    left_out = _find_unknown_columns(agreed, source, path.name)
+    run = Run.start(
+        source,
+        make_policy(agreed, left_out),
+        out,
+        format or same_format(data),
+        seed,
+        "quick",
+        progress or Silent(),
+        admit=partial(refuse_outside, agreed, name=source.name),
+        publish=AgreedPublishing(agreed, content, left_out),
+        ledger=ledger_options(ledger),
+    )
+    return run.finish(data)
+
+
+def make_policy(agreed: AgreedPlan, left_out: tuple[str, ...] = ()) -> Policy:
+    """Return the policy that a plan stands for; other columns are treated as identifiers, which nobody publishes."""
+
+    def attribute(role: Role, values: tuple[str, ...]) -> AttributePolicy:
+        return AttributePolicy(role, AgreedValues(values=values))
+
+    quasi = {name: attribute("quasi", values) for name, values in zip(agreed.quasi, agreed.quasi_values, strict=True)}
+    return Policy(
+        attributes={
+            **quasi,
+            agreed.sensitive: attribute("sensitive", agreed.sensitive_values),
+            **{name: AttributePolicy("identifier") for name in left_out},
+        },
+        privacy=(make_model(agreed),),
+        method=AgreedClasses(agreed=agreed),
+        missing="category",
+        max_withheld=0.0,
+        source=SourceOptions(),
+        document={"agreed": {"digest": agreed.digest, **agreed.promise.document(), "delta": agreed.delta}},
+        folder=Path(),
+    )
+
+
+def _find_unknown_columns(agreed: AgreedPlan, source: Source, plan: str) -> tuple[str, ...]:
+    """Return the columns that the plan does not know; raise if the source lacks one that it has."""
+    names, columns = (*agreed.quasi, agreed.sensitive), source.schema.names
+    if CLASS in names:
+        raise InputError(
+            f"{plan} has an attribute {CLASS!r}, which is what the column of class numbers is called; ask the agency "
+            "to rename it"
+        )
+    absent = [f"column {name!r}{did_you_mean(name, columns)}" for name in names if name not in columns]
+    if absent:
+        raise InputError(f"{source.name} lacks columns of the plan: {', '.join(absent)}; nothing was published")
+    return tuple(name for name in columns if name not in names)

@@ -1,0 +1,393 @@
+"""Releases by an agency's plan: what a plan promises, its written form, and what is published by it.
+
+A plan holds no counts of people, only classes and numbers. Its ``digest`` is the SHA-256 of the rest, as JSON with
+sorted keys and no blanks. It finds mistakes and careless edits; it is no signature. The models here cannot be named in
+a policy: they need a plan.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pyarrow as pa
+from pydantic import Field
+
+from shoal.core.arrays import CodeArray, IntArray
+from shoal.core.errors import InputError, UsageError
+from shoal.core.sorting import pack
+from shoal.core.strict_json import read_json
+from shoal.engines.local import CountedCells
+from shoal.methods.base import AnyPlan
+from shoal.models.base import PrivacyModel
+from shoal.models.distinct_l_diversity import DistinctLDiversity
+from shoal.models.entropy_l_diversity import EntropyLDiversity
+from shoal.models.k_anonymity import KAnonymity
+from shoal.plan.plan import Plan
+from shoal.policy.encoding import Encoding
+from shoal.policy.policy import Policy
+from shoal.release.forms.classes import GeneralizedPublication
+from shoal.release.publishing.columns import CellColumn
+from shoal.release.release import CLASS
+from shoal.sources.base import Source
+
+PLAN_FILE = "plan.json"
+FORMAT = 2
+KIND = "shoal-agency-plan"
+MOST_RECORDS = 2**53  # more records than any table has
+_NUMBERS = ("delta", "p", "eta", "n", "n_tight", "records", "m", "classes")
+_LISTS = ("quasi", "points", "runs", "values")
+_KEYS = {"format", "kind", "sensitive", "order", "arrangement", "promise", "digest", *_NUMBERS, *_LISTS}
+L_DIVERSITY = "l-delta-diversity"
+K_ANONYMITY = "k-delta-anonymity"
+ENTROPY = "entropy-l-delta-diversity"
+PARAMETERS = {L_DIVERSITY: "l", K_ANONYMITY: "k", ENTROPY: "l"}
+_WHOLE = (L_DIVERSITY, K_ANONYMITY)
+Delta = Annotated[
+    float, Field(gt=0, lt=1, description="how probably an owner with enough records has to wait for more")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """Every class has at least this many values, records, or this exponential of its entropy.
+
+    >>> Promise("k-delta-anonymity", 5).parameter
+    'k'
+    """
+
+    model: str
+    least: int | float
+
+    def __post_init__(self) -> None:
+        """Refuse models that are not known and numbers that promise nothing."""
+        if self.model not in PARAMETERS:
+            raise UsageError(f"unknown promise {self.model!r}; known are {', '.join(PARAMETERS)}")
+        name = self.parameter
+        whole = type(self.least) is int
+        if self.model in _WHOLE and not whole:
+            raise UsageError(f"{name} of {self.model} must be a whole number, got {self.least!r}")
+        if not (whole or (type(self.least) is float and math.isfinite(self.least))):
+            raise UsageError(f"{name} of {self.model} must be a number, got {self.least!r}")
+        if self.least < 1:
+            raise UsageError(f"{name} must be at least 1, got {self.least:g}")
+
+    @property
+    def parameter(self) -> str:
+        """The name of the number: l or k."""
+        return PARAMETERS[self.model]
+
+    def document(self) -> dict[str, Any]:
+        """Return it as it stands in a plan file."""
+        return {"model": self.model, self.parameter: self.least}
+
+
+def parse_promise(document: Mapping[str, Any]) -> Promise:
+    """Read a promise of a plan file; anything but a model and its number is a ``ValueError``."""
+    model = document["model"]
+    if not isinstance(model, str) or set(document) != {"model", PARAMETERS.get(model)}:
+        raise ValueError("no promise")
+    try:
+        return Promise(model, document[PARAMETERS[model]])
+    except UsageError as error:
+        raise ValueError(str(error)) from None
+
+
+class LDeltaDiversity(DistinctLDiversity):
+    """Every class shows the l values that the plan names for it. Rameshwar and Tandon, Definition 4.1."""
+
+    name = L_DIVERSITY
+    title = "every class of the plan shows the l sensitive values that the plan names for it"
+
+    delta: Delta
+
+
+class KDeltaAnonymity(KAnonymity):
+    """Every class of the plan has at least k records."""
+
+    name = K_ANONYMITY
+    title = "every class of the plan has at least k records"
+
+    delta: Delta
+
+
+class EntropyLDeltaDiversity(EntropyLDiversity):
+    """Every class of the plan is as uncertain as l equally frequent values."""
+
+    name = ENTROPY
+    title = "the sensitive values of every class of the plan are as uncertain as l equally frequent ones"
+
+    delta: Delta
+
+
+MODELS: dict[str, type[PrivacyModel]] = {
+    kind.name: kind for kind in (LDeltaDiversity, KDeltaAnonymity, EntropyLDeltaDiversity)
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AgreedPlan:
+    """A plan as an owner reads it."""
+
+    quasi: tuple[str, ...]
+    quasi_values: tuple[tuple[str, ...], ...]
+    points: tuple[CodeArray, ...]  # n_quasi x (n_points,) into quasi_values
+    number: CodeArray  # (n_points,) class of each point, from 0
+    sensitive: str
+    sensitive_values: tuple[str, ...]
+    promise: Promise
+    values: CodeArray  # (n_classes, l) into sensitive_values, ascending: what every release shows; else (n_classes, 0)
+    delta: float
+    p: float
+    eta: float
+    n: int
+    n_tight: int
+    records: int  # that an owner must have
+    m: float
+    classes: int
+    order: str
+    arrangement: str
+    digest: str
+
+    def locate(self, codes: Sequence[IntArray]) -> CodeArray:
+        """Return (n_rows,) the class, from 0, of rows given as codes into the quasi values; -1 outside the domain.
+
+        A code that is no place in the values of its attribute stands for a value that is not known.
+        """
+        sizes = [len(values) for values in self.quasi_values]
+        known = np.logical_and.reduce([(c >= 0) & (c < size) for c, size in zip(codes, sizes, strict=True)])
+        inside = np.flatnonzero(known)
+        n_points = len(self.number)
+        key = pack([np.append(points, c[inside]) for points, c in zip(self.points, codes, strict=True)], sizes)
+        domain, asked = key[:n_points], key[n_points:]
+        order = np.argsort(domain, kind="stable")
+        place = np.minimum(np.searchsorted(domain, asked, sorter=order), n_points - 1)
+        found = order[place]
+        result = np.full(len(known), -1, dtype=np.int32)
+        result[inside] = np.where(domain[found] == asked, self.number[found], -1)
+        return result
+
+
+def digest_plan(document: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of a plan without its digest."""
+    rest = {key: value for key, value in document.items() if key != "digest"}
+    text = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def read_plan(path: Path) -> AgreedPlan:
+    """Read a plan; one that was altered, or that contradicts itself, is refused."""
+    return parse_plan(read_plan_file(path), path.name)
+
+
+def read_plan_file(path: Path) -> bytes:
+    """Return the content of a plan file, whatever it is."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {path.name}: {error.strerror or 'input or output error'}") from None
+
+
+def parse_plan(content: bytes, name: str) -> AgreedPlan:
+    """Read a plan from the content of its file; a key that comes twice makes it no plan."""
+    try:
+        document = read_json(content)
+    except ValueError:
+        raise InputError(f"{name} is no JSON; fetch the plan again") from None
+    return check_plan(document, name)
+
+
+def check_plan(document: Any, name: str) -> AgreedPlan:
+    """Check a plan that was read from anywhere."""
+    if not isinstance(document, dict) or document.get("kind") != KIND:
+        raise InputError(f"{name} is no plan of an agency")
+    if document.get("format") != FORMAT:
+        raise InputError(f"{name} has another format than {FORMAT}, which this version of shoal reads")
+    try:
+        right = digest_plan(document) == document.get("digest")
+    except (ValueError, TypeError, RecursionError):
+        right = False
+    if not right:
+        raise InputError(f"{name} was altered: its digest is not that of its content; fetch the plan again")
+    if set(document) != _KEYS:
+        raise InputError(f"{name} has not the keys of a plan: {', '.join(sorted(set(document) ^ _KEYS))}")
+    try:
+        return _read_document(document)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        reason = f": {error}" if type(error) is _ContradictionError else ""
+        raise InputError(f"{name} contradicts itself{reason}; fetch the plan again") from None
+
+
+class _ContradictionError(ValueError):
+    """What does not fit, in words that hold nothing of the file."""
+
+
+def _read_document(document: dict[str, Any]) -> AgreedPlan:
+    values = tuple(_read_texts(entry["values"]) for entry in document["quasi"])
+    names = _read_texts([entry["name"] for entry in document["quasi"]])
+    sensitive = _read_texts(document["sensitive"]["values"])
+    points = tuple(_read_integers(column) for column in document["points"])
+    runs = _read_integers(document["runs"])
+    _demand(len(points) == len(names) > 0, "a list of points for every quasi attribute")
+    _demand(runs.ndim == 2 and runs.shape[1] == 2 and bool((runs[:, 1] > 0).all()), "runs of classes")
+    n_points = len(points[0])
+    _demand(all(column.ndim == 1 and len(column) == n_points for column in points), "points of one length")
+    inside = all(column.min() >= 0 and column.max() < len(known) for column, known in zip(points, values, strict=True))
+    _demand(inside, "points among the values")
+    key = pack(points, [len(known) for known in values])
+    _demand(len(np.unique(key)) == n_points, "every point once")
+    _demand(len(runs) <= n_points and bool((runs[:, 1] <= n_points).all()), "a class for every point")
+    _demand(int(runs[:, 1].sum()) == n_points, "a class for every point")
+    n_classes, numbers = document["classes"], np.unique(runs[:, 0])
+    _demand(len(numbers) == n_classes == numbers[-1] and numbers[0] == 1, "classes from 1 on")
+    n, n_tight, records = (document[key] for key in ("n", "n_tight", "records"))
+    _demand(all(type(number) is int for number in (n, n_tight, records, n_classes)), "whole numbers")
+    delta, p, eta, m = (_read_number(document[key]) for key in ("delta", "p", "eta", "m"))
+    _demand(0 < delta < 1 and 0 <= eta < p <= 1, "0 < delta < 1 and eta < p <= 1")
+    _demand(1 <= n_tight <= n and records in (n, n_tight), "n_tight <= n, and one of these for the records")
+    promise = parse_promise(document["promise"])
+    _demand(max(n, promise.least) <= MOST_RECORDS, "numbers of records that can be counted")
+    if promise.model == L_DIVERSITY:
+        _demand(n_classes <= m * (1 + 1e-9), "no more classes than m")
+    else:
+        _demand(n_tight == n and m == n_classes, "one number of records, and m classes")
+    (name,) = _read_texts([document["sensitive"]["name"]])
+    _demand(name not in names, "a sensitive attribute besides the quasi ones")
+    return AgreedPlan(
+        quasi=names,
+        quasi_values=values,
+        points=tuple(column.astype(np.int32) for column in points),
+        number=(np.repeat(runs[:, 0], runs[:, 1]) - 1).astype(np.int32),
+        sensitive=name,
+        sensitive_values=sensitive,
+        promise=promise,
+        values=_read_values(document["values"], promise, n_classes, len(sensitive)),
+        delta=delta,
+        p=p,
+        eta=eta,
+        n=n,
+        n_tight=n_tight,
+        records=records,
+        m=m,
+        classes=n_classes,
+        order=str(document["order"]),
+        arrangement=str(document["arrangement"]),
+        digest=str(document["digest"]),
+    )
+
+
+def _read_values(lists: Any, promise: Promise, n_classes: int, n_values: int) -> CodeArray:
+    """Return (n_classes, l) the values that each class must show; no values unless the promise is about them."""
+    if promise.model != L_DIVERSITY:
+        _demand(lists == [], "values of classes for l-diversity only")
+        return np.empty((n_classes, 0), dtype=np.int32)
+    values = _read_integers(lists)
+    _demand(values.shape == (n_classes, promise.least), "l values for every class")
+    _demand(values.min() >= 0 and values.max() < n_values, "values of classes among the sensitive values")
+    _demand(bool((np.diff(values, axis=1) > 0).all()), "values of classes in ascending order")
+    return values.astype(np.int32)
+
+
+def _read_texts(values: Any) -> tuple[str, ...]:
+    _demand(isinstance(values, list) and all(type(value) is str for value in values), "lists of texts")
+    _demand(len(set(values)) == len(values), "every value once")
+    "".join(values).encode()  # half a character, which only JSON can write, is a ValueError
+    return tuple(values)
+
+
+def _read_integers(values: Any) -> IntArray:
+    array = np.array(values)
+    _demand(array.dtype.kind == "i" and array.size > 0, "lists of whole numbers")
+    return array.astype(np.int64)
+
+
+def _read_number(value: Any) -> float:
+    _demand(type(value) in (int, float), "numbers")
+    return float(value)
+
+
+def _demand(holds: bool, what: str) -> None:
+    if not holds:
+        raise _ContradictionError(f"a plan has {what}")
+
+
+def make_model(agreed: AgreedPlan) -> PrivacyModel:
+    """Return what the plan promises, as a model."""
+    parameters = {agreed.promise.parameter: agreed.promise.least, "delta": agreed.delta}
+    return MODELS[agreed.promise.model].model_validate(parameters)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AgreedPublication(GeneralizedPublication):
+    """Every row is a record: the number of its class in the plan, the hull of that class, and its sensitive value."""
+
+    agreed: AgreedPlan
+    plan_file: bytes
+    left_out: tuple[str, ...]  # columns that the plan does not know
+
+    @property
+    def parts(self) -> Sequence[Sequence[str]]:
+        """The attributes of the plan in its order, whatever order and other columns the source has."""
+        return [[*self.agreed.quasi, self.agreed.sensitive]]
+
+    @property
+    def own_entries(self) -> Mapping[str, Any]:
+        """Which plan it is."""
+        return {
+            "agreed": {
+                "file": PLAN_FILE,
+                "sha256": hashlib.sha256(self.plan_file).hexdigest(),
+                "digest": self.agreed.digest,
+                "classes": self.agreed.classes,
+            }
+        }
+
+    @property
+    def own_evidence(self) -> Mapping[str, Any]:
+        """How many records the plan asks for, and which columns were left out."""
+        return {"records_needed": self.agreed.records, "left_out": list(self.left_out)}
+
+    @property
+    def files(self) -> Mapping[str, bytes]:
+        """The plan, byte for byte."""
+        return {PLAN_FILE: self.plan_file}
+
+    def _published(self, heap: pa.Table, sensitive: Sequence[CellColumn], carried: Sequence[str]) -> pa.RecordBatch:
+        batch = GeneralizedPublication._published(self, heap, sensitive, carried)  # noqa: SLF001 - slots forbid super()
+        number = heap.column(0).combine_chunks().to_numpy() + 1
+        return pa.RecordBatch.from_arrays([pa.array(number, pa.int32()), *batch.columns], [CLASS, *batch.schema.names])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AgreedPublishing:
+    """Makes the publication of a plan, once the records have found their classes."""
+
+    agreed: AgreedPlan
+    plan_file: bytes
+    left_out: tuple[str, ...]
+
+    def __call__(
+        self, policy: Policy, source: Source, counted: CountedCells, encoding: Encoding, plan: AnyPlan
+    ) -> AgreedPublication:
+        """Prepare what is published."""
+        if not isinstance(plan, Plan):
+            raise TypeError("a plan of an agency has classes, and nothing else")
+        common = GeneralizedPublication.of(policy, source, counted, encoding, plan)
+        return AgreedPublication(
+            policy,
+            source,
+            counted,
+            encoding,
+            plan,
+            common.columns,
+            common.sensitive_columns,
+            self.agreed,
+            self.plan_file,
+            self.left_out,
+        )
