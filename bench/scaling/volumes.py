@@ -123,7 +123,7 @@ def _coded(manifest: Mapping[str, Any], counted: Any, quasi: tuple[str, ...]) ->
 
 
 def _writing(published: pa.Table, folder: Path) -> float:
-    from shoal.release.publishing.writing import write_rows
+    from shoal.release.publication import write_rows
 
     path, seconds = folder / "written.parquet", []
     for _ in range(3):

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from shoal.policy.drafting.drafting import Draft, draft_policy
     from shoal.policy.policy import Policy
     from shoal.release.release import Release
+    from shoal.release.sliced.estimating import read_sliced
     from shoal.release.sliced.query import Estimate, Query
-    from shoal.release.sliced.reading import read_sliced
     from shoal.sources.opening import open_source
     from shoal.sources.options import SourceOptions
     from shoal.taxonomies.tree import Taxonomy
@@ -74,7 +74,7 @@ _HOMES = {
     "compare": "shoal.compare.compare",
     "draft_policy": "shoal.policy.drafting.drafting",
     "open_source": "shoal.sources.opening",
-    "read_sliced": "shoal.release.sliced.reading",
+    "read_sliced": "shoal.release.sliced.estimating",
 }
 
 

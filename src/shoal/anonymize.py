@@ -30,10 +30,8 @@ from shoal.policy.encoding import Encoding, check_columns, encode
 from shoal.policy.policy import Policy
 from shoal.refusing import refuse_changed, refuse_open, refuse_units, refuse_unverified
 from shoal.release.manifest import build_manifest
-from shoal.release.publishing.preparing import publication_of
-from shoal.release.publishing.publication import Publication, PublishedRows
-from shoal.release.publishing.tables import two_tables
-from shoal.release.publishing.writing import plain_table, write_places, write_rows
+from shoal.release.preparing import publication_of
+from shoal.release.publication import Publication, PublishedRows, plain_table, write_places, write_rows
 from shoal.release.release import (
     Release,
     Staging,
@@ -44,7 +42,7 @@ from shoal.release.release import (
     write_text,
 )
 from shoal.release.signing import SIGNATURE, SigningKey, read_signing_key
-from shoal.release.sliced.table import BUCKET, SlicedTable
+from shoal.release.sliced.table import BUCKET, SlicedTable, two_tables
 from shoal.reports.evidence import build_evidence
 from shoal.reports.page import internal_report, public_report
 from shoal.reports.readme import public_readme

@@ -11,7 +11,7 @@ import pytest
 
 from shoal.core.registry import discover
 from shoal.plan.problem import Attribute
-from shoal.release.labels import PublishedColumn
+from shoal.release.columns import PublishedColumn
 from shoal.taxonomies.builders.base import TaxonomyBuilder
 from shoal.taxonomies.tree import Taxonomy
 from shoal.taxonomies.widening import widen

@@ -14,8 +14,7 @@ import pytest
 
 from shoal.release.sliced.estimating import estimated
 from shoal.release.sliced.query import Estimate, Query
-from shoal.release.sliced.sampling import sampled
-from shoal.release.sliced.table import SlicedTable, published_columns
+from shoal.release.sliced.table import SlicedTable, published_columns, sampled
 
 Row = dict[str, object]
 ENTRIES = {name: {"kind": "number"} for name in "abcd"}

@@ -14,8 +14,7 @@ from shoal.plan.plan import Plan
 from shoal.plan.problem import Attribute, Problem
 from shoal.plan.slices import Part, Pieces, SlicedPlan
 from shoal.release.sliced.estimating import estimated
-from shoal.release.sliced.expected import SlicedRows
-from shoal.release.sliced.measuring import sliced_measured
+from shoal.release.sliced.expected import SlicedRows, sliced_measured
 from shoal.release.sliced.query import Estimate, Query
 from shoal.release.sliced.table import SlicedTable, published_columns
 from shoal.taxonomies.nested import from_nested

@@ -34,8 +34,7 @@ from shoal.engines.spark.regional_sampling import SampleMerger, SamplePartition,
 from shoal.methods.base import Method
 from shoal.plan.counted import Thinning
 from shoal.policy.policy import Policy
-from shoal.release.publishing.regional_numbers import Numbering
-from shoal.release.publishing.regional_sums import Pooled
+from shoal.release.regions import Numbering, Pooled
 from shoal.release.release import Release
 from shoal.sources.arrow import open_arrow
 from shoal.sources.opening import open_source

@@ -21,9 +21,9 @@ from shoal.plan.plan import Assignment
 from shoal.plan.slices import Part, Pieces, SlicedPlan
 from shoal.policy.encoding import encode
 from shoal.policy.policy import Policy
-from shoal.release.publishing.dealing import dealt
-from shoal.release.publishing.preparing import publication_of
-from shoal.release.publishing.writing import plain_table
+from shoal.release.forms.slices import dealt
+from shoal.release.preparing import publication_of
+from shoal.release.publication import plain_table
 from shoal.sources.opening import open_source
 
 Z = 4.753424  # normal quantile of 1 - 1e-6

@@ -13,8 +13,7 @@ import pytest
 from shoal.datasets.uci import adult
 from shoal.release.sliced.estimating import estimated
 from shoal.release.sliced.query import Estimate, Query
-from shoal.release.sliced.sampling import sampled
-from shoal.release.sliced.table import SlicedTable
+from shoal.release.sliced.table import SlicedTable, sampled
 
 PARTS = [["age", "marital-status"], ["workclass", "education"], ["sex", "occupation"]]
 ENTRIES = {name: {"kind": "category"} for part in PARTS for name in part} | {"age": {"kind": "number"}}

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from shoal.plan.problem import Attribute
-from shoal.release.labels import PublishedColumn
+from shoal.release.columns import PublishedColumn
 from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
 from shoal.taxonomies.nested import from_nested
 

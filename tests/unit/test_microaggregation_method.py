@@ -20,8 +20,8 @@ from shoal.engines.local import LocalEngine
 from shoal.methods.microaggregation.shared import Grouping, Space, joined
 from shoal.policy.encoding import encode
 from shoal.policy.policy import Policy
-from shoal.release.publishing.preparing import publication_of
-from shoal.release.publishing.publication import Publication
+from shoal.release.preparing import publication_of
+from shoal.release.publication import Publication
 from shoal.sources.opening import open_source
 
 QUASI = ("age", "wage", "sex", "zip", "day")

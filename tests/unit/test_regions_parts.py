@@ -27,8 +27,7 @@ from shoal.plan.problem import Attribute, Problem, Requirement
 from shoal.policy.binding import WholeTable
 from shoal.policy.encoding import encode
 from shoal.policy.policy import Policy
-from shoal.release.publishing.regional_numbers import LeafRanges, RangeNumbers
-from shoal.release.publishing.regional_sums import SizeTally
+from shoal.release.regions import LeafRanges, RangeNumbers, SizeTally
 from shoal.sources.arrow import open_arrow
 from shoal.sources.base import Source
 from shoal.sources.options import SourceOptions

@@ -20,7 +20,7 @@ import shoal
 from shoal import anonymize as anonymizing
 from shoal.core.errors import ShoalError, UsageError, VerificationError
 from shoal.release.forms.classes import GeneralizedPublication
-from shoal.release.publishing.publication import PublishedRows
+from shoal.release.publication import PublishedRows
 from shoal.release.release import Staging, write_json
 from shoal.sources.writers import TableWriter
 from shoal.verify.result import Check, Verification

@@ -14,8 +14,7 @@ import shoal
 from shoal.anonymize import Run
 from shoal.core.progress import Silent
 from shoal.engines.partitions.budget import Budget
-from shoal.release.publishing.levels import LevelTally
-from shoal.release.publishing.shares import MOST_VALUES, ShareTally
+from shoal.release.tallies import MOST_VALUES, LevelTally, ShareTally
 from shoal.taxonomies.nested import from_nested
 
 N = 600

@@ -19,15 +19,13 @@ from shoal.plan.plan import WITHHELD, same_rows
 from shoal.plan.slices import Part, Pieces, SlicedPlan
 from shoal.policy.encoding import encode
 from shoal.policy.policy import Policy
+from shoal.release.columns import PublishedColumn
 from shoal.release.forms import slices as sliced
 from shoal.release.forms.slices import SlicedPublication
-from shoal.release.labels import PublishedColumn
 from shoal.release.manifest import build_manifest
-from shoal.release.publishing.preparing import publication_of
-from shoal.release.publishing.publication import Publication
-from shoal.release.publishing.tables import two_tables
-from shoal.release.publishing.writing import plain_table
-from shoal.release.sliced.table import SlicedTable
+from shoal.release.preparing import publication_of
+from shoal.release.publication import Publication, plain_table
+from shoal.release.sliced.table import SlicedTable, two_tables
 from shoal.sources.opening import open_source
 
 N = 400

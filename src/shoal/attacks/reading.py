@@ -14,8 +14,7 @@ from shoal.core.errors import UsageError
 from shoal.linking.agreed import of_agreed, read_agreed
 from shoal.linking.linkable import Linkable
 from shoal.release.release import CLASS
-from shoal.release.sliced.reading import read_published
-from shoal.release.sliced.table import is_sliced
+from shoal.release.sliced.table import is_sliced, read_published
 from shoal.sources.opening import open_source
 from shoal.sources.options import SourceOptions
 

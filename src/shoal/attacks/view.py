@@ -24,8 +24,7 @@ from shoal.linking.columns import coded
 from shoal.linking.space import Space
 from shoal.policy.policy import Policy
 from shoal.release.release import PUBLIC, Release, received
-from shoal.release.sliced.sampling import sampled
-from shoal.release.sliced.table import SlicedTable, is_sliced, numbered
+from shoal.release.sliced.table import SlicedTable, is_sliced, numbered, sampled
 from shoal.sources.columns import plain
 from shoal.sources.frames import as_table
 

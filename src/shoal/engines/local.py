@@ -15,26 +15,18 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from shoal.core.arrays import IntArray, KeyArray
+from shoal.core.arrays import KeyArray
 from shoal.core.dictionaries import GrowingDictionary
 from shoal.core.errors import InputError
 from shoal.core.progress import Progress
 from shoal.plan.cells import KeyLayout
-from shoal.plan.counted import CountedCells, SampledCells, Thinning
+from shoal.plan.counted import CountedCells, LocatedBatch, SampledCells, Thinning
 from shoal.plan.passes import Factored, Sorting, ahead, factor, looked_up, packed, some_rows, tallied
 from shoal.sources.base import Source
 
-__all__ = ["CountedCells", "KeyedBatch", "LocalEngine", "LocatedBatch", "SampledCells"]
+__all__ = ["CountedCells", "KeyedBatch", "LocalEngine", "SampledCells"]
 
 R = TypeVar("R")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LocatedBatch:
-    """A batch of the source with the cell of each of its rows."""
-
-    batch: pa.RecordBatch
-    cells: IntArray  # (n_rows,)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,8 +16,7 @@ from shoal.linking.linkable import Candidates, Linkable, chosen_sensitive, of_ge
 from shoal.linking.refusing import refuse_common_tokens, unlinkable
 from shoal.policy.policy import Policy
 from shoal.release.release import CLASS, PUBLIC, Release, received
-from shoal.release.sliced.reading import read_published
-from shoal.release.sliced.table import SlicedTable, is_sliced
+from shoal.release.sliced.table import SlicedTable, is_sliced, read_published
 from shoal.sources.base import Source
 from shoal.sources.frames import as_table
 from shoal.sources.opening import open_source

@@ -225,3 +225,11 @@ class Thinning:
 
 def _longer(tally: IntArray, size: int) -> IntArray:
     return np.pad(tally, (0, max(size - len(tally), 0)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LocatedBatch:
+    """A batch of the source with the cell of each of its rows."""
+
+    batch: pa.RecordBatch
+    cells: IntArray  # (n_rows,)

@@ -11,8 +11,8 @@ import shoal
 from shoal.columns.baskets.unfolding import items_entry
 from shoal.columns.changing import changes
 from shoal.models.base import ValueModel
-from shoal.release.publishing.publication import Publication
-from shoal.release.sensitive_labels import spelled
+from shoal.release.columns import spelled
+from shoal.release.publication import Publication
 from shoal.taxonomies.export import nested
 from shoal.utility.base import Utility
 

@@ -100,14 +100,14 @@ class Release:
 
     def tables(self) -> tuple[pa.Table, pa.Table]:
         """Return a sliced release as two tables: quasi values by bucket, and counts of sensitive values by bucket."""
-        from shoal.release.publishing.tables import two_tables
-        from shoal.release.sliced.reading import sliced_table
+        from shoal.release.sliced.estimating import sliced_table
+        from shoal.release.sliced.table import two_tables
 
         return two_tables(sliced_table(self), self.manifest)
 
     def sliced(self) -> SlicedTable:
         """Return the buckets and parts of a sliced release."""
-        from shoal.release.sliced.reading import sliced_table
+        from shoal.release.sliced.estimating import sliced_table
 
         return sliced_table(self)
 
@@ -117,7 +117,7 @@ class Release:
         It is of the kind of ``data``, a pyarrow table if the release was written. *rng* is a generator or a seed;
         without it chance comes from the operating system.
         """
-        from shoal.release.sliced.reading import read_sliced
+        from shoal.release.sliced.estimating import read_sliced
         from shoal.sources.frames import like
 
         return like(self.data, read_sliced(self).sample_table(rng))
@@ -128,13 +128,13 @@ class Release:
         A query with `by` gives a table of the groups with the columns ``value`` and ``error``. For many questions,
         read the release once: ``shoal.read_sliced(release)``.
         """
-        from shoal.release.sliced.reading import read_sliced
+        from shoal.release.sliced.estimating import read_sliced
 
         return read_sliced(self).estimate(query)
 
     def multisets(self) -> Any:
         """Return a sliced release with each quasi attribute's values as the multiset of its bucket."""
-        from shoal.release.sliced.reading import read_sliced
+        from shoal.release.sliced.estimating import read_sliced
         from shoal.sources.frames import like
 
         return like(self.data, read_sliced(self).multisets())

@@ -14,8 +14,8 @@ from shoal.core.arrays import AnyIntArray
 from shoal.core.progress import Progress
 from shoal.engines.local import CountedCells, LocalEngine
 from shoal.plan.plan import same_rows
-from shoal.release.publishing.publication import PlannedPublication, Publication
-from shoal.release.publishing.regional import RegionalPublication
+from shoal.release.publication import PlannedPublication, Publication
+from shoal.release.regions import RegionalPublication
 from shoal.reports.carriers import risk_carriers
 from shoal.sources.base import Source, layers
 

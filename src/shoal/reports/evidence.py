@@ -15,7 +15,7 @@ from shoal.columns.changing import warnings_of
 from shoal.columns.sampling import SampledSource
 from shoal.columns.treating import TreatedSource
 from shoal.core.progress import Silent
-from shoal.release.publishing.publication import PlannedPublication, Publication
+from shoal.release.publication import PlannedPublication, Publication
 from shoal.reports.before import Given, quasi_codes
 from shoal.reports.carriers import risk_carriers
 from shoal.sources.base import layers

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from shoal.methods.base import Publishes
     from shoal.models.base import PrivacyModel
     from shoal.policy.policy import Policy
-    from shoal.release.publishing.publication import Publication
+    from shoal.release.publication import Publication
     from shoal.sources.base import Source
 
 Severity = Literal["high", "medium", "info"]

@@ -16,9 +16,7 @@ from shoal.engines.partitions.planning import RegionPlanner
 from shoal.engines.partitions.routing import RegionFiles
 from shoal.engines.partitions.settling import Settled
 from shoal.policy.policy import Policy
-from shoal.release.publishing.regional import RegionalPublication
-from shoal.release.publishing.regional_numbers import Numbering
-from shoal.release.publishing.regional_sums import Pooled
+from shoal.release.regions import Numbering, Pooled, RegionalPublication
 from shoal.sources.base import Source
 
 

@@ -21,8 +21,7 @@ from shoal.plan.plan import KEPT, WITHHELD, Dealer, Plan
 from shoal.policy.binding import WholeTable
 from shoal.policy.encoding import Encoding, Region, Tree, encode_cells
 from shoal.policy.policy import Policy
-from shoal.release.publishing.regional_numbers import LeafRanges, Renumbering, SensitiveFindings
-from shoal.release.publishing.regional_sums import Findings
+from shoal.release.regions import Findings, LeafRanges, Renumbering, SensitiveFindings
 
 # The keys and the carried columns of all rows of a region, some at a time; they can be read again.
 Waiting: TypeAlias = Callable[[], Iterator[tuple[KeyArray, pa.Table]]]

@@ -24,7 +24,7 @@ from shoal.models.base import ValueModel
 from shoal.policy.binding import Combinations, WholeTable, mixed
 from shoal.policy.encoding import Tree
 from shoal.policy.policy import Policy
-from shoal.release.publishing.columns import without_dictionary
+from shoal.release.columns import without_dictionary
 from shoal.sources.base import Source
 
 _MOST_COMBINATIONS = 1 << 16

@@ -9,11 +9,11 @@ import numpy as np
 
 from shoal.core.errors import InputError
 from shoal.core.progress import Progress
-from shoal.engines.local import CountedCells, LocalEngine, LocatedBatch, SampledCells
+from shoal.engines.local import CountedCells, LocalEngine, SampledCells
 from shoal.engines.spark.counting import count_partitions
 from shoal.engines.spark.partitions import LocatePartition
 from shoal.engines.spark.regional_sampling import sampled
-from shoal.plan.counted import Thinning
+from shoal.plan.counted import LocatedBatch, Thinning
 from shoal.sources.base import Source
 from shoal.sources.spark.session import told
 from shoal.sources.spark.shipping import pieces_of, streamed

@@ -22,9 +22,7 @@ from shoal.engines.partitions.settling import Settled
 from shoal.engines.spark.regional_planning import FINDINGS, OrderRows, PlanRegion, PublishRows, findings_of
 from shoal.engines.spark.regional_routing import COUNTS, RoutePartition, add_counts
 from shoal.policy.policy import Policy
-from shoal.release.publishing.regional import RegionalPublication
-from shoal.release.publishing.regional_numbers import Numbering, Renumbering
-from shoal.release.publishing.regional_sums import Pooled
+from shoal.release.regions import Numbering, Pooled, RegionalPublication, Renumbering
 from shoal.sources.spark.exchange import exchanged, routed
 from shoal.sources.spark.session import told
 from shoal.sources.spark.shipping import on_partitions, pieces_of, streamed, unpacked_message

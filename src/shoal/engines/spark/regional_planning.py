@@ -13,9 +13,8 @@ from shoal.engines.partitions.planning import PlannedRegion, RegionPlanner
 from shoal.engines.partitions.routing import parted_rows
 from shoal.engines.partitions.settling import Settled
 from shoal.engines.spark.ordering import chance_for, in_order, scattered
-from shoal.release.publishing.columns import without_dictionary
-from shoal.release.publishing.regional_numbers import RegionalColumns, Renumbering
-from shoal.release.publishing.regional_sums import Findings
+from shoal.release.columns import without_dictionary
+from shoal.release.regions import Findings, RegionalColumns, Renumbering
 from shoal.sources.spark.exchange import received
 
 FINDINGS = -1  # the destination of what a region adds to the whole: the driver

@@ -22,9 +22,8 @@ from shoal.engines.local import CountedCells, LocalEngine
 from shoal.engines.spark.ordering import chance_for, heaps_for, in_order, scattered
 from shoal.engines.spark.quotas import PartitionQuotas, dealt_quotas
 from shoal.plan.plan import SPLIT, WITHHELD, Assignment, Dealer
+from shoal.release.columns import CellColumn, SensitiveColumn, coded, without_dictionary
 from shoal.release.forms.classes import GeneralizedPublication
-from shoal.release.publishing.columns import CellColumn, coded, without_dictionary
-from shoal.release.sensitive_labels import SensitiveColumn
 from shoal.sources.spark.exchange import exchanged, received, routed
 from shoal.sources.spark.session import told
 from shoal.sources.spark.shared import Shared

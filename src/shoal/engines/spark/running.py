@@ -16,8 +16,8 @@ from shoal.engines.spark.regional import LargerOnSpark, RowsOnSpark
 from shoal.engines.spark.rewriting import rewritten, rewritten_rows
 from shoal.refusing import refuse_unverified
 from shoal.release.forms.classes import GeneralizedPublication
-from shoal.release.publishing.publication import Publication, PublishedRows
-from shoal.release.publishing.regional import RegionalPublication
+from shoal.release.publication import Publication, PublishedRows
+from shoal.release.regions import RegionalPublication
 from shoal.release.release import Release
 from shoal.sources.base import Source, layers
 from shoal.sources.frames import is_spark_frame

@@ -1,0 +1,1 @@
+"""One class per form of release, which owns everything in which forms differ."""

@@ -23,17 +23,17 @@ from shoal.core.arrays import CodeArray, IntArray
 from shoal.core.errors import InputError, UsageError
 from shoal.core.sorting import pack
 from shoal.core.strict_json import read_json
-from shoal.engines.local import CountedCells
 from shoal.methods.base import AnyPlan
 from shoal.models.base import PrivacyModel
 from shoal.models.distinct_l_diversity import DistinctLDiversity
 from shoal.models.entropy_l_diversity import EntropyLDiversity
 from shoal.models.k_anonymity import KAnonymity
+from shoal.plan.counted import CountedCells
 from shoal.plan.plan import Plan
 from shoal.policy.encoding import Encoding
 from shoal.policy.policy import Policy
+from shoal.release.columns import CellColumn
 from shoal.release.forms.classes import GeneralizedPublication
-from shoal.release.publishing.columns import CellColumn
 from shoal.release.release import CLASS
 from shoal.sources.base import Source
 

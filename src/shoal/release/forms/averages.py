@@ -13,7 +13,7 @@ from shoal.methods.microaggregation.shared import Grouping
 from shoal.plan.plan import Plan
 from shoal.plan.problem import Attribute
 from shoal.policy.encoding import Encoding
-from shoal.release.publishing.columns import ValueColumn
+from shoal.release.columns import ValueColumn
 from shoal.taxonomies.scales import iso_day
 from shoal.taxonomies.tree import Taxonomy
 

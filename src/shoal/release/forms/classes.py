@@ -18,17 +18,23 @@ from shoal.core.errors import InputError
 from shoal.core.progress import Progress
 from shoal.core.randomness import Chance
 from shoal.core.shuffling import Shuffler
-from shoal.engines.local import CountedCells, LocalEngine
+from shoal.plan.counted import CountedCells
 from shoal.plan.plan import KEPT, WITHHELD, Dealer, Plan
 from shoal.policy.encoding import Encoding
 from shoal.policy.policy import Policy
+from shoal.release.columns import (
+    CellColumn,
+    ClassColumn,
+    PublishedColumn,
+    SensitiveColumn,
+    ValueColumn,
+    coded,
+    labelled_table,
+    without_dictionary,
+)
 from shoal.release.guarantees import Guarantee, achieved
-from shoal.release.labels import PublishedColumn
-from shoal.release.publishing.columns import CellColumn, ClassColumn, ValueColumn, coded, without_dictionary
-from shoal.release.publishing.levels import levels_told, plan_levels
-from shoal.release.publishing.publication import PlannedPublication, PublishedRows, Witness
-from shoal.release.publishing.shares import class_shares
-from shoal.release.sensitive_labels import SensitiveColumn, labelled_table
+from shoal.release.publication import Engine, PlannedPublication, PublishedRows, Witness
+from shoal.release.tallies import class_shares, levels_told, plan_levels
 from shoal.sources.base import Source
 from shoal.taxonomies.parse import texts
 from shoal.utility.association_kept import paired
@@ -137,14 +143,14 @@ class GeneralizedPublication(PlannedPublication):
         problem = self.encoding.problem
         return paired(problem, lambda: published_rows(problem, self.plan), most_work)
 
-    def rows(self, engine: LocalEngine, chance: Chance, folder: Path | None, progress: Progress) -> PublishedRows:
+    def rows(self, engine: Engine, chance: Chance, folder: Path | None, progress: Progress) -> PublishedRows:
         """Return the rows in random order."""
         witness = Witness(self.plan.n_classes) if self.policy.counted_units else None
         return PublishedRows(self._batches(engine, chance, folder, progress, witness), witness=witness)
 
     def _batches(
         self,
-        engine: LocalEngine,
+        engine: Engine,
         chance: Chance,
         folder: Path | None,
         progress: Progress,

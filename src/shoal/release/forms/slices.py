@@ -17,22 +17,18 @@ from shoal.core.arrays import CodeArray, IntArray
 from shoal.core.errors import InputError, PolicyError
 from shoal.core.progress import Progress
 from shoal.core.randomness import Chance
-from shoal.engines.local import CountedCells, LocalEngine
 from shoal.methods.slicing.beliefs.guarantees import sliced_guarantees
-from shoal.plan.plan import WITHHELD
+from shoal.plan.counted import CountedCells
+from shoal.plan.plan import SPLIT, WITHHELD, Assignment
 from shoal.plan.slices import Part, SlicedPlan
 from shoal.policy.encoding import Encoding
 from shoal.policy.policy import Policy
+from shoal.release.columns import CellColumn, PublishedColumn
 from shoal.release.guarantees import Guarantee
-from shoal.release.labels import PublishedColumn
-from shoal.release.publishing.columns import CellColumn
-from shoal.release.publishing.dealing import dealt
-from shoal.release.publishing.levels import LevelTally
-from shoal.release.publishing.publication import PlannedPublication, PublishedRows
-from shoal.release.publishing.shares import bucket_shares
-from shoal.release.sliced.expected import SlicedRows
-from shoal.release.sliced.measuring import sliced_measured
+from shoal.release.publication import Engine, PlannedPublication, PublishedRows
+from shoal.release.sliced.expected import SlicedRows, sliced_measured
 from shoal.release.sliced.table import BUCKET, published_columns
+from shoal.release.tallies import LevelTally, bucket_shares
 from shoal.sources.base import Source
 from shoal.utility.association_kept import paired
 from shoal.utility.base import Utility
@@ -153,14 +149,14 @@ class SlicedPublication(PlannedPublication):
         problem = self.encoding.problem
         return paired(problem, lambda: SlicedRows.of(problem, self.plan), most_work)
 
-    def rows(self, engine: LocalEngine, chance: Chance, folder: Path | None, progress: Progress) -> PublishedRows:  # noqa: ARG002
+    def rows(self, engine: Engine, chance: Chance, folder: Path | None, progress: Progress) -> PublishedRows:  # noqa: ARG002
         """Return the rows by ascending number of their bucket; buckets are numbered at random."""
         located = self._located(engine, chance, progress)
         number = chance.order(self.plan.n_buckets).astype(np.int32) + np.int32(1)
         buckets = np.append(number, np.int32(0))[located.bucket]  # the last entry is for WITHHELD
         return PublishedRows(self._batches(located, buckets, chance, progress), buckets)
 
-    def _located(self, engine: LocalEngine, chance: Chance, progress: Progress) -> _Located:
+    def _located(self, engine: Engine, chance: Chance, progress: Progress) -> _Located:
         """Deal the rows of the source to buckets."""
         carried = [name for part in self.plan.parts for name in part.carried]
         batches = list(engine.locate(self.source, self.counted, carried, progress))
@@ -277,3 +273,30 @@ def _at_counted(of_cell: CodeArray, counted: CountedCells, encoding: Encoding) -
     at_counted = np.full(n_counted, -1, dtype=np.int32)
     at_counted[encoding.kept] = of_cell[: len(encoding.kept)]
     return at_counted
+
+
+def dealt(assignment: Assignment, cells: CodeArray, chance: Chance) -> CodeArray:
+    """Return (n_rows,) the bucket of each row, or WITHHELD, every arrangement that the quotas allow equally likely.
+
+    The places of each split cell are laid out one by one and put in random order; its rows take them as they come.
+
+    >>> assignment = Assignment.of_pieces(2, np.array([0, 1, 1]), np.array([0, 0, 1]), np.array([1, 1, 2]))
+    >>> buckets = dealt(assignment, np.array([1, 0, 1, 1], dtype=np.int32), Chance.of(1)).tolist()
+    >>> buckets[1], sorted(buckets)
+    (0, [0, 0, 1, 1])
+    """
+    buckets: CodeArray = assignment.class_of[cells]
+    rows = np.flatnonzero(buckets == SPLIT)
+    n_split = len(assignment.split_cells)
+    if not n_split:
+        return buckets
+    number = np.zeros(len(assignment.class_of), dtype=np.int32)  # among the split cells
+    number[assignment.split_cells] = np.arange(n_split, dtype=np.int32)
+    first, by_cell = kernels.grouped(number[cells[rows]], n_split)
+    of_quota = np.repeat(np.arange(n_split, dtype=np.int32), np.diff(assignment.first))
+    of_place = np.repeat(of_quota, assignment.quota)
+    if not np.array_equal(np.diff(first), np.bincount(of_place, minlength=n_split)):
+        raise InputError("the source changed while it was being read; nothing was published")
+    places = np.repeat(assignment.target, assignment.quota)
+    buckets[rows[by_cell]] = places[chance.order_within(of_place, n_split)]
+    return buckets

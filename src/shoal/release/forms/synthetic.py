@@ -14,13 +14,13 @@ from shoal.core import kernels
 from shoal.core.arrays import CodeArray, IntArray
 from shoal.core.progress import Progress
 from shoal.core.randomness import Chance
-from shoal.engines.local import CountedCells, LocalEngine
 from shoal.methods.synthetic.distances import distances
+from shoal.plan.counted import CountedCells
 from shoal.plan.synthetic import Domain, SyntheticPlan
 from shoal.policy.encoding import Encoding
 from shoal.policy.policy import Policy
 from shoal.release.guarantees import Guarantee
-from shoal.release.publishing.publication import PlannedPublication, PublishedRows
+from shoal.release.publication import Engine, PlannedPublication, PublishedRows
 from shoal.sources.base import Source
 from shoal.taxonomies.tree import Cover
 from shoal.utility.base import Utility
@@ -139,7 +139,7 @@ class SyntheticPublication(PlannedPublication):
         """Return nothing: no class of rows hides a person."""
         return {}
 
-    def rows(self, engine: LocalEngine, chance: Chance, folder: Path | None, progress: Progress) -> PublishedRows:  # noqa: ARG002
+    def rows(self, engine: Engine, chance: Chance, folder: Path | None, progress: Progress) -> PublishedRows:  # noqa: ARG002
         """Return the rows, which were drawn in random order."""
         return PublishedRows(self._batches(progress))
 

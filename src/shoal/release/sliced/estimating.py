@@ -27,18 +27,30 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from shoal.core.arrays import CodeArray, FloatArray, IntArray
-from shoal.core.errors import UsageError
+from shoal.core.errors import InputError, UsageError
 from shoal.plan.links import Link
-from shoal.release.sliced.expected import link_keys, needed_parts, overlap, tree_of
-from shoal.release.sliced.moments import PartMoments, part_moments
-from shoal.release.sliced.query import Estimate, Query
-from shoal.release.sliced.table import SlicedTable, numbered
+from shoal.release.release import Release, received
+from shoal.release.sliced.query import Estimate, PartMoments, Query, part_moments
+from shoal.release.sliced.table import (
+    SlicedTable,
+    link_keys,
+    multisets,
+    needed_parts,
+    numbered,
+    overlap,
+    read_published,
+    sampled,
+    sliced_parts,
+    tree_of,
+)
+from shoal.sources.frames import as_table
 
 MOST_COMBINATIONS = 1 << 26
 
@@ -263,3 +275,56 @@ class _Tree:
 
 def _sums(keys: CodeArray, numbers: FloatArray, like: FloatArray) -> FloatArray:
     return np.bincount(keys, weights=numbers, minlength=len(like)).astype(np.float64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SlicedData:
+    """A sliced release, read once for many questions."""
+
+    table: SlicedTable
+    manifest: Mapping[str, Any]
+
+    def estimate(self, query: Query) -> Estimate | pa.Table:
+        """Answer a query with its expected error; see ``shoal.Query``."""
+        return estimated(self.table, self.manifest["attributes"], query)
+
+    def sample_table(self, rng: np.random.Generator | int | None = None) -> pa.Table:
+        """Link the parts at random within their buckets: one of the tables that the original may be."""
+        return sampled(self.table, np.random.default_rng(rng))
+
+    def multisets(self) -> pa.Table:
+        """Return the rows with each quasi attribute's values as the multiset of its bucket."""
+        roles = {name: entry["role"] for name, entry in self.manifest["attributes"].items()}
+        return multisets(self.table, {name for name, role in roles.items() if role != "quasi"})
+
+
+def read_sliced(release: Release | str | Path) -> SlicedData:
+    """Read a sliced release for questions, given the release or the folder that one received.
+
+    What the folder promises is not looked into: ``shoal verify`` does that.
+    """
+    if not isinstance(release, str | Path):
+        return SlicedData(sliced_table(release), release.manifest)
+    folder = Path(release)
+    found = received(folder)
+    if found is None:
+        raise InputError(f"{folder} has no manifest.json, nor has its folder public; give the folder of a release")
+    place, manifest = found
+    sliced_parts(manifest)
+    file = Path(str(manifest["data"]["file"])).name
+    return SlicedData(SlicedTable.of(read_published(place / file, manifest), manifest), manifest)
+
+
+def sliced_table(release: Release) -> SlicedTable:
+    """Return the slices of a release; one that is not sliced is refused."""
+    sliced_parts(release.manifest)
+    return SlicedTable.of(_rows(release), release.manifest)
+
+
+def _rows(release: Release) -> pa.Table:
+    found = as_table(release.data)
+    if found is not None:
+        return found[0]
+    if release.data_file is None:
+        raise UsageError("this release has neither data nor a folder; keep what `shoal.anonymize` gave back")
+    return read_published(release.data_file, release.manifest)

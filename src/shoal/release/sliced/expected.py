@@ -1,4 +1,4 @@
-"""What a sliced plan leads one to expect of the original table, if every linking within buckets is as likely."""
+"""What a sliced plan leads one to expect of the original table if every linking is as likely, and what is lost."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
+from numpy.typing import NDArray
 
 from shoal.core.arrays import CodeArray, FloatArray, IntArray
-from shoal.core.errors import InputError, UsageError
-from shoal.plan.links import Link, linked
+from shoal.core.compiled import compiled
 from shoal.plan.problem import Problem
 from shoal.plan.slices import Part, SlicedPlan
-from shoal.release.sliced import kernels
-from shoal.release.sliced.table import SlicedTable, column_codes, numbered
-from shoal.utility.query_error import Queries
-from shoal.utility.rows import Column, Rows
+from shoal.release.sliced.table import needed_parts, numbered, tree_of
+from shoal.utility.accuracy_ratio import AccuracyRatio, accuracy_ratio
+from shoal.utility.association_kept import AssociationKept, association_kept
+from shoal.utility.attribute_loss import AttributeLoss, GeneralizedLoss, lost_share
+from shoal.utility.base import Utility
+from shoal.utility.ncp import NormalizedCertaintyPenalty, relative_widths
+from shoal.utility.query_error import Queries, query_errors
+from shoal.utility.rows import Column, Rows, original_rows
+from shoal.utility.um import Um
 
 _GROUPS = 1 << 12  # handled at a time
 
@@ -63,8 +67,8 @@ class SlicedRows(Rows):
             rows, n_here = order[start:stop], min(_GROUPS, n_groups - base)
             here, records = group[rows] - np.int32(base), self.records[rows]
             size = np.bincount(here, weights=records, minlength=n_here)
-            left = kernels.spread(here, a.item[rows], a_shares, records, n_here)
-            right = kernels.spread(here, b.item[rows], b_shares, records, n_here)
+            left = spread(here, a.item[rows], a_shares, records, n_here)
+            right = spread(here, b.item[rows], b_shares, records, n_here)
             table += (left / np.where(size > 0, size, 1.0)[:, np.newaxis]).T @ right
         return table
 
@@ -161,7 +165,7 @@ class _AskedTree:
             weights = part.records
             for child, group in part.down:
                 weights = weights * means[child][group]
-            sums = kernels.group_sums(part.item, shares[place], weights, part.up, len(part.size))
+            sums = group_sums(part.item, shares[place], weights, part.up, len(part.size))
             if place == 0:
                 return float(sums[0])
             means[place] = sums / np.where(part.size > 0, part.size, 1.0)
@@ -191,62 +195,81 @@ def _narrowest(held: Sequence[dict[int, Column]], place: int) -> Column:
     return min(candidates, key=lambda column: int((column.hi - column.lo)[column.item].sum()))
 
 
-def tree_of(parts: Sequence[Sequence[str]]) -> tuple[Link[str], ...]:
-    """Return how all parts but the first are linked to those before; overlaps that form no tree are refused."""
-    links = linked(parts)
-    if links is None:
-        raise UsageError("the parts overlap in a circle, so that no rule tells how to link them")
-    return links
+Floats = NDArray[np.float64]
+Codes = NDArray[np.int32]
 
 
-def needed_parts(parts: Sequence[Sequence[str]], names: Collection[str]) -> tuple[int, ...]:
-    """Return the fewest parts found that have these attributes and all that link them.
+@compiled
+def group_sums(item: Codes, shares: Floats, weights: Floats, group: Codes, n_groups: int) -> Floats:
+    """Return (n_groups,) the weight of entries times their shares in all attributes.
 
-    A part that shares attributes with one other part only can be left out if the others have all that is asked for.
-
-    >>> needed_parts([["age"], ["zip", "sex"], ["illness"]], ["age", "illness"])
-    (0, 2)
+    Entry e has the range ``item[j, e]`` of attribute j, of which the share ``shares[j, item[j, e]]`` counts.
     """
-    wanted = set(names)
-    for number, part in enumerate(parts):
-        if wanted <= set(part):
-            return (number,)
-    kept = list(range(len(parts)))
-    while (spare := _spare(parts, kept, wanted)) is not None:
-        kept.remove(spare)
-    return tuple(kept)
+    result = np.zeros(n_groups, dtype=np.float64)
+    for entry in range(len(weights)):
+        part = weights[entry]
+        for j in range(len(item)):
+            part *= shares[j, item[j, entry]]
+            if part == 0.0:
+                break
+        result[group[entry]] += part
+    return result
 
 
-def _spare(parts: Sequence[Sequence[str]], kept: Sequence[int], wanted: set[str]) -> int | None:
-    for number in kept:
-        others = [set(parts[other]) for other in kept if other != number]
-        everything = set[str]().union(*others)
-        shared = everything & set(parts[number])
-        if others and wanted <= everything and any(shared <= other for other in others):
-            return number
-    return None
+@compiled
+def spread(group: Codes, item: Codes, shares: Floats, weights: Floats, n_groups: int) -> Floats:
+    """Return (n_groups, n_bins) the weight of each group's entries, spread over the bins of their ranges."""
+    result = np.zeros((n_groups, shares.shape[1]), dtype=np.float64)
+    first = np.zeros(shares.shape[0], dtype=np.int64)
+    stop = np.zeros(shares.shape[0], dtype=np.int64)
+    for r in range(shares.shape[0]):
+        for place in range(shares.shape[1]):
+            if shares[r, place] > 0.0:
+                if stop[r] == 0:
+                    first[r] = place
+                stop[r] = place + 1
+    for entry in range(len(weights)):
+        r = item[entry]
+        for place in range(first[r], stop[r]):
+            result[group[entry], place] += weights[entry] * shares[r, place]
+    return result
 
 
-def overlap(parts: Sequence[Sequence[str]]) -> bool:
-    """Whether some attribute is in several parts."""
-    names = [name for part in parts for name in part]
-    return len(set(names)) < len(names)
+def sliced_measured(problem: Problem, plan: SlicedPlan, *, expensive: bool) -> Utility:
+    """Return the measures of a sliced plan by the names that they have for generalized tables.
 
-
-def link_keys(table: SlicedTable, link: Link[str]) -> tuple[CodeArray, CodeArray]:
-    """Return (n_rows,) the number of each row's bucket and shared values, by its parent part and by its part.
-
-    Rows of the parent and of the part can be about the same record only if they have the same number.
+    ``um``, ``ncp``, ``loss`` and ``attribute-loss`` tell what generalizing the values of parts and withholding records
+    lost: values that are published as they are lose nothing. What cutting the ties between parts costs is told by the
+    expensive ones, which take the tables, counts and predictions that one expects if every linking within buckets is as
+    likely. Measures of equivalence classes have no meaning here.
     """
-    if not link.shared:
-        return table.bucket, table.bucket
-    parent, part = table.parts[link.parent], table.parts[link.part]
-    both = pa.concat_tables([side.distinct.select(list(link.shared)) for side in (parent, part)])
-    shared, _ = numbered([column_codes(column) for column in both.columns], both.num_rows)
-    values = np.concatenate([shared[: parent.n_codes][parent.codes], shared[parent.n_codes :][part.codes]])
-    keys, _ = numbered([np.concatenate([table.bucket, table.bucket]), values], 2 * table.n_rows)
-    before, after = keys[: table.n_rows], keys[table.n_rows :]
-    if not np.array_equal(np.bincount(before, minlength=len(keys)), np.bincount(after, minlength=len(keys))):
-        listed = ", ".join(repr(name) for name in link.shared)
-        raise InputError(f"two parts of the release differ in the values of {listed} within a bucket")
-    return before, after
+    rows = SlicedRows.of(problem, plan)
+    found = _of_values(problem, plan, rows)
+    if expensive:
+        if AccuracyRatio().applies(problem):
+            found[AccuracyRatio.name] = accuracy_ratio(problem, lambda taught: SlicedRows.of(problem, plan, taught))
+        if AssociationKept().applies(problem):
+            found[AssociationKept.name] = association_kept(original_rows(problem), rows)
+        found |= query_errors(problem, rows.answered, np.random.default_rng(0))
+    return found
+
+
+def _of_values(problem: Problem, plan: SlicedPlan, rows: SlicedRows) -> Utility:
+    """Return the measures of single values."""
+    n_records, n_quasi = problem.cells.n_records, len(problem.quasi)
+    attributes = (*problem.quasi, *problem.sensitive)
+    widths = [(column.hi - column.lo)[column.item].astype(np.float64) for column in rows.columns]
+    kept = sum(float(np.dot(rows.records, 1.0 / width)) for width in widths)
+    spanned = sum(
+        float(np.dot(rows.records, relative_widths(attribute.taxonomy, column.lo, column.hi)[column.item]))
+        for attribute, column in zip(problem.quasi, rows.columns, strict=False)
+    )
+    leaves = np.array([attribute.taxonomy.n_leaves for attribute in attributes], dtype=np.float64)
+    summed = np.array([float(np.dot(rows.records, width)) for width in widths])
+    losses: FloatArray = lost_share(summed, leaves, n_records, plan.n_withheld)
+    return {
+        AttributeLoss.name: {a.name: loss for a, loss in zip(attributes, losses.tolist(), strict=True)},
+        GeneralizedLoss.name: float(np.expm1(np.log1p(losses[:n_quasi]).mean())),
+        NormalizedCertaintyPenalty.name: (spanned / n_quasi + plan.n_withheld) / n_records,
+        Um.name: kept / (n_records * len(attributes)),
+    }

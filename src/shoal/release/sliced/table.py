@@ -1,9 +1,10 @@
-"""A sliced table as whoever receives it reads it: buckets, and parts whose values belong together."""
+"""A sliced table as whoever receives it reads it: buckets, parts whose values belong together, and their links."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,11 @@ import pyarrow.compute as pc
 
 from shoal.core.arrays import AnyIntArray, CodeArray, IntArray
 from shoal.core.errors import InputError, UsageError
+from shoal.plan.links import Link, linked
 from shoal.sources.columns import plain
+from shoal.sources.opening import open_source
+from shoal.sources.options import SourceOptions
+from shoal.taxonomies.parse import texts
 
 BUCKET = "bucket"
 
@@ -162,3 +167,216 @@ def _buckets(column: pa.ChunkedArray) -> tuple[CodeArray, int]:
     if n_buckets > len(numbers) or not np.bincount(numbers, minlength=n_buckets + 1)[1:].all():
         raise InputError("column 'bucket' skips numbers; records of the release are missing here")
     return numbers - np.int32(1), n_buckets
+
+
+MISSING = "missing"
+
+
+def read_published(path: Path, manifest: Mapping[str, Any]) -> pa.Table:
+    """Return the rows of a published file; numbers of a CSV file that are published as they are become numbers."""
+    source = open_source(path, SourceOptions(delimiter=","))
+    rows = pa.Table.from_batches(list(source.batches()))
+    if path.suffix != ".csv":
+        return rows
+    parts = [list(part) for part in manifest["parts"]]
+    attribute_of = {
+        column: name
+        for names, columns in zip(parts, published_columns(parts), strict=True)
+        for name, column in zip(names, columns, strict=True)
+    }
+    for place, column in enumerate(rows.column_names):
+        entry = manifest["attributes"].get(attribute_of.get(column, ""), {})
+        if entry.get("kind") == "number" and "labels" not in entry:
+            rows = rows.set_column(place, column, _numbers(rows.column(column)))
+    return rows
+
+
+def _numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return whole numbers if all are whole, else decimals; text that is neither stays what it is."""
+    for kind in (pa.int64(), pa.float64()):
+        try:
+            return column.cast(kind)
+        except pa.ArrowInvalid:
+            continue
+    return column
+
+
+def multisets(table: SlicedTable, kept: Collection[str]) -> pa.Table:
+    """Return the table in which all attributes but the *kept* ones are multisets: Table 1(d) of the slicing paper.
+
+    A multiset reads ``22:2,33:1``: values in ascending order, each with its number of records. Apart from what one
+    part tells of several attributes, the multisets tell as much as the slices.
+
+    >>> rows = pa.table({"bucket": [1, 1, 1], "age": [33, 22, 22], "illness": ["flu", "gout", None]})
+    >>> sliced = SlicedTable.of(rows, {"parts": [["age"], ["illness"]]})
+    >>> multisets(sliced, kept={"illness"}).to_pydict()
+    {'bucket': [1, 1, 1], 'age': ['22:2,33:1', '22:2,33:1', '22:2,33:1'], 'illness': ['flu', 'gout', None]}
+    """
+    columns: dict[str, object] = {BUCKET: pa.array(table.bucket + np.int32(1))}
+    for part in table.parts:
+        for name in part.names:
+            if name not in columns:
+                codes = pa.array(part.codes)
+                columns[name] = part.distinct.column(name).take(codes) if name in kept else _texts(table, part, name)
+    return pa.table(columns)
+
+
+def _texts(table: SlicedTable, part: SlicedPart, name: str) -> pa.Array:
+    """Return (n_rows,) the multiset of one attribute in each row's bucket."""
+    column = part.distinct.column(name).combine_chunks()
+    codes = column_codes(pa.chunked_array([column]))
+    values = column.take(pa.array(numbered([codes], len(codes))[1]))  # each distinct value at its code
+    rank = np.empty(len(values), dtype=np.int32)
+    rank[pc.sort_indices(values).to_numpy()] = np.arange(len(values), dtype=np.int32)
+    pairs, first = numbered([table.bucket, rank[codes][part.codes]], table.n_rows)
+    written = texts(values).fill_null(MISSING).take(pa.array(codes[part.codes[first]]))
+    entries = pc.binary_join_element_wise(written, pa.array(np.bincount(pairs)).cast(pa.string()), ":")
+    edges = np.searchsorted(table.bucket[first], np.arange(table.n_buckets + 1)).astype(np.int32)
+    joined = pc.binary_join(pa.ListArray.from_arrays(pa.array(edges), entries), ",")
+    return joined.take(pa.array(table.bucket))
+
+
+def sampled(table: SlicedTable, rng: np.random.Generator) -> pa.Table:
+    """Return a table that links the parts anew, every linking within buckets being equally likely.
+
+    Parts that share attributes are linked only where they have the same values of these. Every bucket keeps its
+    values of every part; the attributes stand in the order of the parts, each once.
+
+    >>> rows = pa.table({"bucket": [1, 1, 2], "age": [22, 33, 52], "illness": ["flu", "gout", "flu"]})
+    >>> sliced = SlicedTable.of(rows, {"parts": [["age"], ["illness"]]})
+    >>> sampled(sliced, np.random.default_rng(3)).to_pydict()
+    {'age': [22, 33, 52], 'illness': ['gout', 'flu', 'flu']}
+    """
+    place: dict[int, AnyIntArray] = {0: np.arange(table.n_rows)}  # (n_rows,) of a part, where its values come from
+    for link in tree_of([part.names for part in table.parts]):
+        parent_key, key = link_keys(table, link)
+        mixed = rng.permutation(table.n_rows)
+        rows = np.empty(table.n_rows, dtype=np.int64)
+        rows[np.argsort(parent_key[place[link.parent]], kind="stable")] = mixed[np.argsort(key[mixed], kind="stable")]
+        place[link.part] = rows
+    columns: dict[str, pa.ChunkedArray] = {}
+    for number, part in enumerate(table.parts):
+        codes = pa.array(part.codes[place[number]])
+        columns |= {name: part.distinct.column(name).take(codes) for name in part.names if name not in columns}
+    return pa.table(columns)
+
+
+COUNT = "count"
+
+
+def two_tables(table: SlicedTable, manifest: Mapping[str, Any]) -> tuple[pa.Table, pa.Table]:
+    """Return all parts but the sensitive one as they are, and how often each bucket has what of that one.
+
+    Xiao and Tao, "Anatomy: simple and effective privacy preservation" (VLDB 2006), Definition 3. The columns of the
+    second table are the bucket, those of the sensitive part, and ``count``.
+
+    >>> rows = pa.table({"bucket": [1, 1, 1], "age": [22, 33, 22], "illness": ["gout", "flu", "gout"]})
+    >>> told = {"attributes": {"age": {"role": "quasi"}, "illness": {"role": "sensitive"}}}
+    >>> told["parts"] = [["age"], ["illness"]]
+    >>> quasi, sensitive = two_tables(SlicedTable.of(rows, told), told)
+    >>> quasi.to_pydict()
+    {'bucket': [1, 1, 1], 'age': [22, 33, 22]}
+    >>> sensitive.to_pydict()
+    {'bucket': [1, 1], 'illness': ['flu', 'gout'], 'count': [1, 2]}
+    """
+    place = _sensitive_part(manifest)
+    names = published_columns(manifest["parts"])
+    if COUNT in names[place]:
+        raise UsageError(
+            f"the table of sensitive values has a column {COUNT!r} of its own; rename the attribute {COUNT!r} in the "
+            "data and in the policy"
+        )
+    quasi = _bucket_column(table.bucket)
+    for other, part in enumerate(table.parts):
+        if other != place:
+            shown = part.distinct.take(pa.array(part.codes))
+            quasi |= dict(zip(names[other], shown.columns, strict=True))
+    part = table.parts[place]
+    key = table.bucket.astype(np.int64) * part.n_codes + part.codes
+    distinct, counts = np.unique(key, return_counts=True)
+    values = part.distinct.take(pa.array(distinct % part.n_codes))
+    sensitive = _bucket_column(distinct // part.n_codes)
+    sensitive |= dict(zip(names[place], values.columns, strict=True))
+    order = [(name, "ascending") for name in sensitive]
+    return pa.table(quasi), pa.table({**sensitive, COUNT: counts}).sort_by(order)
+
+
+def _bucket_column(bucket: AnyIntArray) -> dict[str, Any]:
+    return {BUCKET: pa.array(bucket.astype(np.int32) + np.int32(1))}
+
+
+def _sensitive_part(manifest: Mapping[str, Any]) -> int:
+    """Return the place of the only part with sensitive attributes."""
+    attributes = manifest["attributes"]
+    holders = [
+        place
+        for place, part in enumerate(manifest["parts"])
+        if any(attributes[name]["role"] == "sensitive" for name in part)
+    ]
+    if len(holders) != 1 or len(manifest["parts"]) < 2:
+        raise UsageError(
+            "two tables can be made of a sliced release of which one part has all sensitive attributes; here "
+            f"{len(holders)} of {len(manifest['parts'])} parts have some"
+        )
+    return holders[0]
+
+
+def tree_of(parts: Sequence[Sequence[str]]) -> tuple[Link[str], ...]:
+    """Return how all parts but the first are linked to those before; overlaps that form no tree are refused."""
+    links = linked(parts)
+    if links is None:
+        raise UsageError("the parts overlap in a circle, so that no rule tells how to link them")
+    return links
+
+
+def needed_parts(parts: Sequence[Sequence[str]], names: Collection[str]) -> tuple[int, ...]:
+    """Return the fewest parts found that have these attributes and all that link them.
+
+    A part that shares attributes with one other part only can be left out if the others have all that is asked for.
+
+    >>> needed_parts([["age"], ["zip", "sex"], ["illness"]], ["age", "illness"])
+    (0, 2)
+    """
+    wanted = set(names)
+    for number, part in enumerate(parts):
+        if wanted <= set(part):
+            return (number,)
+    kept = list(range(len(parts)))
+    while (spare := _spare(parts, kept, wanted)) is not None:
+        kept.remove(spare)
+    return tuple(kept)
+
+
+def _spare(parts: Sequence[Sequence[str]], kept: Sequence[int], wanted: set[str]) -> int | None:
+    for number in kept:
+        others = [set(parts[other]) for other in kept if other != number]
+        everything = set[str]().union(*others)
+        shared = everything & set(parts[number])
+        if others and wanted <= everything and any(shared <= other for other in others):
+            return number
+    return None
+
+
+def overlap(parts: Sequence[Sequence[str]]) -> bool:
+    """Whether some attribute is in several parts."""
+    names = [name for part in parts for name in part]
+    return len(set(names)) < len(names)
+
+
+def link_keys(table: SlicedTable, link: Link[str]) -> tuple[CodeArray, CodeArray]:
+    """Return (n_rows,) the number of each row's bucket and shared values, by its parent part and by its part.
+
+    Rows of the parent and of the part can be about the same record only if they have the same number.
+    """
+    if not link.shared:
+        return table.bucket, table.bucket
+    parent, part = table.parts[link.parent], table.parts[link.part]
+    both = pa.concat_tables([side.distinct.select(list(link.shared)) for side in (parent, part)])
+    shared, _ = numbered([column_codes(column) for column in both.columns], both.num_rows)
+    values = np.concatenate([shared[: parent.n_codes][parent.codes], shared[parent.n_codes :][part.codes]])
+    keys, _ = numbered([np.concatenate([table.bucket, table.bucket]), values], 2 * table.n_rows)
+    before, after = keys[: table.n_rows], keys[table.n_rows :]
+    if not np.array_equal(np.bincount(before, minlength=len(keys)), np.bincount(after, minlength=len(keys))):
+        listed = ", ".join(repr(name) for name in link.shared)
+        raise InputError(f"two parts of the release differ in the values of {listed} within a bucket")
+    return before, after

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from shoal.engines.local import CountedCells
 from shoal.methods.base import AnyPlan
+from shoal.plan.counted import CountedCells
 from shoal.plan.slices import SlicedPlan
 from shoal.plan.synthetic import SyntheticPlan
 from shoal.policy.encoding import Encoding
@@ -11,7 +11,7 @@ from shoal.policy.policy import Policy
 from shoal.release.forms.classes import GeneralizedPublication
 from shoal.release.forms.slices import SlicedPublication
 from shoal.release.forms.synthetic import SyntheticPublication
-from shoal.release.publishing.publication import PlannedPublication
+from shoal.release.publication import PlannedPublication
 from shoal.sources.base import Source
 
 

@@ -1,9 +1,10 @@
-"""What is published of a plan, whatever kind of plan it is: rows, their description and their promises."""
+"""What is published of a plan, whatever its form: rows, their description, their promises, and their files."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,19 +13,29 @@ import numpy as np
 import pyarrow as pa
 
 from shoal.core import kernels
-from shoal.core.arrays import CodeArray, IntArray
+from shoal.core.arrays import AnyIntArray, CodeArray, IntArray
 from shoal.core.progress import Progress
 from shoal.core.randomness import Chance
-from shoal.engines.local import CountedCells, LocalEngine
 from shoal.methods.base import AnyPlan
-from shoal.plan.counted import SeenValues
+from shoal.plan.counted import CountedCells, LocatedBatch, SeenValues
 from shoal.plan.problem import Attribute
 from shoal.policy.encoding import Encoding
 from shoal.policy.policy import Policy
+from shoal.release.columns import without_dictionary
 from shoal.release.guarantees import Guarantee
 from shoal.sources.base import Source
+from shoal.sources.writers import Format, open_writer
 from shoal.taxonomies.tree import Cover
 from shoal.utility.base import Utility
+
+
+class Engine(Protocol):
+    """What publishing needs of an engine: to read the source once more."""
+
+    def locate(
+        self, source: Source, counted: CountedCells, carried: Sequence[str], progress: Progress
+    ) -> Iterator[LocatedBatch]:
+        """Yield the batches of the source, in their order, with the cell of every row and the *carried* columns."""
 
 
 class LabelledColumn(Protocol):
@@ -211,7 +222,7 @@ class Publication(ABC):
         return None
 
     @abstractmethod
-    def rows(self, engine: LocalEngine, chance: Chance, folder: Path | None, progress: Progress) -> PublishedRows:
+    def rows(self, engine: Engine, chance: Chance, folder: Path | None, progress: Progress) -> PublishedRows:
         """Return the published rows, about a million in a batch; *folder* is for temporary files."""
 
 
@@ -275,3 +286,30 @@ class PlannedPublication(Publication):
     @abstractmethod
     def published_cells(self) -> IntArray:
         """Return the cells of the problem of which some record is published."""
+
+
+def write_rows(path: Path, batches: Iterator[pa.RecordBatch], format: Format) -> None:  # noqa: A002
+    """Write a file batch by batch: each is made while the one before is written."""
+    first = next(batches)
+    with open_writer(path, first.schema, format) as writer, ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(writer.write, first)
+        for batch in batches:
+            writing.result()
+            writing = pool.submit(writer.write, batch)
+        writing.result()
+
+
+def write_places(path: Path, places: AnyIntArray, name: str) -> None:
+    """Write the bucket or class of every row of the source: the witness for the verifier, which stays internal."""
+    batch = pa.RecordBatch.from_arrays([pa.array(places)], names=[name])
+    with open_writer(path, batch.schema, "parquet") as writer:
+        writer.write(batch)
+
+
+def plain_table(batches: Iterable[pa.RecordBatch]) -> pa.Table:
+    """Return all rows in one table, without dictionaries, so that no entry survives that no row uses."""
+    return pa.Table.from_batches([_plain(batch) for batch in batches])
+
+
+def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(list(map(without_dictionary, batch.columns)), names=batch.schema.names)

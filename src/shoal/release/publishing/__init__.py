@@ -1,1 +1,0 @@
-"""From a plan to what is published of it: one shape for generalizations and slicings."""
