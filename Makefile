@@ -17,7 +17,7 @@ $(VENV)/ready: pyproject.toml Makefile
 	@touch $@
 
 $(VENV)/dev-ready: $(VENV)/ready
-	$(BIN)/python $(PIP) install --editable ".[agency,attacks,databases,files,frames,papers,postgresql,pseudonyms,spark,studio,synthetic]" --group dev
+	$(BIN)/python $(PIP) install --editable ".[agency,attacks,databases,files,frames,papers,plots,postgresql,pseudonyms,spark,studio,synthetic]" --group dev
 	@touch $@
 
 # pycanon pins its own pandas and NumPy, so it lives apart; tests ask it through a subprocess.

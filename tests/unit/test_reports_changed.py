@@ -20,7 +20,6 @@ from shoal.columns.keys import new_key
 from shoal.columns.treating import treated
 from shoal.core.randomness import Chance
 from shoal.core.registry import discover
-from shoal.reports import carriers
 from shoal.reports.changes import change_told, sample_told
 from shoal.reports.page import internal_report
 from shoal.reports.promises import claim_told
@@ -292,9 +291,9 @@ def test_what_carries_the_risk_is_found_before_and_after(monkeypatch: pytest.Mon
     found = shoal.anonymize(table, policy).evidence["risk_carriers"]
     assert found["before"]["unique_records"] == 5
     assert (found["after"]["unique_records"], found["after"]["sets"]) == (0, [])
-    monkeypatch.setattr(carriers, "_MOST_WORK", 5 * 2)
+    monkeypatch.setattr(before, "_MOST_WORK", 5 * 2)
     assert shoal.anonymize(table, policy).evidence["risk_carriers"]["before"]["largest_set"] == 1
-    monkeypatch.setattr(carriers, "_MOST_WORK", 5 * 2 - 1)
+    monkeypatch.setattr(before, "_MOST_WORK", 5 * 2 - 1)
     release = shoal.anonymize(table, policy)
     assert release.evidence["risk_carriers"]["before"] is None
     assert "What carries the risk" not in internal_report(release.manifest, release.evidence)

@@ -11,8 +11,7 @@ from shoal.core.errors import InputError, PolicyError
 from shoal.core.strict_json import read_json
 from shoal.policy.policy import Policy
 from shoal.release.forms.agreed import parse_plan
-from shoal.release.release import received
-from shoal.reports.recorded import read_internal
+from shoal.release.release import read_internal, received
 from shoal.taxonomies.nested import from_json_text
 
 TWICE = '{"parts": [], "data": {"file": "a", "file": "b"}, "attributes": {}}'

@@ -13,8 +13,7 @@ from shoal.core.errors import InputError
 from shoal.core.registry import discover
 from shoal.models.base import PrivacyModel
 from shoal.release.forms.agreed import MODELS
-from shoal.release.release import INTERNAL, PUBLIC, received
-from shoal.reports.recorded import read_internal
+from shoal.release.release import INTERNAL, PUBLIC, read_internal, received
 from shoal.sources.columns import plain
 
 

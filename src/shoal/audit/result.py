@@ -26,6 +26,7 @@ from shoal.audit.risk.special import MinimalSet, SpecialUniques, special_uniques
 from shoal.audit.risk.units import HouseholdRisk, PersonRisk
 from shoal.audit.singling import SetRisk
 from shoal.core.arrays import IntArray
+from shoal.core.display import show
 from shoal.core.progress import Progress
 from shoal.policy.policy import Policy, Role
 
@@ -110,9 +111,7 @@ class Audit:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
-        from shoal.reports.notebook.audit import audit_html
-
-        return audit_html(self)
+        return str(show("audit", self))
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as JSON can hold it."""

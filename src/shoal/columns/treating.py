@@ -10,9 +10,10 @@ import pyarrow as pa
 
 from shoal.columns.base import Technique, Treatment
 from shoal.columns.domains import NumberDomain
+from shoal.columns.sampling import SampledSource
 from shoal.core.errors import PolicyError, ShoalError, did_you_mean
 from shoal.core.randomness import Chance
-from shoal.sources.base import DerivedSource, Source
+from shoal.sources.base import DerivedSource, Source, layers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,3 +85,12 @@ def _prepared(technique: Technique, name: str, source: Source, chance: Chance, d
         if said.startswith("column "):
             raise
         raise type(error)(f"column {name!r}: {said}") from None
+
+
+def changed_before(source: Source, quasi: tuple[str, ...]) -> bool:
+    """Whether records were drawn or quasi values changed, so that the given table is another than what was counted."""
+    return any(
+        isinstance(layer, SampledSource)
+        or (isinstance(layer, TreatedSource) and not layer.treatments.keys().isdisjoint(quasi))
+        for layer in layers(source)
+    )

@@ -137,7 +137,7 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the ranking with its frontier."""
-        from shoal.reports.notebook.comparison import comparison_html
+        from shoal.compare.notebook import comparison_html
 
         return comparison_html(self)
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Protocol
 
+from shoal.core.display import show
+
 
 class Step(Protocol):
     """One running step of a known or unknown total."""
@@ -51,9 +53,8 @@ def shown(progress: Progress | None) -> AbstractContextManager[Progress]:
         return nullcontext(progress)
     if not in_notebook():
         return nullcontext(Silent())
-    from shoal.reports.notebook.bars import bars
-
-    return bars()
+    bars: AbstractContextManager[Progress] = show("progress")
+    return bars
 
 
 def in_notebook() -> bool:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from shoal.core.display import show
 from shoal.core.errors import InputError, UsageError
 from shoal.core.strict_json import read_json
 from shoal.sources.addresses import is_address_as_path
@@ -88,15 +89,7 @@ class Release:
         The first tells what attacks found, once that was recorded in the release's folder; the second tells nothing
         but what the manifest does.
         """
-        from shoal.reports.page import internal_report, public_report
-        from shoal.reports.recorded import recorded_attacks
-
-        if audience == "public":
-            return public_report(self.manifest)
-        if audience != "internal":
-            raise UsageError(f"a report is for the audience 'internal' or 'public', not {audience!r}")
-        attacks = None if self.folder is None else recorded_attacks(self.folder, self.manifest)
-        return internal_report(self.manifest, self.evidence, attacks)
+        return str(show("report", self, audience))
 
     def tables(self) -> tuple[pa.Table, pa.Table]:
         """Return a sliced release as two tables: quasi values by bucket, and counts of sensitive values by bucket."""
@@ -146,9 +139,7 @@ class Release:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: guarantees, risks and utility, for the data holder."""
-        from shoal.reports.notebook.release import release_html
-
-        return release_html(self)
+        return str(show("release", self))
 
 
 def received(folder: Path) -> tuple[Path, dict[str, Any]] | None:
@@ -169,6 +160,17 @@ def received(folder: Path) -> tuple[Path, dict[str, Any]] | None:
                 raise InputError(f"{path} is not the manifest of a release; run `shoal verify` on its folder") from None
             return place, manifest
     return None
+
+
+def read_internal(path: Path) -> dict[str, Any]:
+    """Return a file of the internal folder."""
+    try:
+        found = read_json(path.read_bytes())
+    except (OSError, ValueError):
+        raise InputError(f"{path} cannot be read as JSON") from None
+    if not isinstance(found, dict):
+        raise InputError(f"{path} does not hold a JSON object")
+    return found
 
 
 class Staging:

@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 
 import shoal
+from shoal.audit.before import Given, quasi_codes, risk_carriers
 from shoal.audit.findings.base import Finding
 from shoal.columns.changing import warnings_of
 from shoal.columns.sampling import SampledSource
 from shoal.columns.treating import TreatedSource
 from shoal.core.progress import Silent
 from shoal.release.publication import PlannedPublication, Publication
-from shoal.reports.before import Given, quasi_codes
-from shoal.reports.carriers import risk_carriers
 from shoal.sources.base import layers
 from shoal.utility.base import Utility
 from shoal.verify.result import Verification

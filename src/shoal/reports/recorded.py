@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from shoal.core.display import register
 from shoal.core.errors import InputError, UsageError
-from shoal.core.strict_json import read_json
-from shoal.release.release import INTERNAL, PUBLIC, received
-from shoal.reports.page import internal_report
+from shoal.release.release import INTERNAL, PUBLIC, Release, read_internal, received
+from shoal.reports.page import internal_report, public_report
 
 ATTACKS = "attacks.json"
 
@@ -83,12 +83,12 @@ def recorded_attacks(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any
     return found
 
 
-def read_internal(path: Path) -> dict[str, Any]:
-    """Return a file of the internal folder."""
-    try:
-        found = read_json(path.read_bytes())
-    except (OSError, ValueError):
-        raise InputError(f"{path} cannot be read as JSON") from None
-    if not isinstance(found, dict):
-        raise InputError(f"{path} does not hold a JSON object")
-    return found
+@register("report")
+def report(release: Release, audience: str) -> str:
+    """Return the page of a release for an audience; the board's tells what attacks found, once that was recorded."""
+    if audience == "public":
+        return public_report(release.manifest)
+    if audience != "internal":
+        raise UsageError(f"a report is for the audience 'internal' or 'public', not {audience!r}")
+    attacks = None if release.folder is None else recorded_attacks(release.folder, release.manifest)
+    return internal_report(release.manifest, release.evidence, attacks)

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray
+from shoal.core.display import show
 
 Kind = Literal["category", "number", "date", "prefix"]
 Cover = dict[str, Any]
@@ -265,9 +266,7 @@ class Taxonomy:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the tree, to unfold."""
-        from shoal.reports.notebook.taxonomy import taxonomy_html
-
-        return taxonomy_html(self)
+        return str(show("taxonomy", self))
 
     @property
     def _null_code(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from shoal.columns.treating import changed_before
 from shoal.core.errors import InputError, UnreachableError, UsageError
 from shoal.engines.local import SampledCells
 from shoal.engines.partitions.budget import MOST_FILES, Budget, needed_memory
@@ -14,7 +15,6 @@ from shoal.engines.partitions.tree import RegionTree, cut_regions
 from shoal.methods.hopeless import refuse_hopeless
 from shoal.policy.encoding import Region, Tree, encode_cells, grown
 from shoal.policy.policy import Policy
-from shoal.reports.before import changed_before
 from shoal.sources.base import Source
 
 

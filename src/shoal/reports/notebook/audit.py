@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from shoal.core.display import register
 from shoal.core.wording import parameters_text
 from shoal.reports.notebook.page import folded, heading, output, paragraph, plots, table
 from shoal.reports.plots.class_sizes import class_sizes
@@ -18,6 +19,7 @@ _MOST_SETS = 10
 _HOLDER = "These figures are about the table as it is: they are for the data holder."
 
 
+@register("audit")
 def audit_html(audit: Audit) -> str:
     """Return what anybody could learn from the table as it is."""
     risks = [

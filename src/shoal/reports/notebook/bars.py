@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
+from shoal.core.display import register
 from shoal.core.progress import Progress, Silent, Step
 from shoal.reports.notebook.page import output
 from shoal.reports.plots.svg import element, escaped
@@ -93,6 +94,7 @@ class Bars:
 _running: list[Bars] = []  # at most one: a run within a run shows nothing of its own
 
 
+@register("progress")
 @contextmanager
 def bars() -> Iterator[Progress]:
     """Give bars that go when the run has ended; if it fails, they stay and tell where."""

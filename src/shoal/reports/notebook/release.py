@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from shoal.core.display import register
 from shoal.core.wording import counted_text, model_text, parameters_text
 from shoal.reports.notebook.page import INTERNAL, folded, heading, output, paragraph, plots, table
 from shoal.reports.plots.evidence import release_plots
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from shoal.release.release import Release
 
 
+@register("release")
 def release_html(release: Release) -> str:
     """Return what was published, promised and kept, with its plots; the table itself is not shown."""
     manifest, evidence = release.manifest, release.evidence

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from shoal.core.display import register
 from shoal.core.wording import counted_text
 from shoal.reports.notebook.page import heading, output, paragraph
 from shoal.reports.plots.svg import escaped
@@ -16,6 +17,7 @@ _MOST_CHILDREN = 40  # of one node
 _OPEN = 12  # children of the root that may be seen without unfolding it
 
 
+@register("taxonomy")
 def taxonomy_html(taxonomy: Taxonomy) -> str:
     """Return the tree, upper levels first while there is room; what is left out is counted."""
     shown = _shown(taxonomy)

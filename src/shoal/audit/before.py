@@ -1,23 +1,28 @@
-"""The table as it was given: before a sample was drawn and before any technique changed a value."""
+"""The table as it was given, before a sample was drawn or a value changed: how records are found, and by what."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from math import comb
 from typing import Any
 
 from shoal.audit.risk.sizes import class_risks
+from shoal.audit.risk.special import special_uniques
 from shoal.audit.risk.units import people_risks
 from shoal.columns.baskets.unfolding import UnfoldedSource
-from shoal.columns.sampling import SampledSource
-from shoal.columns.treating import TreatedSource
-from shoal.core.arrays import AnyIntArray
+from shoal.columns.treating import changed_before
+from shoal.core.arrays import AnyIntArray, IntArray
 from shoal.core.progress import Progress
 from shoal.engines.local import CountedCells, LocalEngine
 from shoal.plan.plan import same_rows
 from shoal.release.publication import PlannedPublication, Publication
 from shoal.release.regions import RegionalPublication
-from shoal.reports.carriers import risk_carriers
 from shoal.sources.base import Source, layers
+
+_MOST_WORK = 2**24  # sets of attributes times cells: about 0.2 s
+_LARGEST = 3
+_MOST_SETS = 10
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,15 +60,6 @@ def quasi_codes(counted: CountedCells, quasi: tuple[str, ...]) -> dict[str, AnyI
     return {name: counted.codes(counted.columns.index(name)) for name in quasi}
 
 
-def changed_before(source: Source, quasi: tuple[str, ...]) -> bool:
-    """Whether records were drawn or quasi values changed, so that the given table is another than what was counted."""
-    return any(
-        isinstance(layer, SampledSource)
-        or (isinstance(layer, TreatedSource) and not layer.treatments.keys().isdisjoint(quasi))
-        for layer in layers(source)
-    )
-
-
 def _folded(source: Source, quasi: tuple[str, ...]) -> tuple[str, ...]:
     """Return the columns of the given source that quasi attributes were made of: baskets in place of their groups."""
     basket = {
@@ -74,3 +70,35 @@ def _folded(source: Source, quasi: tuple[str, ...]) -> tuple[str, ...]:
         for name in unfolding.names
     }
     return tuple(dict.fromkeys(basket.get(name, name) for name in quasi))
+
+
+def risk_carriers(codes: Mapping[str, AnyIntArray], records: IntArray) -> dict[str, Any] | None:
+    """Return the smallest sets of attributes that single records out, and what each attribute adds to the score.
+
+    Sets of up to three attributes are looked at, of fewer if the table is large; None if even single ones would take
+    long. The scores are those of special uniques (:mod:`shoal.audit.risk.special`).
+
+    >>> import numpy as np
+    >>> found = risk_carriers({"age": np.array([3, 3, 5]), "sex": np.array([0, 0, 1])}, np.array([1, 1, 1]))
+    >>> found["unique_records"], found["sets"][0]["attributes"]
+    (1, ['age'])
+    """
+    sizes = range(1, min(_LARGEST, len(codes)) + 1)
+    affordable = [
+        size for size in sizes if len(records) * sum(comb(len(codes), n) for n in range(1, size + 1)) <= _MOST_WORK
+    ]
+    if not affordable:
+        return None
+    found = special_uniques(codes, records, largest=affordable[-1])
+    by_size = found.by_size()
+    return {
+        "unique_records": int(found.unique.sum()),
+        "largest_set": found.largest,
+        "records_by_smallest_set": {str(size): count for size, count in enumerate(by_size[:-1], start=1)},
+        "records_of_larger_sets": by_size[-1],
+        "contributions": dict(sorted(found.contributions.items(), key=lambda entry: -entry[1])),
+        "sets": [
+            {"attributes": list(one.attributes), "records": one.records, "score_share": one.score / found.score}
+            for one in found.sets[:_MOST_SETS]
+        ],
+    }
