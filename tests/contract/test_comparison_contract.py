@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 import shoal
-import shoal.compare.trying as trying
 from shoal.attacks.base import Trials
+from shoal.compare import trying as trying
 from shoal.compare.compare import compare as cached_compare
 from shoal.compare.compare import recipe_names
 from shoal.compare.ground import Ground

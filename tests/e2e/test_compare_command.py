@@ -20,9 +20,9 @@ import yaml
 from rich.console import Console
 from typer.testing import CliRunner
 
-import shoal.compare.trying as trying
 from shoal.cli import app
 from shoal.cli.compare import show
+from shoal.compare import trying as trying
 from shoal.compare.compare import compare
 from shoal.compare.parts import RISKS
 from shoal.compare.result import Comparison

@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-import shoal.compare.compare as comparing
-import shoal.compare.pages as pages
-import shoal.compare.trying as trying
 from shoal.attacks.base import NO_CONTROL, Refusal
+from shoal.compare import compare as comparing
+from shoal.compare import pages as pages
+from shoal.compare import trying as trying
 from shoal.compare.measures.base import Score
 from shoal.compare.page import page
 from shoal.compare.parts import MEASURES, RISKS
@@ -357,7 +357,7 @@ def test_files_are_refused_before_any_work(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(UsageError, match="no folder"):
         Wanted(markdown=tmp_path / "nowhere" / "page.md").check()
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
-    with pytest.raises(UsageError, match=r"shoal\[papers\]"):
+    with pytest.raises(UsageError, match=r"shoal\[plots\]"):
         Wanted(picture=tmp_path / "picture.svg").check()
 
 

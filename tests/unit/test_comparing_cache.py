@@ -18,9 +18,9 @@ import pyarrow as pa
 import pytest
 
 import shoal
-import shoal.compare.cache as caching
-import shoal.compare.keys as keys
-import shoal.compare.trying as trying
+from shoal.compare import cache as caching
+from shoal.compare import keys as keys
+from shoal.compare import trying as trying
 from shoal.compare.cache import Cache, default_folder
 from shoal.compare.compare import compare
 from shoal.compare.entries import Findings

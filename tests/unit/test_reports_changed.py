@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import shoal
+from shoal.audit import before
 from shoal.audit.audit import audit
 from shoal.cli.released import show
 from shoal.columns.base import Technique
