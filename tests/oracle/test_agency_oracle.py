@@ -20,9 +20,18 @@ from shoal.agency.entropy import (
     fewer_bound,
     varied_classes,
 )
-from shoal.agency.k_anonymity import class_weights, classes_of_weight, fewer_than, k_classes, k_samples
-from shoal.agency.samples import bound_of, p_for_samples, paper_samples, tight_samples
-from shoal.agency.searching import most_classes
+from shoal.agency.samples import (
+    class_bound_of,
+    class_weights,
+    classes_of_weight,
+    fewer_than,
+    k_classes,
+    k_samples,
+    most_classes,
+    p_for_samples,
+    paper_samples,
+    tight_samples,
+)
 from shoal.core.errors import UnreachableError
 
 
@@ -99,7 +108,7 @@ def test_the_tighter_number_is_the_smallest_by_exact_arithmetic() -> None:
                 return sum(((1 - chance) ** n for chance in chances), Fraction(0))
 
             assert failing(n) <= delta < failing(n - 1)
-            assert n <= paper_samples(bound_of(known, 2, p), 2, p, delta, eta)
+            assert n <= paper_samples(class_bound_of(known, 2, p), 2, p, delta, eta)
 
 
 def test_the_papers_number_is_the_smallest_by_exact_arithmetic() -> None:
@@ -119,7 +128,7 @@ def test_p_for_samples_is_the_smallest_useful_one() -> None:
     needed = {}
     for weight in range(1, int(known.marginal()[l - 1]) + 1):
         p = Fraction(weight, known.total)
-        needed[p] = paper_samples(bound_of(known, l, p), l, p, delta)
+        needed[p] = paper_samples(class_bound_of(known, l, p), l, p, delta)
     for n in range(min(needed.values()), max(needed.values()) + 2):
         assert p_for_samples(known, l, delta, n) == min(p for p, least in needed.items() if least <= n)
 

@@ -15,8 +15,7 @@ import pyarrow as pa
 from shoal.agency.classes import greedy_classes
 from shoal.agency.distribution import JointDistribution, read_distribution
 from shoal.agency.entropy import entropy_samples
-from shoal.agency.k_anonymity import classes_of_weight, k_samples
-from shoal.agency.samples import tight_samples
+from shoal.agency.samples import classes_of_weight, k_samples, tight_samples
 
 TRIALS = 2000
 DELTA = Fraction("0.1")

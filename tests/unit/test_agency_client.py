@@ -20,11 +20,15 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
-from shoal.agency.client.campaign_file import read_campaign
-from shoal.agency.client.contribution import Domain, counted, number_of_records, read_counts
-from shoal.agency.client.questions import AgencyClient
-from shoal.agency.client.registration import registration
-from shoal.agency.client.transport import TOKEN_VARIABLE, Address, exchange, plain, read_token
+from shoal.agency.client import TOKEN_VARIABLE, Address, AgencyClient, exchange, make_printable, read_token
+from shoal.agency.submissions import (
+    Domain,
+    count_by_domain,
+    count_rows,
+    make_registration,
+    read_campaign,
+    read_counts,
+)
 from shoal.cli import app
 from shoal.core.errors import InputError, PolicyError, ShoalError, UnreachableError, UsageError, VerificationError
 
@@ -311,15 +315,15 @@ def test_campaigns_are_named_by_what_cannot_be_a_path(service: Scripted) -> None
 
 
 def test_long_and_unprintable_texts_are_tamed() -> None:
-    assert plain("a\tb\u202ec") == "a b?c"
-    assert len(plain("x" * 10_000)) < 2100
+    assert make_printable("a\tb\u202ec") == "a b?c"
+    assert len(make_printable("x" * 10_000)) < 2100
 
 
 def test_records_are_counted_by_the_domain() -> None:
     table = pa.table(
         {"id": [1, 2, 3, 4], "illness": ["flu", "cold", "flu", "flu"], "sex": list("FMFM"), "age": [40, 30, 40, 40]}
     )
-    assert counted(table, DOMAIN) == {
+    assert count_by_domain(table, DOMAIN) == {
         "columns": ["age", "sex", "illness", "count"],
         "rows": [["30", "M", "cold", 1], ["40", "F", "flu", 2], ["40", "M", "flu", 1]],
     }
@@ -334,9 +338,9 @@ def test_counting_does_not_depend_on_batches(tmp_path: Path) -> None:
     columns = {name: rng.choice(values, n) for name, values in zip(DOMAIN.names, DOMAIN.values, strict=True)}
     table = pa.table(columns)
     pyarrow.parquet.write_table(table, tmp_path / "t.parquet", row_group_size=700)
-    whole = counted(table, DOMAIN)
-    assert counted(tmp_path / "t.parquet", DOMAIN) == whole
-    assert sum(row[-1] for row in whole["rows"]) == n == number_of_records(tmp_path / "t.parquet")
+    whole = count_by_domain(table, DOMAIN)
+    assert count_by_domain(tmp_path / "t.parquet", DOMAIN) == whole
+    assert sum(row[-1] for row in whole["rows"]) == n == count_rows(tmp_path / "t.parquet")
     picked = whole["rows"][7]
     expected = sum(list(row) == picked[:3] for row in zip(*columns.values(), strict=True))
     assert picked[-1] == expected
@@ -345,11 +349,11 @@ def test_counting_does_not_depend_on_batches(tmp_path: Path) -> None:
 def test_records_outside_the_domain_are_an_error_by_column() -> None:
     table = pa.table({"age": [30, 50, None], "sex": ["F", "F", "F"], "illness": ["flu", "Zaphod", "gout"]})
     with pytest.raises(InputError) as refused:
-        counted(table, DOMAIN)
+        count_by_domain(table, DOMAIN)
     assert "'age' (2), 'illness' (1)" in str(refused.value)
     assert "Zaphod" not in str(refused.value)
     with pytest.raises(InputError, match="column 'sex' is not in"):
-        counted(pa.table({"age": [30], "sxe": ["F"], "illness": ["flu"]}), DOMAIN)
+        count_by_domain(pa.table({"age": [30], "sxe": ["F"], "illness": ["flu"]}), DOMAIN)
 
 
 def test_counts_are_read_as_they_are_with_their_zeros(tmp_path: Path) -> None:
@@ -462,7 +466,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_release_is_registered_by_its_manifest_and_digests(release: Path) -> None:
-    body = registration(release / "out")
+    body = make_registration(release / "out")
     public = release / "out" / "public"
     assert body["manifest"] == json.loads((public / "manifest.json").read_text())
     digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in public.iterdir()}
@@ -475,7 +479,7 @@ def test_a_release_that_does_not_hold_is_not_registered(release: Path, tmp_path:
     with (copy / "public" / "data.csv").open("a") as file:
         file.write("1,30,F,flu\n")
     with pytest.raises(VerificationError, match="does not hold what it promises"):
-        registration(copy)
+        make_registration(copy)
 
 
 def test_a_release_by_no_plan_is_not_registered(tmp_path: Path) -> None:
@@ -485,7 +489,7 @@ def test_a_release_by_no_plan_is_not_registered(tmp_path: Path) -> None:
     people = pa.table({"age": [31, 32, 33, 34], "illness": ["flu", "cold", "flu", "cold"]})
     shoal.anonymize(people, {"attributes": attributes, "privacy": [{"k-anonymity": {"k": 2}}]}, out=tmp_path / "out")
     with pytest.raises(UsageError, match="agency apply"):
-        registration(tmp_path / "out")
+        make_registration(tmp_path / "out")
 
 
 def test_a_plan_is_written_only_if_its_digest_is_right(service: Scripted, release: Path, tmp_path: Path) -> None:

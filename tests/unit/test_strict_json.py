@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.agency.client.transport import Answer
+from shoal.agency.client import Answer
 from shoal.core.errors import InputError, PolicyError
 from shoal.core.strict_json import read_json
 from shoal.policy.policy import Policy

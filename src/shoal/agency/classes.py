@@ -2,21 +2,17 @@
 
 A class is safe to plan with if at least l sensitive values have a probability of at least p in it (Rameshwar and
 Tandon, Algorithm 1, step 3). Every function here returns such classes or raises.
-
-Compiled loops that gather points from anywhere into classes: two heuristics for covering with several values.
-
-Both return (n_points,) the class of each point; what is left over and makes no class joins the last one.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 
-from shoal.agency.distribution import JointDistribution
-from shoal.agency.kernels import close_classes, likeliest
+from shoal.agency.distribution import Entries, JointDistribution
 from shoal.core.arrays import CodeArray, IntArray
 from shoal.core.compiled import compiled, inlined
 from shoal.core.errors import UnreachableError, UsageError
@@ -58,7 +54,7 @@ def check_l_and_p(distribution: JointDistribution, l: int, p: Fraction) -> None:
         raise UnreachableError(
             f"p = {float(p):.6g} is above p_l = {float(highest):.6g}, the probability of the value of "
             f"{distribution.sensitive!r} that is number {l} by frequency: no class could have {l} such values; "
-            f"take p <= {_rounded_down(highest)}"
+            f"take p <= {_round_down(highest)}"
         )
 
 
@@ -78,15 +74,8 @@ def greedy_classes(distribution: JointDistribution, l: int, p: Fraction) -> Clas
     GREEDY-GENERALIZE, Algorithm 2 as meant: the last point counts, and an unfinished tail joins the class before it.
     """
     check_l_and_p(distribution, l, p)
-    number = close_classes(
-        distribution.starts,
-        distribution.codes,
-        distribution.weights,
-        distribution.n_values,
-        l,
-        distribution.threshold(p),
-    )
-    return checked(distribution, number, l, p)
+    number = close_classes(distribution.entries, l, distribution.threshold(p))
+    return check_classes(distribution, number, l, p)
 
 
 def independent_classes(distribution: JointDistribution, l: int, p: Fraction) -> Classes:
@@ -103,7 +92,7 @@ def independent_classes(distribution: JointDistribution, l: int, p: Fraction) ->
     length = -((-p / (rarest * highest)).__floor__())  # |Q| p / (theta p_l) with theta = |Q| min P_Q
     n_classes = max(distribution.n_points // length, 1)
     number = np.minimum(np.arange(distribution.n_points) // length, n_classes - 1).astype(np.int32)
-    return checked(distribution, number, l, p)
+    return check_classes(distribution, number, l, p)
 
 
 def gathered_classes(distribution: JointDistribution, l: int, p: Fraction) -> Classes:
@@ -113,27 +102,17 @@ def gathered_classes(distribution: JointDistribution, l: int, p: Fraction) -> Cl
     points, no ranges.
     """
     greedy = greedy_classes(distribution, l, p)
-    entries = distribution.starts, distribution.codes, distribution.weights, distribution.n_values
-    threshold = distribution.threshold(p)
-    candidates = max(FEWEST_CANDIDATES, min(MOST_CANDIDATES, COMPARISONS // len(distribution.codes)))
-    gathered = (from_queues(*entries, l, threshold), by_gain(*entries, l, threshold, candidates))
-    number = max(gathered, key=lambda each: int(each.max()))
-    return checked(distribution, number, l, p) if int(number.max()) >= greedy.n_classes else greedy
+    entries, threshold = distribution.entries, distribution.threshold(p)
+    queues, pool = _make_queues(entries), _make_pool(distribution)
+    found = [_gather(entries, l, threshold, queues, pool, by_gain) for by_gain in (False, True)]
+    number = max(found, key=lambda each: int(each.max()))
+    return check_classes(distribution, number, l, p) if int(number.max()) >= greedy.n_classes else greedy
 
 
-def checked(distribution: JointDistribution, number: CodeArray, l: int, p: Fraction) -> Classes:
+def check_classes(distribution: JointDistribution, number: CodeArray, l: int, p: Fraction) -> Classes:
     """Count each class anew, whatever made it, and raise unless it has l values with P >= p."""
     order = np.argsort(number, kind="stable")
-    weights, values = likeliest(
-        distribution.starts,
-        distribution.codes,
-        distribution.weights,
-        distribution.n_values,
-        l,
-        order,
-        number,
-        int(number.max()) + 1,
-    )
+    weights, values = _find_likeliest(distribution.entries, l, order, number, int(number.max()) + 1)
     if short := int((weights[:, -1] < distribution.threshold(p)).sum()):
         raise UnreachableError(
             f"{short:,} of {len(weights):,} classes have fewer than {l} values of {distribution.sensitive!r} with "
@@ -142,159 +121,221 @@ def checked(distribution: JointDistribution, number: CodeArray, l: int, p: Fract
     return Classes(number, weights, values)
 
 
-def without_values(number: CodeArray) -> Classes:
+def make_unnamed(number: CodeArray) -> Classes:
     """Return classes whose promise rests on no particular values."""
     n_classes = int(number.max()) + 1
     return Classes(number, np.empty((n_classes, 0), dtype=np.int64), np.empty((n_classes, 0), dtype=np.int32))
 
 
-def _rounded_down(value: Fraction) -> str:
+def _round_down(value: Fraction) -> str:
     """Write a probability with six digits, never more than it is."""
     text = f"{float(value):.6g}"
     return text if Fraction(text) <= value else f"{float(value) * (1 - 1e-5):.6g}"
 
 
-@inlined
-def _added(starts: IntArray, codes: CodeArray, weights: IntArray, point: int, sums: IntArray, threshold: int) -> int:
-    """Add a point to the sums of a class; return how many values reach the threshold by it."""
+@compiled
+def close_classes(entries: Entries, l: int, threshold: int) -> CodeArray:
+    """Return (n_points,) the class of each point: a new one begins once l values have reached the threshold."""
+    n_points = len(entries.starts) - 1
+    number = np.empty(n_points, dtype=np.int32)
+    sums = np.zeros(entries.n_values, dtype=np.int64)
+    seen_in = np.full(entries.n_values, -1, dtype=np.int64)  # the class that a sum belongs to: nothing is ever cleared
+    current = 0
     reached = 0
-    for entry in range(starts[point], starts[point + 1]):
-        before = sums[codes[entry]]
-        sums[codes[entry]] = before + weights[entry]
-        if before < threshold <= sums[codes[entry]]:
-            reached += 1
-    return reached
+    for point in range(n_points):
+        number[point] = current
+        for entry in range(entries.starts[point], entries.starts[point + 1]):
+            value = entries.codes[entry]
+            if seen_in[value] != current:
+                seen_in[value] = current
+                sums[value] = 0
+            before = sums[value]
+            sums[value] = before + entries.weights[entry]
+            if before < threshold <= sums[value]:
+                reached += 1
+        if reached >= l:
+            current += 1
+            reached = 0
+    point = n_points - 1
+    while current > 0 and point >= 0 and number[point] == current:  # the tail
+        number[point] = current - 1
+        point -= 1
+    return number
 
 
 @inlined
-def _rest_to_last(number: CodeArray, n_classes: int) -> None:
-    """Put points without a class into the last one, for they cannot make a class of their own."""
-    last = max(n_classes - 1, 0)
-    for point in range(len(number)):
-        if number[point] < 0:
-            number[point] = last
+def sum_class(entries: Entries, order: IntArray, number: CodeArray, at: int, sums: IntArray) -> int:
+    """Sum the weights of each value over the class whose points begin at a place of the order; return where it ends."""
+    current = number[order[at]]
+    sums[:] = 0
+    while at < len(order) and number[order[at]] == current:
+        point = order[at]
+        for entry in range(entries.starts[point], entries.starts[point + 1]):
+            sums[entries.codes[entry]] += entries.weights[entry]
+        at += 1
+    return at
 
 
 @compiled
-def from_queues(
-    starts: IntArray, codes: CodeArray, weights: IntArray, n_values: int, l: int, threshold: int
-) -> CodeArray:
-    """Return (n_points,) the class of each point, gathered from queues of points by their likeliest value.
+def _find_likeliest(
+    entries: Entries, l: int, order: IntArray, number: CodeArray, n_classes: int
+) -> tuple[IntArray, CodeArray]:
+    """Return (n_classes, l) the largest weights of values in each class, and whose they are; ties go to lower codes.
 
-    A class takes from the queue of the value that has most left among those that it still lacks: first the
-    heaviest point, then the lightest ones until the value has reached the threshold.
+    *order* has the points class by class. Weights fall along a row; the values of a row ascend.
     """
-    n_points = len(starts) - 1
+    largest = np.zeros((n_classes, l), dtype=np.int64)
+    values = np.zeros((n_classes, l), dtype=np.int32)
+    sums = np.zeros(entries.n_values, dtype=np.int64)
+    chosen = np.full(entries.n_values, -1, dtype=np.int64)  # the class in which a value was last among the likeliest
+    at = 0
+    while at < len(order):
+        current = number[order[at]]
+        at = sum_class(entries, order, number, at, sums)
+        falling = places_ascending(-sums)[:l]
+        for rank in range(l):
+            largest[current, rank] = sums[falling[rank]]
+            chosen[falling[rank]] = current
+        taken = 0
+        for value in range(entries.n_values):
+            if chosen[value] == current:
+                values[current, taken] = value
+                taken += 1
+    return largest, values
+
+
+class _Queues(NamedTuple):
+    """Points in a queue for each value, which is their likeliest; a queue is taken from at both ends."""
+
+    points: IntArray  # (n_queued,) queue after queue, the lightest point first
+    light: IntArray  # (n_values,) where the light end of each queue is
+    heavy: IntArray  # (n_values,) after its heavy end
+    left: IntArray  # (n_values,) weight of each value over the points of its queue
+    weight: IntArray  # (n_points,) of the point's likeliest value
+    filling: IntArray  # (1,) the value whose queue is taken from; -1 before the first
+
+
+class _Pool(NamedTuple):
+    """Points by falling weight, of which those at the head are compared."""
+
+    points: IntArray  # (n_points,)
+    weight: IntArray  # (n_points,) of each point
+    head: IntArray  # (1,) how many are taken
+    end: int  # of the points that have a weight
+    candidates: int  # that are compared
+
+
+def _make_queues(entries: Entries) -> _Queues:
+    """Put every point that has a weight into the queue of its likeliest value; ties go to lower codes."""
+    lengths = np.diff(entries.starts)
+    point = np.flatnonzero(lengths)
+    order = np.lexsort((-entries.weights, np.repeat(np.arange(len(lengths)), lengths)))
+    first = order[entries.starts[point]]
+    value, weight = entries.codes[first], np.zeros(len(lengths), dtype=np.int64)
+    weight[point] = entries.weights[first]
+    bounds = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(np.bincount(value, minlength=entries.n_values))))
+    left = np.zeros(entries.n_values, dtype=np.int64)
+    np.add.at(left, value, weight[point])
+    queued = point[np.lexsort((weight[point], value))]
+    return _Queues(queued, bounds[:-1].copy(), bounds[1:].copy(), left, weight, np.array([-1]))
+
+
+def _make_pool(distribution: JointDistribution) -> _Pool:
+    weight = distribution.point_weights()
+    candidates = max(FEWEST_CANDIDATES, min(MOST_CANDIDATES, COMPARISONS // len(distribution.codes)))
+    return _Pool(np.argsort(-weight, kind="stable"), weight, np.array([0]), int((weight > 0).sum()), candidates)
+
+
+@compiled
+def _gather(entries: Entries, l: int, threshold: int, queues: _Queues, pool: _Pool, by_gain: bool) -> CodeArray:
+    """Return (n_points,) the class of each point: points are taken, by either heuristic, until l values are full.
+
+    What is left over and makes no class joins the last one.
+    """
+    n_points = len(entries.starts) - 1
     number = np.full(n_points, -1, dtype=np.int32)
-    home = np.full(n_points, -1, dtype=np.int64)
-    weight = np.zeros(n_points, dtype=np.int64)
-    left = np.zeros(n_values, dtype=np.int64)  # weight of each value over the points of its queue
-    length = np.zeros(n_values + 1, dtype=np.int64)
-    for point in range(n_points):
-        for entry in range(starts[point], starts[point + 1]):
-            if weights[entry] > weight[point]:
-                weight[point] = weights[entry]
-                home[point] = codes[entry]
-        if home[point] >= 0:
-            left[home[point]] += weight[point]
-            length[home[point] + 1] += 1
-    bounds = np.cumsum(length)
-    queue = np.empty(bounds[n_values], dtype=np.int64)
-    fill = bounds.copy()
-    for point in places_ascending(weight):
-        if home[point] >= 0:
-            queue[fill[home[point]]] = point
-            fill[home[point]] += 1
-    light = bounds[:-1].copy()
-    heavy = bounds[1:].copy()
-    sums = np.zeros(n_values, dtype=np.int64)
+    sums = np.zeros(entries.n_values, dtype=np.int64)
     members = np.empty(n_points, dtype=np.int64)
     current = 0
-    n_members = 0
     while True:
         sums[:] = 0
+        queues.filling[0] = -1
         reached = 0
         n_members = 0
         while reached < l:
-            best = -1
-            for value in range(n_values):
-                lacking = sums[value] < threshold and light[value] < heavy[value]
-                if lacking and (best < 0 or left[value] + sums[value] > left[best] + sums[best]):
-                    best = value
-            if best < 0:
+            point = _take_best(entries, threshold, pool, sums) if by_gain else _take_queued(threshold, queues, sums)
+            if point < 0:
                 break
-            first = True
-            while sums[best] < threshold and light[best] < heavy[best] and reached < l:
-                if first:
-                    heavy[best] -= 1
-                    point = queue[heavy[best]]
-                    first = False
-                else:
-                    point = queue[light[best]]
-                    light[best] += 1
-                left[best] -= weight[point]
-                members[n_members] = point
-                n_members += 1
-                reached += _added(starts, codes, weights, point, sums, threshold)
+            members[n_members] = point
+            n_members += 1
+            for entry in range(entries.starts[point], entries.starts[point + 1]):
+                before = sums[entries.codes[entry]]
+                sums[entries.codes[entry]] = before + entries.weights[entry]
+                if before < threshold <= sums[entries.codes[entry]]:
+                    reached += 1
         if reached < l:
             break
         for member in range(n_members):
             number[members[member]] = current
         current += 1
-    _rest_to_last(number, current)
+    for point in range(n_points):
+        if number[point] < 0:
+            number[point] = max(current - 1, 0)
     return number
 
 
-@compiled
-def by_gain(
-    starts: IntArray, codes: CodeArray, weights: IntArray, n_values: int, l: int, threshold: int, candidates: int
-) -> CodeArray:
-    """Return (n_points,) the class of each point: of so many candidates, heaviest first, that which helps most joins.
+@inlined
+def _take_queued(threshold: int, queues: _Queues, sums: IntArray) -> int:
+    """Take from the queue of the value that has most left among those that the class lacks; -1 if there is none.
+
+    First the heaviest point, then the lightest ones until the value has reached the threshold.
+    """
+    light, heavy, left = queues.light, queues.heavy, queues.left
+    best = queues.filling[0]
+    if best >= 0 and sums[best] < threshold and light[best] < heavy[best]:
+        point = int(queues.points[light[best]])
+        light[best] += 1
+    else:
+        best = -1
+        for value in range(len(sums)):
+            lacking = sums[value] < threshold and light[value] < heavy[value]
+            if lacking and (best < 0 or left[value] + sums[value] > left[best] + sums[best]):
+                best = value
+        queues.filling[0] = best
+        point = -1
+        if best >= 0:
+            heavy[best] -= 1
+            point = int(queues.points[heavy[best]])
+    if best >= 0:
+        left[best] -= queues.weight[point]
+    return point
+
+
+@inlined
+def _take_best(entries: Entries, threshold: int, pool: _Pool, sums: IntArray) -> int:
+    """Take the candidate that helps most; -1 if there is none.
 
     A point helps by what it adds to the sum of (share of the threshold reached)^3 over values, for its weight: the
     power favours values that are nearly there, so that a class ends with l values full and others nearly empty.
     """
-    n_points = len(starts) - 1
-    number = np.full(n_points, -1, dtype=np.int32)
-    weight = np.zeros(n_points, dtype=np.int64)
-    for point in range(n_points):
-        for entry in range(starts[point], starts[point + 1]):
-            weight[point] += weights[entry]
-    pool = places_ascending(-weight)
-    n_useful = (weight > 0).sum()
-    sums = np.zeros(n_values, dtype=np.int64)
-    members = np.empty(n_points, dtype=np.int64)
-    current = 0
-    head = 0
-    while True:
-        sums[:] = 0
-        reached = 0
-        n_members = 0
-        while reached < l and head < n_useful:
-            best = head
-            highest = -1.0
-            for place in range(head, min(head + candidates, n_useful)):
-                point = pool[place]
-                gain = 0.0
-                for entry in range(starts[point], starts[point + 1]):
-                    before = sums[codes[entry]] / threshold
-                    if before < 1.0:
-                        after = min(before + weights[entry] / threshold, 1.0)
-                        gain += after * after * after - before * before * before
-                gain /= weight[point]
-                if gain > highest:
-                    highest = gain
-                    best = place
-            point = pool[best]
-            pool[best] = pool[head]
-            head += 1
-            members[n_members] = point
-            n_members += 1
-            reached += _added(starts, codes, weights, point, sums, threshold)
-        if reached < l:
-            break
-        for member in range(n_members):
-            number[members[member]] = current
-        current += 1
-    _rest_to_last(number, current)
-    return number
+    head = pool.head[0]
+    if head >= pool.end:
+        return -1
+    best = head
+    highest = -1.0
+    for place in range(head, min(head + pool.candidates, pool.end)):
+        point = pool.points[place]
+        gain = 0.0
+        for entry in range(entries.starts[point], entries.starts[point + 1]):
+            before = sums[entries.codes[entry]] / threshold
+            if before < 1.0:
+                after = min(before + entries.weights[entry] / threshold, 1.0)
+                gain += after * after * after - before * before * before
+        gain /= pool.weight[point]
+        if gain > highest:
+            highest = gain
+            best = place
+    taken = int(pool.points[best])
+    pool.points[best] = pool.points[head]
+    pool.head[0] = head + 1
+    return taken

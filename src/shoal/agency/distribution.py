@@ -10,20 +10,24 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from shoal.agency.ordering import Order, along_order, ranked
 from shoal.core.arrays import CodeArray, IntArray
 from shoal.core.errors import InputError, UsageError
 from shoal.core.sorting import pack
+from shoal.methods.hilbert.curve import MOST_BITS, curve_keys
 from shoal.release.release import CLASS
 from shoal.sources.base import Source
 from shoal.sources.opening import open_source
 from shoal.taxonomies.parse import decimal_numbers, texts, whole_numbers
 from shoal.taxonomies.tree import Taxonomy
 
+Order: TypeAlias = Literal["lexicographic", "hilbert", "taxonomy"]  # classes are runs of points along one of them
+ORDERS: tuple[Order, ...] = ("lexicographic", "hilbert", "taxonomy")
 WEIGHTS = ("count", "probability")
 DIGITS = 18  # kept of a given probability; further ones are dropped, which never makes a value likelier
 UNITS = 10**DIGITS
@@ -31,6 +35,15 @@ _LONGEST = 40  # digits after the point that a probability may have
 _TOLERATED = UNITS // 10**9
 _FAR = "[eE][+-]?0*[1-9][0-9]{3}"  # exponents of four digits: Arrow's decimals crash on the largest of them
 _LARGEST = 2.0**62
+
+
+class Entries(NamedTuple):
+    """The points' sensitive values and weights, as in the distribution."""
+
+    starts: IntArray  # (n_points + 1,)
+    codes: CodeArray  # (n_entries,)
+    weights: IntArray  # (n_entries,)
+    n_values: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,6 +65,11 @@ class JointDistribution:
     weights: IntArray  # (n_entries,)
     total: int
     counted: bool  # whether weights are numbers of records
+
+    @property
+    def entries(self) -> Entries:
+        """What compiled loops go through."""
+        return Entries(self.starts, self.codes, self.weights, self.n_values)
 
     @property
     def n_points(self) -> int:
@@ -102,8 +120,8 @@ def read_distribution(
     ((('9', '40'),), [1, 1, 2], 4)
     """
     source = open_source(data)
-    weight_name = _weight_column(source)
-    quasi = _quasi_columns(source, sensitive, weight_name, attributes)
+    weight_name = _find_weight_column(source)
+    quasi = _find_quasi_columns(source, sensitive, weight_name, attributes)
     names = [*quasi, sensitive, weight_name]
     batches = source.batches(names, dictionary=names[:-1])
     table = pa.Table.from_batches(list(batches))  # not in one piece: columns are put together as they are ranked
@@ -114,13 +132,13 @@ def read_distribution(
     trees = taxonomies or {}
     _check_trees(order, quasi, trees)
     with ThreadPoolExecutor() as threads:
-        weighing = threads.submit(_weights, table.column(weight_name), weight_name, source.name)
-        ranking = threads.map(lambda name: ranked(table.column(name), name, trees.get(name)), names[:-1])
+        weighing = threads.submit(_read_weights, table.column(weight_name), weight_name, source.name)
+        ranking = threads.map(lambda name: rank_values(table.column(name), name, trees.get(name)), names[:-1])
         weights, total = weighing.result()
-        *columns, told = ranking
+        *columns, secret = ranking
     key = pack([column.codes for column in columns], [len(column.values) for column in columns])
-    full = pack([key, told.codes], [int(key.max()) + 1, len(told.values)])
-    rows = _in_order(full)
+    full = pack([key, secret.codes], [int(key.max()) + 1, len(secret.values)])
+    rows = _sort_rows(full)
     if rows is not None:
         full, key = full[rows], key[rows]
     if repeated := int((full[1:] == full[:-1]).sum()):
@@ -131,10 +149,10 @@ def read_distribution(
     first = np.concatenate((np.zeros(1, dtype=np.int64), np.flatnonzero(key[1:] != key[:-1]) + 1))
     at_first = first if rows is None else rows[first]
     points = tuple(column.codes[at_first] for column in columns)
-    ordered = (told.codes, weights) if rows is None else (told.codes[rows], weights[rows])
+    ordered = (secret.codes, weights) if rows is None else (secret.codes[rows], weights[rows])
     sizes = [len(column.values) for column in columns]
-    places = along_order(points, sizes, order)
-    starts, codes, kept = _entries(first, *ordered, places)
+    places = order_points(points, sizes, order)
+    starts, codes, kept = _order_entries(first, *ordered, places)
     if places is not None:
         points = tuple(column[places] for column in points)
     return JointDistribution(
@@ -142,7 +160,7 @@ def read_distribution(
         tuple(column.values for column in columns),
         points,
         sensitive,
-        told.values,
+        secret.values,
         order,
         starts,
         codes,
@@ -152,7 +170,7 @@ def read_distribution(
     )
 
 
-def _weight_column(source: Source) -> str:
+def _find_weight_column(source: Source) -> str:
     found = [name for name in WEIGHTS if name in source.schema.names]
     if len(found) != 1:
         has = "both of them" if found else "neither"
@@ -160,7 +178,9 @@ def _weight_column(source: Source) -> str:
     return found[0]
 
 
-def _quasi_columns(source: Source, sensitive: str, weight: str, attributes: Sequence[str] | None) -> tuple[str, ...]:
+def _find_quasi_columns(
+    source: Source, sensitive: str, weight: str, attributes: Sequence[str] | None
+) -> tuple[str, ...]:
     others = tuple(name for name in source.schema.names if name not in (sensitive, weight))
     if sensitive in WEIGHTS:
         raise UsageError(f"the sensitive column cannot be {sensitive!r}, which says how likely a row is")
@@ -190,7 +210,7 @@ def _check_trees(order: Order, quasi: Sequence[str], trees: Mapping[str, Taxonom
         raise UsageError("the order by taxonomy needs at least one taxonomy")
 
 
-def _weights(column: pa.ChunkedArray, name: str, where: str) -> tuple[IntArray, int]:
+def _read_weights(column: pa.ChunkedArray, name: str, where: str) -> tuple[IntArray, int]:
     values = column.combine_chunks()
     values = pa.concat_arrays(values.chunks) if isinstance(values, pa.ChunkedArray) else values
     if name == "count":
@@ -206,7 +226,7 @@ def _weights(column: pa.ChunkedArray, name: str, where: str) -> tuple[IntArray, 
     if name != "count":
         if over := int((as_float > 1).sum()):
             raise InputError(f"column {name!r} of {where}: {over:,} of {len(values):,} values are above 1")
-        weights = _units(values, name, where)
+        weights = _read_units(values, name, where)
     if float(weights.sum(dtype=np.float64)) >= _LARGEST:
         raise InputError(f"column {name!r} of {where} sums to more than 2^62; shoal cannot count that far")
     total = int(weights.sum())
@@ -219,10 +239,8 @@ def _weights(column: pa.ChunkedArray, name: str, where: str) -> tuple[IntArray, 
     return weights, max(total, UNITS)
 
 
-def _units(values: pa.Array, name: str, where: str) -> IntArray:
+def _read_units(values: pa.Array, name: str, where: str) -> IntArray:
     """Return decimals as whole numbers of 10^-18, rounded down."""
-    import pyarrow.compute as pc
-
     written = texts(values)
     try:
         if pc.any(pc.match_substring_regex(written, _FAR)).as_py():
@@ -237,12 +255,12 @@ def _units(values: pa.Array, name: str, where: str) -> IntArray:
     return words[short.offset : short.offset + len(short), 0].astype(np.int64)
 
 
-def _in_order(full: IntArray) -> IntArray | None:
+def _sort_rows(full: IntArray) -> IntArray | None:
     """Return what sorts the rows, or None if they are sorted already."""
     return None if bool((full[1:] >= full[:-1]).all()) else np.argsort(full, kind="stable")
 
 
-def _entries(
+def _order_entries(
     first: IntArray, codes: CodeArray, weights: IntArray, places: IntArray | None
 ) -> tuple[IntArray, CodeArray, IntArray]:
     """Bring the points into their order and drop entries of weight 0, but not their points."""
@@ -258,3 +276,86 @@ def _entries(
         return ends, codes, weights
     before = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(positive)))
     return before[ends], codes[positive], weights[positive]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranked:
+    """A column as places among its distinct values."""
+
+    codes: CodeArray  # (n_rows,)
+    values: tuple[str, ...]  # in their order
+
+
+def rank_values(column: pa.ChunkedArray, name: str, taxonomy: Taxonomy | None) -> Ranked:
+    """Rank the values of a column: by the leaves of a taxonomy, else numbers as numbers, else as text.
+
+    >>> rank_values(pa.chunked_array([["10", "9", "10"]]), "age", None)
+    Ranked(codes=array([1, 0, 1], dtype=int32), values=('9', '10'))
+    """
+    coded = column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column)
+    whole = coded.unify_dictionaries().combine_chunks()
+    whole = whole.chunk(0) if isinstance(whole, pa.ChunkedArray) else whole
+    codes = whole.indices.to_numpy(zero_copy_only=False)
+    used = np.flatnonzero(np.bincount(codes, minlength=len(whole.dictionary)))
+    entries = whole.dictionary.take(pa.array(used))
+    written = texts(entries)
+    by_text = np.empty(len(used), dtype=np.int64)
+    by_text[pc.sort_indices(written).to_numpy()] = np.arange(len(used))
+    numbers, valid = decimal_numbers(written)
+    keys = [by_text] + ([numbers] if valid.all() else [])
+    if taxonomy is not None:
+        leaves = taxonomy.encode(entries)
+        if outside := int((leaves < 0).sum()):
+            raise InputError(f"column {name!r} has {outside:,} values that its taxonomy does not cover; add them to it")
+        keys.append(leaves.astype(np.int64))
+    order = np.lexsort(keys)
+    rank = np.zeros(len(whole.dictionary), dtype=np.int32)
+    rank[used[order]] = np.arange(len(used))
+    return Ranked(rank[codes], tuple(written.take(pa.array(order)).to_pylist()))
+
+
+def order_points(points: Sequence[CodeArray], sizes: Sequence[int], order: Order) -> IntArray | None:
+    """Return (n_points,) which point of the lexicographic order comes when; None if that order stays."""
+    if order != "hilbert" or len(points) == 1:
+        return None
+    bits = max(max(int(size - 1).bit_length() for size in sizes), 1)
+    excess = max(bits - MOST_BITS, 0)
+    places = np.stack([(column >> excess).astype(np.uint32) for column in points], axis=1)
+    words = curve_keys(places, bits - excess)
+    return np.lexsort(words[::-1])
+
+
+def count_records(data: object, quasi: Sequence[str], sensitive: str) -> pa.Table:
+    """Count the records of a table, so that :func:`~shoal.agency.distribution.read_distribution` can read them.
+
+    Only combinations that occur are in it, and so in the domain of a plan that is made from it.
+
+    >>> past = pa.table({"name": ["a", "b", "c"], "age": [9, 40, 9], "illness": ["flu", "flu", "flu"]})
+    >>> count_records(past, ["age"], "illness").to_pydict()
+    {'age': [9, 40], 'illness': ['flu', 'flu'], 'count': [2, 1]}
+    """
+    names = [*quasi, sensitive]
+    if repeated := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+        raise UsageError(f"column {repeated[0]!r} is named twice; name each column once")
+    if reserved := [name for name in names if name in WEIGHTS]:
+        raise UsageError(f"column {reserved[0]!r} says how likely a row is; a table of records has no such column")
+    source = open_source(data)
+    missing = dict.fromkeys(names, 0)
+    found: pa.Table | None = None
+    for batch in source.batches(names):
+        for name in names:
+            missing[name] += batch.column(name).null_count
+        part = pa.Table.from_batches([batch]).group_by(names).aggregate([([], "count_all")])
+        part = part.rename_columns([*names, "count"])
+        found = part if found is None else _add_up(pa.concat_tables([found, part]), names)
+    if lacking := [f"column {name!r} in {count:,}" for name, count in missing.items() if count]:
+        raise InputError(f"{source.name} has records without a value: {', '.join(lacking)}; leave these records out")
+    if found is None:
+        raise InputError(f"{source.name} has no rows")
+    return found
+
+
+def _add_up(counts: pa.Table, names: list[str]) -> pa.Table:
+    """Add up the counts of the same combination."""
+    summed = counts.group_by(names).aggregate([("count", "sum")])
+    return summed.rename_columns([*names, "count"])

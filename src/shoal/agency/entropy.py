@@ -7,12 +7,21 @@ from fractions import Fraction
 
 import numpy as np
 
-from shoal.agency.distribution import JointDistribution
-from shoal.agency.k_anonymity import class_weights, fewer_than, lightest, summed
-from shoal.agency.kernels import close_varied, entropies
-from shoal.agency.samples import MARGIN, chances_of, check_delta, smallest
-from shoal.agency.searching import most_classes
+from shoal.agency.classes import sum_class
+from shoal.agency.distribution import Entries, JointDistribution
+from shoal.agency.samples import (
+    MARGIN,
+    chances_of,
+    check_delta,
+    class_weights,
+    fewer_than,
+    lightest,
+    most_classes,
+    smallest,
+    sum_classes,
+)
 from shoal.core.arrays import CodeArray, FloatArray, IntArray
+from shoal.core.compiled import compiled, inlined
 from shoal.core.errors import UnreachableError, UsageError
 
 FEWEST = 3  # records of a class, from which on more records make a low entropy less probable
@@ -30,32 +39,30 @@ def varied_classes(distribution: JointDistribution, l: float, p: Fraction, share
     """
     if not 0 < p <= 1:
         raise UsageError(f"p must be above 0 and at most 1, got {float(p):g}")
-    return _closed(distribution, distribution.threshold(p), math.log(l) + float(share) * _room(distribution, l))
+    return _close(distribution, distribution.threshold(p), math.log(l) + float(share) * _spare_entropy(distribution, l))
 
 
-def _room(distribution: JointDistribution, l: float) -> float:
+def _spare_entropy(distribution: JointDistribution, l: float) -> float:
     """Return by how much the entropy of all records together is above ln l, rounded down."""
     whole = float(class_entropies(distribution, np.zeros(distribution.n_points, dtype=np.int32))[0][0])
-    room = whole - math.log(l)
-    if room <= 2 * MARGIN * whole:
+    spare = whole - math.log(l)
+    if spare <= 2 * MARGIN * whole:
         raise UnreachableError(
             f"all records together have values of {distribution.sensitive!r} as varied as {math.exp(whole):.6g} "
             f"equally frequent ones, so that no class can be sure of l = {l:g}; ask for a smaller l"
         )
-    return room * (1 - MARGIN)
+    return spare * (1 - MARGIN)
 
 
-def _closed(distribution: JointDistribution, threshold: int, least: float) -> CodeArray:
-    entries = distribution.starts, distribution.codes, distribution.weights, distribution.n_values
-    return close_varied(*entries, threshold, least)
+def _close(distribution: JointDistribution, threshold: int, least: float) -> CodeArray:
+    return _close_varied(distribution.entries, threshold, least)
 
 
 def class_entropies(distribution: JointDistribution, number: CodeArray) -> tuple[FloatArray, IntArray]:
     """Return (n_classes,) the entropy of the sensitive values of each class, and how many values it has."""
     ascending = bool((number[1:] >= number[:-1]).all())
     order = np.arange(len(number)) if ascending else np.argsort(number, kind="stable")
-    entries = distribution.starts, distribution.codes, distribution.weights, distribution.n_values
-    return entropies(*entries, order, number, int(number.max()) + 1)
+    return _entropies(distribution.entries, order, number, int(number.max()) + 1)
 
 
 def entropy_samples(distribution: JointDistribution, number: CodeArray, l: float, delta: Fraction) -> int:
@@ -78,21 +85,21 @@ def entropy_classes(distribution: JointDistribution, l: float, delta: Fraction, 
     """Return as many classes as are found for which n records are enough, trying several shares of the entropy."""
     check_delta(delta)
     limit = float(delta / 2) * (1 - MARGIN)
-    weights, room = distribution.point_weights(), _room(distribution, l)
+    weights, spare = distribution.point_weights(), _spare_entropy(distribution, l)
 
     def enough(number: CodeArray) -> bool:
         try:
             wanted = records_wanted(distribution, number, l, delta)
         except UnreachableError:
             return False
-        chances = chances_of(summed(weights, number), distribution.total, _NONE)
+        chances = chances_of(sum_classes(weights, number), distribution.total, _NONE)
         return float(fewer_bound(wanted, n, chances).sum()) <= limit
 
     def best(share: Fraction) -> CodeArray | None:
-        least = math.log(l) + float(share) * room
+        least = math.log(l) + float(share) * spare
         return most_classes(
-            lambda threshold: _closed(distribution, threshold, least),
-            lambda number: int(summed(weights, number).min()),
+            lambda threshold: _close(distribution, threshold, least),
+            lambda number: int(sum_classes(weights, number).min()),
             enough,
             min(low, high),
             high,
@@ -139,8 +146,8 @@ def entropy_tail(records: FloatArray, spare: FloatArray, values: FloatArray) -> 
 
     exp(-2 n e^2 / (1 + ln n)^2) with e = spare - ln(1 + (values - 1)/n); 1 if e is not positive.
     """
-    room = np.maximum(spare - np.log1p((values - 1) / records), 0.0)
-    return np.asarray(np.exp(-2 * records * room**2 / (1 + np.log(records)) ** 2) * (1 + MARGIN))
+    excess = np.maximum(spare - np.log1p((values - 1) / records), 0.0)
+    return np.asarray(np.exp(-2 * records * excess**2 / (1 + np.log(records)) ** 2) * (1 + MARGIN))
 
 
 def _records(spare: FloatArray, values: FloatArray, limit: float) -> IntArray:
@@ -156,3 +163,79 @@ def _records(spare: FloatArray, values: FloatArray, limit: float) -> IntArray:
         low = np.where(apart & fails, middle, low)
         high = np.where(apart & ~fails, middle, high)
     return high.astype(np.int64)
+
+
+@inlined
+def _add_point(entries: Entries, point: int, sums: IntArray) -> tuple[int, float]:
+    """Add a point to the sums of a class; return its weight, and by how much the sum of w ln w grows."""
+    weight = 0
+    logs = 0.0
+    for entry in range(entries.starts[point], entries.starts[point + 1]):
+        before = sums[entries.codes[entry]]
+        after = before + entries.weights[entry]
+        sums[entries.codes[entry]] = after
+        weight += entries.weights[entry]
+        logs += after * np.log(after)
+        if before > 0:
+            logs -= before * np.log(before)
+    return weight, logs
+
+
+@compiled
+def _close_varied(entries: Entries, threshold: int, least: float) -> CodeArray:
+    """Return (n_points,) the class of each point: a new one begins once weight and entropy of the last suffice.
+
+    An unfinished tail joins the class before it, and with it the one before that, until they suffice together.
+    """
+    n_points = len(entries.starts) - 1
+    number = np.empty(n_points, dtype=np.int32)
+    sums = np.zeros(entries.n_values, dtype=np.int64)
+    weight = 0
+    logs = 0.0  # the sum of w ln w: the entropy is ln(weight) - logs/weight
+    current = 0
+    for point in range(n_points):
+        number[point] = current
+        added, more = _add_point(entries, point, sums)
+        weight += added
+        logs += more
+        if weight > 0 and weight >= threshold and np.log(weight) - logs / weight >= least:
+            current += 1
+            weight = 0
+            logs = 0.0
+            sums[:] = 0
+    if number[n_points - 1] < current:
+        return number
+    point = n_points - 1
+    while point >= 0 and number[point] == current:
+        point -= 1
+    while point >= 0:
+        joined = number[point]
+        while point >= 0 and number[point] == joined:
+            added, more = _add_point(entries, point, sums)
+            weight += added
+            logs += more
+            point -= 1
+        current = joined
+        if weight >= threshold and np.log(weight) - logs / weight >= least:
+            break
+    number[point + 1 :] = current
+    return number
+
+
+@compiled
+def _entropies(entries: Entries, order: IntArray, number: CodeArray, n_classes: int) -> tuple[FloatArray, IntArray]:
+    """Return (n_classes,) entropy and number of values of each class; *order* has the points class by class."""
+    entropy = np.zeros(n_classes, dtype=np.float64)
+    values = np.zeros(n_classes, dtype=np.int64)
+    sums = np.zeros(entries.n_values, dtype=np.int64)
+    at = 0
+    while at < len(order):
+        current = number[order[at]]
+        at = sum_class(entries, order, number, at, sums)
+        total = sums.sum()
+        for value in range(entries.n_values):
+            if sums[value] > 0:
+                share = sums[value] / total
+                entropy[current] -= share * np.log(share)
+                values[current] += 1
+    return entropy, values

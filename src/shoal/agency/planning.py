@@ -1,4 +1,4 @@
-"""From a distribution and a promise to a plan: classes, and the number of records to wait for."""
+"""From a distribution and a promise to a plan, and its file: classes, and the number of records to wait for."""
 
 from __future__ import annotations
 
@@ -17,23 +17,36 @@ from shoal.agency.classes import (
     gathered_classes,
     greedy_classes,
     independent_classes,
-    without_values,
+    make_unnamed,
 )
 from shoal.agency.distribution import JointDistribution
 from shoal.agency.entropy import entropy_classes, entropy_samples, varied_classes
-from shoal.agency.k_anonymity import class_weights, classes_of_weight, k_classes, k_failure_bound, k_samples
 from shoal.agency.samples import (
-    bound_of,
     check_delta,
+    class_bound_of,
+    class_weights,
+    classes_of_weight,
     failure_bound,
+    k_classes,
+    k_failure_bound,
+    k_samples,
     p_for_samples,
     paper_samples,
-    surely,
+    subtract_eta,
     tight_samples,
 )
 from shoal.core.arrays import CodeArray
 from shoal.core.errors import UnreachableError, UsageError
-from shoal.release.forms.agreed import FORMAT, K_ANONYMITY, KIND, L_DIVERSITY, MOST_RECORDS, Promise, digest_plan
+from shoal.release.forms.agreed import (
+    ENTROPY,
+    FORMAT,
+    K_ANONYMITY,
+    KIND,
+    L_DIVERSITY,
+    MOST_RECORDS,
+    Promise,
+    digest_plan,
+)
 from shoal.release.release import write_text
 
 Arrangement: TypeAlias = Literal["contiguous", "gathered", "independent"]
@@ -90,94 +103,90 @@ def make_plan(
     stay the same, so that fewer records are enough. *l* stands for the promise of l values, (l,delta)-diversity. There,
     owners must have the paper's number of records or the tight one; other promises have one number.
     """
-    check_delta(delta)
     if (l is None) == (promise is None):
         raise UsageError("give l or a promise, and not both")
-    wanted = promise or Promise(L_DIVERSITY, l or 0)
-    if p is not None and samples is not None:
-        raise UsageError("give p or the number of samples, not both")
-    if p is None and samples is None:
-        if not distribution.counted:
-            raise UsageError("give p or a number of samples: probabilities do not say how many records there will be")
-        samples = distribution.total
-    if samples is not None and samples < 1:
-        raise UsageError(f"the number of samples must be at least 1, got {samples}")
-    if arrangement not in ARRANGEMENTS:
-        raise UsageError(f"unknown arrangement {arrangement!r}; known are {', '.join(ARRANGEMENTS)}")
-    if records not in RECORDS:
-        raise UsageError(f"unknown number of records {records!r}; known are {', '.join(RECORDS)}")
-    if p is not None and p <= 0:
-        raise UsageError(f"p must be above 0, got {float(p):g}")
-    surely(Fraction(1) if p is None else p, eta)
-    if wanted.model == L_DIVERSITY:
-        return _of_values(distribution, wanted, delta, p, samples or 0, eta, arrangement, records)
+    wanted = _Wanted(promise or Promise(L_DIVERSITY, l or 0), delta, p, samples, eta, arrangement, records)
+    if wanted.promise.model == L_DIVERSITY:
+        return wanted.plan_values(distribution)
     if arrangement != "contiguous":
         raise UsageError(f"the arrangement {arrangement!r} is for l-diversity only; other classes are contiguous")
-    if wanted.model == K_ANONYMITY:
-        return _of_records(distribution, wanted, delta, p, samples or 0, eta)
-    if eta:
+    if eta and wanted.promise.model == ENTROPY:
         raise UsageError("an eta above 0 cannot be carried through to entropies; plan for l-diversity or k-anonymity")
-    return _of_entropy(distribution, wanted, delta, p, samples or 0)
+    return wanted.plan_records(distribution)
 
 
-def _of_values(
-    distribution: JointDistribution,
-    promise: Promise,
-    delta: Fraction,
-    p: Fraction | None,
-    samples: int,
-    eta: Fraction,
-    arrangement: Arrangement,
-    records: Records,
-) -> Plan:
-    l = int(promise.least)
-    chosen = p if p is not None else p_for_samples(distribution, l, delta, samples, eta)
-    check_l_and_p(distribution, l, chosen)
-    classes = ARRANGEMENTS[arrangement](distribution, l, chosen)
-    if p is None:
-        chosen = distribution.probability(classes.weakest())
-    m = bound_of(distribution, l, chosen)
-    n = paper_samples(m, l, chosen, delta, eta)
-    n_tight = min(n, tight_samples(distribution, classes, delta, eta))
-    needed = n_tight if records == "tight" else n
-    return Plan(distribution, arrangement, classes, promise, delta, chosen, eta, m, n, n_tight, needed)
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What is asked of a plan."""
 
+    promise: Promise
+    delta: Fraction
+    p: Fraction | None
+    samples: int | None
+    eta: Fraction
+    arrangement: Arrangement
+    records: Records
 
-def _of_records(
-    distribution: JointDistribution, promise: Promise, delta: Fraction, p: Fraction | None, samples: int, eta: Fraction
-) -> Plan:
-    k = int(promise.least)
-    number = k_classes(distribution, k, delta, samples, eta) if p is None else classes_of_weight(distribution, p)
-    n = k_samples(distribution, number, k, delta, eta)
-    return _counted(distribution, number, promise, delta, p, eta, n)
+    def __post_init__(self) -> None:
+        """Refuse what no plan can be made for, whatever the distribution is."""
+        check_delta(self.delta)
+        if self.p is not None and self.samples is not None:
+            raise UsageError("give p or the number of samples, not both")
+        if self.samples is not None and self.samples < 1:
+            raise UsageError(f"the number of samples must be at least 1, got {self.samples}")
+        if self.arrangement not in ARRANGEMENTS:
+            raise UsageError(f"unknown arrangement {self.arrangement!r}; known are {', '.join(ARRANGEMENTS)}")
+        if self.records not in RECORDS:
+            raise UsageError(f"unknown number of records {self.records!r}; known are {', '.join(RECORDS)}")
+        if self.p is not None and self.p <= 0:
+            raise UsageError(f"p must be above 0, got {float(self.p):g}")
+        subtract_eta(Fraction(1) if self.p is None else self.p, self.eta)
 
+    def _n_samples(self, distribution: JointDistribution) -> int:
+        if self.samples is not None:
+            return self.samples
+        if not distribution.counted:
+            raise UsageError("give p or a number of samples: probabilities do not say how many records there will be")
+        return distribution.total
 
-def _of_entropy(
-    distribution: JointDistribution, promise: Promise, delta: Fraction, p: Fraction | None, samples: int
-) -> Plan:
-    l = float(promise.least)
-    number = entropy_classes(distribution, l, delta, samples) if p is None else varied_classes(distribution, l, p)
-    n = entropy_samples(distribution, number, l, delta)
-    return _counted(distribution, number, promise, delta, p, Fraction(0), n)
+    def plan_values(self, distribution: JointDistribution) -> Plan:
+        """Plan for l values in every class."""
+        l, p = int(self.promise.least), self.p
+        if p is None:
+            p = p_for_samples(distribution, l, self.delta, self._n_samples(distribution), self.eta)
+        check_l_and_p(distribution, l, p)
+        classes = ARRANGEMENTS[self.arrangement](distribution, l, p)
+        if self.p is None:
+            p = distribution.probability(classes.weakest())
+        m = class_bound_of(distribution, l, p)
+        n = paper_samples(m, l, p, self.delta, self.eta)
+        n_tight = min(n, tight_samples(distribution, classes, self.delta, self.eta))
+        needed = n_tight if self.records == "tight" else n
+        return Plan(
+            distribution, self.arrangement, classes, self.promise, self.delta, p, self.eta, m, n, n_tight, needed
+        )
 
-
-def _counted(
-    distribution: JointDistribution,
-    number: CodeArray,
-    promise: Promise,
-    delta: Fraction,
-    p: Fraction | None,
-    eta: Fraction,
-    n: int,
-) -> Plan:
-    """Return the plan of a promise that rests on the classes alone: there is one number of records, and m is R."""
-    lightest = distribution.probability(int(class_weights(distribution, number).min()))
-    if p is not None and lightest < p:
-        raise UnreachableError(f"all points together have no probability of {float(p):g}; take a smaller p")
-    classes = without_values(number)
-    m = Fraction(classes.n_classes)
-    chosen = lightest if p is None else p
-    return Plan(distribution, "contiguous", classes, promise, delta, chosen, eta, m, n, n, n)
+    def plan_records(self, distribution: JointDistribution) -> Plan:
+        """Plan for k records, or an entropy: there is one number of records, and m is the number of classes."""
+        least, delta, eta = self.promise.least, self.delta, self.eta
+        if self.promise.model == K_ANONYMITY:
+            if self.p is None:
+                number = k_classes(distribution, int(least), delta, self._n_samples(distribution), eta)
+            else:
+                number = classes_of_weight(distribution, self.p)
+            n = k_samples(distribution, number, int(least), delta, eta)
+        else:
+            if self.p is None:
+                number = entropy_classes(distribution, float(least), delta, self._n_samples(distribution))
+            else:
+                number = varied_classes(distribution, float(least), self.p)
+            n = entropy_samples(distribution, number, float(least), delta)
+        lightest = distribution.probability(int(class_weights(distribution, number).min()))
+        if self.p is not None and lightest < self.p:
+            raise UnreachableError(f"all points together have no probability of {float(self.p):g}; take a smaller p")
+        classes, p = make_unnamed(number), self.p or lightest
+        m = Fraction(classes.n_classes)
+        return Plan(distribution, "contiguous", classes, self.promise, delta, p, eta, m, n, n, n)
 
 
 def plan_document(plan: Plan) -> dict[str, Any]:

@@ -1,26 +1,33 @@
 """How many records make classes safe: Rameshwar and Tandon, Algorithm 1 and Theorems 4.4 and 4.5.
 
-With N independent records, every class shows at least l sensitive values with probability at least 1 - delta. Nothing
-is rounded so that a promise could fail: N up, probabilities of failure up.
+With N independent records, every class shows at least l sensitive values with probability at least 1 - delta; or, for
+(k,delta)-anonymity, has at least k records (proofs in ``docs/l-delta-proofs.md``). Nothing is rounded so that a promise
+could fail: N up, probabilities of failure up.
 """
 
 from __future__ import annotations
 
 import decimal
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
 
-from shoal.agency.classes import Classes, check_l
-from shoal.agency.distribution import JointDistribution
-from shoal.core.arrays import FloatArray, IntArray
+from shoal.agency.classes import Classes, check_l, close_classes
+from shoal.agency.distribution import Entries, JointDistribution
+from shoal.core.arrays import CodeArray, FloatArray, IntArray
+from shoal.core.compiled import compiled
 from shoal.core.errors import UnreachableError, UsageError
 
 MARGIN = 1e-9  # by which a sum in floating point must stay below its limit
 MOST_SAMPLES = 2**62
+FEWEST_TRIES = 12
+MOST_TRIES = 200
+WORK = 10**8  # entries that may be read to look for more classes: some seconds
+_ROUNDING = 1e-7  # logarithms of up to a million terms are added up
 _PRECISION = 60
 _NEAR = Decimal(10) ** -40
 _EXACT_BITS = 10**7
@@ -39,7 +46,7 @@ def class_bound(n_points: int, marginal: Sequence[Fraction], l: int, p: Fraction
     return _bound(n_points, sum(ordered[l - 1 :], Fraction(0)), l, p)
 
 
-def bound_of(distribution: JointDistribution, l: int, p: Fraction) -> Fraction:
+def class_bound_of(distribution: JointDistribution, l: int, p: Fraction) -> Fraction:
     """Return m of a distribution; from the estimate itself, for the classes are made from it."""
     rest = distribution.probability(int(distribution.marginal()[l - 1 :].sum()))
     return _bound(distribution.n_points, rest, l, p)
@@ -55,7 +62,7 @@ def check_delta(delta: Fraction) -> None:
         raise UsageError(f"delta must be above 0 and below 1, got {float(delta):g}")
 
 
-def surely(p: Fraction, eta: Fraction) -> Fraction:
+def subtract_eta(p: Fraction, eta: Fraction) -> Fraction:
     """Return p - eta, which p certainly is if the distribution is off by at most eta in total variation."""
     if not 0 <= eta < 1:
         raise UsageError(f"eta must be at least 0 and below 1, got {float(eta):g}")
@@ -74,7 +81,7 @@ def paper_samples(m: Fraction, l: int, p: Fraction, delta: Fraction, eta: Fracti
     65606
     """
     check_delta(delta)
-    sure = surely(p, eta)
+    sure = subtract_eta(p, eta)
     ratio = m * l / delta
     if ratio <= 1 or sure >= 1:
         return 1
@@ -95,17 +102,12 @@ def tight_samples(distribution: JointDistribution, classes: Classes, delta: Frac
     It rests on the classes that were made, not on a bound of their number: the same union bound as in Theorem 4.4,
     without replacing each P by p.
     """
-    check_delta(delta)
-    chances, times = _chances(distribution, classes, eta)
-    return smallest(lambda n: _missing(chances, times, n), delta)
+    return _enough(distribution, classes.weights, 1, delta, eta)
 
 
 def failure_bound(distribution: JointDistribution, classes: Classes, n: int, eta: Fraction = Fraction(0)) -> float:
     """Return what the probability is at most that a release of n records has a class with fewer than l values."""
-    if n < 0:
-        raise UsageError(f"the number of samples must be at least 0, got {n}")
-    chances, times = _chances(distribution, classes, eta)
-    return min(1.0, _missing(chances, times, n))
+    return _failure(distribution, classes.weights, 1, n, eta)
 
 
 def composed_delta(delta: Fraction, releases: int) -> Fraction:
@@ -129,12 +131,12 @@ def p_for_samples(
     """
     check_delta(delta)
     check_l(distribution, l)
-    surely(Fraction(1), eta)
+    subtract_eta(Fraction(1), eta)
     marginal = distribution.marginal()
     highest, rest = int(marginal[l - 1]), distribution.probability(int(marginal[l - 1 :].sum()))
     lowest = math.floor(eta * distribution.total) + 1
     if lowest > highest:
-        surely(distribution.probability(highest), eta)
+        subtract_eta(distribution.probability(highest), eta)
 
     def needed(weight: int) -> int:
         p = distribution.probability(weight)
@@ -146,14 +148,8 @@ def p_for_samples(
             f"{n:,} samples are too few for l = {l} and delta = {float(delta):g}, even with everybody in one class: "
             f"at least {least:,} are needed; collect more, or ask for a smaller l or a larger delta"
         )
-    low, high = lowest, highest  # needed(high) <= n
-    while low < high:
-        middle = (low + high) // 2
-        if needed(middle) <= n:
-            high = middle
-        else:
-            low = middle + 1
-    return distribution.probability(high)
+    weights = range(lowest, highest)
+    return distribution.probability(lowest + bisect_left(weights, True, key=lambda weight: needed(weight) <= n))
 
 
 def smallest(failing: Callable[[int], float], delta: Fraction) -> int:
@@ -164,21 +160,8 @@ def smallest(failing: Callable[[int], float], delta: Fraction) -> int:
         high *= 2
         if high > MOST_SAMPLES:
             raise UnreachableError("no number of samples that could ever be collected is enough; take larger classes")
-    low = high // 2  # fails, or is 0
-    while high - low > 1:
-        middle = (low + high) // 2
-        if failing(middle) > limit:
-            low = middle
-        else:
-            high = middle
-    return high
-
-
-def _chances(distribution: JointDistribution, classes: Classes, eta: Fraction) -> tuple[FloatArray, FloatArray]:
-    """Return the distinct probabilities that the promise rests on, rounded down, and how often each occurs."""
-    weights, times = np.unique(classes.weights, return_counts=True)
-    surely(distribution.probability(int(weights[0])), eta)
-    return chances_of(weights, distribution.total, eta), times.astype(np.float64)
+    untried = range(high // 2 + 1, high)  # half of it fails, or is 0
+    return untried.start + bisect_left(untried, True, key=lambda n: failing(n) <= limit)
 
 
 def chances_of(weights: IntArray, total: int, eta: Fraction) -> FloatArray:
@@ -186,11 +169,187 @@ def chances_of(weights: IntArray, total: int, eta: Fraction) -> FloatArray:
     return np.clip(weights / total * (1 - 1e-15) - float(eta) * (1 + 1e-15), 0.0, 1.0)
 
 
-def _missing(chances: FloatArray, times: FloatArray, n: int) -> float:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        logs = np.where(chances < 1, np.log1p(-chances), -np.inf) * n if n else np.zeros(len(chances))
-    return float((times * np.exp(logs)).sum()) * (1 + MARGIN)
-
-
 def _ln(value: Fraction) -> Decimal:
     return (Decimal(value.numerator) / Decimal(value.denominator)).ln()
+
+
+@compiled
+def _lower_tails(k: int, n: int, ways: float, chances: FloatArray) -> FloatArray:
+    """Return Pr[Binomial(n, chance) < k]: the term of k - 1 and those below, until they are too small to count."""
+    tails = np.ones(len(chances), dtype=np.float64)
+    for at in range(len(chances)):
+        chance = chances[at]
+        if chance >= 1.0:
+            chance = 1.0 - 2.0**-53
+        if chance <= 0.0 or k - 1 > n * chance:
+            continue
+        term = np.exp(ways + (k - 1) * np.log(chance) + (n - k + 1) * np.log1p(-chance))
+        total = term
+        for i in range(k - 1, 0, -1):
+            term *= i / (n - i + 1) * ((1 - chance) / chance)
+            total += term
+            if term * i < total * 1e-16:  # terms fall, so all that are left are less than this
+                total += term * i
+                break
+        tails[at] = total
+    return tails
+
+
+def classes_of_weight(distribution: JointDistribution, p: Fraction) -> CodeArray:
+    """Return (n_points,) classes that each have a probability of at least p: the most that runs can make."""
+    if not 0 < p <= 1:
+        raise UsageError(f"p must be above 0 and at most 1, got {float(p):g}")
+    threshold = distribution.threshold(p)
+    if threshold > int(distribution.weights.sum()):
+        raise UnreachableError(f"all points together have no probability of {float(p):g}; take a smaller p")
+    return _close(distribution.point_weights(), threshold)
+
+
+def _close(weights: IntArray, threshold: int) -> CodeArray:
+    each = np.arange(len(weights) + 1, dtype=np.int64)
+    return close_classes(Entries(each, np.zeros(len(weights), dtype=np.int32), weights, 1), 1, threshold)
+
+
+def class_weights(distribution: JointDistribution, number: CodeArray) -> IntArray:
+    """Return (n_classes,) the weight of each class."""
+    return sum_classes(distribution.point_weights(), number)
+
+
+def sum_classes(weights: IntArray, number: CodeArray) -> IntArray:
+    """Return (n_classes,) the sum of the weights of each class's points."""
+    sums = np.zeros(int(number.max()) + 1, dtype=np.int64)
+    np.add.at(sums, number, weights)
+    return sums
+
+
+def k_samples(
+    distribution: JointDistribution, number: CodeArray, k: int, delta: Fraction, eta: Fraction = Fraction(0)
+) -> int:
+    """Return the smallest N with sum over classes of Pr[Binomial(N, P(class)) < k] <= delta."""
+    if k < 1:
+        raise UsageError(f"k must be at least 1, got {k}")
+    return _enough(distribution, class_weights(distribution, number), k, delta, eta)
+
+
+def k_failure_bound(
+    distribution: JointDistribution, number: CodeArray, k: int, n: int, eta: Fraction = Fraction(0)
+) -> float:
+    """Return what the probability is at most that a release of n records has a class with fewer than k of them."""
+    return _failure(distribution, class_weights(distribution, number), k, n, eta)
+
+
+def _enough(distribution: JointDistribution, weights: IntArray, k: int, delta: Fraction, eta: Fraction) -> int:
+    """Return the smallest N at which the sum over weights of Pr[Binomial(N, weight) < k] is at most delta."""
+    check_delta(delta)
+    chances, times = _distinct_chances(distribution, weights, eta)
+    return smallest(lambda n: _sum_tails(k, n, chances, times), delta)
+
+
+def _failure(distribution: JointDistribution, weights: IntArray, k: int, n: int, eta: Fraction) -> float:
+    """Return that sum for n records, and 1 at most."""
+    if n < 0:
+        raise UsageError(f"the number of samples must be at least 0, got {n}")
+    return min(1.0, _sum_tails(k, n, *_distinct_chances(distribution, weights, eta)))
+
+
+def k_classes(
+    distribution: JointDistribution, k: int, delta: Fraction, n: int, eta: Fraction = Fraction(0)
+) -> CodeArray:
+    """Return the classes of at least some probability, as small a one as n records are enough for."""
+    check_delta(delta)
+    limit = float(delta) * (1 - MARGIN)
+    weights = distribution.point_weights()
+
+    def enough(number: CodeArray) -> bool:
+        chances, times = _distinct_chances(distribution, sum_classes(weights, number), eta)
+        return _sum_tails(k, n, chances, times) <= limit
+
+    low, high = lightest(distribution, k, limit, n, eta), int(distribution.weights.sum())
+    made = None
+    if low <= high:
+        made = most_classes(
+            lambda threshold: _close(weights, threshold),
+            lambda number: int(sum_classes(weights, number).min()),
+            enough,
+            low,
+            high,
+            distribution.n_points,
+        )
+    if made is None:
+        raise UnreachableError(
+            f"{n:,} samples are too few for k = {k} and delta = {float(delta):g}, even with everybody in one class; "
+            "collect more, or ask for a smaller k or a larger delta"
+        )
+    return made
+
+
+def lightest(distribution: JointDistribution, k: int, limit: float, n: int, eta: Fraction) -> int:
+    """Return the smallest weight of a class that has fewer than k of n records no more probably than the limit."""
+
+    def rare(weight: int) -> bool:
+        return float(fewer_than(k, n, chances_of(np.array([weight]), distribution.total, eta))[0]) <= limit
+
+    weights = range(math.floor(eta * distribution.total) + 1, distribution.total + 1)
+    return weights.start + bisect_left(weights, True, key=rare)
+
+
+def _distinct_chances(distribution: JointDistribution, sums: IntArray, eta: Fraction) -> tuple[FloatArray, FloatArray]:
+    """Return the distinct probabilities of weights, less eta and rounded down, and how often each occurs."""
+    weights, times = np.unique(sums, return_counts=True)
+    subtract_eta(distribution.probability(int(weights[0])), eta)
+    return chances_of(weights, distribution.total, eta), times.astype(np.float64)
+
+
+def _sum_tails(k: int, n: int, chances: FloatArray, times: FloatArray) -> float:
+    """Return the sum over classes of the probability that they have fewer than k of n records."""
+    return float((times * fewer_than(k, n, chances)).sum())
+
+
+def fewer_than(k: int, n: int, chances: FloatArray) -> FloatArray:
+    """Return Pr[Binomial(n, chance) < k] for each chance, rounded up; 1 where k - 1 is above the mean.
+
+    >>> fewer_than(2, 3, np.array([0.5])).round(6)  # (1 + 3) / 8
+    array([0.5])
+    """
+    if n < k:
+        return np.ones(len(chances))
+    before = np.arange(k - 1, dtype=np.float64)
+    ways = float(np.log((n - before) / (before + 1)).sum())  # ln of n over k - 1
+    rounding = _ROUNDING if k > 1 else MARGIN
+    return np.minimum(_lower_tails(k, n, ways, chances) * (1 + rounding), 1.0)
+
+
+def most_classes(
+    make: Callable[[int], CodeArray],
+    weakest: Callable[[CodeArray], int],
+    enough: Callable[[CodeArray], bool],
+    low: int,
+    high: int,
+    work: int,
+) -> CodeArray | None:
+    """Return classes for the lowest threshold found at which the samples are enough; None if they never are.
+
+    ``make`` must give the same classes for every threshold up to the weight of its lightest class, ``weakest``. What
+    is enough need not be so for every larger threshold, so bisection is followed by looking upwards from *low*, below
+    which nothing is enough. Both end when the tries are used up, of which there are the fewer the more *work* one is.
+    """
+    tries = max(FEWEST_TRIES, min(MOST_TRIES, WORK // work))
+    best = make(high)
+    if not enough(best):
+        return None
+    floor, found = low, high  # the threshold of the best classes
+    while low < found and tries > 0:
+        middle = max(low, min(math.isqrt(low * found), found - 1))
+        classes = make(middle)
+        tries -= 1
+        if enough(classes):
+            best, found = classes, middle
+        else:
+            low = weakest(classes) + 1
+    while floor < found and tries > 0:
+        classes = make(floor)
+        tries -= 1
+        if enough(classes):
+            return classes
+        floor = weakest(classes) + 1
+    return best

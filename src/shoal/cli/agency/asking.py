@@ -12,7 +12,7 @@ from shoal.cli.console import out
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from shoal.agency.client.questions import AgencyClient
+    from shoal.agency.client import AgencyClient
 
 Url = Annotated[str, typer.Argument(metavar="URL", help="The service: https://..., or http://... on this machine.")]
 Campaign = Annotated[str, typer.Argument(metavar="CAMPAIGN", help="Number of the campaign.")]
@@ -26,8 +26,7 @@ Insecure = Annotated[
 
 def client_of(url: str, token_file: Path | None, insecure: bool) -> AgencyClient:
     """Return the client that a command asks with."""
-    from shoal.agency.client.questions import AgencyClient
-    from shoal.agency.client.transport import read_token
+    from shoal.agency.client import AgencyClient, read_token
 
     return AgencyClient.at(url, read_token(token_file), insecure=insecure)
 
@@ -36,9 +35,9 @@ def say(value: object, form: str = "") -> str:
     """Return what a service said as text that neither a terminal nor the console takes for anything else."""
     from rich.markup import escape
 
-    from shoal.agency.client.transport import plain
+    from shoal.agency.client import make_printable
 
-    return escape(plain(format(value, form) if form and isinstance(value, int) else value))
+    return escape(make_printable(format(value, form) if form and isinstance(value, int) else value))
 
 
 def amount(number: object, one: str, several: str | None = None) -> str:

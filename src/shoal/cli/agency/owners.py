@@ -35,14 +35,14 @@ def contribute(
 ) -> None:
     """Send counts of past records to a campaign. They replace earlier ones; rows are not sent."""
     with reporting(json_output):
-        from shoal.agency.client.contribution import Domain, counted, read_counts
+        from shoal.agency.submissions import Domain, count_by_domain, read_counts
         from shoal.core.errors import UsageError
 
         if (counts is None) == (data is None):
             raise UsageError("give a file of counts or --data with a table of records, and not both")
         client = client_of(url, token_file, insecure)
         domain = Domain.of(client.campaign(campaign).get("domain"))
-        body = counted(data, domain) if data is not None else read_counts(counts, domain)
+        body = count_by_domain(data, domain) if data is not None else read_counts(counts, domain)
         told = client.contribute(campaign, body)
         if json_output:
             answer(told)
@@ -85,13 +85,13 @@ def report(
 ) -> None:
     """Tell how many records you have. The agency answers how many are missing."""
     with reporting(json_output):
-        from shoal.agency.client.contribution import number_of_records
+        from shoal.agency.submissions import count_rows
         from shoal.core.errors import UsageError
 
         if (records is None) == (data is None):
             raise UsageError("give --records with a number or --data with a table to be counted, and not both")
         client = client_of(url, token_file, insecure)
-        told = client.report(campaign, number_of_records(data) if records is None else records)
+        told = client.report(campaign, count_rows(data) if records is None else records)
         if json_output:
             answer(told)
             return
@@ -111,12 +111,12 @@ def register(
 ) -> None:
     """Verify and register a release by the plan. Its manifest and digests are sent, no row."""
     with reporting(json_output):
-        from shoal.agency.client.registration import registration
+        from shoal.agency.submissions import make_registration
         from shoal.cli.bars import bars
 
         client = client_of(url, token_file, insecure)
         with bars() as progress:
-            body = registration(folder, progress=progress)
+            body = make_registration(folder, progress=progress)
         told = client.register(campaign, body)
         if json_output:
             answer(told)

@@ -72,8 +72,7 @@ def plan(
     with reporting(json_output):
         from rich.markup import escape
 
-        from shoal.agency.distribution import read_distribution
-        from shoal.agency.ordering import ORDERS
+        from shoal.agency.distribution import ORDERS, read_distribution
         from shoal.agency.planning import ARRANGEMENTS, RECORDS, make_plan, round_down, write_plan
         from shoal.core.errors import UsageError
         from shoal.taxonomies.builders.file import read_taxonomy
@@ -134,7 +133,7 @@ def plan(
 
 def _counted(data: Path, columns: list[str] | None, sensitive: str) -> pa.Table:
     """Count past records by the columns that were named."""
-    from shoal.agency.history import count_records
+    from shoal.agency.distribution import count_records
     from shoal.core.errors import UsageError
 
     if columns is None:

@@ -32,7 +32,7 @@ def open_campaign(
 ) -> None:
     """Open a campaign. Owners contribute counts to it, unless a distribution is given at once."""
     with reporting(json_output):
-        from shoal.agency.client.campaign_file import read_campaign
+        from shoal.agency.submissions import read_campaign
         from shoal.core.errors import ShoalError
 
         body = read_campaign(campaign_file)
@@ -57,8 +57,8 @@ def open_campaign(
 
 def _distribution(path: Path, domain: dict[str, Any]) -> dict[str, Any]:
     """Read a distribution for sending, and refuse here what no plan could be made from."""
-    from shoal.agency.client.contribution import Domain, read_counts
     from shoal.agency.distribution import read_distribution
+    from shoal.agency.submissions import Domain, read_counts
 
     given = read_counts(path, Domain.of(domain), probabilities=True)
     read_distribution(path, domain["sensitive"]["name"])
