@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from experiments.slicing_tables import Rows, Table
-from shoal.audit.membership.contents import BucketContents
-from shoal.audit.membership.counting import MatchingBuckets, UncountableError, matching_buckets, membership
+from shoal.audit.membership import BucketContents, MatchingBuckets, UncountableError, matching_buckets, membership
 from shoal.core.arrays import CodeArray
 from shoal.core.progress import Progress, Silent
 from shoal.engines.local import LocalEngine

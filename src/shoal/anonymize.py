@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from shoal.audit.findings.base import Finding, PublishedTable, find_all
-from shoal.audit.findings.counting import RowCounts
+from shoal.audit.counting import RowCounts
+from shoal.audit.findings import PublishedTable, find_all
 from shoal.columns.baskets.unfolding import unfolded
 from shoal.columns.changing import chance_of, changed
 from shoal.core.errors import UnreachableError, UsageError
 from shoal.core.progress import Progress, shown
 from shoal.core.randomness import Chance
+from shoal.core.results import Finding
 from shoal.engines.local import CountedCells, LocalEngine, SampledCells
 from shoal.engines.partitions.budget import Budget
 from shoal.engines.partitions.dividing import refuse_larger
@@ -26,7 +27,7 @@ from shoal.linking.ledger.options import Ledgered, LedgerOptions, ledger_options
 from shoal.linking.ledger.settling import Entered
 from shoal.methods.base import AnyPlan
 from shoal.plan.counted import Thinning
-from shoal.policy.encoding import Encoding, check_columns, encode
+from shoal.policy.encoding import Encoding, check_columns, encode, open_populations
 from shoal.policy.policy import Policy
 from shoal.refusing import refuse_changed, refuse_open, refuse_units, refuse_unverified
 from shoal.release.manifest import build_manifest
@@ -429,12 +430,6 @@ def _runs(data: object, engine: EngineName | None, master: str | None) -> tuple[
         with _Clock("start", seconds):
             ready_session(master)
     return SparkRun, seconds
-
-
-def open_populations(policy: Policy) -> dict[str, Source]:
-    """Open every population table that a model of the policy names, by the name the policy gives it."""
-    paths = {str(path) for model in policy.privacy if (path := getattr(model, "population", None)) is not None}
-    return {path: open_source(policy.folder / path, policy.source) for path in sorted(paths)}
 
 
 def same_format(data: object) -> Format:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shoal.audit.findings.base import Finding
 from shoal.core.errors import FindingsError, PolicyError, VerificationError
+from shoal.core.results import Finding
 from shoal.core.wording import counted_text
 from shoal.models.base import PopulationModel
 from shoal.policy.policy import Policy

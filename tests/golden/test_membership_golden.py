@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shoal.audit.membership.contents import BucketContents
-from shoal.audit.membership.counting import membership
+from shoal.audit.membership import BucketContents, membership
 from shoal.datasets.uci import adult
 from shoal.plan.plan import same_rows
 

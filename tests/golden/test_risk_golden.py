@@ -9,11 +9,8 @@ from math import comb
 import numpy as np
 import pytest
 
-from shoal.audit.risk.disclosure import disclosure
-from shoal.audit.risk.population import population_uniqueness
-from shoal.audit.risk.special import special_uniques
-from shoal.audit.risk.spectrum import Spectrum
-from shoal.audit.risk.zayatz import zayatz
+from shoal.audit.population import Spectrum, estimate_uniqueness, estimate_zayatz
+from shoal.audit.special import disclosure, special_uniques
 
 
 @pytest.mark.parametrize("order", list(permutations("abc")))
@@ -41,7 +38,7 @@ def test_disclosure_of_skinner_and_elliot():
 
 
 @pytest.mark.parametrize("fraction", [Fraction(1, 10), Fraction(1, 4), Fraction(1, 2), Fraction(9, 10)])
-def test_zayatz_by_exact_hypergeometric_probabilities(fraction):
+def test_estimate_zayatz_by_exact_hypergeometric_probabilities(fraction):
     times = {1: 12, 2: 7, 3: 2, 6: 1, 9: 1}
     n = sum(size * count for size, count in times.items())
     population = round(n / fraction)
@@ -50,10 +47,10 @@ def test_zayatz_by_exact_hypergeometric_probabilities(fraction):
     expected = 12 * (12 * shows[1] / whole) * Fraction(population, n)
     sample = Spectrum.of(np.repeat(list(times), list(times.values())), float(fraction))
     assert sample.population == population
-    assert zayatz(sample) == pytest.approx(float(expected), rel=1e-12)
+    assert estimate_zayatz(sample) == pytest.approx(float(expected), rel=1e-12)
 
 
 def test_a_table_that_is_the_population_needs_no_model():
-    found = population_uniqueness(np.array([1, 1, 4]), 1.0)
-    assert {one.uniques for one in found.estimates} == {2.0}
+    found = estimate_uniqueness(np.array([1, 1, 4]), 1.0)
+    assert {one.population_uniques for one in found.estimates} == {2.0}
     assert found.expected_in_sample == 2

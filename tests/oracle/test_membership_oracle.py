@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.audit.membership import counting, kernels
-from shoal.audit.membership.contents import BucketContents
-from shoal.audit.membership.counting import formed_tuples, matching_buckets, membership
-from shoal.audit.membership.scores import Scores
+from shoal.audit import membership as counting
+from shoal.audit import membership_kernels as kernels
+from shoal.audit.membership import BucketContents, Scores, formed_tuples, matching_buckets, membership
 
 
 def by_hand(bucket: np.ndarray, values: list[np.ndarray]) -> dict[tuple[int, ...], int]:

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.audit.risk.disclosure import disclosure, record_disclosure
-from shoal.audit.risk.special import special_uniques
+from shoal.audit.special import disclosure, record_disclosure, special_uniques
 from shoal.datasets.uci import adult
 
 NAMES = "abcdef"

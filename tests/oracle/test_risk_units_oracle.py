@@ -97,7 +97,7 @@ def test_households_by_dictionaries(rows, unit):
     assert risk.households == len(chance)
     assert risk.records_without_household == sum(one[1] is None for one in rows)
     assert risk.largest == max(map(len, chance.values()))
-    assert risk.smallest_class == min(map(len, homes.values()))
+    assert risk.households_of_a_class == min(map(len, homes.values()))
     assert risk.highest == pytest.approx(max(risks))
     assert risk.mean == pytest.approx(sum(risks) / len(risks))
     assert risk.mean_of_members == pytest.approx(sum(members) / len(members))

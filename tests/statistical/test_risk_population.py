@@ -8,9 +8,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from shoal.audit.risk import slide
-from shoal.audit.risk.population import population_uniqueness
-from shoal.audit.risk.spectrum import Spectrum
+from shoal.audit import population
+from shoal.audit.population import Spectrum, estimate_uniqueness
 
 SEEDS = range(40)
 
@@ -41,9 +40,9 @@ def sampled(classes: np.ndarray, fraction: float, rng: np.random.Generator) -> n
 
 
 def estimate(sizes: np.ndarray, fraction: float, model: str) -> float:
-    (found,) = (one for one in population_uniqueness(sizes, fraction).estimates if one.model == model)
-    assert found.uniques is not None, found.refusal
-    return found.uniques
+    (found,) = (one for one in estimate_uniqueness(sizes, fraction).estimates if one.model == model)
+    assert found.population_uniques is not None, found.refusal
+    return found.population_uniques
 
 
 @pytest.mark.parametrize(("theta", "alpha"), [(300.0, 0.3), (50.0, 0.7)])
@@ -55,7 +54,7 @@ def test_pitmans_model_finds_the_uniques_of_its_populations(theta, alpha, fracti
         classes = restaurant(30_000, theta, alpha, rng)
         truth = int((np.bincount(classes) == 1).sum())
         sizes = sampled(classes, fraction, rng)
-        found = population_uniqueness(sizes, fraction)
+        found = estimate_uniqueness(sizes, fraction)
         assert found.chosen == "pitman"
         errors.append(found.uniques / truth - 1)
     assert abs(np.median(errors)) < 0.1
@@ -66,13 +65,13 @@ def test_pitmans_model_finds_the_uniques_of_its_populations(theta, alpha, fracti
 @pytest.mark.parametrize("fraction", [0.1, 0.2, 0.5])
 def test_the_slide_model_finds_its_parameters_if_it_knows_the_classes(alpha, beta, fraction, monkeypatch):
     """What is estimated badly at small fractions is the number of classes, not the rest."""
-    monkeypatch.setattr(slide, "population_classes", lambda _: 100_000.0)
+    monkeypatch.setattr(population, "count_population_classes", lambda _: 100_000.0)
     errors = []
     for seed in SEEDS:
         rng = np.random.default_rng(seed)
         people = 1 + rng.negative_binomial(alpha, beta, 100_000)
         sizes = rng.binomial(people, fraction)
-        found = slide.slide_negative_binomial(Spectrum.of(sizes[sizes > 0], fraction))
+        found = population.estimate_slide(Spectrum.of(sizes[sizes > 0], fraction))
         errors.append(found / int((people == 1).sum()) - 1)
     assert abs(np.median(errors)) < 0.15
 

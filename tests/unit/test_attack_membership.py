@@ -10,7 +10,7 @@ import pytest
 
 from shoal.attacks.base import Attack, Tally
 from shoal.attacks.membership import BY_BUCKETS, KnownPart, MembershipAttack, Rule, attack_tuples, membership_attack
-from shoal.audit.membership.contents import BucketContents
+from shoal.audit.membership import BucketContents
 from shoal.core.errors import InputError, UsageError
 from shoal.core.registry import discover
 from shoal.release.sliced.table import SlicedPart

@@ -8,10 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.audit import classes, measuring
+from shoal.audit import requirements
 from shoal.audit.audit import audit
-from shoal.audit.partition import CodedColumn, Partition
-from shoal.audit.singling import set_risks
+from shoal.audit.singling import CodedColumn, Partition, set_risks
 from shoal.core.errors import InputError, PolicyError, UsageError
 from shoal.core.progress import Silent
 from shoal.core.registry import discover
@@ -244,7 +243,6 @@ def test_blocks_change_nothing(monkeypatch):
     )
     models = [{"t-closeness": {"t": 0.2, "distance": "ordered"}}, {"entropy-l-diversity": {"l": 3}}]
     whole = audit(table, with_(privacy=models))
-    monkeypatch.setattr(classes, "_HISTOGRAM_ENTRIES", 20)
-    monkeypatch.setattr(measuring, "_BLOCK_ENTRIES", 20)
+    monkeypatch.setattr(requirements, "_HISTOGRAM_ENTRIES", 20)
     assert audit(table, with_(privacy=models)).as_dict() == whole.as_dict()
     assert whole.models[0].achieved == pytest.approx(whole.sensitive[0].t_ordered)

@@ -17,15 +17,16 @@ from shoal import anonymize, draft_policy
 from shoal.anonymize import Run
 from shoal.attacks.findings import read_findings
 from shoal.attacks.running import attack_release
-from shoal.audit.findings import counting
-from shoal.audit.findings.counting import KeyCounts, RowCounts, hash_column
+from shoal.audit import counting
+from shoal.audit.counting import KeyCounts, RowCounts, hash_column
+from shoal.audit.findings import CHECKS
 from shoal.cli import app
 from shoal.core.errors import FindingsError, PolicyError
 from shoal.core.progress import Silent
 from shoal.core.registry import discover
 from shoal.engines.partitions.budget import Budget
 from shoal.models.base import PrivacyModel, Whole
-from shoal.policy.policy import Policy
+from shoal.policy.policy import FINDINGS, Policy
 
 RUNNER = CliRunner(env={"COLUMNS": "200"})
 
@@ -68,6 +69,10 @@ def told(findings: Any) -> list[tuple[str, str, tuple[str, ...]]]:
 
 
 # Counting -------------------------------------------------------------------------------------------
+
+
+def test_policies_know_every_finding() -> None:
+    assert tuple(CHECKS) == FINDINGS
 
 
 def test_unique_records_and_one_value_classes_by_hand() -> None:

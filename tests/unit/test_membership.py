@@ -8,11 +8,17 @@ import numpy as np
 import pytest
 
 from shoal.attacks.membership import attack_tuples
-from shoal.audit.membership import evidence
-from shoal.audit.membership.contents import BucketContents
-from shoal.audit.membership.counting import MatchingBuckets, UncountableError, matching_buckets, membership
-from shoal.audit.membership.drawing import among, draw_fakes
-from shoal.audit.membership.evidence import membership_evidence
+from shoal.audit import membership as evidence
+from shoal.audit.membership import (
+    BucketContents,
+    MatchingBuckets,
+    UncountableError,
+    among,
+    draw_fakes,
+    matching_buckets,
+    membership,
+    membership_evidence,
+)
 from shoal.core.errors import UsageError
 from shoal.datasets.uci import adult
 from shoal.methods.slicing.grouping import bucket_sizes, gathered_grouping, random_grouping
@@ -184,7 +190,7 @@ def test_the_evidence_says_why_something_was_not_counted(monkeypatch: pytest.Mon
     nothing = part(np.zeros(300), sensitive=(0,))
     assert "quasi" in membership_evidence(*sliced([nothing, nothing], counts, bucket))["reason"]
     assert "overlapping" in membership_evidence(*sliced([one, one], counts, bucket))["reason"]
-    monkeypatch.setattr(evidence, "STEPS", 300)
+    monkeypatch.setattr(evidence, "EVIDENCE_STEPS", 300)
     told = membership_evidence(*sliced([one, other], counts, bucket))
     assert told["fake_tuples"] is None
     assert "cannot be counted in 300 steps" in told["reason"]

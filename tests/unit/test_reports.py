@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import shoal
-from shoal.audit.risk.sizes import class_risks, size_histogram
+from shoal.audit.units import class_risks, size_histogram
 from shoal.reports.page import internal_report
 from shoal.reports.readme import public_readme
 

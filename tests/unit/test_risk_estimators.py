@@ -3,35 +3,14 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from math import comb, lgamma, log
+from math import comb, exp, lgamma, log
 
 import numpy as np
 import pytest
 
-from shoal.audit.risk import pitman, slide
-from shoal.audit.risk.gamma import digamma, digammas, log_gamma_ratio
-from shoal.audit.risk.population import population_uniqueness
-from shoal.audit.risk.spectrum import NoEstimateError, Spectrum
+from shoal.audit import population
+from shoal.audit.population import NoEstimateError, PitmanParameters, Spectrum, estimate_uniqueness
 from shoal.core.errors import UsageError
-
-EULER = 0.57721566490153286
-
-
-def test_digamma_at_whole_and_half_numbers():
-    for n in (1, 2, 5, 11, 12, 40, 1000):
-        assert digamma(float(n)) == pytest.approx(sum(1 / i for i in range(1, n)) - EULER, abs=1e-13)
-    halves = sum(2 / (2 * i - 1) for i in range(1, 8)) - EULER - 2 * log(2)
-    assert digamma(7.5) == pytest.approx(halves, abs=1e-13)
-    assert digammas(np.array([1.0, 7.5])).tolist() == [digamma(1.0), digamma(7.5)]
-    assert digamma(1e-3) == pytest.approx(digamma(1.001) - 1000, abs=1e-9)
-
-
-@pytest.mark.parametrize("x", [0.3, 7.0, 9e4, 1.1e5, 1e9])
-@pytest.mark.parametrize("shift", [0.0, 0.25, 1.0])
-def test_gamma_ratios(x, shift):
-    assert log_gamma_ratio(x, shift) == pytest.approx(lgamma(x + shift) - lgamma(x), abs=1e-5 if x > 1e8 else 1e-9)
-    assert log_gamma_ratio(x, 1.0) == pytest.approx(log(x), abs=1e-10)
-
 
 SAMPLE = Spectrum.of(np.repeat([1, 2, 3, 5, 8, 20], [400, 60, 20, 8, 4, 2]), 0.05)
 
@@ -48,7 +27,7 @@ def likelihood(sample: Spectrum, theta: float, alpha: float) -> float:
 
 
 def test_pitmans_parameters_are_the_likeliest():
-    found = pitman.parameters(SAMPLE)
+    found = population.fit_pitman(SAMPLE)
     assert 0 < found.alpha < 1
     best = likelihood(SAMPLE, found.theta, found.alpha)
     for by_theta in (0.98, 1, 1.02):
@@ -63,17 +42,25 @@ def test_pitmans_parameters_are_the_likeliest():
 
 
 def test_pitmans_expectation_is_the_product(monkeypatch):
-    monkeypatch.setattr(pitman, "parameters", lambda _: pitman.PitmanParameters(alpha=0.25, theta=7.5))
+    monkeypatch.setattr(population, "fit_pitman", lambda _: PitmanParameters(alpha=0.25, theta=7.5))
     theta, alpha, people = Fraction(15, 2), Fraction(1, 4), SAMPLE.population
     expected = people
     for i in range(1, people):
         expected *= float((theta + alpha + i - 1) / (theta + i))
-    assert pitman.pitman(SAMPLE) == pytest.approx(float(expected), rel=1e-9)
+    assert population.estimate_pitman(SAMPLE) == pytest.approx(float(expected), rel=1e-9)
+
+
+@pytest.mark.parametrize(("theta", "alpha"), [(0.3, 0.25), (7.5, 0.5), (9e4, 0.75)])
+def test_pitmans_expectation_of_a_huge_population_is_its_limit(theta, alpha, monkeypatch):
+    monkeypatch.setattr(population, "fit_pitman", lambda _: PitmanParameters(alpha, theta))
+    sample = Spectrum.of(np.repeat([1, 2], [1000, 500]), 2e-10)
+    limit = exp(alpha * log(sample.population) + lgamma(theta + 1) - lgamma(theta + alpha))
+    assert population.estimate_pitman(sample) == pytest.approx(limit, rel=1e-6)
 
 
 @pytest.mark.parametrize(("alpha", "beta", "fraction"), [(0.5, 0.1, 0.2), (2.0, 0.3, 0.05), (0.05, 0.001, 0.5)])
 def test_expected_classes_of_the_slide_model_by_summing(alpha, beta, fraction):
-    equations = slide._Equations(Spectrum.of(np.array([1, 1, 2]), fraction), 1000.0)
+    equations = population._Equations(Spectrum.of(np.array([1, 1, 2]), fraction), 1000.0)
     ones = twos = 0.0
     others = 1.0 * beta**alpha  # the negative binomial probability of m others
     for m in range(40_000):
@@ -89,16 +76,16 @@ def test_expected_classes_of_the_slide_model_by_summing(alpha, beta, fraction):
 
 def test_the_slide_model_solves_its_equations():
     sample = Spectrum.of(np.repeat([1, 2, 3, 4, 6], [300, 90, 30, 12, 5]), 0.3)
-    found = slide.parameters(sample)
-    equations = slide._Equations(sample, slide.population_classes(sample))
+    found = population.fit_slide(sample)
+    equations = population._Equations(sample, population.count_population_classes(sample))
     assert equations.ones(found.alpha, found.beta) == pytest.approx(300)
     assert equations.twos(found.alpha, found.beta) == pytest.approx(90)
-    assert slide.slide_negative_binomial(sample) == pytest.approx(found.classes * found.beta**found.alpha)
+    assert population.estimate_slide(sample) == pytest.approx(found.classes * found.beta**found.alpha)
 
 
 def test_the_population_classes_of_a_whole_population_are_its_own():
     sample = Spectrum.of(np.repeat([1, 2, 3], [30, 9, 3]), 1 - 1e-9)
-    assert slide.population_classes(sample) == pytest.approx(42)
+    assert population.count_population_classes(sample) == pytest.approx(42)
 
 
 @pytest.mark.parametrize(
@@ -110,20 +97,18 @@ def test_the_population_classes_of_a_whole_population_are_its_own():
     ],
 )
 def test_models_without_a_solution_refuse_and_zayatz_is_taken(sizes, model, why):
-    found = population_uniqueness(np.array(sizes), 0.05)
+    found = estimate_uniqueness(np.array(sizes), 0.05)
     estimates = {one.model: one for one in found.estimates}
-    assert estimates[model].uniques is None
+    assert estimates[model].population_uniques is None
     assert why in estimates[model].refusal
     assert found.chosen == "zayatz"
-    assert found.uniques == estimates["zayatz"].uniques
+    assert found.uniques == estimates["zayatz"].population_uniques
     json = found.as_dict()
     assert json["chosen"] == "zayatz"
     assert next(one for one in json["estimates"] if one["model"] == model)["population_uniques"] is None
 
 
 def test_the_rule_of_dankar_and_others(monkeypatch):
-    from shoal.audit.risk import population
-
     def said(fraction: float, **uniques: float | None) -> str:
         def model(name: str):
             def estimate(_: Spectrum) -> float:
@@ -135,7 +120,7 @@ def test_the_rule_of_dankar_and_others(monkeypatch):
 
         names = ("zayatz", "pitman", "snb")
         monkeypatch.setattr(population, "_ESTIMATORS", {name: model(name) for name in names})
-        return population_uniqueness(np.array([1, 1, 2]), fraction).chosen
+        return estimate_uniqueness(np.array([1, 1, 2]), fraction).chosen
 
     assert said(0.1, zayatz=5, pitman=9, snb=1) == "pitman"
     assert said(0.1, zayatz=5, pitman=None, snb=1) == "zayatz"
@@ -148,7 +133,7 @@ def test_the_rule_of_dankar_and_others(monkeypatch):
 
 
 def test_nobody_unique_in_the_sample_is_an_estimate_of_nobody():
-    found = population_uniqueness(np.array([2, 3, 2]), 0.05)
+    found = estimate_uniqueness(np.array([2, 3, 2]), 0.05)
     assert found.uniques == 0
     assert found.spread is None
 
@@ -156,10 +141,10 @@ def test_nobody_unique_in_the_sample_is_an_estimate_of_nobody():
 @pytest.mark.parametrize("fraction", [0, -0.1, 1.01, float("nan")])
 def test_fractions_that_are_none(fraction):
     with pytest.raises(UsageError, match="above 0 and at most 1"):
-        population_uniqueness(np.array([1, 2]), fraction)
+        estimate_uniqueness(np.array([1, 2]), fraction)
 
 
 @pytest.mark.parametrize("sizes", [[], [1, 0]])
 def test_sizes_that_are_none(sizes):
     with pytest.raises(UsageError, match="sizes of classes"):
-        population_uniqueness(np.array(sizes, dtype=np.int64), 0.5)
+        estimate_uniqueness(np.array(sizes, dtype=np.int64), 0.5)

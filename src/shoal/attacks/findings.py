@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from shoal.attacks.reading import published_rows
-from shoal.audit.findings.base import Acceptance, Finding, PublishedTable, find_all
-from shoal.audit.findings.counting import RowCounts
+from shoal.audit.counting import RowCounts
+from shoal.audit.findings import PublishedTable, find_all
 from shoal.core.errors import InputError
 from shoal.core.registry import discover
+from shoal.core.results import Finding
 from shoal.models.base import PrivacyModel
+from shoal.policy.policy import Acceptance
 from shoal.release.forms.agreed import MODELS
 from shoal.release.release import INTERNAL, PUBLIC, read_internal, received
 from shoal.sources.columns import plain

@@ -13,9 +13,7 @@ import pyarrow.compute as pc
 from shoal.attacks.base import FEWEST, N_TARGETS, NO_CONTROL, Attack, Tally, Trials
 from shoal.attacks.people import UNKNOWN, People
 from shoal.attacks.view import ReleaseView
-from shoal.audit.membership.contents import BucketContents
-from shoal.audit.membership.drawing import draw_fakes
-from shoal.audit.membership.scores import Scores
+from shoal.audit.membership import BucketContents, Scores, draw_fakes
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray
 from shoal.core.errors import InputError, UsageError
 from shoal.plan.plan import same_rows

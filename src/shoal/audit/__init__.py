@@ -1,1 +1,1 @@
-"""The risk of publishing a table as it is: see ``docs/audit.md``."""
+"""The risk of a table before it is released: uniqueness, population estimates, membership, findings."""

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from shoal.anonymize import open_populations
-from shoal.audit.findings.base import Finding, PublishedTable, find_all
-from shoal.audit.findings.counting import RowCounts
+from shoal.audit.counting import RowCounts
+from shoal.audit.findings import PublishedTable, find_all
+from shoal.audit.population import estimate_uniqueness
 from shoal.audit.raw import RawTable, read_raw
 from shoal.audit.requirements import sensitive_risks, verdicts
 from shoal.audit.result import (
@@ -24,18 +24,17 @@ from shoal.audit.result import (
     search_risk,
     special_risk,
 )
-from shoal.audit.risk.disclosure import check_fraction
-from shoal.audit.risk.population import population_uniqueness
-from shoal.audit.risk.sizes import size_histogram
-from shoal.audit.risk.units import Appearances, household_risk, person_risk
 from shoal.audit.singling import fastest_order, minimal_sets, set_risks
+from shoal.audit.special import check_fraction
+from shoal.audit.units import Appearances, household_risk, person_risk, size_histogram
 from shoal.columns.baskets.unfolding import unfolded
 from shoal.core.arrays import IntArray
 from shoal.core.errors import InputError, UsageError
 from shoal.core.progress import Progress, shown
+from shoal.core.results import Finding
 from shoal.engines.local import LocalEngine
 from shoal.plan.problem import Requirement
-from shoal.policy.encoding import check_columns, encode
+from shoal.policy.encoding import check_columns, encode, open_populations
 from shoal.policy.policy import Policy
 from shoal.sources.base import Source
 from shoal.sources.opening import open_source
@@ -126,7 +125,7 @@ def _assembled(
         fastest_order=fastest_order(quasi, people, progress),
         columns=column_risks(raw, policy, progress),
         special=special_risk(quasi, people, largest_set, sample_fraction, progress),
-        uniqueness=None if sample_fraction is None else population_uniqueness(people, sample_fraction),
+        uniqueness=None if sample_fraction is None else estimate_uniqueness(people, sample_fraction),
         persons=None if found is None or policy.unit is None else person_risk(policy.unit, found),
         households=None if found is None or policy.household is None else household_risk(policy.household, found),
         findings=_findings(raw, policy, source),

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from math import comb
 from typing import Any
 
-from shoal.audit.risk.sizes import class_risks
-from shoal.audit.risk.special import special_uniques
-from shoal.audit.risk.units import people_risks
+from shoal.audit.special import special_uniques
+from shoal.audit.units import class_risks, people_risks
 from shoal.columns.baskets.unfolding import UnfoldedSource
 from shoal.columns.treating import changed_before
 from shoal.core.arrays import AnyIntArray, IntArray
@@ -76,7 +75,7 @@ def risk_carriers(codes: Mapping[str, AnyIntArray], records: IntArray) -> dict[s
     """Return the smallest sets of attributes that single records out, and what each attribute adds to the score.
 
     Sets of up to three attributes are looked at, of fewer if the table is large; None if even single ones would take
-    long. The scores are those of special uniques (:mod:`shoal.audit.risk.special`).
+    long. The scores are those of special uniques (:mod:`shoal.audit.special`).
 
     >>> import numpy as np
     >>> found = risk_carriers({"age": np.array([3, 3, 5]), "sex": np.array([0, 0, 1])}, np.array([1, 1, 1]))

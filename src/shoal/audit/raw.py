@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from shoal.audit.partition import CodedColumn, Partition
+from shoal.audit.singling import CodedColumn, Partition
 from shoal.core.arrays import CodeArray, IntArray
 from shoal.core.progress import Progress
 from shoal.engines.local import CountedCells, LocalEngine

@@ -1,17 +1,18 @@
-"""The policy's models, and the usual measures of diversity, on the table as it is."""
+"""The policy's models, and the usual measures of diversity, on the classes of the table as it is."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from shoal.audit.classes import ValueClasses
-from shoal.audit.measuring import Measured, largest_distance, measure
+from shoal.audit import kernels
 from shoal.audit.raw import RawTable
-from shoal.core.arrays import AnyIntArray, CodeArray, IntArray
+from shoal.core import kernels as sorting
+from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
+from shoal.core.results import Figures
 from shoal.models.base import ClassHistograms, PrivacyModel, Whole
 from shoal.models.delta_presence import DeltaPresence
 from shoal.models.distinct_l_diversity import DistinctLDiversity
@@ -23,9 +24,13 @@ from shoal.plan.judging import people_of_classes
 from shoal.plan.problem import Requirement
 from shoal.taxonomies.parse import decimal_numbers
 
+_HISTOGRAM_ENTRIES = 1 << 22
+_LARGEST_KEY = 1 << 64
+_ROUNDING = 1e-9  # bounds are exact but for rounding
+
 
 @dataclass(frozen=True, slots=True)
-class ModelVerdict:
+class ModelVerdict(Figures):
     """Whether the table as it is meets one model of the policy."""
 
     model: PrivacyModel
@@ -46,7 +51,7 @@ class ModelVerdict:
 
 
 @dataclass(frozen=True, slots=True)
-class SensitiveRisk:
+class SensitiveRisk(Figures):
     """How much the classes of the table as it is tell of one sensitive attribute.
 
     ``certain_records`` are those whose class has one value only: whoever finds the class knows the value. A
@@ -199,3 +204,144 @@ def _is_ordered(raw: RawTable, number: int) -> bool:
     return taxonomy.height == 1 and bool(
         decimal_numbers(raw.counted.dictionaries[raw.n_quasi + number].values)[1].all()
     )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Alike:
+    """Some classes, each standing for all classes with the same distribution: models cannot tell them apart."""
+
+    histograms: ClassHistograms
+    times: IntArray  # (n_classes,) classes that each stands for
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ValueClasses:
+    """The values of every class, ascending, with the records of each.
+
+    In *ranked* classes values are renamed, class by class: 0 is the most frequent one, 1 the next. Whoever does not
+    compare a class with the whole table cannot tell the difference, and histograms become narrow.
+    """
+
+    first: IntArray  # (n_classes + 1,) where each class starts among the items
+    values: CodeArray  # (n_items,)
+    records: IntArray  # (n_items,)
+    n_values: int
+    is_ranked: bool = False
+
+    @classmethod
+    def of(cls, raw: RawTable, values: CodeArray, n_values: int) -> Self:
+        """Sort the cells by class and value, by counting."""
+        _, by_value = sorting.grouped(values, n_values)
+        first, by_class = sorting.grouped(raw.class_of[by_value], raw.n_classes)
+        order = by_value[by_class]
+        return cls(first, values[order], raw.records[order], n_values)
+
+    def ranked(self) -> ValueClasses:
+        """Return the classes with their values renamed by frequency."""
+        first, counts = kernels.count_ranks(self.first, self.values, self.records)
+        ranks = np.arange(len(counts), dtype=np.int64) - np.repeat(first[:-1], np.diff(first))
+        return ValueClasses(first, ranks.astype(np.int32), counts, int(ranks.max()) + 1, is_ranked=True)
+
+    @property
+    def sizes(self) -> IntArray:
+        """(n_classes,) records of each class."""
+        return np.add.reduceat(self.records, self.first[:-1])
+
+    def whole(self) -> IntArray:
+        """Return (n_values,) the records of each value in all classes."""
+        return np.bincount(self.values, weights=self.records, minlength=self.n_values).astype(np.int64)
+
+    def kinds(self) -> tuple[IntArray, IntArray]:
+        """Return one class of each kind, and how many of the kind there are.
+
+        Small classes are told apart exactly; of the large ones, which are few, each is a kind of its own.
+        """
+        # A class of up to 15 records has ranks below 15, whatever the ranks of other classes.
+        base, most = (16, 15) if self.is_ranked else _digits(self.n_values)
+        keys = kernels.small_class_keys(self.first, self.values, self.records, base, most)
+        small, large = np.flatnonzero(keys), np.flatnonzero(keys == 0)
+        _, example, times = np.unique(keys[small], return_index=True, return_counts=True)
+        return np.concatenate([small[example], large]), np.concatenate([times, np.ones(len(large), dtype=np.int64)])
+
+    def alike(self) -> Iterator[Alike]:
+        """Yield the distributions of one class of each kind, some at a time, so that memory stays bounded."""
+        which, times = self.kinds()
+        widths = np.diff(self.first)[which] if self.is_ranked else np.full(len(which), self.n_values)
+        order = np.argsort(widths, kind="stable")
+        which, times, widths = which[order], times[order], widths[order]
+        start = 0
+        while start < len(which):
+            n_rows = min(max(_HISTOGRAM_ENTRIES // int(widths[start]), 1), len(which) - start)
+            while n_rows > 1 and n_rows * int(widths[start + n_rows - 1]) > _HISTOGRAM_ENTRIES:
+                n_rows //= 2
+            stop = start + n_rows
+            yield Alike(self.histograms(which[start:stop], int(widths[stop - 1])), times[start:stop])
+            start = stop
+
+    def histograms(self, which: IntArray, width: int) -> ClassHistograms:
+        """Return the distributions of some classes, whose values are below *width*."""
+        counts = np.zeros((len(which), width), dtype=np.int64)
+        kernels.tally(which, self.first, self.values, self.records, counts)
+        return ClassHistograms(counts.sum(axis=1), counts)
+
+
+def _digits(n_values: int) -> tuple[int, int]:
+    """Return a base above all values, and how many digits of it fit one 64-bit word."""
+    base, most = n_values + 1, 1
+    while base ** (most + 1) <= _LARGEST_KEY:
+        most += 1
+    return base, most
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One model: the strongest main parameter that all classes meet, and the records of classes that miss it."""
+
+    achieved: float
+    n_missed: int
+
+
+def measure(models: Sequence[PrivacyModel], whole: Whole, classes: Iterable[Alike]) -> tuple[Measured, ...]:
+    """Return what each model says of all classes, at least one, together."""
+    worst: list[list[float]] = [[] for _ in models]
+    missed = [0] * len(models)
+    for alike in classes:
+        records = alike.histograms.sizes * alike.times
+        for number, model in enumerate(models):
+            worst[number].append(model.worst(alike.histograms, whole))
+            missed[number] += int(records[~model.holds(alike.histograms, whole)].sum())
+    return tuple(
+        Measured(min(reached) if model.achieved_is == "at least" else max(reached), records)
+        for model, reached, records in zip(models, worst, missed, strict=True)
+    )
+
+
+def largest_distance(model: TCloseness, values: ValueClasses, whole: Whole) -> float:
+    """Return the t that all classes meet, without looking at classes that cannot be the worst.
+
+    The earth mover's distance to a given table is convex: that of a class is at most the mean of what its records
+    would have alone. Classes are looked at in descending order of this bound until none can exceed what was found.
+    """
+    alone = _distance_of_one(model, values.whole())
+    which, _ = values.kinds()
+    bound = np.add.reduceat(values.records * alone[values.values], values.first[:-1])[which] / values.sizes[which]
+    order = np.argsort(-bound, kind="stable")
+    step = max(_HISTOGRAM_ENTRIES // values.n_values, 1)
+    found = 0.0
+    for start in range(0, len(order), step):
+        if found >= bound[order[start]] - _ROUNDING and start:
+            break
+        block = values.histograms(which[order[start : start + step]], values.n_values)
+        found = max(found, model.worst(block, whole))
+    return found
+
+
+def _distance_of_one(model: TCloseness, counts: IntArray) -> FloatArray:
+    """Return (n_values,) the distance to the table of a class of one record; all values occur."""
+    shares = counts / counts.sum()
+    if model.distance == "equal":
+        return np.asarray(1.0 - shares)
+    below = np.cumsum(shares)  # (n_values,) share of records up to each value
+    passed_up = np.concatenate([[0.0], np.cumsum(below)])[:-1]
+    passed_down = (1.0 - below)[::-1].cumsum()[::-1]
+    return np.asarray((passed_up + passed_down) / max(len(counts) - 1, 1))

@@ -16,18 +16,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from shoal.audit.findings.base import Finding
-from shoal.audit.partition import CodedColumn
+from shoal.audit.population import PopulationUniqueness
 from shoal.audit.raw import RawTable
 from shoal.audit.requirements import ModelVerdict, SensitiveRisk
-from shoal.audit.risk.disclosure import disclosure, record_disclosure
-from shoal.audit.risk.population import PopulationUniqueness
-from shoal.audit.risk.special import MinimalSet, SpecialUniques, special_uniques
-from shoal.audit.risk.units import HouseholdRisk, PersonRisk
-from shoal.audit.singling import SetRisk
+from shoal.audit.singling import CodedColumn, SetRisk
+from shoal.audit.special import MinimalSet, SpecialUniques, disclosure, record_disclosure, special_uniques
+from shoal.audit.units import HouseholdRisk, PersonRisk
 from shoal.core.arrays import IntArray
 from shoal.core.display import show
 from shoal.core.progress import Progress
+from shoal.core.results import Figures, Finding, as_json
 from shoal.policy.policy import Policy, Role
 
 ALONE = 0.05  # share of records that a column by itself makes unique
@@ -115,42 +113,40 @@ class Audit:
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as JSON can hold it."""
-        journalist: dict[str, Any] = {"upper_bound": self.prosecutor.as_dict()}
-        return {
+        journalist: dict[str, Any] = {"upper_bound": self.prosecutor}
+        told = {
             "headline": self.headline,
-            "warnings": list(self.warnings),
+            "warnings": self.warnings,
             "source": self.source,
             "rows": self.rows,
             "records": self.records,
-            "missing": {"policy": self.missing, "columns": [column.as_dict() for column in self.missing_values]},
-            "quasi": list(self.quasi),
+            "missing": {"policy": self.missing, "columns": self.missing_values},
+            "quasi": self.quasi,
             "classes": self.classes,
             "k": self.k,
             "unique_records": self.unique_records,
             "unique_share": self.unique_share,
-            "class_sizes": list(self.class_sizes),
-            "prosecutor": self.prosecutor.as_dict(),
-            "journalist": {risk.population: risk.as_dict() for risk in self.populations} or journalist,
+            "class_sizes": self.class_sizes,
+            "prosecutor": self.prosecutor,
+            "journalist": {risk.population: risk for risk in self.populations} or journalist,
             "marketer": self.marketer,
-            "models": [verdict.as_dict() for verdict in self.models],
-            "sensitive": [risk.as_dict() for risk in self.sensitive],
-            "sets": [risk.as_dict() for risk in self.sets],
-            "minimal_sets": {
-                "unique_share_above": self.threshold,
-                "sets": [risk.as_dict() for risk in self.minimal_sets],
-            },
-            "fastest_order": [risk.as_dict() for risk in self.fastest_order],
-            "columns": [column.as_dict() for column in self.columns],
-            "special_uniques": self.special.as_dict(),
-            "population_uniqueness": None if self.uniqueness is None else self.uniqueness.as_dict(),
-            "persons": None if self.persons is None else self.persons.as_dict(),
-            "households": None if self.households is None else self.households.as_dict(),
-            "findings": [finding.as_dict() for finding in self.findings],
+            "models": self.models,
+            "sensitive": self.sensitive,
+            "sets": self.sets,
+            "minimal_sets": {"unique_share_above": self.threshold, "sets": self.minimal_sets},
+            "fastest_order": self.fastest_order,
+            "columns": self.columns,
+            "special_uniques": self.special,
+            "population_uniqueness": self.uniqueness,
+            "persons": self.persons,
+            "households": self.households,
+            "findings": self.findings,
         }
+        return {name: as_json(value) for name, value in told.items()}
 
 
 @dataclass(frozen=True, slots=True)
-class SearchRisk:
+class SearchRisk(Figures):
     """The chance that a record is matched with the right person: over all records, the highest and the mean."""
 
     highest: float
@@ -164,7 +160,7 @@ class SearchRisk:
 
 
 @dataclass(frozen=True, slots=True)
-class PopulationRisk:
+class PopulationRisk(Figures):
     """The risks against a table of all people among whom somebody may search.
 
     ``records_not_covered`` are in classes that have more records than the population has people: the population
@@ -177,17 +173,6 @@ class PopulationRisk:
     marketer: float
     population_unique_records: int  # records that fit one person of the population
     records_not_covered: int
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
-        return {
-            "population": self.population,
-            "people": self.people,
-            "journalist": self.journalist.as_dict(),
-            "marketer": self.marketer,
-            "population_unique_records": self.population_unique_records,
-            "records_not_covered": self.records_not_covered,
-        }
 
 
 def search_risk(sizes: IntArray, candidates: IntArray) -> SearchRisk:
@@ -222,7 +207,7 @@ def population_risk(name: str, people: int, sizes: IntArray, candidates: IntArra
 
 
 @dataclass(frozen=True, slots=True)
-class DisclosureRisk:
+class DisclosureRisk(Figures):
     """How likely somebody of the population who matches one unique record is the person it is about."""
 
     chance: float  # over all unique records
@@ -236,7 +221,7 @@ class DisclosureRisk:
 
 
 @dataclass(frozen=True, slots=True)
-class SpecialRisk:
+class SpecialRisk(Figures):
     """Which attributes single records out: minimal sets, and what each attribute adds to the scores."""
 
     largest: int
@@ -291,20 +276,16 @@ def _disclosure(found: SpecialUniques, fraction: float) -> DisclosureRisk:
 
 
 @dataclass(frozen=True, slots=True)
-class MissingValues:
+class MissingValues(Figures):
     """Records of the source without a value in one column."""
 
     column: str
     records: int
     share: float
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
-        return {"column": self.column, "records": self.records, "share": self.share}
-
 
 @dataclass(frozen=True, slots=True)
-class ColumnRisk:
+class ColumnRisk(Figures):
     """What a column that is no quasi attribute singles out, by itself and together with the quasi attributes."""
 
     column: str
@@ -315,19 +296,6 @@ class ColumnRisk:
     unique_with_quasi: int
     newly_unique_share: float  # of the records that are not unique by the quasi attributes
     warning: str | None
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
-        return {
-            "column": self.column,
-            "role": self.role,
-            "values": self.values,
-            "unique_records": self.unique_records,
-            "unique_share": self.unique_share,
-            "unique_with_quasi": self.unique_with_quasi,
-            "newly_unique_share": self.newly_unique_share,
-            "warning": self.warning,
-        }
 
 
 def column_risks(raw: RawTable, policy: Policy, progress: Progress) -> tuple[ColumnRisk, ...]:

@@ -14,10 +14,10 @@ from shoal.cli.tables import MOST_SETS, table
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from shoal.audit.population import PopulationUniqueness
     from shoal.audit.result import Audit, SearchRisk, SpecialRisk
-    from shoal.audit.risk.population import PopulationUniqueness
-    from shoal.audit.risk.units import HouseholdRisk, PersonRisk
     from shoal.audit.singling import SetRisk
+    from shoal.audit.units import HouseholdRisk, PersonRisk
 
 NAMES = {"zayatz": "Zayatz", "pitman": "Pitman", "snb": "slide negative binomial"}
 APART = 2  # estimates of which the largest is more than so many times the smallest disagree
@@ -242,7 +242,7 @@ def show_households(risk: HouseholdRisk, console: Console) -> None:
     rows = [
         ("households", f"{risk.households:,}"),
         ("members of one, at most", f"{risk.largest:,}"),
-        ("households of a class, at least", f"{risk.smallest_class:,}"),
+        ("households of a class, at least", f"{risk.households_of_a_class:,}"),
         ("chance that any member is found, highest", f"{risk.highest:.1%}"),
         ("chance that any member is found, mean", f"{risk.mean:.1%}"),
         ("chance of a member alone, mean", f"{risk.mean_of_members:.1%}"),
@@ -290,10 +290,10 @@ def show_uniqueness(found: PopulationUniqueness, console: Console) -> None:
     rows = []
     for one in found.estimates:
         name = NAMES[one.model] + (" (chosen)" if one.model == found.chosen else "")
-        if one.uniques is None:
+        if one.population_uniques is None:
             rows.append((name, "none", ""))
         else:
-            rows.append((name, f"{one.uniques:,.0f}", f"{one.uniques / found.population:.2%}"))
+            rows.append((name, f"{one.population_uniques:,.0f}", f"{one.population_uniques / found.population:.2%}"))
     title = f"Unique in the population of {found.population:,}, of whom {100 * found.fraction:.3g}% are in the table"
     table(console, title, ("model", "unique people", "share of the population"), rows)
     for one in found.estimates:

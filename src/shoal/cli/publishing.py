@@ -12,7 +12,7 @@ import typer
 from shoal.cli.console import answer, out
 
 if TYPE_CHECKING:
-    from shoal.audit.findings.base import Finding
+    from shoal.core.results import Finding
     from shoal.linking.ledger.options import LedgerOptions
     from shoal.release.release import Release
 

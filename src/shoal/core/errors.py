@@ -24,7 +24,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from shoal.audit.findings.base import Finding
+    from shoal.core.results import Finding
 
 _ADDRESS = re.compile(r"[\w+.-]:/{1,2}")  # the end of a scheme and what follows it
 _PASSWORD = re.compile(r"(password=)[^\s&#'\"]*", re.IGNORECASE)

@@ -19,6 +19,7 @@ from shoal.plan.problem import Attribute, Problem
 from shoal.policy.binding import WholeTable, bound
 from shoal.policy.policy import Policy
 from shoal.sources.base import Source
+from shoal.sources.opening import open_source
 from shoal.taxonomies.builders.default import default_builder
 from shoal.taxonomies.builders.flat import FlatTaxonomy
 from shoal.taxonomies.completeness import uncovered
@@ -48,6 +49,12 @@ def check_columns(policy: Policy, source: Source) -> None:
             f"{source.name} has columns that the policy does not declare: {', '.join(undeclared)}; "
             "give each a role (identifier if it must not be published)"
         )
+
+
+def open_populations(policy: Policy) -> dict[str, Source]:
+    """Open every population table that a model of the policy names, by the name the policy gives it."""
+    paths = {str(path) for model in policy.privacy if (path := getattr(model, "population", None)) is not None}
+    return {path: open_source(policy.folder / path, policy.source) for path in sorted(paths)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

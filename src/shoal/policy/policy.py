@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from shoal.audit.findings.base import Acceptance
 from shoal.columns.base import Technique
 from shoal.columns.baskets.options import ItemOptions
 from shoal.columns.sampling import Sampling
 from shoal.core.registry import discover
+from shoal.core.results import Finding
 from shoal.core.yaml_lines import load_with_lines, read_text
 from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel
@@ -21,6 +21,16 @@ from shoal.sources.options import SourceOptions
 from shoal.taxonomies.builders.base import TaxonomyBuilder
 
 Role = Literal["identifier", "quasi", "sensitive", "insensitive"]
+FINDINGS = (  # what can be found, and so be accepted
+    "constant-parts",
+    "decodable-labels",
+    "empty-promise",
+    "isolating-columns",
+    "no-promise",
+    "one-value-classes",
+    "repeated-people",
+    "unprotected-sensitive",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +135,27 @@ class AttributeOptions(BaseModel):
         description="how much the detail of a quasi attribute matters; under sweep, also of a sensitive one",
     )
     description: str | None = Field(default=None, description="what the column means, for the data dictionary")
+
+
+class Acceptance(BaseModel):
+    """A finding that the data holder accepts, and why."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    finding: str = Field(description="the finding's id, like isolating-columns")
+    about: tuple[str, ...] = Field(default=(), description="the columns that it may be about")
+    reason: str = Field(description="why it is accepted; the report for the review board shows it")
+
+    @field_validator("reason")
+    @classmethod
+    def _given(cls, reason: str) -> str:
+        if not reason.strip():
+            raise ValueError("must say why the finding is accepted")
+        return reason.strip()
+
+    def covers(self, finding: Finding) -> bool:
+        """Whether it accepts a finding: everything that this is about is named."""
+        return finding.id == self.finding and set(finding.about) <= set(self.about)
 
 
 class TableOptions(BaseModel):

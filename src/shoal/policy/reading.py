@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from shoal.audit.findings.base import checks
 from shoal.columns.base import Technique
 from shoal.columns.baskets.options import ItemOptions
 from shoal.columns.sampling import Sampling
@@ -17,7 +16,7 @@ from shoal.core.registry import find
 from shoal.core.yaml_lines import Place
 from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel
-from shoal.policy.policy import AttributeOptions, AttributePolicy, Policy, TableOptions
+from shoal.policy.policy import FINDINGS, AttributeOptions, AttributePolicy, Policy, TableOptions
 from shoal.sources.options import SourceOptions
 from shoal.taxonomies.builders.base import TaxonomyBuilder
 
@@ -177,9 +176,8 @@ class PolicyReader:
         derived = [one for name, own in attributes.items() if own.items is not None for one in own.items.names(name)]
         columns = [*attributes, *derived]
         for number, accepted in enumerate(() if table is None else table.accept):
-            known = checks()
-            if accepted.finding not in known:
-                hint = did_you_mean(accepted.finding, known) or "; known: " + ", ".join(known)
+            if accepted.finding not in FINDINGS:
+                hint = did_you_mean(accepted.finding, FINDINGS) or "; known: " + ", ".join(FINDINGS)
                 self._note(("accept", number, "finding"), f"unknown finding {accepted.finding!r}{hint}")
             for name in accepted.about:
                 if name not in columns:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from shoal.audit.risk.sizes import class_risks
+from shoal.audit.units import class_risks
 from shoal.core import kernels
 from shoal.core.arrays import BoolArray, CodeArray, IntArray
 from shoal.core.errors import InputError

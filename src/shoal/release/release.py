@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
-    from shoal.audit.findings.base import Finding
+    from shoal.core.results import Finding
     from shoal.release.sliced.query import Estimate, Query
     from shoal.release.sliced.table import SlicedTable
     from shoal.utility.base import Utility
@@ -74,7 +74,7 @@ class Release:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """What no promise covers, for the data holder: high findings first, open before accepted."""
-        from shoal.audit.findings.base import Finding
+        from shoal.core.results import Finding
 
         return tuple(map(Finding.from_dict, self.evidence["findings"]))
 

@@ -11,11 +11,11 @@ import numpy as np
 
 import shoal
 from shoal.audit.before import Given, quasi_codes, risk_carriers
-from shoal.audit.findings.base import Finding
 from shoal.columns.changing import warnings_of
 from shoal.columns.sampling import SampledSource
 from shoal.columns.treating import TreatedSource
 from shoal.core.progress import Silent
+from shoal.core.results import Finding
 from shoal.release.publication import PlannedPublication, Publication
 from shoal.sources.base import layers
 from shoal.utility.base import Utility

@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from shoal.anonymize import open_populations
 from shoal.columns.baskets.unfolding import unfolded
 from shoal.core.errors import InputError, UnreachableError
 from shoal.core.progress import Silent
@@ -19,7 +18,7 @@ from shoal.methods.hopeless import failing_as_one_class, refuse_hopeless
 from shoal.plan.counted import CountedCells
 from shoal.plan.judging import Judge
 from shoal.plan.problem import Problem, Requirement
-from shoal.policy.encoding import Tree, check_columns, encode_cells, grown
+from shoal.policy.encoding import Tree, check_columns, encode_cells, grown, open_populations
 from shoal.policy.policy import AttributePolicy, Policy
 from shoal.sources.opening import open_source
 from shoal.studio.grouping import Grouping, Groupings

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from shoal.audit.risk.sizes import class_risks
-from shoal.audit.risk.units import people_risks
+from shoal.audit.units import class_risks, people_risks
 from shoal.core import kernels
 from shoal.core.arrays import CodeArray, IntArray
 from shoal.core.errors import InputError

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from shoal.audit.membership.evidence import membership_evidence
-from shoal.audit.risk.sizes import bucket_risks
+from shoal.audit.membership import membership_evidence
+from shoal.audit.units import bucket_risks
 from shoal.core import kernels
 from shoal.core.arrays import CodeArray, IntArray
 from shoal.core.errors import InputError, PolicyError

@@ -1,4 +1,4 @@
-"""Persons instead of records: who is alone in a class when one person has many records, and what households risk."""
+"""How easily people are found by the sizes of classes and buckets: records, persons who have many, and households."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from shoal.audit.risk.sizes import class_risks
 from shoal.core.arrays import AnyIntArray, BoolArray, FloatArray, IntArray
 from shoal.core.errors import InputError
+from shoal.core.results import Figures
 
 NOBODY = 0  # the code of a missing person or household
 
@@ -39,7 +39,7 @@ class Appearances:
 
 
 @dataclass(frozen=True, slots=True)
-class PersonRisk:
+class PersonRisk(Figures):
     """The risk of people who may have many records: somebody who knows the values of one of them finds the class."""
 
     unit: str
@@ -69,32 +69,18 @@ class PersonRisk:
 
 
 @dataclass(frozen=True, slots=True)
-class HouseholdRisk:
+class HouseholdRisk(Figures):
     """The chance that somebody finds any member of a household, and with the member the household."""
 
     column: str
     households: int
     records_without_household: int
     largest: int  # members
-    smallest_class: int  # households of a class
+    households_of_a_class: int  # of the one that has fewest
     highest: float
     mean: float  # over households
     mean_of_members: float  # of members alone, for comparison
     with_lone_member: int  # households of which a member is alone in a class
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
-        return {
-            "column": self.column,
-            "households": self.households,
-            "records_without_household": self.records_without_household,
-            "largest": self.largest,
-            "households_of_a_class": self.smallest_class,
-            "highest": self.highest,
-            "mean": self.mean,
-            "mean_of_members": self.mean_of_members,
-            "with_lone_member": self.with_lone_member,
-        }
 
 
 def person_risk(unit: str, found: Appearances) -> PersonRisk:
@@ -160,7 +146,7 @@ def household_risk(column: str, found: Appearances) -> HouseholdRisk:
         households=int(there.sum()),
         records_without_household=int(found.records[~named].sum()),
         largest=int(members.max()),
-        smallest_class=int(homes.min()),
+        households_of_a_class=int(homes.min()),
         highest=float(risk.max()),
         mean=float(risk.mean()),
         mean_of_members=float(((1 - missed) * times).sum() / times.sum()),
@@ -193,3 +179,60 @@ def _distinct_of_class(class_of: AnyIntArray, code: AnyIntArray, n_classes: int)
 
 def _pairs(major: AnyIntArray, minor: AnyIntArray, width: int) -> IntArray:
     return np.asarray(major, dtype=np.int64) * width + np.asarray(minor, dtype=np.int64)
+
+
+def class_risks(sizes: IntArray, times: IntArray | None = None) -> dict[str, Any]:
+    """Return how easily records are found by their class, for two kinds of searchers.
+
+    With *times*, so many classes have each of the *sizes*.
+
+    The prosecutor knows that the target is in the table: 1 / class size. The marketer wants as many as possible:
+    the expected share found is the number of classes over that of records.
+    """
+    classes = np.ones(len(sizes), dtype=np.int64) if times is None else times
+    n_records, n_classes = int((sizes * classes).sum()), int(classes.sum())
+    return {
+        "records": n_records,
+        "classes": n_classes,
+        "smallest_class": int(sizes.min()),
+        "unique_records": int(classes[sizes == 1].sum()),
+        "prosecutor_highest": 1.0 / int(sizes.min()),
+        "prosecutor_mean": n_classes / n_records,
+        "marketer": n_classes / n_records,
+        "class_sizes": size_histogram(sizes, times=classes),
+    }
+
+
+def bucket_risks(sizes: IntArray) -> dict[str, Any]:
+    """Return among how many records the parts of a record hide.
+
+    >>> found = bucket_risks(np.array([4, 6]))
+    >>> found["smallest_bucket"], found["mean_bucket"]
+    (4, 5.0)
+    """
+    n_records = int(sizes.sum())
+    return {
+        "records": n_records,
+        "buckets": len(sizes),
+        "smallest_bucket": int(sizes.min()),
+        "mean_bucket": n_records / len(sizes),
+        "bucket_sizes": size_histogram(sizes, "buckets"),
+    }
+
+
+def size_histogram(sizes: IntArray, groups: str = "classes", times: IntArray | None = None) -> list[dict[str, int]]:
+    """Return *groups* and their records by size, in ranges that double.
+
+    >>> size_histogram(np.array([1, 1, 3, 9]))[1]
+    {'from': 2, 'to': 3, 'classes': 1, 'records': 3}
+    """
+    bins = []
+    low = 1
+    while low <= int(sizes.max()):
+        high = 2 * low - 1
+        inside = (sizes >= low) & (sizes <= high)
+        n_groups = int(inside.sum() if times is None else times[inside].sum())
+        n_records = int((sizes[inside] * (1 if times is None else times[inside])).sum())
+        bins.append({"from": low, "to": high, groups: n_groups, "records": n_records})
+        low = high + 1
+    return bins

@@ -1,0 +1,298 @@
+"""What no promise covers: the checks that look for findings, and what they see of a published table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from shoal.audit.counting import Count, KeyCounts, RowCounts, hash_column
+from shoal.core.results import SEVERITIES, Finding
+from shoal.core.wording import listed, parameters_text
+from shoal.models.base import PopulationModel, PrivacyModel, ValueModel, Whole
+from shoal.release.forms.kinds import form_of
+from shoal.release.forms.slices import SlicedPublication
+from shoal.sources.base import Source, layers
+from shoal.sources.columns import is_flat
+
+if TYPE_CHECKING:
+    from shoal.methods.base import Publishes
+    from shoal.policy.policy import Acceptance, Policy
+    from shoal.release.publication import Publication
+
+UNUSED = "unused-acceptance"
+SHARE = 0.01  # of the records: where more of them are unique by columns, these are isolating
+MOST_RECORDS = 50  # of a value on average; one that is more frequent names a place rather than a person
+_FIX_ISOLATING = (
+    "Round or code the values (a technique), give the column the role quasi, or leave it out (role identifier); accept "
+    "the finding if nobody outside can know these values."
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PublishedTable:
+    """What checks see of a published table."""
+
+    form: Publishes  # what its rows are
+    roles: Mapping[str, str]  # of the published columns, in their order
+    models: tuple[PrivacyModel, ...]  # that are promised
+    rows: RowCounts  # what was counted over the published rows
+    publication: Publication | None = None  # with its policy and source; None: no run is under way
+    given: tuple[Policy, Source] | None = None  # whose table it is of; None: not known
+
+    @classmethod
+    def of(
+        cls,
+        manifest: Mapping[str, Any],
+        rows: RowCounts,
+        models: tuple[PrivacyModel, ...],
+        publication: Publication | None = None,
+        given: tuple[Policy, Source] | None = None,
+    ) -> PublishedTable:
+        """Put together what is known of a release, or of a table that has a manifest's entries on its columns."""
+        roles = {name: str(entry["role"]) for name, entry in manifest["attributes"].items()}
+        if publication is not None:
+            given = publication.policy, publication.source
+        return cls(form_of(manifest), roles, models, rows, publication, given)
+
+    def names(self, role: str) -> tuple[str, ...]:
+        """Return the published columns of one role."""
+        return tuple(name for name, own in self.roles.items() if own == role)
+
+
+def find_all(table: PublishedTable, accepted: Sequence[Acceptance] = ()) -> tuple[Finding, ...]:
+    """Run every check; those that are accepted carry the reason. High findings come first, open before accepted."""
+    found = [finding for check in CHECKS.values() for finding in check(table)]
+    reasons = [next((one.reason for one in accepted if one.covers(finding)), None) for finding in found]
+    every = [replace(finding, accepted=reason) for finding, reason in zip(found, reasons, strict=True)]
+    every += [_unused(one) for one in accepted if not any(map(one.covers, found))]
+    return tuple(sorted(every, key=lambda one: (not one.open, SEVERITIES.index(one.severity), one.id, one.about)))
+
+
+def _unused(acceptance: Acceptance) -> Finding:
+    columns = f" about {', '.join(acceptance.about)}" if acceptance.about else ""
+    return Finding(
+        UNUSED,
+        "info",
+        acceptance.about,
+        f"The policy accepts {acceptance.finding}{columns}, but there is no such finding.",
+        "Remove it from accept, or correct its columns: about must name every column that the finding is about.",
+    )
+
+
+def find_constant_parts(table: PublishedTable) -> Iterator[Finding]:
+    """Where only one part of a bucket has several quasi values, every combination that the bucket forms is a record.
+
+    Buckets whose quasi values are all equal are classes in the usual sense, and no finding. Nor are tables of which one
+    part has all quasi attributes, as anatomy makes them: those publish the combinations as they are, and say so.
+    """
+    made = table.publication
+    if not isinstance(made, SlicedPublication):
+        return
+    linked, n_records = made.plan.linked_records(made.encoding.problem.cells.counts), int(made.plan.sizes.sum())
+    if linked:
+        yield Finding(
+            "constant-parts",
+            "high",
+            (),
+            f"{linked:,} of {n_records:,} records ({linked / n_records:.1%}) are in buckets in which only one part "
+            "has several quasi values: there each combination of all quasi values is that of a person in the "
+            "table, as if it had not been cut into parts.",
+            "Use cut_by: part, a larger bucket_size, the grouping random or gathered, or other parts.",
+        )
+
+
+def find_decodable_labels(table: PublishedTable) -> Iterator[Finding]:
+    """Where only records of frequent values are generalized, a label of a class often stands for one value alone."""
+    made = table.publication
+    if made is None or made.policy.method.defends_labels:
+        return
+    for name, records in made.generalized_sensitive().items():
+        yield Finding(
+            "decodable-labels",
+            "high",
+            (name,),
+            f"{records:,} of {made.n_rows:,} records ({records / made.n_rows:.1%}) publish a label instead of a "
+            "value, and the labels are not defended: the method generalizes records of the most frequent values "
+            "alone, so that whoever knows the method can infer most values behind a label.",
+            "Remove defend: false from the method sweep.",
+        )
+
+
+def find_empty_promises(table: PublishedTable) -> Iterator[Finding]:
+    """A requirement that the worst class meets: a single record, or for a model of values any single value."""
+    for model in table.models:
+        named = f"{model.name} ({parameters_text(model.model_dump(mode='json'))})"
+        for about, worst in _unruled(model, table):
+            concerned = f" about {', '.join(about)}" if about else ""
+            text = f"{named} promises nothing{concerned}: even {worst} meets it."
+            yield Finding("empty-promise", "high", about, text, f"Ask {model.name} for more.")
+
+
+def _unruled(model: PrivacyModel, table: PublishedTable) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield the columns about which a model rules nothing out in this table, and the worst class that meets it."""
+    if not isinstance(model, ValueModel):
+        if model.promises_nothing(Whole(table.rows.n_rows)):
+            of_people = isinstance(model, PopulationModel)
+            yield (), "a record whose label fits one person" if of_people else "a lone record"
+        return
+    names = model.attributes or table.rows.sensitive
+    for about in [names] if len(model.attributes) > 1 else [(name,) for name in names]:
+        if len(about) > 1 and model.relative_to_whole:
+            continue  # joint values are not counted
+        if model.promises_nothing(Whole.of(table.rows.value_counts(about[0]))):
+            yield about, "a class in which all records have the same value"
+
+
+def find_isolating_columns(table: PublishedTable) -> Iterator[Finding]:
+    """Values that no model looks at and that only one record has: whoever knows them finds the record.
+
+    Insensitive columns are judged alone, together, and together with the classes; sensitive ones alone. Of columns
+    that only isolate together, the smallest set that does is named. Columns by which more than 1% of the records are
+    unique are a high finding, others a medium one.
+    """
+    rows = table.rows
+    alone = {name: rows.unique((name,)) for name in (*rows.free, *rows.sensitive)}
+    isolating = {name for name, count in alone.items() if count.n > SHARE * rows.n_rows}
+    for name, count in alone.items():
+        if name in isolating or (count.n and name in rows.free):
+            kind = "sensitive value" if name in rows.sensitive else "value"
+            yield Finding(
+                "isolating-columns",
+                "high" if name in isolating else "medium",
+                (name,),
+                f"{_unique(count, rows)} by their published {kind} of {name}: whoever knows this {kind} of a "
+                "person finds the record.",
+                _FIX_ISOLATING,
+            )
+    for part in rows.joint:
+        yield from _isolating_together(rows, part, isolating)
+    if rows.free and not isolating & set(rows.free) and table.form == "classes":
+        yield from _isolating_in_classes(rows)
+
+
+def _isolating_together(rows: RowCounts, part: tuple[str, ...], isolating: set[str]) -> Iterator[Finding]:
+    """Find columns of which none isolates, but several do; sets with one that isolates say nothing new."""
+    others, most = tuple(name for name in part if name not in isolating), SHARE * rows.n_rows
+    if len(others) < 2 or rows.unique(part).n <= most or (others != part and not rows.searchable):
+        return
+    smallest, count, proven = rows.smallest_set(others, most)
+    if count.n > most:
+        known = f"no smaller set isolates more than {SHARE:.0%}" if proven else "fewer of them may suffice"
+        text = f"{_unique(count, rows)} by their values of {listed(smallest)} together; {known}."
+        yield Finding("isolating-columns", "high", smallest, text, _FIX_ISOLATING)
+
+
+def _isolating_in_classes(rows: RowCounts) -> Iterator[Finding]:
+    """Find how many records are unique for somebody who knows the quasi-identifiers and the free columns."""
+    count = rows.unique((*rows.classes, *rows.free))
+    if count.n > SHARE * rows.n_rows:
+        yield Finding(
+            "isolating-columns",
+            "medium",
+            rows.free,
+            f"{_unique(count, rows)} by their class together with {listed(rows.free)}: the promises about "
+            f"classes protect them only from people who do not know {listed(rows.free)}.",
+            _FIX_ISOLATING,
+        )
+
+
+def _unique(count: Count, rows: RowCounts) -> str:
+    share = count.n / rows.n_rows
+    return f"{count} of {rows.n_rows:,} records ({'less than 0.1%' if share < 0.001 else f'{share:.1%}'}) are unique"
+
+
+def find_no_promise(table: PublishedTable) -> Iterator[Finding]:
+    """No privacy model holds and no differential privacy is claimed, which synthetic rows have."""
+    if not table.models and table.form != "synthetic":
+        yield Finding(
+            "no-promise",
+            "high",
+            (),
+            "Nothing is promised: the policy has no privacy model, so nothing was planned or verified that keeps "
+            "people from being found in this table.",
+            "Add a model under privacy, such as k-anonymity, and a method that reaches it.",
+        )
+
+
+def find_one_value_classes(table: PublishedTable) -> Iterator[Finding]:
+    """A class that publishes a single value of a sensitive column tells it of everybody who is known to be in it.
+
+    Machanavajjhala and others call it the homogeneity attack. Labels that stand for several values are no value.
+    """
+    rows = table.rows
+    groups = {"buckets": "buckets", "values": "groups of equal quasi-identifiers"}.get(table.form, "classes")
+    for name in rows.sensitive:
+        count = rows.one_value(name)
+        if count.n:
+            yield Finding(
+                "one-value-classes",
+                "high",
+                (name,),
+                f"{count} of {rows.n_rows:,} records ({count.n / rows.n_rows:.1%}) are in {groups} in which all "
+                f"records have the same value of {name}: whoever knows a person's quasi-identifiers knows it.",
+                f"Anonymize with a model of values for {name}, such as distinct-l-diversity with l of at least 2.",
+            )
+
+
+def find_repeated_people(table: PublishedTable) -> Iterator[Finding]:
+    """An identifier has the same value in several records, and the policy does not say that people are counted.
+
+    It takes one pass over the source. An identifier whose values have more than 50 records each on average, as a
+    hospital's name has, is only an information: it need not be about people.
+    """
+    if table.given is None or table.given[0].units or not (table.models or table.form == "synthetic"):
+        return
+    policy, *_, given = table.given[0], *layers(table.given[1])
+    names = [name for name in policy.names("identifier") if name in given.schema.names]
+    names = [name for name in names if is_flat(given.schema.field(name).type)]
+    keys, records = {name: KeyCounts() for name in names}, dict.fromkeys(names, 0)
+    for batch in given.batches(names) if names else ():
+        for name, column in zip(names, batch.columns, strict=True):
+            hashes = hash_column(column.drop_null())
+            keys[name].add(hashes, hashes)
+            records[name] += len(hashes)
+    for name in names:
+        different = keys[name].distinct()
+        if keys[name].repeats:
+            yield Finding(
+                "repeated-people",
+                "high" if records[name] <= MOST_RECORDS * different.n else "info",
+                (name,),
+                f"Column {name!r}, an identifier, has {different} different values in {records[name]:,} records. "
+                "If these identify people, some have several records, and what is promised about records need "
+                "not hold for people: k records in a class may belong to fewer than k people.",
+                f"Name {name!r} as unit (or household), so that people are counted; take one record per person by "
+                "sample: {one_per: unit}; or accept this if the column does not identify people.",
+            )
+
+
+def find_unprotected_sensitive(table: PublishedTable) -> Iterator[Finding]:
+    """A model of values holds for each sensitive column, or for the one it names; joint values are not each value.
+
+    Synthetic rows are differentially private in all columns.
+    """
+    covering = [set(model.attributes) for model in table.models if isinstance(model, ValueModel)]
+    for name in () if table.form == "synthetic" else table.names("sensitive"):
+        if not any(not named or named == {name} for named in covering):
+            jointly = " by itself (a model covers it only together with others)" if any(covering) else ""
+            yield Finding(
+                "unprotected-sensitive",
+                "high",
+                (name,),
+                f"{name} is sensitive, and no model of the policy covers it{jointly}: how evenly its values are "
+                "spread within classes was neither planned nor checked.",
+                f"Add a model of values for {name}, such as distinct-l-diversity or t-closeness.",
+            )
+
+
+CHECKS: dict[str, Callable[[PublishedTable], Iterable[Finding]]] = {
+    "constant-parts": find_constant_parts,
+    "decodable-labels": find_decodable_labels,
+    "empty-promise": find_empty_promises,
+    "isolating-columns": find_isolating_columns,
+    "no-promise": find_no_promise,
+    "one-value-classes": find_one_value_classes,
+    "repeated-people": find_repeated_people,
+    "unprotected-sensitive": find_unprotected_sensitive,
+}

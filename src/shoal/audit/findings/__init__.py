@@ -1,1 +1,0 @@
-"""What a steward should know before sharing a release, beside what it promises: one file per finding."""

@@ -1,0 +1,460 @@
+"""Membership disclosure: can somebody tell from a sliced table whether a person is in it?
+
+A tuple is formed by a bucket that shows its value of every part, so the tuples are the union, over the buckets, of
+products of sets. The union is counted by walking prefixes of values: values of a part that stand in the same buckets
+are one step, a prefix with one bucket left is a product, and few buckets left are solved by inclusion and exclusion.
+Sums that do not fit a word are taken modulo several primes and put together by the Chinese remainder theorem, so that
+every count is exact.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shoal.audit import membership_kernels as kernels
+from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
+from shoal.core.errors import UsageError
+from shoal.core.kernels import grouped, summed
+from shoal.core.pairs import counted_pairs
+from shoal.plan.plan import same_rows
+from shoal.plan.problem import Problem
+from shoal.plan.slices import SlicedPlan
+
+STEPS = 1_000_000_000  # some seconds
+CATEGORIES = ((1, 10), (11, 20), (21, None))  # of the paper's Figure 7
+MOST_PROPOSALS = 4_000_000
+MOST_IN_VAIN = 400_000
+_AT_ONCE = 20_000
+EVIDENCE_STEPS = 100_000_000  # well below a second
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ValueBuckets:
+    """The buckets of every value of one part, ascending, and how often the value stands in each."""
+
+    first: IntArray  # (n_values + 1,) value v has the entries first[v]:first[v + 1]
+    bucket: CodeArray  # (n_entries,)
+    count: IntArray  # (n_entries,) records
+
+    @property
+    def n_values(self) -> int:
+        """Number of values, those that no bucket shows included."""
+        return len(self.first) - 1
+
+    @property
+    def n_buckets_of(self) -> IntArray:
+        """(n_values,) number of buckets that show each value."""
+        return np.diff(self.first)
+
+    @property
+    def records_of(self) -> IntArray:
+        """(n_values,) number of records with each value."""
+        total = np.concatenate([[0], np.cumsum(self.count)])
+        return np.asarray(total[self.first[1:]] - total[self.first[:-1]], dtype=np.int64)
+
+    @classmethod
+    def of(cls, values: AnyIntArray, bucket: AnyIntArray, records: AnyIntArray | None, n_buckets: int) -> ValueBuckets:
+        """Count the records of every pair of value and bucket."""
+        weights = np.ones(len(values), dtype=np.int64) if records is None else np.asarray(records, dtype=np.int64)
+        n_values = int(values.max(initial=-1)) + 1
+        codes, buckets = values.astype(np.int32), bucket.astype(np.int32)
+        pairs = counted_pairs(codes, n_values, buckets, n_buckets, weights)
+        return cls(pairs.start, pairs.second, pairs.records)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AllValues:
+    """The values of all parts, numbered through: those of the j-th part from ``value_first[j]`` on."""
+
+    value_first: IntArray  # (n_parts,)
+    first: IntArray  # (n_values + 1,)
+    bucket: CodeArray  # (n_entries,)
+    count: IntArray  # (n_entries,)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BucketContents:
+    """A sliced table as an adversary sees it who asks which buckets match a tuple: no linkage between parts.
+
+    Li, Li, Zhang and Molloy, Definition 5: a bucket matches a tuple iff it shows the tuple's value of every part.
+
+    >>> contents = BucketContents.of(np.array([0, 0, 1]), [np.array([0, 1, 1]), np.array([0, 1, 0])])
+    >>> contents.sizes.tolist(), [part.n_buckets_of.tolist() for part in contents.parts]
+    ([2, 1], [[1, 2], [2, 1]])
+    """
+
+    sizes: IntArray  # (n_buckets,) records
+    parts: tuple[ValueBuckets, ...]
+
+    @property
+    def n_buckets(self) -> int:
+        """Number of buckets."""
+        return len(self.sizes)
+
+    @property
+    def n_records(self) -> int:
+        """Number of records."""
+        return int(self.sizes.sum())
+
+    @classmethod
+    def of(
+        cls, bucket: AnyIntArray, values: Sequence[AnyIntArray], records: AnyIntArray | None = None
+    ) -> BucketContents:
+        """Build from rows: the bucket of each, its value of each part and, if rows are many records, how many.
+
+        Each part's values may stand in an order of their own within a bucket.
+        """
+        weights = None if records is None else np.asarray(records, dtype=np.float64)
+        sizes = np.bincount(bucket, weights=weights).astype(np.int64)  # exact below 2**53 records
+        return cls(sizes, tuple(ValueBuckets.of(part, bucket, records, len(sizes)) for part in values))
+
+    def flat(self) -> AllValues:
+        """Return the values of all parts as one list."""
+        value_first = np.cumsum([0, *(part.n_values for part in self.parts)])[:-1].astype(np.int64)
+        sizes = np.concatenate([part.n_buckets_of for part in self.parts])
+        return AllValues(
+            value_first,
+            np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+            np.concatenate([part.bucket for part in self.parts]),
+            np.concatenate([part.count for part in self.parts]),
+        )
+
+    def known(self, tuples: AnyIntArray) -> CodeArray:
+        """Return (n_parts, n_tuples) the same values, but -1 for those that no bucket can show."""
+        n_values = np.array([part.n_values for part in self.parts])[:, np.newaxis]
+        return np.where((tuples >= 0) & (tuples < n_values), tuples, -1).astype(np.int32)
+
+    def n_shown(self) -> IntArray:
+        """(n_parts, n_buckets) how many distinct values each bucket shows of each part."""
+        shown = [np.bincount(part.bucket, minlength=self.n_buckets) for part in self.parts]
+        return np.array(shown, dtype=np.int64).reshape(len(self.parts), self.n_buckets)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BucketSets:
+    """The values of one part that stand in just the same buckets, put together: sets of buckets with their weight."""
+
+    first: IntArray  # (n_sets + 1,)
+    bucket: CodeArray  # (n_entries,) ascending within a set
+    weight: IntArray  # (n_sets,) values that have it
+
+    @classmethod
+    def of(cls, part: ValueBuckets) -> BucketSets:
+        """Gather values by their buckets; a value that no bucket shows is left out."""
+        keys = kernels.set_keys(part.first, part.bucket)
+        order = np.lexsort((keys, part.n_buckets_of))
+        order = order[part.n_buckets_of[order] > 0]
+        same = kernels.same_sets(part.first, part.bucket, order)
+        heads = np.flatnonzero(~same)
+        weight = np.diff(heads, append=len(order)).astype(np.int64)
+        kept = order[heads]
+        first = np.concatenate([[0], np.cumsum(part.n_buckets_of[kept])]).astype(np.int64)
+        return cls(first, kernels.gather_buckets(part.first, part.bucket, kept, first), weight)
+
+
+class UncountableError(UsageError):
+    """There are too many tuples to count them within the steps that were allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class MatchingBuckets:
+    """Numbers of tuples by their number of matching buckets: ``tuples[m]`` of them have exactly m.
+
+    >>> MatchingBuckets((0, 70, 2, *[0] * 9, 1)).categories()
+    {'1-10': 72, '11-20': 1, '>20': 0}
+    """
+
+    tuples: tuple[int, ...]
+
+    @property
+    def total(self) -> int:
+        """Number of tuples that match at least one bucket."""
+        return sum(self.tuples[1:])
+
+    def at_least(self, m: int) -> int:
+        """Number of tuples with at least m matching buckets."""
+        return sum(self.tuples[m:])
+
+    def categories(self) -> dict[str, int]:
+        """Return the paper's three categories: at most 10 matching buckets, 11 to 20, more."""
+        return {
+            f">{low - 1}" if high is None else f"{low}-{high}": sum(
+                self.tuples[low : None if high is None else high + 1]
+            )
+            for low, high in CATEGORIES
+        }
+
+    def without(self, others: MatchingBuckets) -> MatchingBuckets:
+        """Return the tuples that are not among *others*, all of which are among these."""
+        pairs = itertools.zip_longest(self.tuples, others.tuples, fillvalue=0)
+        left = tuple(ours - theirs for ours, theirs in pairs)
+        if min(left, default=0) < 0:
+            raise ValueError("some of the other tuples are not among these")
+        return MatchingBuckets(left)
+
+    @classmethod
+    def of(cls, matching: IntArray, records: IntArray | None = None) -> MatchingBuckets:
+        """Count tuples, or their records, by their number of matching buckets."""
+        if records is None:
+            return cls(tuple(np.bincount(matching).tolist()))
+        tally = np.zeros(int(matching.max(initial=0)) + 1, dtype=np.int64)
+        np.add.at(tally, matching, records)
+        return cls(tuple(tally.tolist()))
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """What a sliced table does against membership disclosure, as sections 5 and 6.3 of the slicing paper measure it."""
+
+    originals: MatchingBuckets  # distinct tuples of the original data
+    records: MatchingBuckets  # the same, every record counted
+    fakes: MatchingBuckets  # distinct tuples that are not in the original data and match a bucket
+
+    @property
+    def fake_tuples(self) -> int:
+        """Number of distinct fake tuples."""
+        return self.fakes.total
+
+
+def membership(
+    bucket: AnyIntArray, values: Sequence[AnyIntArray], records: AnyIntArray | None = None, *, steps: int = STEPS
+) -> Membership:
+    """Count original and fake tuples by their matching buckets, exactly; raises if that takes too many steps.
+
+    Rows are original records: row i has the value ``values[j][i]`` of the j-th part.
+
+    >>> two = membership(np.array([0, 0, 1]), [np.array([0, 1, 1]), np.array([0, 1, 0])])
+    >>> two.fake_tuples, two.originals.tuples, two.fakes.tuples
+    (1, (0, 2, 1), (0, 1, 0))
+    """
+    contents = BucketContents.of(bucket, values, records)
+    tuples, copies = distinct_tuples(values, records)
+    matching = matching_buckets(contents, tuples, steps=steps)
+    originals = MatchingBuckets.of(matching)
+    return Membership(
+        originals, MatchingBuckets.of(matching, copies), formed_tuples(contents, steps=steps).without(originals)
+    )
+
+
+def distinct_tuples(values: Sequence[AnyIntArray], records: AnyIntArray | None) -> tuple[CodeArray, IntArray]:
+    """Return (n_parts, n_tuples) the different tuples of the rows, and (n_tuples,) how many records have each."""
+    first, group = same_rows(values)
+    weights = np.ones(len(group), dtype=np.int64) if records is None else np.asarray(records, dtype=np.int64)
+    tuples = np.stack([np.asarray(part)[first].astype(np.int32) for part in values])
+    return tuples, summed(group, weights, len(first))
+
+
+def matching_buckets(contents: BucketContents, tuples: AnyIntArray, *, steps: int = STEPS) -> IntArray:
+    """Return (n_tuples,) how many buckets match each tuple.
+
+    ``tuples`` is (n_parts, n_tuples) values; -1 is a value that the table does not show.
+    """
+    n_words = -(-contents.n_buckets // 64)
+    codes = contents.known(tuples)
+    sizes = [np.append(part.n_buckets_of, 0) for part in contents.parts]  # the value -1 takes the last
+    shortest = np.min([size[row] for size, row in zip(sizes, codes, strict=True)], axis=0)
+    needed = int(np.minimum(shortest, n_words).sum()) * len(codes)
+    if needed > steps:
+        raise UncountableError(_too_many(needed, steps))
+    flat = contents.flat()
+    row = np.where(np.diff(flat.first) > n_words, 0, -1)
+    row[row == 0] = np.arange(np.count_nonzero(row == 0))
+    bits = np.zeros((int(row.max(initial=-1)) + 1, n_words), dtype=np.uint64)
+    kernels.fill_bits(flat.first, flat.bucket, row, bits)
+    return kernels.count_matching_buckets(codes, flat.value_first, flat.first, flat.bucket, row, bits)
+
+
+def formed_tuples(contents: BucketContents, *, steps: int = STEPS) -> MatchingBuckets:
+    """Count, by their matching buckets, all distinct tuples that match at least one bucket."""
+    bound = sum(map(math.prod, zip(*contents.n_shown().tolist(), strict=True)))
+    moduli = _moduli(bound)
+    parts = sorted(contents.parts, key=lambda part: -int(np.count_nonzero(part.n_buckets_of)))
+    sets = [BucketSets.of(part) for part in parts]
+    remainders = [_remainders(sets, contents.n_buckets, modulus, steps // len(moduli)) for modulus in moduli]
+    return MatchingBuckets(_put_together(remainders, moduli))
+
+
+def _remainders(sets: list[BucketSets], n_buckets: int, modulus: int, steps: int) -> list[int]:
+    """Return the histogram modulo *modulus*, walking the parts in the given order."""
+    n_parts = len(sets)
+    products = np.ones((n_parts + 1, n_buckets), dtype=np.int64)
+    work = np.ones((n_parts + 1, n_buckets))
+    starts = np.cumsum([0, *(len(part.weight) for part in sets)])
+    entries = np.cumsum([0, *(len(part.bucket) for part in sets)])
+    shown_first = np.zeros((n_parts, n_buckets + 1), dtype=np.int64)
+    shown: list[IntArray] = []
+    for d in range(n_parts - 1, -1, -1):
+        part = sets[d]
+        owner = np.repeat(np.arange(len(part.weight)), np.diff(part.first))
+        shown.insert(0, owner[np.argsort(part.bucket, kind="stable")] + starts[d])
+        n_sets = np.bincount(part.bucket, minlength=n_buckets)
+        n_values = np.zeros(n_buckets, dtype=np.int64)
+        np.add.at(n_values, part.bucket, part.weight[owner])
+        shown_first[d, 1:] = np.cumsum(n_sets)
+        shown_first[d] += entries[d]
+        products[d] = products[d + 1] * n_values % modulus
+        work[d] = work[d + 1] * n_sets
+    weight = np.concatenate([part.weight for part in sets])
+    given = kernels.ShownSets(weight, shown_first, np.concatenate(shown).astype(np.int64), products, work)
+    scratch = kernels.Scratch.of(given)
+    if kernels.count_tuples(given, scratch, kernels.Prefixes.of(given), modulus, steps) == kernels.EXHAUSTED:
+        raise UncountableError(_too_many(None, steps))
+    return [int(number) for number in scratch.histogram]
+
+
+def _moduli(bound: int) -> list[int]:
+    """Return moduli whose product is above *bound*: one if sums up to it fit a word, else primes below 2**31."""
+    if bound < 1 << 62:
+        return [1 << 62]
+    moduli: list[int] = []
+    candidate = (1 << 31) - 1
+    while math.prod(moduli) <= bound:
+        if all(candidate % divisor for divisor in range(3, math.isqrt(candidate) + 1, 2)):
+            moduli.append(candidate)
+        candidate -= 2
+    return moduli
+
+
+def _put_together(remainders: list[list[int]], moduli: list[int]) -> tuple[int, ...]:
+    """Return the numbers below the product of the moduli that have these remainders."""
+    if len(moduli) == 1:
+        return tuple(remainders[0])
+    whole = math.prod(moduli)
+    shares = [whole // modulus * pow(whole // modulus, -1, modulus) for modulus in moduli]
+    return tuple(sum(map(int.__mul__, column, shares)) % whole for column in zip(*remainders, strict=True))
+
+
+def _too_many(needed: int | None, steps: int) -> str:
+    told = f"{needed:,} steps" if needed is not None else "more"
+    return (
+        f"tuples and their matching buckets cannot be counted in {steps:,} steps; it takes {told}: allow more of them"
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scores:
+    """How strongly the table suggests each tuple.
+
+    The matching degree is the sum over buckets of f(t,B), the product of the shares of the tuple's values in the
+    bucket (Li et al., section 4.1). A bucket has f(t,B) |B| copies of it on average over all ways to link the parts.
+    The popularity is the number of copies if all buckets were one, which the published values tell under any grouping.
+    """
+
+    matching_buckets: IntArray  # (n_tuples,)
+    matching_degree: FloatArray
+    expected_copies: FloatArray
+    popularity: FloatArray
+
+    def __getitem__(self, rows: IntArray) -> Scores:
+        return Scores(
+            self.matching_buckets[rows], self.matching_degree[rows], self.expected_copies[rows], self.popularity[rows]
+        )
+
+    @property
+    def excess(self) -> FloatArray:
+        """Expected copies over popularity: what the grouping adds; 0 for a tuple that matches nowhere."""
+        known = self.popularity > 0
+        return np.divide(self.expected_copies, self.popularity, out=np.zeros(len(known)), where=known)
+
+    @classmethod
+    def of(cls, contents: BucketContents, tuples: AnyIntArray) -> Scores:
+        """Score ``tuples``, (n_parts, n_tuples) values; -1 is a value that the table does not show.
+
+        >>> contents = BucketContents.of(np.array([0, 0, 1, 1]), [np.array([0, 1, 1, 1]), np.array([0, 1, 1, 1])])
+        >>> scores = Scores.of(contents, np.array([[0, 1, 0], [0, 1, -1]]))
+        >>> scores.matching_buckets.tolist(), scores.expected_copies.tolist(), scores.popularity.tolist()
+        ([1, 2, 0], [0.5, 2.5, 0.0], [0.25, 2.25, 0.0])
+        """
+        flat = contents.flat()
+        codes = contents.known(tuples)
+        found = kernels.score_tuples(codes, flat.value_first, flat.first, flat.bucket, flat.count, contents.sizes)
+        popularity = np.full(codes.shape[1], float(contents.n_records))
+        for part, values in zip(contents.parts, codes, strict=True):
+            popularity *= np.append(part.records_of, 0)[values] / contents.n_records
+        return cls(*found, popularity)
+
+
+def draw_fakes(contents: BucketContents, originals: CodeArray, n: int, rng: np.random.Generator) -> CodeArray:
+    """Return (n_parts, at most n) fake tuples, independent of each other and uniform over all distinct ones.
+
+    ``originals`` is (n_parts, n_tuples). A bucket is drawn in proportion to the tuples that it forms and one of
+    these evenly; a tuple that m buckets form comes up m times as often, so it is kept with probability 1/m. There are
+    fewer than n, or none, where fakes are so rare that they do not come up in time.
+    """
+    shown = np.log(contents.n_shown()).sum(axis=0)
+    chance = np.exp(shown - shown.max())
+    chance /= chance.sum()
+    entries = [_by_bucket(part, contents.n_buckets) for part in contents.parts]
+    known = originals[:, same_rows(list(originals))[0]] if originals.size else originals
+    kept: list[CodeArray] = []
+    n_kept = proposed = 0
+    while n_kept < n and proposed < (MOST_PROPOSALS if n_kept else MOST_IN_VAIN):
+        bucket = rng.choice(contents.n_buckets, size=_AT_ONCE, p=chance)
+        proposals = np.empty((len(contents.parts), _AT_ONCE), dtype=np.int32)
+        for row, (first, values) in zip(proposals, entries, strict=True):
+            row[:] = values[first[bucket] + rng.integers(np.diff(first)[bucket])]
+        accepted = rng.random(_AT_ONCE) * matching_buckets(contents, proposals) < 1
+        fakes = proposals[:, accepted]
+        fakes = fakes[:, ~among(known, fakes)]
+        kept.append(fakes)
+        n_kept += fakes.shape[1]
+        proposed += _AT_ONCE
+    return np.concatenate(kept, axis=1)[:, :n]
+
+
+def _by_bucket(part: ValueBuckets, n_buckets: int) -> tuple[IntArray, CodeArray]:
+    """Return the values of a part by bucket: bucket b shows those at ``first[b]:first[b + 1]``."""
+    first, order = grouped(part.bucket, n_buckets)
+    value_of = np.repeat(np.arange(part.n_values, dtype=np.int32), part.n_buckets_of)
+    return first, value_of[order]
+
+
+def among(known: CodeArray, tuples: CodeArray) -> BoolArray:
+    """Return (n_tuples,) which tuples are among the known ones; both are (n_parts, ...) with codes from 0."""
+    n_known = known.shape[1]
+    both = np.concatenate([known, tuples], axis=1)
+    if not both.shape[1]:
+        return np.zeros(0, dtype=np.bool_)
+    first, group = same_rows(list(both))
+    return np.asarray(first[group[n_known:]] < n_known, dtype=np.bool_)
+
+
+def membership_evidence(problem: Problem, plan: SlicedPlan) -> dict[str, Any]:
+    """Return the numbers of original and of fake tuples, by the paper's categories of matching buckets.
+
+    A tuple is what an adversary knows of a person: the quasi values or, after column generalization, their regions.
+    What would take long to count is None, and ``reason`` says why.
+    """
+    quasi = [place for part in plan.parts for place in part.quasi]
+    known = [part for part in plan.parts if part.quasi]
+    told: dict[str, Any] = {"original_tuples": None, "fake_tuples": None, "matching_buckets": None, "reason": None}
+    if not known:
+        return {**told, "reason": "no attribute is quasi-identifying"}
+    if len(set(quasi)) < len(quasi):
+        return {**told, "reason": "tuples of overlapping parts are not counted"}
+    pieces = plan.pieces(problem.cells.counts)
+    values = [part.values[pieces.cell] for part in known]
+    tuples, copies = distinct_tuples(values, pieces.records)
+    told["original_tuples"] = len(copies)
+    contents = BucketContents.of(pieces.bucket, values, pieces.records)
+    try:
+        matching = matching_buckets(contents, tuples, steps=EVIDENCE_STEPS)
+        originals = MatchingBuckets.of(matching)
+        categories = {
+            "original_records": MatchingBuckets.of(matching, copies).categories(),
+            "original_tuples": originals.categories(),
+        }
+        told["matching_buckets"] = categories
+        formed = (
+            formed_tuples(contents, steps=EVIDENCE_STEPS) if len(known) > 1 else originals
+        )  # one part forms no others
+        fakes = formed.without(originals)
+    except UncountableError as error:
+        return {**told, "reason": str(error)}
+    return {**told, "fake_tuples": fakes.total, "matching_buckets": {**categories, "fake_tuples": fakes.categories()}}

@@ -1,0 +1,385 @@
+"""How many people are unique in a population of which the table is a sample: estimates by three models.
+
+Which of them to believe is the rule of Dankar, El Emam, Neisa and Roffey, "Estimating the re-identification risk of
+clinical data sets", BMC Medical Informatics and Decision Making 12:66, 2012.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import exp, log, log1p, sqrt
+from typing import Any, Literal
+
+import numpy as np
+
+from shoal.audit.special import check_fraction
+from shoal.core.arrays import IntArray
+from shoal.core.errors import ShoalError, UsageError
+from shoal.core.results import Figures
+
+Estimator = Literal["zayatz", "pitman", "snb"]
+SMALL_FRACTION = 0.1  # up to here the rule takes Pitman's model
+_LOWEST, _HIGHEST = 1e-3, 1 - 1e-6  # of Pitman's alpha: at its edges there is no solution
+_LARGEST_THETA = 1e10
+_ALPHAS = 48  # values of alpha between which the likelihood's top is looked for
+_BETAS = 400  # values of beta between which a solution is looked for
+_TOLERANCE = 1e-6  # of both equations of the slide model, relative
+
+
+class NoEstimateError(ShoalError):
+    """A model has no solution for this sample; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spectrum:
+    """What all estimators look at: the sizes of classes that a sample has, ascending, and how many have each."""
+
+    sizes: IntArray
+    classes: IntArray
+    fraction: float
+
+    @classmethod
+    def of(cls, sizes: IntArray, fraction: float) -> Spectrum:
+        """Count the classes of each size."""
+        distinct, classes = np.unique(sizes, return_counts=True)
+        return cls(distinct.astype(np.int64), classes.astype(np.int64), fraction)
+
+    @property
+    def n(self) -> int:
+        """People of the sample."""
+        return int(self.sizes @ self.classes)
+
+    @property
+    def n_classes(self) -> int:
+        """Classes of the sample."""
+        return int(self.classes.sum())
+
+    @property
+    def population(self) -> int:
+        """People of the population."""
+        return round(self.n / self.fraction)
+
+    def times(self, size: int) -> int:
+        """Return how many classes have this size."""
+        return int(self.classes[self.sizes == size].sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate(Figures):
+    """What one model says, or why it says nothing."""
+
+    model: Estimator
+    population_uniques: float | None  # people who are unique in the population
+    refusal: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PopulationUniqueness(Figures):
+    """Estimates of how many people are unique in the population, and the one that the rule of Dankar et al. takes."""
+
+    fraction: float
+    sample: int  # people of the table
+    population: int
+    sample_uniques: int
+    estimates: tuple[Estimate, ...]
+    chosen: Estimator
+    reason: str
+
+    @property
+    def uniques(self) -> float:
+        """The chosen estimate of people who are unique in the population."""
+        return next(float(one.population_uniques or 0.0) for one in self.estimates if one.model == self.chosen)
+
+    @property
+    def share(self) -> float:
+        """The same, as a share of the population."""
+        return self.uniques / self.population
+
+    @property
+    def expected_in_sample(self) -> float:
+        """Records of the table that are unique in the population as well: whoever matches them is right."""
+        return min(self.uniques * self.fraction, float(self.sample_uniques))
+
+    @property
+    def spread(self) -> float | None:
+        """The largest estimate over the smallest; None if fewer than two models answer, or one says none."""
+        found = [one.population_uniques for one in self.estimates if one.population_uniques is not None]
+        return max(found) / min(found) if len(found) > 1 and min(found) > 0 else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return {
+            "sample_fraction": self.fraction,
+            "sample": self.sample,
+            "population": self.population,
+            "sample_uniques": self.sample_uniques,
+            "estimates": [one.as_dict() for one in self.estimates],
+            "chosen": self.chosen,
+            "reason": self.reason,
+            "population_uniques": self.uniques,
+            "population_unique_share": self.share,
+            "expected_in_sample": self.expected_in_sample,
+            "spread": self.spread,
+        }
+
+
+def estimate_uniqueness(sizes: IntArray, fraction: float) -> PopulationUniqueness:
+    """Estimate from the sizes of the sample's classes how many people of the population are alone with their values.
+
+    The sample is taken for a simple random one, *fraction* of the population. A model without a solution says so
+    and is not chosen; Zayatz's always has one.
+
+    >>> sizes = np.repeat([1, 2, 3, 4], [60, 20, 8, 4])
+    >>> found = estimate_uniqueness(sizes, 0.2)
+    >>> found.chosen, round(found.uniques), round(found.expected_in_sample)
+    ('snb', 98, 20)
+    """
+    check_fraction(fraction)
+    if not len(sizes) or int(sizes.min()) < 1:
+        raise UsageError("estimates need the sizes of classes, each of at least one record")
+    spectrum = Spectrum.of(sizes, fraction)
+    estimates = {name: _estimate(name, model, spectrum) for name, model in _ESTIMATORS.items()}
+    chosen, reason = _choose(fraction, estimates)
+    return PopulationUniqueness(
+        fraction, spectrum.n, spectrum.population, spectrum.times(1), tuple(estimates.values()), chosen, reason
+    )
+
+
+def _estimate(name: Estimator, model: Callable[[Spectrum], float], spectrum: Spectrum) -> Estimate:
+    if spectrum.fraction == 1:
+        return Estimate(name, float(spectrum.times(1)))  # the sample is the population
+    if not spectrum.times(1):
+        return Estimate(name, 0.0)
+    try:
+        uniques = model(spectrum)
+    except NoEstimateError as refusal:
+        return Estimate(name, None, str(refusal))
+    if not np.isfinite(uniques) or not 0 <= uniques <= spectrum.population:
+        return Estimate(name, None, "its solution is no number of people in the population")
+    return Estimate(name, uniques)
+
+
+def _choose(fraction: float, estimates: dict[Estimator, Estimate]) -> tuple[Estimator, str]:
+    """Return the model to believe, and why."""
+    pitmans, slide, plain = (estimates[name].population_uniques for name in ("pitman", "snb", "zayatz"))
+    if fraction <= SMALL_FRACTION:
+        if pitmans is not None:
+            return "pitman", f"the sample is at most {SMALL_FRACTION:.0%} of the population"
+        return "zayatz", "Pitman's model, which such small samples ask for, has no solution"
+    if slide is None or plain is None:
+        return "zayatz", "the slide negative binomial model has no solution"
+    if plain < slide:
+        return "zayatz", "it is below the slide negative binomial estimate"
+    return "snb", "it is not above Zayatz's estimate"
+
+
+def estimate_zayatz(sample: Spectrum) -> float:
+    """Return the people who are unique in the population, its classes being as large as the sample's, share by share.
+
+    Zayatz, "Estimation of the percent of unique population elements on a microdata file using the sample", US Bureau
+    of the Census, 1991: the chance that a class of one in the sample is one of one in the population, by Bayes' rule.
+    Sampling without replacement: a class of j people shows exactly one with probability
+    (n / N) j (N - n)(N - n - 1)...(N - n - j + 2) / ((N - 1)(N - 2)...(N - j + 1)).
+    """
+    n, population = sample.n, sample.population
+    steps = np.arange(int(sample.sizes[-1]) - 1, dtype=np.float64)
+    with np.errstate(divide="ignore"):
+        missed = np.log(np.maximum(population - n - steps, 0) / (population - 1 - steps))
+    others_missed = np.exp(np.concatenate([[0.0], np.cumsum(missed)]))[sample.sizes - 1]
+    shows_one = sample.sizes * others_missed * n / population
+    weight = sample.classes * shows_one
+    right = float(weight[0] / weight.sum())  # the first size is 1: without such classes nobody asks
+    return sample.times(1) * right * population / n
+
+
+def estimate_pitman(sample: Spectrum) -> float:
+    """Return the people expected to be unique in the population under the parameters that make the sample likeliest.
+
+    Hoshino, "Applying Pitman's sampling formula to microdata disclosure risk assessment", J. Official Statistics 17,
+    2001. The expectation is exact, N (theta + alpha)...(theta + alpha + N - 2) / ((theta + 1)...(theta + N - 1)), where
+    he and others take its limit for large populations.
+    """
+    from scipy.special import poch
+
+    found = fit_pitman(sample)
+    theta, alpha, population = found.theta, found.alpha, sample.population
+    # Gamma ratios at theta + 1 and theta + N, each by alpha - 1, written with positive shifts.
+    small = poch(theta + alpha, 1 - alpha)
+    return float(population * small / poch(theta + alpha + population - 1, 1 - alpha))
+
+
+@dataclass(frozen=True, slots=True)
+class PitmanParameters:
+    """The likeliest parameters, 0 < alpha < 1 and theta > -alpha."""
+
+    alpha: float
+    theta: float
+
+
+def fit_pitman(sample: Spectrum) -> PitmanParameters:
+    """Return the parameters that make the sample likeliest; raise if none within the model's limits do.
+
+    For every alpha there is one likeliest theta; along these, alpha is where the likelihood stops rising. Should it
+    stop at several places, no answer is better than one of them.
+    """
+    if sample.n_classes < 2 or sample.n_classes == sample.n:
+        raise NoEstimateError("Pitman's model needs at least two classes, and one of at least two people")
+    slope = _Slopes(sample)
+    alphas = np.concatenate([[_LOWEST], np.linspace(0, 1, _ALPHAS + 2)[1:-1], [_HIGHEST]])
+    slopes = [slope.by_alpha(float(alpha)) for alpha in alphas]
+    tops = [place for place in range(len(alphas) - 1) if slopes[place] > 0 >= slopes[place + 1]]
+    if not tops:
+        raise NoEstimateError("Pitman's model has no likeliest parameters with alpha between 0 and 1")
+    if len(tops) > 1:
+        raise NoEstimateError("the likelihood of Pitman's model has several tops for this sample")
+    alpha = _find_root(slope.by_alpha, float(alphas[tops[0]]), float(alphas[tops[0] + 1]))
+    return PitmanParameters(alpha, slope.theta(alpha))
+
+
+class _Slopes:
+    """Derivatives of the logarithm of the likelihood."""
+
+    def __init__(self, sample: Spectrum) -> None:
+        from scipy.special import digamma
+
+        self._digamma = digamma
+        self._n, self._classes = sample.n, sample.n_classes
+        larger = sample.sizes > 1
+        self._sizes, self._times = sample.sizes[larger].astype(np.float64), sample.classes[larger]
+
+    def by_theta(self, theta: float, alpha: float) -> float:
+        """Return the sum of 1 / (theta + i alpha) over classes less that of 1 / (theta + i) over people, i from 1."""
+        joined = self._digamma(theta + self._n) - self._digamma(theta + 1)
+        return float(self._opened(theta, alpha) - joined)
+
+    def _opened(self, theta: float, alpha: float) -> float:
+        opened = self._digamma(theta / alpha + self._classes) - self._digamma(theta / alpha + 1)
+        return float(opened / alpha)
+
+    def theta(self, alpha: float) -> float:
+        """Return the likeliest theta for one alpha: just above -alpha the likelihood rises, far out it falls."""
+
+        def slope(logarithm: float) -> float:
+            return self.by_theta(exp(logarithm) - alpha, alpha)
+
+        low, high = log(1e-12), log(_LARGEST_THETA)
+        if slope(low) <= 0 or slope(high) >= 0:
+            raise NoEstimateError("Pitman's model has no likeliest theta for this sample")
+        return exp(_find_root(slope, low, high)) - alpha
+
+    def by_alpha(self, alpha: float) -> float:
+        """Return the derivative along the likeliest thetas, where that by theta is zero."""
+        theta = self.theta(alpha)
+        opened = (self._classes - 1 - theta * self._opened(theta, alpha)) / alpha
+        joined = self._digamma(self._sizes - alpha) - self._digamma(1 - alpha)
+        return opened - float(self._times @ joined)
+
+
+def estimate_slide(sample: Spectrum) -> float:
+    """Return the people who are unique in the population: K beta ** alpha, K being the population's classes.
+
+    Chen and Keller-McNulty, "Estimation of identification disclosure risk in microdata", J. Official Statistics 14,
+    1998, the slide negative binomial model: a class has one person, and a negative binomial number of others. K is
+    estimated as Haas and Stokes modified Shlosser's estimator (JASA 93, 1998); alpha and beta are such that the sample
+    is expected to have the classes of one and of two people that it has.
+    """
+    found = fit_slide(sample)
+    return found.classes * exp(found.alpha * log(found.beta))
+
+
+@dataclass(frozen=True, slots=True)
+class SlideParameters:
+    """The population's classes, and alpha > 0 and 0 < beta < 1 of the number of others in a class."""
+
+    classes: float
+    alpha: float
+    beta: float
+
+
+def count_population_classes(sample: Spectrum) -> float:
+    """Return the modified Shlosser estimate of the population's classes."""
+    f, i, times = sample.fraction, sample.sizes.astype(np.float64), sample.classes
+    squared = float(times @ (i * f**2 * (1 - f**2) ** (i - 1)))
+    shown = float(times @ ((1 - f) ** i * ((1 + f) ** i - 1)))
+    unseen, once = float(times @ (1 - f) ** i), float(times @ (i * f * (1 - f) ** (i - 1)))
+    return sample.n_classes + sample.times(1) * squared / shown * (unseen / once) ** 2
+
+
+def fit_slide(sample: Spectrum) -> SlideParameters:
+    """Solve for alpha and beta; raise if there is no solution.
+
+    The expected classes of two people over those of one rise with alpha, so for every beta one alpha gives the observed
+    ratio; along these the classes of one are compared. Of several solutions the one is taken that makes the population
+    most nearly as large as it is.
+    """
+    if not sample.times(2):
+        raise NoEstimateError("the slide negative binomial model needs classes of two people")
+    equations = _Equations(sample, count_population_classes(sample))
+    betas = 1 / (1 + np.exp(-np.linspace(-25, 25, _BETAS)))
+    surplus = [equations.surplus(float(beta)) for beta in betas]
+    found = []
+    for place in np.flatnonzero(np.diff(np.sign(surplus))):
+        beta = _find_root(equations.surplus, float(betas[place]), float(betas[place + 1]))
+        one = SlideParameters(equations.classes, equations.alpha(beta), beta)
+        if equations.hold(one):
+            found.append(one)
+    if not found:
+        raise NoEstimateError("the slide negative binomial model has no solution for this sample")
+
+    def misfit(one: SlideParameters) -> float:
+        people = one.classes * (1 + one.alpha * (1 - one.beta) / one.beta)
+        return abs(log(people / sample.population))
+
+    return min(found, key=misfit)
+
+
+class _Equations:
+    """The expected classes of one and of two people in a sample to which everybody comes with the same chance."""
+
+    def __init__(self, sample: Spectrum, classes: float) -> None:
+        self.classes = classes
+        self._fraction, self._ones, self._twos = sample.fraction, sample.times(1), sample.times(2)
+
+    def alpha(self, beta: float) -> float:
+        """Return the alpha with the observed ratio: the positive zero of q a a + (2 - q - r q) a - r (1 - q)."""
+        q = (1 - self._fraction) * (1 - beta)
+        r = 2 * self._twos / self._ones * (1 - q) / (self._fraction * (1 - beta))
+        linear = 2 - q - r * q
+        root = sqrt(linear * linear + 4 * q * r * (1 - q))
+        return 2 * r * (1 - q) / (linear + root) if linear > 0 else (root - linear) / (2 * q)
+
+    def ones(self, alpha: float, beta: float) -> float:
+        """Return the expected classes of one person."""
+        q = (1 - self._fraction) * (1 - beta)
+        unmet = exp(alpha * (log(beta) - log1p(-q)))
+        return self.classes * self._fraction * unmet * (1 + alpha * q / (1 - q))
+
+    def twos(self, alpha: float, beta: float) -> float:
+        """Return the expected classes of two people."""
+        q = (1 - self._fraction) * (1 - beta)
+        unmet = exp(alpha * (log(beta) - log1p(-q))) / (1 - q) ** 2
+        return self.classes * self._fraction**2 * alpha * (1 - beta) * unmet * (2 - (1 - alpha) * q) / 2
+
+    def surplus(self, beta: float) -> float:
+        """Return expected less observed classes of one person where the ratio is as observed."""
+        return self.ones(self.alpha(beta), beta) - self._ones
+
+    def hold(self, found: SlideParameters) -> bool:
+        """Whether both equations hold."""
+        ones, twos = self.ones(found.alpha, found.beta), self.twos(found.alpha, found.beta)
+        return abs(ones - self._ones) <= _TOLERANCE * self._ones and abs(twos - self._twos) <= _TOLERANCE * self._twos
+
+
+def _find_root(function: Callable[[float], float], low: float, high: float) -> float:
+    """Return where a function whose signs at *low* and *high* differ crosses zero, to the last bits."""
+    from scipy.optimize import brentq
+
+    return float(brentq(function, low, high, xtol=1e-300, rtol=1e-15, maxiter=500))
+
+
+_ESTIMATORS: dict[Estimator, Callable[[Spectrum], float]] = {
+    "zayatz": estimate_zayatz,
+    "pitman": estimate_pitman,
+    "snb": estimate_slide,
+}

@@ -1,1 +1,0 @@
-"""Record- and attribute-level risk, population uniqueness, persons and households: see ``docs/risk.md``."""
