@@ -14,20 +14,21 @@ import pytest
 
 import shoal
 from shoal.attacks.base import Trials
-from shoal.compare import trying as trying
+from shoal.compare import compare as trying
 from shoal.compare.compare import compare as cached_compare
 from shoal.compare.compare import recipe_names
 from shoal.compare.ground import Ground
-from shoal.compare.measures.base import Measure, Stage
-from shoal.compare.parts import MEASURES, RISKS
-from shoal.compare.recipes.base import Base, Recipe
+from shoal.compare.measures import KINDS as MEASURE_KINDS
+from shoal.compare.measures import Stage
+from shoal.compare.ranking import MEASURES, RISKS
+from shoal.compare.recipes import RECIPES as RECIPE_TABLE
+from shoal.compare.recipes import Base
 from shoal.compare.result import Comparison
-from shoal.core.registry import discover
 from shoal.policy.policy import Policy
 
 compare = partial(cached_compare, cache=False)
-RECIPES = discover("shoal.compare.recipes", Recipe)
-KINDS = discover("shoal.compare.measures", Measure)
+RECIPES = {recipe.name: recipe for recipe in RECIPE_TABLE}
+KINDS = {kind.name: kind for kind in MEASURE_KINDS}
 ILLNESSES = ["asthma", "flu", "gout", "migraine", "rash"]
 POLICY: dict[str, Any] = {
     "attributes": {
@@ -75,14 +76,14 @@ def row(found: Comparison, name: str) -> Any:
 
 def test_recipes_have_places_of_their_own_and_titles() -> None:
     assert len(RECIPES) >= 16
-    assert len({kind.place for kind in RECIPES.values()}) == len(RECIPES)
+    assert len(RECIPES) == len(RECIPE_TABLE)
     assert all(kind.title and not kind.title.endswith(".") for kind in RECIPES.values())
     assert recipe_names()[0] == "original"
-    assert set(recipe_names()) == set(RECIPES)
+    assert recipe_names() == tuple(RECIPES)
 
 
 def test_measures_are_those_of_the_table() -> None:
-    assert sorted(KINDS, key=lambda name: KINDS[name].place) == list(MEASURES)
+    assert list(KINDS) == list(MEASURES)
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -103,7 +104,7 @@ def test_every_recipe_serves_a_table_that_declares_all(name: str, everything: Co
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_recipe_gives_valid_policies_that_leave_the_base_as_it_is(name: str, tmp_path: Path) -> None:
     before = repr(POLICY)
-    found = RECIPES[name]().settings(Base(Policy.load(POLICY), {"illness": 0.3}, tmp_path / "key"))
+    found = RECIPES[name].apply(Base(Policy.load(POLICY), {"illness": 0.3}, tmp_path / "key"))
     assert not isinstance(found, str)
     for setting in found:
         policy = Policy.load(setting.document)

@@ -22,9 +22,9 @@ from typer.testing import CliRunner
 
 from shoal.cli import app
 from shoal.cli.compare import show
-from shoal.compare import trying as trying
+from shoal.compare import compare as trying
 from shoal.compare.compare import compare
-from shoal.compare.parts import RISKS
+from shoal.compare.ranking import RISKS
 from shoal.compare.result import Comparison
 from shoal.compare.wording import reading
 from shoal.compare.writing import Wanted

@@ -1,4 +1,4 @@
-"""The measures of a comparison beside slow ones, and reconstructed rows beside what labels cover."""
+"""The measures of a comparison beside slow ones, and reconstruct rows beside what labels cover."""
 
 from __future__ import annotations
 
@@ -12,12 +12,8 @@ import pyarrow as pa
 import pytest
 
 import shoal
-from shoal.compare.ground import UNKNOWN, Compared, Ground
-from shoal.compare.measures.association import Association, cramers_v
-from shoal.compare.measures.base import Stage
-from shoal.compare.measures.counting import Counting
-from shoal.compare.measures.learning import Learning
-from shoal.compare.reconstruction import reconstructed
+from shoal.compare.ground import UNKNOWN, Compared, Ground, reconstruct
+from shoal.compare.measures import Association, Counting, Learning, Stage, cramers_v
 from shoal.policy.policy import AttributePolicy, Policy
 
 SMALL: dict[str, Any] = {
@@ -136,7 +132,7 @@ KINDS = [("mondrian", {}), ("sweep", {}), ("anatomy", {}), ("incognito", {}), ("
 
 
 @pytest.mark.parametrize(("method", "parameters"), KINDS, ids=[name for name, _ in KINDS])
-def test_reconstructed_rows_are_among_what_labels_cover(method: str, parameters: dict[str, Any]) -> None:
+def test_reconstruct_rows_are_among_what_labels_cover(method: str, parameters: dict[str, Any]) -> None:
     policy = {
         "attributes": {
             "age": {"role": "quasi"},  # its values come from the data
@@ -162,7 +158,7 @@ def test_reconstructed_rows_are_among_what_labels_cover(method: str, parameters:
     )
     release = shoal.anonymize(table, policy, seed=1)
     ground = Ground.of(Policy.load(policy), ["age", "zip", "day", "illness"], [table], None)
-    made = reconstructed(release, ground, np.random.default_rng(3))
+    made = reconstruct(release, ground, np.random.default_rng(3))
     assert made.shape == (4, n)
     assert (made != UNKNOWN).all()
     source = ground.codes(table)
@@ -200,7 +196,7 @@ def test_a_label_gives_all_its_values_evenly() -> None:
     release = shoal.anonymize(table, policy, seed=1)
     loaded = Policy.load(policy)
     ground = Ground.of(loaded, Ground.names([loaded]), [table], None)
-    counts = np.bincount(reconstructed(release, ground, np.random.default_rng(1))[0], minlength=10)
+    counts = np.bincount(reconstruct(release, ground, np.random.default_rng(1))[0], minlength=10)
     assert counts.min() > 200  # of 300 each; seeded
     assert counts.max() < 400
 

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.attacks.base import Refusal, Tally, Trials
-from shoal.compare.measures.base import Score
-from shoal.compare.parts import MEASURES, PARTS, RISKS
-from shoal.compare.ranking import EQUAL_WEIGHTS, read_weights
+from shoal.compare.measures import Score
+from shoal.compare.ranking import EQUAL_WEIGHTS, MEASURES, PARTS, RISKS, read_weights
 from shoal.compare.result import Comparison, Row
 from shoal.compare.wording import ranking, standing_text
 from shoal.core.errors import UsageError

@@ -17,14 +17,14 @@ import pytest
 
 from shoal.attacks.base import NO_CONTROL, Refusal
 from shoal.compare import compare as comparing
+from shoal.compare import compare as trying
 from shoal.compare import pages as pages
-from shoal.compare import trying as trying
-from shoal.compare.measures.base import Score
+from shoal.compare.measures import Score
 from shoal.compare.page import page
-from shoal.compare.parts import MEASURES, RISKS
 from shoal.compare.picture import draw_comparison
+from shoal.compare.ranking import MEASURES, RISKS
 from shoal.compare.result import Comparison, Row
-from shoal.compare.sweeping import policy_names
+from shoal.compare.sweeps import policy_names
 from shoal.compare.wording import reading
 from shoal.compare.writing import Wanted, flat_csv
 from shoal.core.errors import InputError, PolicyError, UnreachableError, UsageError, VerificationError

@@ -19,13 +19,11 @@ import pytest
 
 import shoal
 from shoal.compare import cache as caching
-from shoal.compare import keys as keys
-from shoal.compare import trying as trying
-from shoal.compare.cache import Cache, default_folder
+from shoal.compare import cache as keys
+from shoal.compare import compare as trying
+from shoal.compare.cache import About, Cache, Common, Findings, default_folder, table_digest
 from shoal.compare.compare import compare
-from shoal.compare.entries import Findings
-from shoal.compare.keys import About, Common, table_digest
-from shoal.compare.parts import RISKS
+from shoal.compare.ranking import RISKS
 from shoal.compare.result import Comparison
 from shoal.core.errors import UsageError
 from shoal.policy.policy import Policy

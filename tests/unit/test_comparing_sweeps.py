@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from shoal.compare.axes import read_methods, read_sweep
 from shoal.compare.compare import compare
-from shoal.compare.sweeping import MOST_ROWS, asked_rows
-from shoal.compare.trying import Asked
+from shoal.compare.result import Asked
+from shoal.compare.sweeps import MOST_ROWS, asked_rows, read_methods, read_sweep
 from shoal.core.errors import PolicyError, UsageError
 from shoal.policy.policy import Policy
 

@@ -121,7 +121,7 @@ def _table(found: Comparison, *, wide: bool) -> Table:
     from rich.markup import escape
     from rich.table import Table
 
-    from shoal.compare.parts import HEADS, MEASURES, RISKS
+    from shoal.compare.ranking import HEADS, MEASURES, RISKS
 
     table = Table(box=None, padding=(0, 2 if wide else 1, 1, 0))
     table.add_column("release" if found.of_policies else "technique", ratio=1, overflow="fold")

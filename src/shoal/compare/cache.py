@@ -1,24 +1,48 @@
-"""Figures of earlier comparisons by the digest of what they were made from, in a folder that is its owner's alone."""
+"""Figures of earlier comparisons, by the digest of everything that they come from: the same digest, the same figures.
+
+They are in a folder that is its owner's alone, and tell nothing that only the policy or the data know.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import json
+import math
 import os
 import secrets
 import stat
 import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import pyarrow as pa
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+import shoal
+from shoal.attacks.base import Refusal, Trials
+from shoal.compare.measures import Score
+from shoal.compare.ranking import MEASURES, RISKS
+from shoal.compare.result import Row
 from shoal.core.errors import UsageError
+from shoal.models.base import PopulationModel
+from shoal.policy.policy import Policy
+from shoal.release.guarantees import Guarantee
+from shoal.sources.digests import file_digest
 
 FORMAT = 1
 MOST = {"row": 2000, "drawing": 500}  # entries of each kind; the least recently used go first
 _LONGEST = 1 << 20  # bytes; entries have some thousand
 _UNFINISHED = 86_400  # seconds after which a file that was never finished is removed
 DRAWING_BITS = 128
+_BELOW = ("numba", "numpy", "pyarrow", "pydantic")  # packages that figures stand on
+_ROWS = 1 << 20  # of a table that are taken at once
+_OWN_KEY = "the comparison's own key"
 
 
 def default_folder() -> Path:
@@ -150,3 +174,223 @@ def _entry(kind: str, key: str, content: Any) -> dict[str, Any]:
         "digest": hashlib.sha256(text.encode()).hexdigest(),
         "content": content,
     }
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """Whom a comparison is about: who is drawn belongs to this, whatever is done with them."""
+
+    source: str  # digest of the table
+    control: str | None  # digest of the control table
+    share: float | None  # of the table, held out where there is no control table
+
+    @property
+    def digest(self) -> str:
+        """The digest of all of it."""
+        return digest([self.source, self.control, self.share])
+
+
+@dataclass(frozen=True, slots=True)
+class Common:
+    """What all rows of a comparison share."""
+
+    about: About
+    drawing: str  # the seed, or the number that people are put aside by and questions are drawn by
+    targets: int
+    predicted: str | None
+    compared: Sequence[str]  # attributes
+    first: Policy  # whose trees values are compared by
+    own_key: Path  # of pseudonyms, made for this comparison
+
+    def key(self, policy: Policy) -> str | None:
+        """Return the digest that a policy's row is kept under; None if it names what may change unseen."""
+        told, first = self._content(policy), self._content(self.first)
+        if told is None or first is None:
+            return None
+        text = _canonical(
+            {
+                "code": code_digest(),
+                "about": self.about.digest,
+                "drawing": self.drawing,
+                "targets": self.targets,
+                "predicted": self.predicted,
+                "compared": list(self.compared),
+                "ground": [first["document"].get("attributes"), first["files"]],
+                "policy": told,
+            }
+        )
+        return hashlib.sha256(text.replace(_canonical(str(self.own_key)), _canonical(_OWN_KEY)).encode()).hexdigest()
+
+    def ground(self) -> str | None:
+        """Return the digest of the trees that values are compared by, as their files are now."""
+        first = self._content(self.first)
+        return None if first is None else digest([first["document"].get("attributes"), first["files"]])
+
+    def _content(self, policy: Policy) -> dict[str, Any] | None:
+        """Return what a policy says, with digests of the files that it names."""
+        for model in policy.privacy:
+            if isinstance(model, PopulationModel) and _kind(policy.folder, model.population) != "file":
+                return None  # a database, say, whose rows nobody has a digest of
+        texts = {text for text in _texts(policy.document) if text != str(self.own_key)}
+        if any(_kind(policy.folder, text) == "stream" for text in texts):
+            return None
+        named = sorted(text for text in texts if _kind(policy.folder, text) == "file")
+        try:
+            files = {text: file_digest(policy.folder / text) for text in named}
+        except OSError:
+            return None
+        return {
+            "document": policy.document,
+            "read": [repr((policy.privacy, policy.method, policy.missing, policy.max_withheld, policy.sample))],
+            "files": files,
+        }
+
+
+def digest(content: Any) -> str:
+    """Return the SHA-256 of something that JSON can tell; the order of keys counts, as it does in policies."""
+    return hashlib.sha256(_canonical(content).encode()).hexdigest()
+
+
+def table_digest(table: pa.Table) -> str:
+    """Return the SHA-256 of a table's names, types and values, however its rows are cut into pieces."""
+    sink = _Hashed()
+    with pa.ipc.new_stream(pa.PythonFile(sink, mode="w"), table.schema.remove_metadata()) as writer:
+        for start in range(0, table.num_rows, _ROWS):
+            writer.write_table(table.slice(start, _ROWS).replace_schema_metadata(None).combine_chunks())
+    return sink.digest.hexdigest()
+
+
+@cache
+def code_digest() -> str:
+    """Return the digest of shoal's own code and of the versions of what it stands on."""
+    found = hashlib.sha256()
+    root = Path(shoal.__file__).parent
+    for path in sorted(root.rglob("*.py")):
+        found.update(f"{path.relative_to(root).as_posix()} {file_digest(path)}\n".encode())
+    for name in _BELOW:
+        found.update(f"{name} {version(name)}\n".encode())
+    found.update(shoal.__version__.encode())
+    return found.hexdigest()
+
+
+def _kind(folder: Path, text: str) -> Literal["file", "stream"] | None:
+    """Return whether a text names a file, or a pipe or a device, which gives something else each time it is read."""
+    path = folder / text
+    try:
+        if path.is_file():
+            return "file"
+        return "stream" if path.exists() and not path.is_dir() else None
+    except OSError:  # a text that is too long for a name
+        return None
+
+
+def _texts(document: Any) -> Iterator[str]:
+    """Yield every text of a document that may be the name of a file."""
+    waiting = [document]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, Mapping):
+            waiting.extend(part.values())
+        elif isinstance(part, list | tuple):
+            waiting.extend(part)
+        elif isinstance(part, str | Path) and str(part):
+            yield str(part)
+
+
+def _canonical(content: Any) -> str:
+    return json.dumps(content, ensure_ascii=True, separators=(",", ":"), default=str)
+
+
+class _Hashed(io.RawIOBase):
+    """A file that keeps the digest of what is written to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.digest = hashlib.sha256()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self.digest.update(data)
+        return len(data)
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What is kept of a row: what was measured for one policy, or why no release can meet it.
+
+    Of guarantees only what was achieved is here: parameters, which may name values, stand in the policy.
+    """
+
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
+
+    reason: str | None
+    achieved: tuple[float, ...] = ()
+    claims: tuple[dict[str, Any], ...] = ()
+    risks: dict[str, Trials | Refusal] = field(default_factory=dict)
+    utility: dict[str, Score] = field(default_factory=dict)
+    seconds: float | None = None
+    records: int | None = None
+
+    @classmethod
+    def of(cls, row: Row, policy: Policy) -> Findings | None:
+        """Return what can be kept of a row; None if a later run could find something else, or not read it."""
+        if row.reason is not None:
+            return cls(row.reason) if row.unreachable else None
+        found = cls(
+            None,
+            tuple(entry["achieved"] for entry in row.guarantees),
+            tuple(dict(entry) for entry in row.claims),
+            dict(row.risks),
+            dict(row.utility),
+            row.seconds,
+            row.records,
+        )
+        again = found.filled(row, policy)
+        return found if again is not None and replace(again, cached=False) == row else None
+
+    def filled(self, row: Row, policy: Policy) -> Row | None:
+        """Return a row with these figures; None if they cannot be those of the policy."""
+        if self.reason is not None:
+            return replace(row, reason=self.reason, unreachable=True, cached=True)
+        sound = (
+            len(self.achieved) == len(policy.privacy)
+            and set(self.risks) == set(RISKS)
+            and set(self.utility) == set(MEASURES)
+            and all(score.kept is None or math.isfinite(score.kept) for score in self.utility.values())
+            and self.seconds is not None
+            and self.seconds >= 0
+            and self.records is not None
+            and self.records >= 0
+        )
+        if not sound:
+            return None
+        models = zip(policy.privacy, self.achieved, strict=True)
+        return replace(
+            row,
+            guarantees=tuple(Guarantee(model, achieved).as_dict() for model, achieved in models),
+            claims=self.claims,
+            risks={name: self.risks[name] for name in RISKS},
+            utility={name: self.utility[name] for name in MEASURES},
+            seconds=self.seconds,
+            records=self.records,
+            cached=True,
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all of it for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def read(cls, content: Mapping[str, Any]) -> Findings | None:
+        """Return what ``as_dict`` gave; None if it is anything else."""
+        try:
+            return _adapter().validate_json(json.dumps(content))
+        except (ValidationError, TypeError, ValueError, RecursionError):
+            return None
+
+
+@cache
+def _adapter() -> TypeAdapter[Findings]:
+    return TypeAdapter(Findings)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import secrets
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -13,23 +14,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shoal.attacks.base import FEWEST, N_TARGETS, NO_CONTROL
+from shoal.anonymize import anonymize
+from shoal.attacks.base import FEWEST, N_TARGETS, NO_CONTROL, Refusal, Trials
+from shoal.attacks.running import attack_release
+from shoal.columns.baskets.unfolding import unfolded
 from shoal.columns.keys import new_key
-from shoal.compare.axes import AnyMethods, AnySweep, read_methods, read_sweep
-from shoal.compare.cache import DRAWING_BITS, Cache, default_folder
-from shoal.compare.entries import Findings
-from shoal.compare.keys import About, Common, table_digest
-from shoal.compare.ranking import AnyWeights, read_weights
-from shoal.compare.recipes.base import Base, Recipe
-from shoal.compare.result import Comparison, Row
-from shoal.compare.sweeping import asked_rows, policy_names
-from shoal.compare.trying import Asked, Field, Scene
-from shoal.core.errors import InputError, PolicyError, UsageError, did_you_mean
+from shoal.compare.cache import DRAWING_BITS, About, Cache, Common, Findings, default_folder, table_digest
+from shoal.compare.ground import Ground, reconstruct
+from shoal.compare.measures import KINDS, Measure, Score, Stage
+from shoal.compare.ranking import RISKS, AnyWeights, read_weights
+from shoal.compare.recipes import RECIPES, Base, Recipe
+from shoal.compare.result import Asked, Comparison, Row
+from shoal.compare.sweeps import AnyMethods, AnySweep, asked_rows, policy_names, read_methods, read_sweep
+from shoal.core.errors import InputError, PolicyError, ShoalError, UnreachableError, UsageError, did_you_mean
 from shoal.core.progress import Progress, shown
-from shoal.core.registry import discover
 from shoal.core.wording import counted_text
+from shoal.linking.reading import read_columns
 from shoal.policy.encoding import check_columns
 from shoal.policy.policy import Policy
+from shoal.release.release import Release
 from shoal.sources.columns import plain
 from shoal.sources.opening import open_source
 from shoal.sources.options import SourceOptions
@@ -40,7 +43,7 @@ AnyPolicy: TypeAlias = str | Path | Mapping[str, Any] | Policy
 
 def recipe_names() -> tuple[str, ...]:
     """Return the techniques that can be compared, in the order of the table."""
-    return tuple(kind.name for kind in _recipes())
+    return tuple(recipe.name for recipe in RECIPES)
 
 
 def compare(
@@ -68,7 +71,7 @@ def compare(
     """
     if not policies:
         raise UsageError("a comparison needs a policy at least")
-    chosen = _chosen(techniques)
+    chosen = _choose(techniques)
     axes, kinds = read_sweep(sweep), read_methods(methods)
     if chosen and len(policies) > 1:
         raise UsageError("techniques are compared on the attributes of one policy; give one, or no techniques")
@@ -80,7 +83,7 @@ def compare(
         raise UsageError(f"{targets} targets tell nothing; ask for at least {FEWEST}")
     loaded = [Policy.load(policy) for policy in policies]
     asked = [] if chosen else asked_rows(policy_names(policies), loaded, axes, kinds)
-    kept, notes = _opened(cache)
+    kept, notes = _open_cache(cache)
     table = _read(data, loaded[0].source)
     for policy in loaded:
         check_columns(policy, open_source(table, policy.source))
@@ -89,7 +92,7 @@ def compare(
     questions = _questions(seed, kept, about)
     people = table
     if share:
-        people, strangers = _parted(table, share, np.random.default_rng(questions))
+        people, strangers = _put_aside(table, share, np.random.default_rng(questions))
     scene = Scene.of(loaded, people, strangers, predict)
     with tempfile.TemporaryDirectory(prefix="shoal-compare-") as folder:  # for its owner alone; removed in the end
         own_key = Path(folder) / "pseudonyms.key"
@@ -123,7 +126,7 @@ def _share(control: object | None, hold_out: float | None) -> float | None:
     return share
 
 
-def _opened(wanted: bool | str | Path) -> tuple[Cache | None, tuple[str, ...]]:
+def _open_cache(wanted: bool | str | Path) -> tuple[Cache | None, tuple[str, ...]]:
     """Open the folder of figures; the user's own may fail, for a comparison does not need it, and a note says so."""
     if wanted is False:
         return None, ()
@@ -159,40 +162,35 @@ def _rows(asked: Sequence[Asked], memory: Memory, progress: Progress) -> list[Ro
     return rows
 
 
-def _recipes() -> list[type[Recipe]]:
-    return sorted(discover("shoal.compare.recipes", Recipe).values(), key=lambda kind: kind.place)
-
-
-def _chosen(techniques: str | Sequence[str] | None) -> list[type[Recipe]]:
+def _choose(techniques: str | Sequence[str] | None) -> Sequence[Recipe]:
     """Return the recipes that are asked for, in the order of the table; none if no techniques are."""
     if techniques is None:
         return []
-    recipes = _recipes()
     if techniques == "all":
-        return recipes
+        return RECIPES
     names = [name.strip() for name in techniques.split(",")] if isinstance(techniques, str) else list(techniques)
-    known = [kind.name for kind in recipes]
+    known = recipe_names()
     for name in names:
         if name not in known:
             hint = did_you_mean(name, known) or f"; known: all, {', '.join(known)}"
             raise UsageError(f"unknown technique {name!r}{hint}")
     if not names:
         raise UsageError(f"name a technique at least; known: all, {', '.join(known)}")
-    return [kind for kind in recipes if kind.name in names]
+    return [recipe for recipe in RECIPES if recipe.name in names]
 
 
-def _by_technique(chosen: Sequence[type[Recipe]], policy: Policy, scene: Scene, key: Path) -> list[Asked]:
+def _by_technique(chosen: Sequence[Recipe], policy: Policy, scene: Scene, key: Path) -> list[Asked]:
     """Return what each technique makes of a policy; of one that cannot serve it, the reason."""
     new_key(key)
     base = Base(policy, _commonest(scene), key)
     asked = []
-    for kind in chosen:
-        found = kind().settings(base)
+    for recipe in chosen:
+        found = recipe.apply(base)
         if isinstance(found, str):
-            asked.append(Asked(Row(kind.name, kind.title, "", kind.verdict, reason=found)))
+            asked.append(Asked(Row(recipe.name, recipe.title, "", recipe.verdict, reason=found)))
             continue
         for setting in found:
-            row = Row(kind.name, kind.title, setting.told, kind.verdict)
+            row = Row(recipe.name, recipe.title, setting.told, recipe.verdict)
             try:
                 asked.append(Asked(row, Policy.load(setting.document, policy.folder)))
             except PolicyError as error:  # of what the policy declares, the technique cannot do with something
@@ -217,7 +215,7 @@ def _read(data: object, options: SourceOptions) -> pa.Table:
     return table
 
 
-def _parted(table: pa.Table, share: float, rng: np.random.Generator) -> tuple[pa.Table, pa.Table]:
+def _put_aside(table: pa.Table, share: float, rng: np.random.Generator) -> tuple[pa.Table, pa.Table]:
     """Put a random share of the records aside."""
     n_aside = round(share * table.num_rows)
     if not 0 < n_aside < table.num_rows:
@@ -283,3 +281,100 @@ class Memory:
         found = Findings.of(row, policy)
         if found is not None:
             self.cache.keep(key, found.as_dict())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scene:
+    """Whom all rows are about, and the attributes that are compared."""
+
+    policy: Policy  # the first one, with attributes in place of baskets
+    people: pa.Table  # whom releases are about
+    strangers: pa.Table | None  # like them, but in no release
+    names: tuple[str, ...]  # attributes that are compared
+    known: pa.Table  # the people's compared attributes
+    foreign: pa.Table | None  # those of the strangers
+    predicted: str | None
+
+    @classmethod
+    def of(cls, policies: Sequence[Policy], people: pa.Table, strangers: pa.Table | None, predict: str | None) -> Scene:
+        """Find what all policies publish, in both tables."""
+        spread = [unfolded(policy, open_source(people, policy.source))[0] for policy in policies]
+        names = Ground.names(spread)
+        known = _columns(policies[0], people, names, "the table")
+        foreign = None if strangers is None else _columns(policies[0], strangers, names, "the control table")
+        predicted = Ground.to_predict(spread[0], names, predict)
+        return cls(spread[0], people, strangers, tuple(names), known, foreign, predicted)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Field:
+    """Everything that is the same for all rows."""
+
+    scene: Scene
+    ground: Ground
+    measures: tuple[Measure, ...]
+    targets: int
+    seed: int | None
+
+    @classmethod
+    def of(cls, scene: Scene, targets: int, seed: int | None, questions: int) -> Field:
+        """Build the common ground, and ask the source what all releases will be asked."""
+        tables = [scene.known] if scene.foreign is None else [scene.known, scene.foreign]
+        ground = Ground.of(scene.policy, scene.names, tables, scene.predicted)
+        stage = Stage(ground, ground.codes(tables[0]), ground.codes(tables[-1]), questions)
+        return cls(scene, ground, tuple(kind(stage) for kind in KINDS), targets, seed)
+
+    def tried(self, asked: Asked) -> Row:
+        """Fill a row; a requirement that cannot be reached, or another refusal, is told in place of figures."""
+        if asked.policy is None:
+            return asked.row
+        began = time.perf_counter()
+        try:
+            release = anonymize(self.scene.people, asked.policy, seed=self.seed)
+        except UnreachableError as error:
+            return replace(asked.row, reason=str(error), unreachable=True)
+        except ShoalError as error:
+            return asked.row.without(str(error))
+        seconds = round(time.perf_counter() - began, 3)
+        return replace(
+            asked.row,
+            guarantees=tuple(release.guarantees),
+            claims=tuple(release.manifest.get("claims", ())),
+            risks=self._risks(release, asked.policy),
+            utility=self._utility(release),
+            seconds=seconds,
+            records=int(release.manifest["rows"]),
+        )
+
+    def _risks(self, release: Release, policy: Policy) -> dict[str, Trials | Refusal]:
+        try:
+            found = attack_release(
+                release,
+                self.scene.people,
+                self.scene.strangers,
+                attacks=RISKS,
+                targets=self.targets,
+                seed=self.seed,
+                policy=policy,
+            )
+        except ShoalError as error:
+            return {name: Refusal(name, str(error)) for name in RISKS}
+        return {name: _greatest([each for each in found if each.attack == name]) for name in RISKS}
+
+    def _utility(self, release: Release) -> dict[str, Score]:
+        rows = reconstruct(release, self.ground, np.random.default_rng(self.seed))
+        return {measure.name: measure.score(rows) for measure in self.measures}
+
+
+def _greatest(found: Sequence[Trials | Refusal]) -> Trials | Refusal:
+    """Return the greatest risk that an attack found, of all sensitive columns."""
+    tried = [each for each in found if isinstance(each, Trials)]
+    return max(tried, key=lambda each: each.risk.value) if tried else found[0]
+
+
+def _columns(policy: Policy, table: pa.Table, names: Sequence[str], told: str) -> pa.Table:
+    source = unfolded(policy, open_source(table, policy.source))[1]
+    for name in names:
+        if name not in source.schema.names:
+            raise InputError(f"{told} has no column {name!r}{did_you_mean(name, source.schema.names)}")
+    return read_columns(source, names)

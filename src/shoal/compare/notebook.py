@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shoal.compare.parts import HEADS, MEASURES, RISKS
+from shoal.compare.ranking import HEADS, MEASURES, RISKS
 from shoal.compare.result import Comparison, Row
 from shoal.core.wording import counted_text
 from shoal.reports.notebook.page import folded, heading, output, paragraph, plots, table

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shoal.compare.parts import HEADS, MEASURES, RISKS
-from shoal.compare.ranking import Standing
+from shoal.compare.ranking import HEADS, MEASURES, RISKS, Standing
 from shoal.compare.result import Comparison, Row, share_text
 from shoal.compare.wording import reading, standing_text
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from shoal.compare.parts import HEADS, MEASURES, RISKS
+from shoal.compare.ranking import HEADS, MEASURES, RISKS
 from shoal.compare.result import Comparison, Row
 from shoal.core.errors import UsageError
 

@@ -8,12 +8,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from shoal.attacks.base import Estimate
-from shoal.compare.parts import MEASURES, PARTS, RISKS
 from shoal.core.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from shoal.compare.result import Row
 
+
+RISKS = ("singling-out", "linkability", "inference")
+HEADS = {risk: risk.replace("-", " ") for risk in RISKS}  # of tables and pictures
+MEASURES = ("counts", "association", "learning")
+PARTS = (*RISKS, *MEASURES)
 EQUAL_WEIGHTS: Mapping[str, float] = dict.fromkeys(PARTS, 1.0)
 MOST_WEIGHT = 1_000_000
 AnyWeights: TypeAlias = str | Mapping[str, float]

@@ -8,10 +8,10 @@ from typing import Any
 
 from shoal.attacks.base import Refusal, Trials
 from shoal.columns.verdicts import Verdict
-from shoal.compare.measures.base import Score
-from shoal.compare.parts import MEASURES, RISKS
-from shoal.compare.ranking import EQUAL_WEIGHTS, NO_STANDING, Standing, standings, used_weights
+from shoal.compare.measures import Score
+from shoal.compare.ranking import EQUAL_WEIGHTS, MEASURES, NO_STANDING, RISKS, Standing, standings, used_weights
 from shoal.core.wording import parameters_text
+from shoal.policy.policy import Policy
 from shoal.reports.plots.frontier import Point, frontier
 from shoal.reports.plots.plot import Plot
 
@@ -104,6 +104,14 @@ class Row:
         line |= {"promise": None if self.reason else self.promise}
         line |= {measure: self.kept(measure) for measure in MEASURES}
         return line | {"records": self.records, "seconds": self.seconds, "reason": self.reason}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A row that says what is to be tried, and the policy to try it by; none if there is a reason against it."""
+
+    row: Row
+    policy: Policy | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from shoal.compare.parts import RISKS
-from shoal.compare.ranking import Standing
+from shoal.compare.ranking import RISKS, Standing
 from shoal.compare.result import Comparison
 from shoal.core.wording import listed
 

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shoal.compare.page import page
-from shoal.compare.parts import HEADS, MEASURES, RISKS
 from shoal.compare.picture import PICTURES, draw_comparison, require_plots
-from shoal.compare.ranking import Standing
+from shoal.compare.ranking import HEADS, MEASURES, RISKS, Standing
 from shoal.compare.result import Comparison, Row, share_text
 from shoal.compare.wording import reading, standing_text
 from shoal.core.errors import UsageError
