@@ -175,8 +175,9 @@ def _stretches(numbers: FloatArray) -> Taxonomy:
 def reconstruct(release: Release, ground: Ground, rng: np.random.Generator) -> CodeArray:
     """Return (n_attributes, n_rows) leaves of a release, as somebody who works with it would make a table of it.
 
-    Where a label stands for several leaves, each row has one of them at random. Parts of a sliced release are linked at random within buckets. Values and averages are taken as they are; what is no
-    value of the attribute, such as a token, is unknown.
+    Where a label stands for several leaves, each row has one of them at random. Parts of a sliced release are linked at
+    random within buckets. Values and averages are taken as they are; what is no value of the attribute, such as a
+    token, is unknown.
     """
     table: pa.Table = release.sample_table(rng) if is_sliced(release.manifest) else release.data
     entries = release.manifest["attributes"]
