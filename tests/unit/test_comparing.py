@@ -368,8 +368,8 @@ def test_the_page_names_its_picture_from_where_it_is(small: Comparison, tmp_path
 
 
 def test_all_techniques_are_known_by_name() -> None:
-    assert comparing._chosen("all") == comparing._chosen(list(comparing.recipe_names()))
-    assert [kind.name for kind in comparing._chosen(" noise , original ")] == ["original", "noise"]
+    assert comparing._choose("all") == comparing._chosen(list(comparing.recipe_names()))
+    assert [kind.name for kind in comparing._choose(" noise , original ")] == ["original", "noise"]
 
 
 def test_the_pages_of_the_documentation_are_written_anew(
