@@ -74,7 +74,7 @@ class Base:
         return {**kept, "attributes": attributes, "privacy": list(privacy), "method": dict(method), **more}
 
     def treated(self, told: str, techniques: Mapping[str, Mapping[str, Any]]) -> list[Setting]:
-        """Return the setting that publishes rows as these techniques leave them, and promises nothing, if there are any."""
+        """Return the setting that publishes rows as these techniques leave them, without any promise."""
         return [] if not techniques else [Setting(told, self.document({"plain": {}}, techniques=techniques))]
 
     def names(self, *roles: Role) -> list[str]:
