@@ -10,7 +10,7 @@ from bench.scaling.cluster import Cluster, Expectation, Measurements, Table, exp
 from bench.scaling.cost import BY_REGIONS, IN_MEMORY, STEPS, Coefficients, Sizes, error, predicted, predicted_whole
 from bench.scaling.points import of_series
 from bench.scaling.wording import bytes_text, count_text, duration, gains, line, per_cent, rows_text, small_time
-from shoal.engines.partitions.budget import MOST_FILES, Budget
+from shoal.engines.regions.budget import MOST_FILES, Budget
 
 ASSUMED = 4.0  # times the local engine, until Spark is measured: what it may take at most
 SMALL = Cluster(machines=8, cores=16, memory_gib=64, network=1.25e9, disk=1e9)

@@ -58,8 +58,7 @@ def weighed(folder: Path, rows: int = ROWS) -> dict[str, float]:
 
 def _driven(counted: Any, columns: tuple[str, ...]) -> dict[str, float]:
     """Return what the driver takes for the cells that reach it, and for the values that a partition has."""
-    from shoal.engines.spark.counting import Merger
-    from shoal.engines.spark.partitions import cell_batches
+    from shoal.engines.spark.counting import Merger, cell_batches
 
     batches, merger = list(cell_batches(counted)), Merger(columns)
     values = batches[0].slice(0, 1)  # dictionaries stay whole
@@ -79,7 +78,7 @@ def _driven(counted: Any, columns: tuple[str, ...]) -> dict[str, float]:
 
 
 def _cell_messages(counted: Any) -> Iterator[int]:
-    from shoal.engines.spark.partitions import cell_batches
+    from shoal.engines.spark.counting import cell_batches
 
     yield from map(_weight, cell_batches(counted))
 

@@ -21,8 +21,8 @@ from shoal.core.progress import Progress, shown
 from shoal.core.randomness import Chance
 from shoal.core.results import Finding
 from shoal.engines.local import CountedCells, LocalEngine, SampledCells
-from shoal.engines.partitions.budget import Budget
-from shoal.engines.partitions.dividing import refuse_larger
+from shoal.engines.regions.budget import Budget
+from shoal.engines.regions.planning import refuse_larger
 from shoal.linking.ledger.options import Ledgered, LedgerOptions, ledger_options
 from shoal.linking.ledger.settling import Entered
 from shoal.methods.base import AnyPlan
@@ -229,7 +229,7 @@ class Run:
                 return self._on_disk(publication, manifest, self.destination)
         except MemoryError:
             raise UsageError(
-                f"memory ran out where {self.budget.told} were to be enough; nothing was published. Say with --memory "
+                f"memory ran out where {self.budget.text} were to be enough; nothing was published. Say with --memory "
                 "how much there really is"
             ) from None
 
@@ -254,7 +254,7 @@ class Run:
 
     def _by_regions(self, looked: SampledCells) -> Publication:
         """Plan a table larger than memory region by region."""
-        from shoal.engines.partitions.larger import Larger
+        from shoal.engines.regions.planning import Larger
 
         beside = None if self.destination is None or not self.destination.parent.is_dir() else self.destination.parent
         larger = Larger(self.policy, self.source, looked, self.engine, self.budget, self.dealing, beside, self.progress)
@@ -422,8 +422,8 @@ def _runs(data: object, engine: EngineName | None, master: str | None) -> tuple[
         if is_spark_frame(data) or master is not None:
             raise UsageError("a Spark DataFrame and a master are for the Spark engine; give engine='spark' or neither")
         return Run, {}
+    from shoal.engines.spark.engine import ready_session
     from shoal.engines.spark.running import SparkRun
-    from shoal.engines.spark.starting import ready_session
 
     seconds: dict[str, float] = {}
     if not is_spark_frame(data):

@@ -24,7 +24,7 @@ SMALL = """
 import resource, sys
 from dataclasses import replace
 from shoal.cli import main
-from shoal.engines.partitions import budget
+from shoal.engines.regions import budget
 real = budget.Budget.of
 few = dict(cells=6000, sample=3000, region_rows=1500, heap_rows=2000)
 budget.Budget.of = lambda memory=None, threads=None: replace(real(memory, threads), **few)
@@ -42,7 +42,7 @@ SLOW = (
     SMALL
     + """
 import time
-from shoal.engines.partitions.planning import RegionPlanner
+from shoal.engines.regions.planning import RegionPlanner
 plan = RegionPlanner.plan
 left = [3]
 def slow(self, *region):
@@ -59,7 +59,7 @@ main()
 FAILING = (
     SMALL
     + """
-from shoal.engines.partitions.planning import RegionPlanner
+from shoal.engines.regions.planning import RegionPlanner
 plan = RegionPlanner.plan
 left = [3]
 def failing(self, *region):
@@ -80,7 +80,7 @@ import shoal.anonymize as running
 from shoal.datasets.hospital import hospital_policy, stays
 from shoal.core.errors import ShoalError
 from shoal.core.progress import Silent
-from shoal.engines.partitions.budget import Budget
+from shoal.engines.regions.budget import Budget
 
 def size():
     with open("/proc/self/status") as status:

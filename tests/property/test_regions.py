@@ -12,7 +12,7 @@ from shoal.anonymize import Run
 from shoal.core.errors import UnreachableError, UsageError
 from shoal.core.progress import Silent
 from shoal.core.registry import discover
-from shoal.engines.partitions.budget import Budget
+from shoal.engines.regions.budget import Budget
 from shoal.methods.base import Method
 from shoal.release.release import Release
 

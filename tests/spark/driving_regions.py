@@ -14,7 +14,7 @@ def main() -> None:
 
     import shoal
     from shoal.core.errors import ShoalError
-    from shoal.engines.partitions.budget import Budget
+    from shoal.engines.regions.budget import Budget
 
     few = Budget(1 << 30, cells=1_500, sample=800, region_rows=600, heap_rows=700, threads=1)
     Budget.of = classmethod(lambda cls, *_: few)  # type: ignore[method-assign,assignment]

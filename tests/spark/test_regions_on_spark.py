@@ -23,14 +23,22 @@ from shoal.core.errors import InputError, UnreachableError, UsageError
 from shoal.core.progress import Silent
 from shoal.core.registry import discover
 from shoal.engines.local import LocalEngine, SampledCells
-from shoal.engines.partitions.budget import Budget
-from shoal.engines.partitions.dividing import Division
-from shoal.engines.spark import regional, regional_planning, regional_routing
-from shoal.engines.spark.counting import count_partitions
+from shoal.engines.regions.budget import Budget
+from shoal.engines.regions.planning import Division
+from shoal.engines.spark import regions as regional
+from shoal.engines.spark import regions as regional_planning
+from shoal.engines.spark import regions as regional_routing
+from shoal.engines.spark.counting import SampleMerger, SamplePartition, count_partitions, sample_message
 from shoal.engines.spark.engine import SparkEngine
-from shoal.engines.spark.regional_planning import FINDINGS, OrderRows, PlanRegion, findings_of
-from shoal.engines.spark.regional_routing import COUNTS, RoutePartition, add_counts
-from shoal.engines.spark.regional_sampling import SampleMerger, SamplePartition, sample_message
+from shoal.engines.spark.regions import (
+    COUNTS,
+    FINDINGS,
+    OrderRows,
+    PlanRegion,
+    RoutePartition,
+    add_counts,
+    read_findings,
+)
 from shoal.methods.base import Method
 from shoal.plan.counted import Thinning
 from shoal.policy.policy import Policy
@@ -192,8 +200,8 @@ def test_a_method_that_decides_at_once_says_what_it_needs(spark: Any, few: Budge
 
 
 def test_rows_that_get_lost_before_they_are_counted_are_noticed(spark: Any, few: Budget, monkeypatch: Any) -> None:
-    real = regional.for_driver
-    monkeypatch.setattr(regional, "for_driver", lambda *given: dict(list(real(*given).items())[1:]))
+    real = regional.collect_messages
+    monkeypatch.setattr(regional, "collect_messages", lambda *given: dict(list(real(*given).items())[1:]))
     with pytest.raises(InputError, match="nothing was published"):
         shoal.anonymize(spark.createDataFrame(crowd(7)).repartition(2), asked("mondrian"))
 
@@ -280,7 +288,7 @@ class Planned:
         for message in [batch for *_, to, batch in self.routed if to == COUNTS]:
             add_counts(tally, message)
         self.counts = tally.counts()
-        self.regions = self.division.settled(self.counts)
+        self.regions = self.division.settle(self.counts)
         self.work = PlanRegion(self.division.planner(self.counts), self.regions, 4, b"secret")
         region_of = {leaf: number for number, region in enumerate(self.regions) for leaf in region.leaves}
         self.sent = [(*piece[:2], region_of[piece[2]], piece[3]) for piece in self.routed if piece[2] != COUNTS]
@@ -303,7 +311,7 @@ def test_partitions_count_their_rows_as_one_pass_does(planned: Planned) -> None:
     looked, router = planned.route.looked, planned.division.router()
     tally = router.tally()
     source = open_arrow(planned.table, SourceOptions(), "people", 700)
-    for routed in LocalEngine(1).keyed(source, looked, (), Silent(), router.routed):
+    for routed in LocalEngine(1).locate_keys(source, looked, (), Silent(), router.route_batch):
         tally.add(routed)
     assert np.array_equal(tally.sizes, planned.counts.sizes)
     assert tally.sizes.sum() == N_ROWS
@@ -359,7 +367,7 @@ def test_every_batch_of_every_region_is_scattered_in_its_own_way(planned: Planne
 def test_the_rows_of_all_heaps_are_those_of_the_source_under_labels_that_cover_them(planned: Planned) -> None:
     pieces = planned.plan(planned.work)
     numbering = Numbering(planned.policy, planned.division.trees, planned.route.looked)
-    findings = [findings_of(batch) for *_, to, batch in pieces if to == FINDINGS]
+    findings = [read_findings(batch) for *_, to, batch in pieces if to == FINDINGS]
     order = OrderRows([numbering.add(found.quasi, found.sensitive) for found in findings], b"secret")
     pooled = Pooled(planned.division.trees, len(planned.policy.names("quasi")))
     for found in findings:
@@ -395,7 +403,7 @@ def covered(value: Any, cover: dict[str, Any]) -> bool:
 def test_rows_that_get_lost_on_the_way_to_a_region_are_noticed(planned: Planned) -> None:
     message = next(iter(planned.work(0, iter(arrived(planned.sent, 0)[1:]))))[1]
     with pytest.raises(InputError, match="lost on their way"):
-        findings_of(message)
+        read_findings(message)
 
 
 def test_what_a_region_is_refused_for_reaches_the_driver(planned: Planned, monkeypatch: Any) -> None:
@@ -406,7 +414,7 @@ def test_what_a_region_is_refused_for_reaches_the_driver(planned: Planned, monke
     ((destination, message),) = planned.work(0, iter(arrived(planned.sent, 0)))
     assert destination == FINDINGS
     with pytest.raises(UnreachableError, match="in a region of a table larger than memory: too few"):
-        findings_of(message)
+        read_findings(message)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from shoal.core.errors import UsageError
-from shoal.engines.spark.starting import make_ready
+from shoal.engines.spark.engine import make_ready
 from shoal.sources.spark import session as starting
 from shoal.sources.spark import shipping
 from shoal.sources.spark.exchange import exchanged, received, routed

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.core.errors import InputError, UsageError
-from shoal.engines.spark.quotas import dealt_quotas
+from shoal.engines.spark.rewriting import draw_quotas
 from shoal.plan.plan import Assignment
 
 Quotas = list[list[int]]  # of each split cell
@@ -44,7 +44,7 @@ def tables(draw: st.DrawFn) -> tuple[Quotas, dict[int, tuple[np.ndarray, np.ndar
 def test_every_partition_gets_a_place_for_each_record_and_every_quota_is_used_up(table, seed: int) -> None:
     quotas, held = table
     assignment = assigned(quotas)
-    dealt = dealt_quotas(assignment, held, np.random.default_rng(seed))
+    dealt = draw_quotas(assignment, held, np.random.default_rng(seed))
     parts = {number: part.of(len(assignment.quota)) for number, part in dealt.items()}
     assert np.array_equal(sum(parts.values()), assignment.quota)
     for number, (cells, records) in held.items():
@@ -64,7 +64,7 @@ def test_shares_are_those_of_all_orders_of_the_places() -> None:
     n_trials = 20_000  # as many cells, all alike
     assignment, cells = assigned([[1, 2, 2]] * n_trials), np.arange(n_trials)
     held = {number: (cells, np.full(n_trials, records)) for number, records in enumerate((2, 1, 2))}
-    dealt = dealt_quotas(assignment, held, np.random.default_rng(7))
+    dealt = draw_quotas(assignment, held, np.random.default_rng(7))
     drawn = np.stack([dealt[number].of(3 * n_trials).reshape(n_trials, 3) for number in range(3)], axis=1)
     outcomes, times = np.unique(drawn, axis=0, return_counts=True)
     found = {
@@ -82,11 +82,11 @@ def test_rows_more_or_fewer_than_were_counted_are_noticed() -> None:
     for records in ((2, 1), (2, 3)):
         held = {number: (one, np.array([count])) for number, count in enumerate(records)}
         with pytest.raises(InputError, match="changed while it was being read"):
-            dealt_quotas(assignment, held, np.random.default_rng(1))
+            draw_quotas(assignment, held, np.random.default_rng(1))
 
 
 def test_cells_beyond_what_can_be_drawn_are_refused() -> None:
     held = {0: (np.array([0]), np.array([5]))}
     for quotas in ([2_000_000_000, 3], [3, 2_000_000_000]):
         with pytest.raises(UsageError, match="in parts"):
-            dealt_quotas(assigned([quotas]), held, np.random.default_rng(1))
+            draw_quotas(assigned([quotas]), held, np.random.default_rng(1))

@@ -126,7 +126,7 @@ def test_techniques_and_samples_work_on_the_driver(given: Any, policy) -> None:
 
 
 def test_a_table_with_too_many_cells_is_planned_by_regions(given: Any, policy, monkeypatch) -> None:
-    from shoal.engines.partitions.budget import Budget
+    from shoal.engines.regions.budget import Budget
 
     small = Budget.of("4GiB", 2)
     few = Budget(small.limit, 1_500, 500, 600, small.heap_rows, 2)

@@ -15,9 +15,8 @@ import pytest
 import shoal
 from shoal.core.errors import InputError
 from shoal.engines.spark import rewriting
-from shoal.engines.spark.ordering import in_order, scattered
-from shoal.engines.spark.quotas import PartitionQuotas
-from shoal.engines.spark.rewriting import Planned, RewritePartition
+from shoal.engines.spark.ordering import order_rows, scatter
+from shoal.engines.spark.rewriting import PartitionQuotas, Planned, RewritePartition
 from shoal.plan.plan import Assignment
 from shoal.sources.spark import shipping
 from shoal.sources.spark.shared import Shared
@@ -31,8 +30,8 @@ COLUMNS = ["illness", "age", "zip code", "sex", "cost.total", "seen"]  # what a 
 def work(spark: Any, people: pa.Table, policy, monkeypatch: pytest.MonkeyPatch) -> RewritePartition:
     """The work on a table of one partition, in which some cells split over classes."""
     found = []
-    made = rewriting.partition_work
-    monkeypatch.setattr(rewriting, "partition_work", lambda *given: found.append(made(*given)) or found[-1])
+    made = rewriting.prepare_partition_work
+    monkeypatch.setattr(rewriting, "prepare_partition_work", lambda *given: found.append(made(*given)) or found[-1])
     alike = pa.concat_tables([people.slice(0, 60)] * 6)
     split = policy(method={"sweep": {}})
     shoal.anonymize(spark.createDataFrame(alike).coalesce(1), split, seed=3)  # without one, cells split by chance
@@ -118,7 +117,7 @@ def test_a_partition_without_rows_publishes_none(work) -> None:
 def test_a_heap_is_put_in_the_same_order_twice_and_another_in_another() -> None:
     rows = [pa.RecordBatch.from_pydict({"row": list(range(start, start + 50))}) for start in (0, 50)]
     first, again, other, elsewhere = (
-        pa.Table.from_batches(list(in_order(rows, secret, heap))).column("row").to_pylist()
+        pa.Table.from_batches(list(order_rows(rows, secret, heap))).column("row").to_pylist()
         for secret, heap in ((b"a", 0), (b"a", 0), (b"b", 0), (b"a", 1))
     )
     assert first == again
@@ -134,9 +133,9 @@ def test_every_order_is_as_likely_as_any_other() -> None:
         heaps: dict[int, list[pa.RecordBatch]] = {0: [], 1: []}
         for partition, rows in enumerate(([0, 1], [2])):
             batch = pa.RecordBatch.from_pydict({"row": rows})
-            for heap, some in scattered(batch, 2, b"%d" % run, partition, 0):
+            for heap, some in scatter(batch, 2, b"%d" % run, partition, 0):
                 heaps[heap].append(some)
-        ordered = [batch for heap, rows in heaps.items() for batch in in_order(rows, b"%d" % run, heap)]
+        ordered = [batch for heap, rows in heaps.items() for batch in order_rows(rows, b"%d" % run, heap)]
         found[tuple(pa.Table.from_batches(ordered).column("row").to_pylist())] += 1
     expected = n_runs / 6
     assert len(found) == 6

@@ -24,7 +24,7 @@ from shoal.cli import app
 from shoal.core.errors import FindingsError, PolicyError
 from shoal.core.progress import Silent
 from shoal.core.registry import discover
-from shoal.engines.partitions.budget import Budget
+from shoal.engines.regions.budget import Budget
 from shoal.models.base import PrivacyModel, Whole
 from shoal.policy.policy import FINDINGS, Policy
 

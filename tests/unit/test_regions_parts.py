@@ -13,11 +13,11 @@ from shoal.audit.units import class_risks
 from shoal.core.errors import UsageError
 from shoal.core.progress import Silent
 from shoal.engines.local import CountedCells, LocalEngine, SampledCells
-from shoal.engines.partitions import budget as budgets
-from shoal.engines.partitions.budget import Budget, parsed_memory
-from shoal.engines.partitions.routing import RegionCounts
-from shoal.engines.partitions.settling import settled
-from shoal.engines.partitions.tree import RegionTree, cut_regions
+from shoal.engines.regions import budget as budgets
+from shoal.engines.regions.budget import Budget, parse_memory
+from shoal.engines.regions.planning import settle_regions
+from shoal.engines.regions.routing import RegionCounts
+from shoal.engines.regions.tree import RegionTree, cut_regions
 from shoal.models.distinct_l_diversity import DistinctLDiversity
 from shoal.models.k_anonymity import KAnonymity
 from shoal.plan.cells import Cells, RunStack
@@ -57,13 +57,13 @@ def wide(n_rows: int, seed: int = 3) -> pa.Table:
 
 @pytest.mark.parametrize("memory", ["2GiB", "2g", "2 GB", 2 << 30, "2048MiB", "2097152k"])
 def test_memory_is_read_in_all_spellings(memory: str | int) -> None:
-    assert parsed_memory(memory) == 2 << 30
+    assert parse_memory(memory) == 2 << 30
 
 
 @pytest.mark.parametrize("memory", ["", "much", "-1GiB", "2XB", "GiB", "1e9"])
 def test_memory_that_cannot_be_read_is_refused(memory: str) -> None:
     with pytest.raises(UsageError, match="write it like 2GiB"):
-        parsed_memory(memory)
+        parse_memory(memory)
 
 
 def test_too_little_memory_is_refused_before_anything_is_read(tmp_path: Any) -> None:
@@ -239,14 +239,14 @@ def four_leaves() -> RegionTree:
 def test_regions_that_hold_stay_apart() -> None:
     tree = four_leaves()
     counts = counts_of(tree, [[5, 5, 5]] * 4)
-    found = settled(tree, counts, requiring(KAnonymity(k=15), counts))
+    found = settle_regions(tree, counts, requiring(KAnonymity(k=15), counts))
     assert [region.leaves for region in found] == [(0,), (1,), (2,), (3,)]
 
 
 def test_a_region_that_fails_is_joined_with_its_sibling() -> None:
     tree = four_leaves()
     counts = counts_of(tree, [[5, 5, 5], [5, 5, 5], [20, 0, 0], [5, 5, 5]])
-    found = settled(tree, counts, requiring(DistinctLDiversity(l=3, attribute="s"), counts))
+    found = settle_regions(tree, counts, requiring(DistinctLDiversity(l=3, attribute="s"), counts))
     assert sorted(region.leaves for region in found) == sorted([*_alone(tree, 2), _siblings(tree, 2)])
     joined = next(region for region in found if len(region.leaves) == 2)
     assert joined.n_records == 35
@@ -270,7 +270,7 @@ def _alone(tree: RegionTree, leaf: int) -> list[tuple[int, ...]]:
 def test_what_only_all_together_meet_is_one_region() -> None:
     tree = four_leaves()
     counts = counts_of(tree, [[9, 0, 0], [9, 0, 0], [0, 9, 0], [0, 0, 9]])
-    (found,) = settled(tree, counts, requiring(DistinctLDiversity(l=3, attribute="s"), counts))
+    (found,) = settle_regions(tree, counts, requiring(DistinctLDiversity(l=3, attribute="s"), counts))
     assert sorted(found.leaves) == [0, 1, 2, 3]
     assert found.n_records == 36
 
@@ -278,7 +278,7 @@ def test_what_only_all_together_meet_is_one_region() -> None:
 def test_regions_without_records_are_none() -> None:
     tree = four_leaves()
     counts = counts_of(tree, [[9, 9, 9], [0, 0, 0], [9, 9, 9], [9, 9, 9]])
-    found = settled(tree, counts, requiring(KAnonymity(k=5), counts))
+    found = settle_regions(tree, counts, requiring(KAnonymity(k=5), counts))
     assert [region.leaves for region in found] == [(0,), (2,), (3,)]
 
 

@@ -13,7 +13,7 @@ import pytest
 import shoal
 from shoal.anonymize import Run
 from shoal.core.progress import Silent
-from shoal.engines.partitions.budget import Budget
+from shoal.engines.regions.budget import Budget
 from shoal.release.tallies import MOST_VALUES, LevelTally, ShareTally
 from shoal.taxonomies.nested import from_nested
 

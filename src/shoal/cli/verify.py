@@ -49,7 +49,7 @@ def verify(
     """Recompute every guarantee from the written files, with code of its own. Exit code 4: do not publish."""
     with reporting(json_output):
         from shoal.cli.bars import bars
-        from shoal.engines.partitions.budget import Budget
+        from shoal.engines.regions.budget import Budget
         from shoal.verify.verifier import verify_folder
 
         key = None if public_key is None else _read(public_key)
@@ -90,7 +90,7 @@ def _session(engine: Engine, master: str | None) -> SparkSession | None:
         if master is not None:
             raise UsageError("a master is for the Spark engine; give --engine spark, or no --master")
         return None
-    from shoal.engines.spark.starting import ready_session
+    from shoal.engines.spark.engine import ready_session
 
     return ready_session(master)
 

@@ -45,21 +45,21 @@ class LocalEngine:
 
     def count(self, source: Source, columns: Sequence[str], progress: Progress) -> CountedCells:
         """Reduce the source to the distinct combinations of *columns*."""
-        counted, _ = self._counted(source, columns, progress, None)
+        counted, _ = self._count(source, columns, progress, None)
         return counted
 
     def look(
         self, source: Source, columns: Sequence[str], progress: Progress, thinning: Thinning
     ) -> CountedCells | SampledCells:
         """Count the source, or count a sample of it where that has more cells than there may be."""
-        counted, n_rows = self._counted(source, columns, progress, thinning)
+        counted, n_rows = self._count(source, columns, progress, thinning)
         if not thinning.sampling:
             return counted
         pa.default_memory_pool().release_unused()  # what batches took is needed elsewhere now
         sizes = [dictionary.size for dictionary in counted.dictionaries]
         return SampledCells(counted, thinning.share, thinning.all_tallies(sizes), n_rows)
 
-    def _counted(
+    def _count(
         self, source: Source, columns: Sequence[str], progress: Progress, thinning: Thinning | None
     ) -> tuple[CountedCells, int]:
         dictionaries = tuple(GrowingDictionary() for _ in columns)
@@ -108,7 +108,7 @@ class LocalEngine:
                 yield located
                 step.advance(len(located.cells))
 
-    def keyed(
+    def locate_keys(
         self,
         source: Source,
         looked: SampledCells,

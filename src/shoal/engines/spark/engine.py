@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
+import pyarrow as pa
 
-from shoal.core.errors import InputError
+from shoal.core.errors import InputError, UsageError
 from shoal.core.progress import Progress
 from shoal.engines.local import CountedCells, LocalEngine, SampledCells
-from shoal.engines.spark.counting import count_partitions
-from shoal.engines.spark.partitions import LocatePartition
-from shoal.engines.spark.regional_sampling import sampled
+from shoal.engines.spark.counting import LocatePartition, count_partitions, sample_partitions
 from shoal.plan.counted import LocatedBatch, Thinning
 from shoal.sources.base import Source
-from shoal.sources.spark.session import told
+from shoal.sources.spark.session import quiet, spark_session, told
 from shoal.sources.spark.shipping import pieces_of, streamed
 from shoal.sources.spark.source import SparkSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 
 Found = TypeVar("Found", CountedCells, SampledCells)
 
@@ -46,7 +49,7 @@ class SparkEngine(LocalEngine):
             if counted is not None:
                 step.advance(counted.n_rows)
                 return _complete(counted, source)
-            looked = sampled(source, columns, thinning.share_of(source.n_rows or 0), thinning.secret())
+            looked = sample_partitions(source, columns, thinning.share_of(source.n_rows or 0), thinning.secret())
             step.advance(looked.n_rows)
         return _complete(looked, source)
 
@@ -70,3 +73,36 @@ def _complete(counted: Found, source: SparkSource) -> Found:
     if counted.n_rows != source.n_rows:
         raise InputError(f"{source.name} changed while it was being read; nothing was published")
     return counted
+
+
+# Workers that are ready before the first row is read.
+
+_ROWS = 1 << 12  # no fewer than there are cores: Spark makes a partition for each of them
+
+
+def ready_session(master: str | None) -> SparkSession:
+    """Return the session on a master, all of whose workers have shoal in this version."""
+    session = spark_session(master)
+    make_ready(session)
+    return session
+
+
+def make_ready(session: SparkSession) -> None:
+    """Have a worker for each core load shoal, so that no step waits for it; raise if they have another version."""
+    from shoal import __version__ as here
+
+    def load(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            import shoal.engines.spark.rewriting  # it loads everything that tasks need
+
+            found = shoal.__version__
+        except ImportError:
+            found = "none"
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"version": [found]})
+
+    with quiet(), told("its workers"):
+        found = session.range(_ROWS).mapInArrow(load, "version string").toArrow().column("version")
+    others = sorted({*found.to_pylist()} - {here})
+    if others:
+        raise UsageError(f"every worker of Spark needs shoal {here}, as the driver has it; found: {', '.join(others)}")

@@ -24,7 +24,7 @@ def heaps_for(n_rows: int) -> int:
     return max(-(-n_rows // ROWS_PER_HEAP), 1)
 
 
-def scattered(
+def scatter(
     batch: pa.RecordBatch, n_heaps: int, secret: bytes, number: int, place: int
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield heaps and the rows that go there, of the batch at *place* of the partition *number*."""
@@ -32,7 +32,7 @@ def scattered(
     yield from _cut(batch, _heaps(keys, n_heaps), n_heaps)
 
 
-def in_order(pieces: Sequence[pa.RecordBatch], secret: bytes, heap: int) -> Iterator[pa.RecordBatch]:
+def order_rows(pieces: Sequence[pa.RecordBatch], secret: bytes, heap: int) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a heap, which must always come in the same order, in random order."""
     if pieces:
         rows = pa.Table.from_batches(pieces).combine_chunks()

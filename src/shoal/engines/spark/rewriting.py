@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from shoal.core.arrays import CodeArray
-from shoal.core.errors import InputError
+from shoal.core.arrays import CodeArray, IntArray
+from shoal.core.errors import InputError, UsageError
 from shoal.core.progress import Silent
 from shoal.core.randomness import Chance
 from shoal.engines.local import CountedCells, LocalEngine
-from shoal.engines.spark.ordering import chance_for, heaps_for, in_order, scattered
-from shoal.engines.spark.quotas import PartitionQuotas, dealt_quotas
+from shoal.engines.spark.ordering import chance_for, heaps_for, order_rows, scatter
 from shoal.plan.plan import SPLIT, WITHHELD, Assignment, Dealer
 from shoal.release.columns import CellColumn, SensitiveColumn, coded, without_dictionary
 from shoal.release.forms.classes import GeneralizedPublication
@@ -92,7 +91,7 @@ class RewritePartition:
             shown = np.flatnonzero(targets != WITHHELD)
             cells, carried = located.cells[shown], located.batch.take(pa.array(shown)).columns
             rows = RowColumns.waiting(targets[shown], [index[cells] for index in sensitive], carried)
-            yield from scattered(rows, self.n_heaps, self.secret, number, place)
+            yield from scatter(rows, self.n_heaps, self.secret, number, place)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,7 +102,7 @@ class OrderHeap:
 
     def __call__(self, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield them as they came otherwise."""
-        yield from in_order([batch for _, batch in received(batches)], self.secret, number)
+        yield from order_rows([batch for _, batch in received(batches)], self.secret, number)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,13 +118,13 @@ class PublishHeap:
             yield self.columns.value.plain(waiting)
 
 
-def rewritten(publication: GeneralizedPublication, source: SparkSource, chance: Chance) -> DataFrame:
+def rewrite_frame(publication: GeneralizedPublication, source: SparkSource, chance: Chance) -> DataFrame:
     """Return the published rows in random order as a DataFrame that is computed, kept, and knows no source."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     with told(source.name):
         columns = RowColumns.of(publication)
-        sent, work = _sent(publication, source, chance, len(source.partitions))
+        sent, work = _send_rows(publication, source, chance, len(source.partitions))
         rows = on_partitions(
             sent, PublishHeap(OrderHeap(work.secret), Shared(columns)), from_arrow_schema(columns.schema())
         )
@@ -134,12 +133,12 @@ def rewritten(publication: GeneralizedPublication, source: SparkSource, chance: 
     return frame
 
 
-def rewritten_rows(
+def rewrite_rows(
     publication: GeneralizedPublication, source: SparkSource, chance: Chance, holding: ExitStack
 ) -> Iterator[pa.RecordBatch]:
     """Return the published rows in random order for the driver to write; they wait in Spark until *holding* is left."""
     with told(source.name):
-        sent, work = _sent(publication, source, chance, heaps_for(publication.n_rows))
+        sent, work = _send_rows(publication, source, chance, heaps_for(publication.n_rows))
         waiting = holding.enter_context(held(pieces_of(sent, OrderHeap(work.secret))))
         _check(sum(waiting.entries), publication, source)
 
@@ -157,15 +156,15 @@ def _check(n_rows: int, publication: GeneralizedPublication, source: SparkSource
         raise InputError(f"{source.name} changed while it was being read; nothing was published")
 
 
-def _sent(
+def _send_rows(
     publication: GeneralizedPublication, source: SparkSource, chance: Chance, n_heaps: int
 ) -> tuple[DataFrame, RewritePartition]:
     """Return all rows at their heaps, and the work that sends them there."""
-    wanted, work = partition_work(publication, source, chance, n_heaps)
+    wanted, work = prepare_partition_work(publication, source, chance, n_heaps)
     return exchanged(routed(wanted, work), n_heaps), work
 
 
-def partition_work(
+def prepare_partition_work(
     publication: GeneralizedPublication, source: SparkSource, chance: Chance, n_heaps: int
 ) -> tuple[DataFrame, RewritePartition]:
     """Return what Spark sends to the tasks, and what is done in each partition."""
@@ -193,7 +192,7 @@ def _quotas(source: SparkSource, planned: Shared[Planned], chance: Chance) -> di
     with told(source.name):
         found = collected(pieces_of(wanted, TallyPartition(form, planned)))
     held_by = {number: (np.array(batch.column(0)), np.array(batch.column(1))) for number, batch in found}
-    return dealt_quotas(assignment, held_by, np.random.default_rng(chance.keys(4)))
+    return draw_quotas(assignment, held_by, np.random.default_rng(chance.keys(4)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -262,3 +261,79 @@ class RowColumns:
         nothing = np.zeros(0, dtype=np.int32)
         carried = [pa.array([], field.type) for field in self.carried]
         return self.plain(self.waiting(nothing, [nothing] * len(self.sensitive), carried)).schema
+
+
+# Which partition fills how many places of each class: the quotas of cells whose records go to several.
+
+_MOST_RECORDS = 1_000_000_000  # of one cell: beyond that NumPy does not draw
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PartitionQuotas:
+    """The quotas of one partition: those that are not zero."""
+
+    places: IntArray  # (n,) among the assignment's quotas
+    records: IntArray  # (n,)
+
+    def of(self, n_quotas: int) -> IntArray:
+        """Return (n_quotas,) all of them."""
+        quotas = np.zeros(n_quotas, dtype=np.int64)
+        quotas[self.places] = self.records
+        return quotas
+
+
+def draw_quotas(
+    assignment: Assignment, held: dict[int, tuple[IntArray, IntArray]], rng: np.random.Generator
+) -> dict[int, PartitionQuotas]:
+    """Deal the quotas of split cells to the partitions, given how many records of which of these cells each holds.
+
+    If all records of a cell took places in random order, the places of a partition's records would be a draw without
+    replacement from those that are left: multivariate hypergeometric. Each partition then deals its places among its
+    own records, and together every arrangement that the quotas allow is equally likely.
+
+    >>> assignment = Assignment.of_pieces(1, np.array([0, 0]), np.array([0, 1]), np.array([2, 1]))
+    >>> held = {0: (np.array([0]), np.array([1])), 1: (np.array([0]), np.array([2]))}
+    >>> dealt = draw_quotas(assignment, held, np.random.default_rng(1))
+    >>> sum(part.of(2) for part in dealt.values()).tolist()
+    [2, 1]
+    """
+    remaining = assignment.quota.copy()
+    if len(remaining) and int(remaining.max()) >= _MOST_RECORDS:
+        raise UsageError("a cell has a thousand million records or more in one class; publish the table in parts")
+    dealt = {}
+    for number in sorted(held):
+        taken = _draw_places(assignment.first, remaining, *held[number], rng)
+        remaining -= taken
+        places = np.flatnonzero(taken)
+        dealt[number] = PartitionQuotas(places, taken[places])
+    if remaining.any():
+        raise InputError("the source changed while it was being read; nothing was published")
+    return dealt
+
+
+def _draw_places(
+    first: IntArray, remaining: IntArray, cells: IntArray, records: IntArray, rng: np.random.Generator
+) -> IntArray:
+    """Return (n_quotas,) how many of each quota's places go to a partition; each round settles one quota of a cell."""
+    taken = np.zeros_like(remaining)
+    totals = np.add.reduceat(remaining, first[:-1])
+    behind, wanted = totals[cells], records.copy()  # (n_cells,) places in the quotas to come, and how many of them
+    if bool((wanted > behind).any()):
+        raise InputError("the source changed while it was being read; nothing was published")
+    place = first[cells].copy()
+    active = np.flatnonzero(wanted)
+    while len(active):
+        here = remaining[place[active]]
+        behind[active] -= here
+        drawn = _hypergeometric(here, behind[active], wanted[active], rng)
+        taken[place[active]] = drawn
+        wanted[active] -= drawn
+        place[active] += 1
+        active = active[wanted[active] > 0]
+    return taken
+
+
+def _hypergeometric(good: IntArray, bad: IntArray, drawn: IntArray, rng: np.random.Generator) -> IntArray:
+    if len(bad) and int(bad.max()) >= _MOST_RECORDS:
+        raise UsageError("a cell has a thousand million records or more; publish the table in parts")
+    return rng.hypergeometric(good, bad, drawn)

@@ -12,8 +12,8 @@ from shoal.anonymize import Run
 from shoal.core.errors import UsageError
 from shoal.engines.local import SampledCells
 from shoal.engines.spark.engine import SparkEngine
-from shoal.engines.spark.regional import LargerOnSpark, RowsOnSpark
-from shoal.engines.spark.rewriting import rewritten, rewritten_rows
+from shoal.engines.spark.regions import LargerOnSpark, RowsOnSpark
+from shoal.engines.spark.rewriting import rewrite_frame, rewrite_rows
 from shoal.refusing import refuse_unverified
 from shoal.release.forms.classes import GeneralizedPublication
 from shoal.release.publication import Publication, PublishedRows
@@ -58,7 +58,7 @@ class SparkRun(Run):
         """The session, if it has workers elsewhere: on one machine the verifier alone is faster."""
         given = list(layers(self.given))[-1]
         session = given.frame.sparkSession if isinstance(given, SparkSource) else None
-        return None if session is None or _local(session) else session
+        return None if session is None or _is_local(session) else session
 
     def finish(self, data: object) -> Release:
         """Do all of it, and remove what was kept of the source, whatever happens."""
@@ -83,7 +83,7 @@ class SparkRun(Run):
         if not _on_spark(publication) or not isinstance(source, SparkSource):
             return super()._rows(publication, folder)
         with self.progress.step("rewriting", publication.n_rows) as step:
-            rows = rewritten_rows(publication, source, self.dealing, self.held)
+            rows = rewrite_rows(publication, source, self.dealing, self.held)
             step.advance(publication.n_rows)
         return PublishedRows(rows)
 
@@ -95,7 +95,7 @@ class SparkRun(Run):
             frame = self._frame(publication)
         if frame is None:
             release = super()._in_memory(publication, manifest, data)
-            return replace(release, data=self._shared(release.data))
+            return replace(release, data=self._share(release.data))
         with self._timed("verify"):
             verification = verify_table(
                 SparkRows(frame),
@@ -123,13 +123,13 @@ class SparkRun(Run):
             if isinstance(publication, RegionalPublication) and isinstance(publication.waiting, RowsOnSpark):
                 frame = publication.waiting.frame(publication)
             elif _on_spark(publication):
-                frame = rewritten(publication, source, self.dealing)
+                frame = rewrite_frame(publication, source, self.dealing)
             else:
                 return None
             step.advance(publication.n_rows)
         return frame
 
-    def _shared(self, rows: object) -> DataFrame:
+    def _share(self, rows: object) -> DataFrame:
         """Return rows that the driver made as a DataFrame."""
         given = list(layers(self.given))[-1]
         assert isinstance(given, SparkSource) and isinstance(rows, pa.Table)  # noqa: S101, PT018  a frame was given
@@ -137,7 +137,7 @@ class SparkRun(Run):
             return given.frame.sparkSession.createDataFrame(rows)
 
 
-def _local(session: SparkSession) -> bool:
+def _is_local(session: SparkSession) -> bool:
     return (session.conf.get("spark.master", None) or "").startswith("local")
 
 

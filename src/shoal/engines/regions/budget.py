@@ -38,7 +38,7 @@ class Budget:
     @classmethod
     def of(cls, memory: int | str | None = None, threads: int | None = None) -> Budget:
         """Divide *memory*, in bytes or like "2GiB"; without it a share of what the machine has."""
-        limit = int(SHARE * machine_memory()) if memory is None else parsed_memory(memory)
+        limit = int(SHARE * machine_memory()) if memory is None else parse_memory(memory)
         if threads is not None and threads < 1:
             raise UsageError(f"threads is {threads}; give at least 1")
         cores = min(os.cpu_count() or 1, 8)
@@ -55,20 +55,20 @@ class Budget:
         )
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """The limit, for people."""
         return size_text(self.limit)
 
 
-def needed_memory(n_cells: int, threads: int) -> str:
+def estimate_memory(n_cells: int, threads: int) -> str:
     """Return the memory that so many cells take if all are handled at once, for people."""
     return size_text(_BASE + threads * _THREAD + n_cells * _CELL)
 
 
-def parsed_memory(memory: int | str) -> int:
+def parse_memory(memory: int | str) -> int:
     """Return bytes; text may end in KiB, MiB, GiB or TiB, or in the letter alone.
 
-    >>> parsed_memory("2GiB") == parsed_memory("2g") == 2 << 30
+    >>> parse_memory("2GiB") == parse_memory("2g") == 2 << 30
     True
     """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", str(memory).strip().lower())

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.compiled import compiled
-from shoal.engines.partitions.budget import MOST_FILES
+from shoal.engines.regions.budget import MOST_FILES
 from shoal.models.base import ClassHistograms
 from shoal.plan.problem import Problem
 from shoal.utility.ncp import relative_widths
@@ -72,7 +72,7 @@ def cut_regions(
     only those are cut on that may not stay as they are.
     """
     asked = [r for r in sample.requirements if r.place is None or not (mending and sample.may_generalize(r.place))]
-    return _Cutting(replace(sample, requirements=tuple(asked)), share, most_rows, most_regions, by_nodes).grown()
+    return _Cutting(replace(sample, requirements=tuple(asked)), share, most_rows, most_regions, by_nodes).grow()
 
 
 class _Cutting:
@@ -80,9 +80,9 @@ class _Cutting:
         self._problem, self._share, self._most = sample, share, most_rows
         self._most_regions = most_regions
         self._by_nodes = by_nodes
-        self._wholes = [r.as_one_class(self._scaled(sample.cells.counts)) for r in sample.requirements]
+        self._wholes = [r.as_one_class(self._scale(sample.cells.counts)) for r in sample.requirements]
 
-    def grown(self) -> RegionTree:
+    def grow(self) -> RegionTree:
         """Cut the largest box again and again."""
         lo, hi = self._problem.bounds
         tree = RegionTree([Node(lo, hi, True)])
@@ -96,7 +96,7 @@ class _Cutting:
             n_rows = float(self._problem.cells.counts[cells].sum()) / self._share
             if node.closed and (n_rows <= self._most or n_leaves >= self._most_regions):
                 continue
-            chosen = self._chosen(node, cells)
+            chosen = self._choose_cut(node, cells)
             if chosen is None:
                 continue
             node.attribute, node.cut = chosen
@@ -123,13 +123,13 @@ class _Cutting:
         node = taxonomy.covering(lo, hi)
         return bool(taxonomy.lo[node] == lo and taxonomy.hi[node] == hi)
 
-    def _chosen(self, node: Node, cells: IntArray) -> tuple[int, int] | None:
+    def _choose_cut(self, node: Node, cells: IntArray) -> tuple[int, int] | None:
         """Return the attribute and the last leaf below the cut; None if nothing can be cut."""
         proposals = []
         for j in range(len(self._problem.quasi)):
             if not node.closed and self._closed(j, int(node.lo[j]), int(node.hi[j])):
                 continue
-            proposals += self._proposed(node, cells, j)
+            proposals += self._propose_cuts(node, cells, j)
         proposals.sort(key=lambda proposal: (proposal[0], -proposal[1], proposal[2]))
         for *_, attribute, cut in proposals:
             if self._both_hold(attribute, cut, cells):
@@ -138,7 +138,7 @@ class _Cutting:
             return proposals[0][-2], proposals[0][-1]
         return None
 
-    def _proposed(self, node: Node, cells: IntArray, j: int) -> list[tuple[bool, float, int, int]]:
+    def _propose_cuts(self, node: Node, cells: IntArray, j: int) -> list[tuple[bool, float, int, int]]:
         """Return the most even cut of one attribute: whether it is uneven, how wide the attribute is, and the cut."""
         lo, hi = int(node.lo[j]), int(node.hi[j])
         codes = self._problem.quasi_codes[j][cells].astype(np.int64)
@@ -173,7 +173,7 @@ class _Cutting:
         return all(self._holds(side) for side in (cells[below], cells[~below]))
 
     def _holds(self, cells: IntArray) -> bool:
-        counts = self._scaled(self._problem.cells.counts[cells])
+        counts = self._scale(self._problem.cells.counts[cells])
         size = np.array([counts.sum()])
         for requirement, whole in zip(self._problem.requirements, self._wholes, strict=True):
             values = None
@@ -184,7 +184,7 @@ class _Cutting:
                 return False
         return True
 
-    def _scaled(self, counts: IntArray) -> IntArray:
+    def _scale(self, counts: IntArray) -> IntArray:
         """Return how many records of the table so many of the sample stand for."""
         return np.rint(counts / self._share).astype(np.int64)
 

@@ -19,7 +19,7 @@ from shoal.core.errors import UsageError
 from shoal.core.progress import Progress
 from shoal.core.shuffling import kept_in_files
 from shoal.engines.local import KeyedBatch, LocalEngine, SampledCells
-from shoal.engines.partitions.tree import RegionTree, route, tally
+from shoal.engines.regions.tree import RegionTree, route, tally
 from shoal.models.base import ValueModel
 from shoal.policy.binding import Combinations, WholeTable, mixed
 from shoal.policy.encoding import Tree
@@ -97,13 +97,13 @@ class Router:
         self._leaf = np.concatenate([one.leaf for one in trees]).astype(np.int32)
         self._tree = tree.table()
         self._complete = policy.missing == "drop"
-        self._looked_at = looked_at(policy)
+        self._looked_at = list_counted_values(policy)
         self._n_boxes = len(tree.leaves)
         self._n_leaves = {name: one.attribute.taxonomy.n_leaves for name, one in self._by_name.items()}
         for names in self._looked_at:
             _refuse_many(names, self._n_values(names))
 
-    def run(
+    def route_source(
         self,
         engine: LocalEngine,
         source: Source,
@@ -114,9 +114,9 @@ class Router:
     ) -> RegionCounts:
         """Read the source, and write all rows to the files of their regions."""
         added = self.tally()
-        for routed in engine.keyed(source, looked, carried, progress, self.routed):
-            files.write(routed.rows, routed.first)
-            added.add(routed)
+        for part in engine.locate_keys(source, looked, carried, progress, self.route_batch):
+            files.write(part.rows, part.first)
+            added.add(part)
         files.finish()
         return added.counts()
 
@@ -125,7 +125,7 @@ class Router:
         n_values = {names: self._n_values(names) for names in self._looked_at}
         return RegionTally(self._n_boxes, n_values, self._n_leaves)
 
-    def routed(self, batch: KeyedBatch) -> Routed:
+    def route_batch(self, batch: KeyedBatch) -> Routed:
         """Put the rows of a batch in the order of their regions."""
         region = route(batch.keys, self._where, self._masks, self._first, self._leaf, self._tree, self._complete)
         first, order = shared.grouped(region, self._n_boxes)
@@ -150,7 +150,7 @@ class Router:
         return prod(self._n_leaves[name] for name in names)
 
 
-def looked_at(policy: Policy) -> tuple[tuple[str, ...], ...]:
+def list_counted_values(policy: Policy) -> tuple[tuple[str, ...], ...]:
     """Return the sensitive attributes, and the combinations of them, that some model looks at."""
     found: dict[tuple[str, ...], None] = {}
     for model in policy.privacy:
@@ -209,7 +209,7 @@ class RegionFiles:
 
     def read(self, regions: Sequence[int], n_rows: int) -> Iterator[tuple[KeyArray, pa.Table]]:
         """Yield the keys and the carried columns of all rows of some regions, about *n_rows* at a time."""
-        return parted_rows(self._batches(regions), self._n_words, n_rows)
+        return part_rows(self._batches(regions), self._n_words, n_rows)
 
     def drop(self, regions: Sequence[int]) -> None:
         """Let the files of regions go that are done."""
@@ -244,19 +244,19 @@ def waiting_rows(keys: KeyArray, carried: pa.RecordBatch, order: IntArray | Code
     return pa.RecordBatch.from_arrays(arrays, names=names)
 
 
-def parted_rows(batches: Iterable[pa.RecordBatch], n_words: int, n_rows: int) -> Iterator[tuple[KeyArray, pa.Table]]:
+def part_rows(batches: Iterable[pa.RecordBatch], n_words: int, n_rows: int) -> Iterator[tuple[KeyArray, pa.Table]]:
     """Yield the keys and the carried columns of rows that waited, about *n_rows* at a time."""
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
         waiting.append(batch)
         if sum(part.num_rows for part in waiting) >= n_rows:
-            yield _parted(waiting, n_words)
+            yield _part(waiting, n_words)
             waiting = []
     if waiting:
-        yield _parted(waiting, n_words)
+        yield _part(waiting, n_words)
 
 
-def _parted(batches: list[pa.RecordBatch], n_words: int) -> tuple[KeyArray, pa.Table]:
+def _part(batches: list[pa.RecordBatch], n_words: int) -> tuple[KeyArray, pa.Table]:
     table = pa.Table.from_batches(batches)
     words = [table.column(word).combine_chunks().to_numpy() for word in range(n_words)]
     return np.stack(words), table.select(range(n_words, table.num_columns))
