@@ -41,12 +41,6 @@ def test_every_name_loads_and_is_documented(name: str) -> None:
     assert name in dir(shoal)
 
 
-@pytest.mark.parametrize("name", PUBLIC)
-def test_no_module_hides_a_public_name(name: str) -> None:
-    """A module of the same name would take the name's place as soon as it is imported."""
-    assert name not in {module.name for module in pkgutil.iter_modules(shoal.__path__)}
-
-
 def test_star_gives_the_public_names() -> None:
     space: dict[str, object] = {}
     exec("from shoal import *", space)
