@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := -m pip --quiet --disable-pip-version-check
 DEMO := demo-out
 
-.PHONY: help demo test thorough check bench comparison screenshots clean
+.PHONY: help demo test thorough check bench comparison figures screenshots clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -17,7 +17,7 @@ $(VENV)/ready: pyproject.toml Makefile
 	@touch $@
 
 $(VENV)/dev-ready: $(VENV)/ready
-	$(BIN)/python $(PIP) install --editable ".[agency,attacks,databases,files,frames,papers,plots,postgresql,pseudonyms,spark,studio,synthetic]" --group dev
+	$(BIN)/python $(PIP) install --editable ".[agency,attacks,databases,files,frames,plots,postgresql,pseudonyms,spark,studio,synthetic]" --group dev --group experiments
 	@touch $@
 
 # pycanon pins its own pandas and NumPy, so it lives apart; tests ask it through a subprocess.
@@ -54,6 +54,11 @@ bench: $(VENV)/dev-ready .venv-peers/ready ## measure; results as JSON in bench/
 
 comparison: $(VENV)/dev-ready ## all techniques side by side on Adult and the demo data: the pages in docs, made anew
 	SHOAL_DATA=$${SHOAL_DATA:-../shared/data} $(BIN)/python -m shoal.compare.pages docs
+
+figures: $(VENV)/dev-ready ## the source papers' experiments run again: their pages and plots in docs, made anew (an hour)
+	@for paper in tau-l slicing l-delta; do \
+		SHOAL_DATA=$${SHOAL_DATA:-../shared/data} $(BIN)/python -m experiments $$paper --docs docs || exit; \
+	done
 
 screenshots: $(VENV)/dev-ready ## pictures of the studio for docs, made anew
 	$(BIN)/python -m bench.screenshots

@@ -1,14 +1,21 @@
-"""Line plots in one look: told apart by marker and dash as well as by colour, with every axis named."""
+"""What all experiments share: plots in one look, statements and their verdicts, and the files that a run writes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import csv
+import io
+import json
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
+
+from pydantic import TypeAdapter
 
 from shoal.core.errors import UsageError
-from shoal.release.release import written
+
+R = TypeVar("R")
 
 INK = "#222222"
 FAINT = "#d9d9d9"
@@ -55,11 +62,10 @@ class Drawing:
     panels: Sequence[Panel]
     rows: int = 1
 
-    def write(self, folder: Path) -> None:
-        """Write the plot into *folder*, as SVG and as PNG."""
-        path = folder / self.stem
-        with written(path):
-            draw(self.title, self.panels, self.note, [path.with_suffix(s) for s in (".svg", ".png")], rows=self.rows)
+    def write(self, folder: Path, suffixes: Sequence[str]) -> None:
+        """Write the plot into *folder*, in the format of each suffix."""
+        paths = [folder / f"{self.stem}{suffix}" for suffix in suffixes]
+        draw(self.title, self.panels, self.note, paths, rows=self.rows)
 
 
 def require_plots() -> None:
@@ -67,7 +73,7 @@ def require_plots() -> None:
     try:
         import matplotlib  # noqa: F401
     except ImportError:
-        raise UsageError("plots need matplotlib, which is not installed; install shoal[papers]") from None
+        raise UsageError("plots need matplotlib, which is not installed; install shoal[plots]") from None
 
 
 def settings() -> dict[Any, Any]:
@@ -161,3 +167,98 @@ def _plain_powers(axes: Any) -> None:
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+Verdict = Literal["holds", "holds in part", "does not hold", "not tested"]
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One statement of a paper, or of ours, and what became of it."""
+
+    where: str  # a figure, theorem or section
+    claim: str
+    verdict: Verdict
+    measured: str
+
+
+def find_verdict(wins: int, trials: int, needed: float = 1.0) -> Verdict:
+    """Return whether a claim holds that is borne out in so many trials; it must be in the *needed* share of them.
+
+    >>> find_verdict(3, 4), find_verdict(3, 4, needed=0.5), find_verdict(0, 0)
+    ('holds in part', 'holds', 'not tested')
+    """
+    if not trials:
+        return "not tested"
+    if wins >= needed * trials:
+        return "holds"
+    return "holds in part" if wins else "does not hold"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What an experiment leaves behind: a page, all its figures as JSON and CSV, and plots with their data."""
+
+    name: str
+    page: str
+    document: Mapping[str, Any]
+    summary: Sequence[str]  # lines for the terminal
+    drawings: Sequence[Drawing]
+    tables: Mapping[str, str]  # file name without its suffix -> CSV, of each figure
+    whole: str  # CSV
+
+    def write(self, folder: Path) -> None:
+        """Write everything into a new folder; one that cannot be finished is removed."""
+        (folder / "figures").mkdir(parents=True)
+        try:
+            for drawing in self.drawings:
+                drawing.write(folder / "figures", (".svg", ".png"))
+            for stem, table in self.tables.items():
+                (folder / "figures" / f"{stem}.csv").write_text(table, encoding="utf-8")
+            (folder / f"{self.name}.csv").write_text(self.whole, encoding="utf-8")
+            _write_json(folder / f"{self.name}.json", self.document)
+            (folder / f"{self.name}.md").write_text(self.page, encoding="utf-8")
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+
+    def write_docs(self, docs: Path, small: Mapping[str, Any]) -> None:
+        """Replace the documentation's page, its plots, and the JSON of the full and of the *small* grid."""
+        figures = docs / "figures"
+        for drawing in self.drawings:
+            drawing.write(figures, (".svg",))
+        _write_json(figures / f"{self.name}.json", self.document)
+        _write_json(figures / f"{self.name}-small.json", small)
+        (docs / f"papers-{self.name}.md").write_text(self.page, encoding="utf-8")
+
+
+def _write_json(path: Path, document: Mapping[str, Any]) -> None:
+    entries = ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in document.items())
+    path.write_text(f"{{\n{entries}\n}}\n", encoding="utf-8")
+
+
+def read_result(kind: type[R], document: Mapping[str, Any]) -> R:
+    """Read the result that a report's document was made of, so that a page can be written without another run."""
+    return TypeAdapter(kind).validate_python(document)
+
+
+def drop_times(document: Any) -> Any:
+    """Return a document without what differs from run to run.
+
+    >>> drop_times({"um": 0.5, "seconds": 3.2, "tables": [{"seconds_of_table": 1.0}]})
+    {'um': 0.5, 'tables': [{}]}
+    """
+    if isinstance(document, Mapping):
+        return {key: drop_times(value) for key, value in document.items() if not key.startswith("seconds")}
+    return [drop_times(value) for value in document] if isinstance(document, list | tuple) else document
+
+
+def format_csv(rows: Iterable[Sequence[object]]) -> str:
+    """Return rows, the first of them the names of the columns, as CSV.
+
+    >>> format_csv([["l", "um"], [2, None]])
+    'l,um\\n2,\\n'
+    """
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()

@@ -7,16 +7,26 @@ The paper computes N; nothing in it is drawn at random. Here releases are simula
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
-from experiments.l_delta_failures import Decline, Failure, declines, failures, simulated
-from experiments.l_delta_linkage import Linkage, linkages
-from experiments.l_delta_settings import DISTRIBUTIONS, GEOMETRIC, N_VALUES, UNIFORM, Setting
+from experiments.l_delta_simulation import (
+    DISTRIBUTIONS,
+    GEOMETRIC,
+    N_VALUES,
+    UNIFORM,
+    Decline,
+    Failure,
+    Linkage,
+    Setting,
+    count_declines,
+    count_failures,
+    link_owners,
+    simulate,
+)
 from shoal.core.progress import Progress
 
 BETAS = (0.01, 0.02)
@@ -89,23 +99,12 @@ class Result:
     quick: bool
     seed: int
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return everything for ``l-delta.json`` and ``--json``."""
-        return {"paper": "l-delta", **asdict(self)}
-
-    @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> Result:
-        """Read what ``as_dict`` gave, so that a page can be written again without another run."""
-        kinds: dict[str, Any] = {"points": Point, "failures": Failure, "declines": Decline, "linkages": Linkage}
-        lists = {name: [kind(**one) for one in stored[name]] for name, kind in kinds.items()}
-        return cls(**lists, quick=stored["quick"], seed=stored["seed"])
-
     def of(self, figure: str) -> list[Point]:
         """Return the points of one figure, in the order of its lines."""
         return [point for point in self.points if point.figure == figure]
 
 
-def points() -> Iterator[Point]:
+def compute_points() -> Iterator[Point]:
     """Yield every N of Figures 1 and 2, line by line."""
     for figure, distribution in (("1a", UNIFORM), ("2a", GEOMETRIC)):
         for beta in BETAS:
@@ -129,21 +128,21 @@ def run_l_delta(*, quick: bool, seed: int, progress: Progress) -> Result:
         for beta in BETAS:
             settings = [Setting(distribution, l, beta) for l in grid.l]
             draw = [seed, place, round(1 / beta)]
-            needed = simulated(settings[0].joint, grid.l, grid.trials, draw, progress)
-            failed += failures(settings, grid.deltas, needed)
+            needed = simulate(settings[0].joint, grid.l, grid.trials, draw, progress)
+            failed += count_failures(settings, grid.deltas, needed)
             if beta == BETAS[0]:
-                declining += declines(settings, grid.declining, grid.shares, needed)
+                declining += count_declines(settings, grid.declining, grid.shares, needed)
     return Result(
-        points=list(points()),
+        points=list(compute_points()),
         failures=failed,
         declines=declining,
-        linkages=_linked(grid, seed, progress),
+        linkages=_link_releases(grid, seed, progress),
         quick=quick,
         seed=seed,
     )
 
 
-def _linked(grid: Grid, seed: int, progress: Progress) -> list[Linkage]:
+def _link_releases(grid: Grid, seed: int, progress: Progress) -> list[Linkage]:
     asked = [
         (Setting(distribution, l, BETAS[0]), share)
         for distribution in DISTRIBUTIONS
@@ -157,7 +156,7 @@ def _linked(grid: Grid, seed: int, progress: Progress) -> list[Linkage]:
         progress.step("linking releases", len(asked), "settings") as step,
     ):
         waiting = [
-            pool.submit(linkages, setting, grid.declining, share, grid.common, grid.repetitions, [one])
+            pool.submit(link_owners, setting, grid.declining, share, grid.common, grid.repetitions, [one])
             for (setting, share), one in zip(asked, seeds, strict=True)
         ]
         for one in waiting:

@@ -4,74 +4,73 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
+from experiments.figures import Statement, find_verdict
 from experiments.l_delta import Point, Result
-from experiments.l_delta_failures import PAPER, RELEASES, TIGHTER, Failure
-from experiments.l_delta_linkage import AGENCY, ALONE, COARSE, Linkage
-from experiments.l_delta_settings import GEOMETRIC, N_QUASI, marginal
-from experiments.writing import Verdict, verdict_of
+from experiments.l_delta_simulation import (
+    AGENCY,
+    ALONE,
+    COARSE,
+    GEOMETRIC,
+    N_QUASI,
+    PAPER,
+    RELEASES,
+    TIGHTER,
+    Failure,
+    Linkage,
+    marginal,
+)
 from shoal.attacks.base import Tally
 
 SURE = 0.999  # confidence with which a failure rate must lie above its bound to speak against it
 CLOSE = 0.9  # share of the values, or of the people, that must be kept to count as about the same
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One statement of the paper, or of ours, and what became of it."""
-
-    where: str
-    claim: str
-    verdict: Verdict
-    measured: str
-
-
-def findings(result: Result) -> list[Finding]:
+def judge_statements(result: Result) -> list[Statement]:
     """Judge every statement by the figures of one run."""
-    return [*_numbers(result), *_bounds(result), *_linked(result)]
+    return [*_judge_numbers(result), *_judge_bounds(result), *_judge_linking(result)]
 
 
-def _numbers(result: Result) -> Iterator[Finding]:
+def _judge_numbers(result: Result) -> Iterator[Statement]:
     """Judge what section 5 says of N, and the bounds on the number of classes."""
     uniform = [*result.of("1a"), *result.of("1b")]
     largest = max(abs(point.m * point.l * point.p - 1) for point in uniform)
-    yield _counted(
+    yield _count_trials(
         "Figure 1",
         "With uniform diseases N does not vary with l, for m l = 1/p.",
-        [len({point.records for point in same}) == 1 for same in _grouped(uniform, lambda p: (p.beta, p.delta))],
+        [len({point.records for point in same}) == 1 for same in _group_points(uniform, lambda p: (p.beta, p.delta))],
         "pairs of equal N",
         f" m l p differs from 1 by at most {largest:.0e}.",
     )
     for figures, of in (("Figure 1", uniform), ("Figure 2", [*result.of("2a"), *result.of("2b")])):
-        yield _counted(
+        yield _count_trials(
             figures,
             "N decreases as delta increases.",
             _falls(of, lambda p: (p.beta, p.l), lambda p: p.delta),
             "steps of delta",
         )
-    yield _counted(
+    yield _count_trials(
         "Figure 1",
         "Smaller values of p require more samples.",
         _falls(uniform, lambda p: (p.delta, p.l), lambda p: p.p),
         "steps of p",
     )
     p_1 = float(marginal(GEOMETRIC)[0])
-    yield Finding(
+    yield Statement(
         "Figure 2",
         "rho = 0.95 gives rise to p_1 = 0.054.",
         "holds" if round(p_1, 3) == 0.054 else "does not hold",
         f"p_1 = {p_1:.6f}.",
     )
-    yield _counted(
+    yield _count_trials(
         "Figure 2",
         "Larger values of l require more samples.",
         _falls(result.of("2b"), lambda p: (p.beta, p.delta), lambda p: -p.l),
         "steps of l",
     )
-    yield _counted(
+    yield _count_trials(
         "Lemma 4.3",
         "There are at most m classes.",
         [point.classes <= point.m * (1 + 1e-12) for point in result.points],  # m was rounded to floating point
@@ -79,7 +78,7 @@ def _numbers(result: Result) -> Iterator[Finding]:
     )
     betas = {Fraction(str(point.beta)): point.classes for point in result.points}
     whole = sum((N_QUASI * beta).denominator == 1 for beta in betas)
-    yield _counted(
+    yield _count_trials(
         "Corollary 4.8",
         "With equally likely quasi-identifiers there are floor(p_l / p) classes.",
         [classes == math.floor(1 / beta) for beta, classes in betas.items()],
@@ -87,7 +86,7 @@ def _numbers(result: Result) -> Iterator[Finding]:
         f" Before rounding, the class size is a whole number in {whole} of them; elsewhere fewer classes may fit.",
     )
     saved = [1 - point.tighter_records / point.records for point in result.points]
-    yield _counted(
+    yield _count_trials(
         "ours",
         "The tighter N is never larger than the paper's.",
         [point.tighter_records <= point.records for point in result.points],
@@ -96,7 +95,7 @@ def _numbers(result: Result) -> Iterator[Finding]:
     )
 
 
-def _bounds(result: Result) -> Iterator[Finding]:
+def _judge_bounds(result: Result) -> Iterator[Statement]:
     """Judge Theorems 4.4 and 4.5 by what was simulated."""
     for where, claim, rule, releases in (
         ("Theorem 4.4", "A release fails with a probability of at most delta.", PAPER, RELEASES[:1]),
@@ -106,7 +105,7 @@ def _bounds(result: Result) -> Iterator[Finding]:
         of = [one for one in result.failures if one.rule == rule and one.releases in releases]
         nearest = max(of, key=lambda one: one.rate.value / one.bound)
         none = sum(one.failed == 0 for one in of)
-        yield _counted(
+        yield _count_trials(
             where,
             claim,
             [Tally(one.failed, one.trials).rate(SURE).low <= one.bound for one in of],
@@ -115,32 +114,32 @@ def _bounds(result: Result) -> Iterator[Finding]:
         )
 
 
-def _linked(result: Result) -> Iterator[Finding]:
+def _judge_linking(result: Result) -> Iterator[Statement]:
     """Judge what linking leaves."""
     alone, coarse, agency = (
         [one for one in result.linkages if one.way == way and one.releases > 1] for way in (ALONE, COARSE, AGENCY)
     )
     at_n = [one for one in alone if one.share == 1]
-    yield _counted(
+    yield _count_trials(
         "Proposition 3.1",
         "No linkage of t l-diverse releases leaves less than the worst case.",
         [one.least >= one.worst_case for one in (*alone, *coarse, *agency)],
         "linkages",
     )
-    yield _counted(
+    yield _count_trials(
         "section 3",
         "Pure l-diversity degrades upon linkage (in the worst case; here: in ordinary samples of N records).",
         [one.least < one.l for one in at_n],
         "linkages leave somebody fewer than l diseases",
         " " + _left(at_n),
     )
-    yield _counted(
+    yield _count_trials(
         "section 3",
         "Linkage can reveal the exact value (here: in ordinary samples of N records, where the worst case is 1).",
         [one.least == 1 for one in at_n if one.worst_case == 1],
         "linkages leave somebody one disease",
     )
-    yield _counted(
+    yield _count_trials(
         "section 4.2",
         "Unlike pure l-diversity, (l,delta)-diversity is roughly preserved upon linkage.",
         [one.below == 0 for one in agency],
@@ -148,7 +147,7 @@ def _linked(result: Result) -> Iterator[Finding]:
         f" Owners by themselves: {sum(one.below == 0 for one in at_n)} of {len(at_n)} with N records.",
     )
     at_least_n = [one for one in coarse if one.share >= 1]
-    yield _counted(
+    yield _count_trials(
         "ours",
         "Owners whose own classes are about as coarse as the agency's keep l upon linkage too, though nothing "
         "promises it.",
@@ -160,7 +159,7 @@ def _linked(result: Result) -> Iterator[Finding]:
     yield _conjecture(alone, [one for one in result.linkages if one.way == ALONE and one.releases == 1])
 
 
-def _conjecture(linked: Sequence[Linkage], single: Sequence[Linkage]) -> Finding:
+def _conjecture(linked: Sequence[Linkage], single: Sequence[Linkage]) -> Statement:
     most = max(one.share for one in linked)
     before = {(one.distribution, one.l): one.least for one in single if one.share == most}
     at_most = [one for one in linked if one.share == most]
@@ -175,7 +174,7 @@ def _conjecture(linked: Sequence[Linkage], single: Sequence[Linkage]) -> Finding
         shares = [_enough(of) for of in of_setting]
         texts.append(f"{releases} linked, " + ", ".join("-" if share is None else f"{share:g}" for share in shares))
     named = ", ".join(f"{distribution} l = {l}" for distribution, l in settings)
-    return _counted(
+    return _count_trials(
         "section 5, conjecture",
         "With enough records, owners who anonymize by themselves lose little of l upon linkage (here: of the least "
         f"number of diseases that anybody is left with, {1 - CLOSE:.0%} at most).",
@@ -214,14 +213,14 @@ def _failure(one: Failure) -> str:
     )
 
 
-def _counted(where: str, claim: str, trials: Iterable[bool], of_what: str, more: str = "") -> Finding:
+def _count_trials(where: str, claim: str, trials: Iterable[bool], of_what: str, more: str = "") -> Statement:
     """The claim holds if it does in every trial."""
     outcomes = list(trials)
     wins = sum(outcomes)
-    return Finding(where, claim, verdict_of(wins, len(outcomes)), f"{wins} of {len(outcomes)} {of_what}.{more}")
+    return Statement(where, claim, find_verdict(wins, len(outcomes)), f"{wins} of {len(outcomes)} {of_what}.{more}")
 
 
-def _grouped(points: Iterable[Point], key: Callable[[Point], tuple[float, ...]]) -> list[list[Point]]:
+def _group_points(points: Iterable[Point], key: Callable[[Point], tuple[float, ...]]) -> list[list[Point]]:
     groups: dict[tuple[object, ...], list[Point]] = {}
     for point in points:
         groups.setdefault((point.figure, *key(point)), []).append(point)
@@ -232,6 +231,6 @@ def _falls(
     points: Iterable[Point], key: Callable[[Point], tuple[float, ...]], by: Callable[[Point], float]
 ) -> Iterator[bool]:
     """Yield, for each two neighbours that differ only in *by*, whether N falls as that grows."""
-    for same in _grouped(points, key):
+    for same in _group_points(points, key):
         for one, next_one in pairwise(sorted(same, key=by)):
             yield next_one.records < one.records

@@ -1,4 +1,8 @@
-"""Figures 3 to 5 of the slicing paper: what classifiers learn from originals, and from releases of them."""
+"""Figures 3 to 5 of the slicing paper: what classifiers learn from originals, and from releases of them.
+
+Weka's J48 and NaiveBayes are what the paper ran. Scikit-learn's tree (entropy, at least two records in a leaf) grows as
+theirs does but is not pruned; here it is, by C4.5's rule. Decision 15 says what differs.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +15,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from experiments.classifiers import NaiveBayes, PrunedTree
-from experiments.slicing_tables import Rows, Table
+from experiments.slicing_tables import FeatureArray, Rows, Table
 from shoal.anonymize import anonymize
-from shoal.core.arrays import BoolArray, IntArray
-from shoal.core.errors import UnreachableError
+from shoal.core.arrays import BoolArray, FloatArray, IntArray
+from shoal.core.compiled import compiled
+from shoal.core.errors import UnreachableError, UsageError
 
+CONFIDENCE = 0.25  # C4.5's and J48's: smaller prunes more
+LEAST_IN_LEAF = 2
+_NO_CHILD = -1
 ORIGINAL = "original"
 GENERALIZATION = "generalization"
 BUCKETIZATION = "bucketization"
@@ -28,6 +35,119 @@ CLASSIFIERS = (TREE, BAYES)
 TARGETS = ("occupation", "education")
 DRAWS = 5
 ALPHA = 2
+
+
+def require_learning() -> None:
+    """Raise unless classifiers can learn; to be called before long work."""
+    try:
+        import sklearn  # noqa: F401
+    except ImportError:
+        raise UsageError(
+            "classifiers need scikit-learn, which is not installed: pip install --group experiments"
+        ) from None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PrunedTree:
+    """A decision tree whose branches were cut where C4.5 expects no more errors without them.
+
+    Quinlan, "C4.5: programs for machine learning", section 4.2: of the records like those in a leaf so many are
+    expected to be of another class as the upper limit of the binomial at the confidence says; a branch that expects
+    no fewer in its leaves becomes a leaf.
+    """
+
+    tree: Any
+    answer: IntArray  # (n_nodes,) what is said of a record that ends there, or would end further down
+
+    @classmethod
+    def learn(cls, features: FeatureArray, classes: IntArray, seed: int) -> PrunedTree:
+        """Grow the tree by information gain, then prune it."""
+        require_learning()
+        from sklearn.tree import DecisionTreeClassifier
+
+        grown = DecisionTreeClassifier(criterion="entropy", min_samples_leaf=LEAST_IN_LEAF, random_state=seed)
+        grown.fit(features, classes)
+        tree = grown.tree_
+        present = np.asarray(grown.classes_, dtype=np.int64)
+        commonest = present[np.argmax(tree.value[:, 0, :], axis=1)]
+        size = np.asarray(tree.n_node_samples, dtype=np.int64)
+        correct = np.rint(np.max(tree.value[:, 0, :], axis=1) * size).astype(np.int64)
+        left = np.asarray(tree.children_left, dtype=np.int64)
+        right = np.asarray(tree.children_right, dtype=np.int64)
+        cut = prune(expected_errors(size, size - correct), left, right)
+        return cls(tree, _answers(cut, commonest, left, right))
+
+    def predict(self, features: FeatureArray) -> IntArray:
+        """Return the class of the leaf of each row."""
+        leaf: IntArray = self.tree.apply(features)
+        return self.answer[leaf]
+
+
+def expected_errors(size: IntArray, errors: IntArray) -> FloatArray:
+    """Return how many errors each node would make as a leaf, at the upper limit of its binomial.
+
+    Of six, nine and one records of one class each, Quinlan expects the shares 0.206, 0.143 and 0.750 to be of another.
+
+    >>> size = np.array([6, 9, 1])
+    >>> (expected_errors(size, np.zeros(3, dtype=np.int64)) / size).round(3)
+    array([0.206, 0.143, 0.75 ])
+    """
+    from scipy.special import betaincinv
+
+    rest = np.maximum(size - errors, 1)  # a node without a correct record is wrong for all
+    share = np.where(errors < size, betaincinv(errors + 1.0, rest, 1 - CONFIDENCE), 1.0)
+    return np.asarray(size * share, dtype=np.float64)
+
+
+@compiled
+def prune(as_leaf: FloatArray, left: IntArray, right: IntArray) -> BoolArray:
+    """Return the nodes that end their branch: leaves, and those that expect no fewer errors from below.
+
+    Children stand behind their parents.
+    """
+    n_nodes = len(left)
+    expected = as_leaf.copy()
+    cut = np.ones(n_nodes, dtype=np.bool_)
+    for node in range(n_nodes - 1, -1, -1):
+        if left[node] == _NO_CHILD:
+            continue
+        below = expected[left[node]] + expected[right[node]]
+        if below < as_leaf[node]:
+            expected[node] = below
+            cut[node] = False
+    return cut
+
+
+@compiled
+def _answers(cut: BoolArray, commonest: IntArray, left: IntArray, right: IntArray) -> IntArray:
+    """Give every node below a cut the answer of the cut."""
+    answer = commonest.copy()
+    ended = cut.copy()
+    for node in range(len(left)):
+        if ended[node] and left[node] != _NO_CHILD:
+            for child in (left[node], right[node]):
+                ended[child] = True
+                answer[child] = answer[node]
+    return answer
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NaiveBayes:
+    """Naive Bayes over categories, each counted once more than it occurs."""
+
+    model: Any
+
+    @classmethod
+    def learn(cls, categories: IntArray, classes: IntArray, n_categories: IntArray) -> NaiveBayes:
+        """Count; ``n_categories`` tells how many each attribute may have."""
+        require_learning()
+        from sklearn.naive_bayes import CategoricalNB
+
+        return cls(CategoricalNB(alpha=1.0, min_categories=n_categories).fit(categories, classes))
+
+    def predict(self, categories: IntArray) -> IntArray:
+        """Return the likeliest class of each row."""
+        return np.asarray(self.model.predict(categories), dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +220,7 @@ class Publication:
     slices: Slices | None = None
 
 
-def published(table: Table, source: pa.Table, setting: Setting, seed: int) -> Publication:
+def publish(table: Table, source: pa.Table, setting: Setting, seed: int) -> Publication:
     """Publish some rows of the table; raises if the requirement cannot be met."""
     if setting.l is None:
         rows = Rows.of_values(table, source)
@@ -112,16 +232,16 @@ def published(table: Table, source: pa.Table, setting: Setting, seed: int) -> Pu
     parts, n_buckets = list(release.manifest["parts"]), int(release.manifest["buckets"])
     return Publication(
         lambda rng: Rows.of_values(table, release.sample_table(rng)),
-        Slices(setting.technique, setting.l, setting.c, parts, n_buckets, mixed(release.data)),
+        Slices(setting.technique, setting.l, setting.c, parts, n_buckets, share_of_mixed(release.data)),
     )
 
 
-def learned(table: Table, setting: Setting, folds: Folds, seed: int) -> Learned:
+def measure_learning(table: Table, setting: Setting, folds: Folds, seed: int) -> Learned:
     """Publish by one technique and measure what can be learned, in both ways."""
     rng = np.random.default_rng([seed, TECHNIQUES.index(setting.technique), setting.l or 0, setting.c or 0])
     chosen = (setting.technique, setting.l, setting.c)
     try:
-        publication = published(table, table.rows, setting, seed)
+        publication = publish(table, table.rows, setting, seed)
     except UnreachableError:
         return Learned([Accuracy(*chosen, *question, None, None) for question in _questions()], None)
     draws = [publication.draw(rng) for _ in range(min(DRAWS, folds.own))]
@@ -130,15 +250,15 @@ def learned(table: Table, setting: Setting, folds: Folds, seed: int) -> Learned:
     accuracies = []
     for question in _questions():
         own = [
-            accuracy(rows, rows, fold_of == fold, *question, rng)
+            measure_accuracy(rows, rows, fold_of == fold, *question, rng)
             for fold, rows in zip(range(folds.own), itertools.cycle(draws), strict=False)
         ]
-        other = [accuracy(rows, asked, None, *question, rng) for rows, asked in unseen]
+        other = [measure_accuracy(rows, asked, None, *question, rng) for rows, asked in unseen]
         accuracies.append(Accuracy(*chosen, *question, fmean(own), fmean(other) if other else None))
     return Learned(accuracies, publication.slices)
 
 
-def accuracy(
+def measure_accuracy(
     rows: Rows, asked: Rows, held: BoolArray | None, target: str, classifier: str, rng: np.random.Generator
 ) -> float:
     """Return the share of the *asked* rows whose target is told by a classifier that learned from *rows*.
@@ -149,8 +269,8 @@ def accuracy(
     everything = slice(None)
     learn_from = everything if held is None else ~held
     ask = everything if held is None else held
-    classes = rows.drawn(target, rng)
-    truth: IntArray = classes if asked is rows else asked.drawn(target, rng)
+    classes = rows.draw(target, rng)
+    truth: IntArray = classes if asked is rows else asked.draw(target, rng)
     if classifier == TREE:
         tree = PrunedTree.learn(
             rows.positions(target, doubled=doubled)[learn_from], classes[learn_from], int(rng.integers(2**31))
@@ -164,7 +284,7 @@ def accuracy(
     return float(np.mean(told == truth[ask]))
 
 
-def mixed(rows: pa.Table) -> float:
+def share_of_mixed(rows: pa.Table) -> float:
     """Return the share of the records of a sliced table whose bucket holds both sexes.
 
     Only there does it matter that slicing keeps sex beside occupation: elsewhere the bucket itself tells the sex.
@@ -191,7 +311,7 @@ def _unseen(
     for number in range(n_folds):
         others = table.rows.filter(pa.array(fold != number))
         try:
-            rows = published(table, others, setting, seed).draw(rng)
+            rows = publish(table, others, setting, seed).draw(rng)
         except UnreachableError:
             continue
         yield rows, Rows.of_values(table, table.rows.filter(pa.array(fold == number)))

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from experiments.classifiers import FeatureArray
 from shoal.core.arrays import CodeArray, IntArray
 from shoal.datasets.uci import ADULT_COLUMNS, ADULT_NUMBERS, ADULT_QUASI, adult
+
+FeatureArray: TypeAlias = NDArray[np.float32]  # what trees are grown from
 
 SENSITIVE = "occupation"
 N_BINS = 10
@@ -167,7 +169,7 @@ class Rows:
         """Whether each attribute becomes two, a lower and an upper bound (section 6.1 of the paper)."""
         return self.greatest is not None
 
-    def drawn(self, name: str, rng: np.random.Generator) -> IntArray:
+    def draw(self, name: str, rng: np.random.Generator) -> IntArray:
         """Return (n_rows,) a value of one attribute: where a label leaves several, one of them by chance."""
         place = self.table.place(name)
         least = self.least[:, place].astype(np.int64)

@@ -9,20 +9,26 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from experiments import grid
-from experiments.accuracy import CrossValidation, Generalizing
-from experiments.classes import meets
-from experiments.grid import Grid
-from experiments.tables import Table, adult_table, nursery_table
+from experiments.id3 import CrossValidation, Generalizing
+from experiments.problems import (
+    ADULT,
+    NURSERY,
+    QUICK_ADULT,
+    QUICK_NURSERY,
+    Grid,
+    Table,
+    adult_table,
+    meets,
+    nursery_table,
+)
 from shoal.core.errors import UnreachableError
 from shoal.core.progress import Progress, Silent, Step
 from shoal.methods.hilbert import Hilbert
@@ -95,22 +101,6 @@ class Result:
     quick: bool
     seed: int
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return everything for ``tau-l.json`` and ``--json``."""
-        return {"paper": "tau-l", "quick": self.quick, "seed": self.seed, "tables": [asdict(t) for t in self.tables]}
-
-    @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> Result:
-        """Read what ``as_dict`` gave, so that a page can be written again without another run."""
-        tables = []
-        for table in stored["tables"]:
-            given = {
-                "outcomes": [Outcome(**outcome) for outcome in table["outcomes"]],
-                "requirements": [(tau, l) for tau, l in table["requirements"]],
-            }
-            tables.append(TableResult(**{**table, **given}))
-        return cls(tables, stored["quick"], stored["seed"])
-
 
 class _Output:
     """A table that an algorithm made, and what is measured of it, once."""
@@ -164,7 +154,7 @@ class _Experiment:
         outcomes = []
         with self._step(algorithm, len(self._grid.requirements)) as step:
             for asked in self._grid.requirements:
-                output, seconds = self._made(method, self._tau_l(asked))
+                output, seconds = self._run_method(method, self._tau_l(asked))
                 outcomes.append(self._outcome(algorithm, asked, [] if output is None else [output], seconds))
                 step.advance(1)
         return outcomes
@@ -178,7 +168,7 @@ class _Experiment:
         with self._step(CLD, len(pairs)) as step:
             for c, l in pairs:
                 problem = self._table.problem("recursive-cl-diversity", c=c, l=l)
-                output, taken = self._made(method, problem, c=c, l=l)
+                output, taken = self._run_method(method, problem, c=c, l=l)
                 seconds += taken
                 found += [] if output is None else [output]
                 step.advance(1)
@@ -190,7 +180,7 @@ class _Experiment:
         with self._step(ONE_D, len(self._grid.one_d_l)) as step:
             for l in self._grid.one_d_l:
                 problem = self._table.problem("simple-l-diversity", l=l)
-                output, _ = self._made(Hilbert(l=l), problem, l=l)
+                output, _ = self._run_method(Hilbert(l=l), problem, l=l)
                 found += [] if output is None else [output]
                 step.advance(1)
         outcomes = []
@@ -223,7 +213,7 @@ class _Experiment:
             classes=table.plan.n_classes,
         )
 
-    def _made(self, method: Generalizing, problem: Problem, **parameters: float) -> tuple[_Output | None, float]:
+    def _run_method(self, method: Generalizing, problem: Problem, **parameters: float) -> tuple[_Output | None, float]:
         """Run a method and take its processor time, the median of some cheap runs; None if it cannot serve.
 
         Other work on the machine hardly changes that time, so algorithms that run minutes apart can be compared.
@@ -251,8 +241,8 @@ def run_tau_l(data: Path | None, *, quick: bool, seed: int, progress: Progress) 
     """Run all algorithms on Adult and Nursery; *quick* takes few requirements and a sample of the records."""
     rows = _QUICK_ROWS if quick else None
     tables = (
-        (adult_table, grid.QUICK_ADULT if quick else grid.ADULT),
-        (nursery_table, grid.QUICK_NURSERY if quick else grid.NURSERY),
+        (adult_table, QUICK_ADULT if quick else ADULT),
+        (nursery_table, QUICK_NURSERY if quick else NURSERY),
     )
     results = []
     for open_table, asked in tables:

@@ -19,7 +19,7 @@ ADDRESSES = (
     f"postgresql://127.0.0.1:1/clinic?user=ann&password={SECRET}",
     f"mysql://ann:{SECRET}@127.0.0.1:1/clinic#stays",
 )
-LONG = {"demo", "papers", "agency serve"}  # they begin to work, for they need no file
+LONG = {"demo", "agency serve"}  # they begin to work, for they need no file
 
 
 def arguments() -> list[tuple[tuple[str, ...], list[str]]]:

@@ -20,7 +20,6 @@ from shoal.cli import (
     key,
     ledger,
     link,
-    papers,
     policy,
     studio,
     verify,
@@ -73,7 +72,6 @@ app.add_typer(policy.app, name="policy")
 app.add_typer(key.app, name="key")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(agency.app, name="agency")
-app.add_typer(papers.app, name="papers")
 
 
 class _NoPandas(MetaPathFinder):

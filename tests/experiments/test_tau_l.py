@@ -5,23 +5,30 @@ from __future__ import annotations
 import csv
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from experiments import figures, grid
-from experiments.accuracy import CrossValidation
-from experiments.classes import meets, sensitive_weights
-from experiments.tables import adult_table, nursery_table
+from experiments.figures import Panel, draw, read_result, require_plots
+from experiments.id3 import CrossValidation
+from experiments.problems import (
+    ADULT,
+    NURSERY,
+    QUICK_ADULT,
+    QUICK_NURSERY,
+    Grid,
+    adult_table,
+    meets,
+    nursery_table,
+    sensitive_weights,
+)
 from experiments.tau_l import ALGORITHMS, CLD, IMPROVED, ONE_D, SWEEP, Outcome, Result, TableResult
-from experiments.tau_l_page import FIGURES, page, relative_seconds, write_result
-from experiments.tau_l_statements import statements
-from typer.testing import CliRunner
+from experiments.tau_l_page import FIGURES, judge_statements, make_report, relative_seconds, write_page
 
-from shoal.cli import papers as command
 from shoal.core.errors import UsageError
 from shoal.core.progress import Progress, Silent
 from shoal.engines.local import LocalEngine
@@ -128,8 +135,8 @@ def test_folds_whose_others_cannot_meet_the_requirement_are_left_out() -> None:
     assert folds.ratio(Mondrian(), hard, np.random.default_rng(0)) is None
 
 
-@pytest.mark.parametrize("asked", [grid.ADULT, grid.NURSERY, grid.QUICK_ADULT, grid.QUICK_NURSERY])
-def test_requirements_only_get_stronger(asked: grid.Grid) -> None:
+@pytest.mark.parametrize("asked", [ADULT, NURSERY, QUICK_ADULT, QUICK_NURSERY])
+def test_requirements_only_get_stronger(asked: Grid) -> None:
     curves = np.array([[float(limit) for limit in one.limits] + [1.0] * (14 - one.l) for one in asked.requirements])
     assert (np.diff(curves, axis=0) <= 1e-12).all()
     assert len({(one.tau, one.l) for one in asked.requirements}) == len(asked.requirements)
@@ -156,9 +163,9 @@ def made_up(name: str = "adult", better: bool = True) -> TableResult:
 
 
 def test_statements_hold_where_sweep_is_better_and_fail_where_it_is_not() -> None:
-    good = [statement.verdict for statement in statements(made_up())]
+    good = [statement.verdict for statement in judge_statements(made_up())]
     assert good == ["holds"] * 9
-    bad = {statement.claim: statement.verdict for statement in statements(made_up(better=False))}
+    bad = {statement.claim: statement.verdict for statement in judge_statements(made_up(better=False))}
     verdicts = list(bad.values())
     assert verdicts[:2] == ["holds", "holds"]
     assert verdicts[2:4] == ["does not hold", "does not hold"]
@@ -169,10 +176,10 @@ def test_a_rival_that_reaches_nothing_leaves_statements_untested() -> None:
     table = made_up()
     lost = [o if o.algorithm != ONE_D else Outcome(ONE_D, o.tau, o.l) for o in table.outcomes]
     alone = TableResult("t", "T", "", 1, ["a"], "s", table.requirements, 0.5, 0.2, lost)
-    verdicts = [statement.verdict for statement in statements(alone)]
+    verdicts = [statement.verdict for statement in judge_statements(alone)]
     assert verdicts.count("not tested") >= 4
     assert all(relative_seconds(alone, o) is None for o in alone.outcomes)
-    assert "| - |" in page(Result([alone], False, 1))
+    assert "| - |" in write_page(Result([alone], False, 1))
 
 
 def test_time_without_a_rival_is_relative_to_the_last_requirement_that_it_reached() -> None:
@@ -185,7 +192,7 @@ def test_time_without_a_rival_is_relative_to_the_last_requirement_that_it_reache
 @pytest.mark.thorough
 def test_the_written_folder_has_every_figure_as_plots_and_data(tmp_path: Path) -> None:
     result = Result([made_up("adult"), made_up("nursery", better=False)], False, 1)
-    write_result(result, tmp_path / "out")
+    make_report(result).write(tmp_path / "out")
     text = (tmp_path / "out" / "tau-l.md").read_text(encoding="utf-8")
     links = re.findall(r"\]\(([^)]+)\)", text)
     assert len(links) == len(FIGURES) == 4
@@ -198,30 +205,30 @@ def test_the_written_folder_has_every_figure_as_plots_and_data(tmp_path: Path) -
     assert len(rows) == 10
     assert (rows[0][SWEEP], rows[0][CLD], rows[4][CLD]) == ("0.8", "0.5", "")
     stored = json.loads((tmp_path / "out" / "tau-l.json").read_text(encoding="utf-8"))
-    assert Result.from_dict(stored) == result
+    assert read_result(Result, stored) == result
     assert "**does not hold**" in text
 
 
 def test_the_page_of_the_docs_is_the_one_that_its_figures_give() -> None:
-    """Write it again by ``shoal papers tau-l`` and copy page, JSON and plots; nothing on it is changed by hand."""
+    """Made anew by ``make figures``; nothing on it is changed by hand."""
     stored = json.loads((DOCS / "figures" / "tau-l.json").read_text(encoding="utf-8"))
     text = (DOCS / "papers-tau-l.md").read_text(encoding="utf-8")
-    assert text == page(Result.from_dict(stored))
+    assert text == write_page(read_result(Result, stored))
     assert not stored["quick"]
     assert [table["records"] for table in stored["tables"]] == [45_222, 12_960]
 
 
 def test_plots_are_the_same_bytes_each_time(tmp_path: Path) -> None:
-    panel = figures.Panel("A", "x", "y", ["1", "2"], {"one": [1.0, None], "two": [0.1, 10.0]}, "log")
+    panel = Panel("A", "x", "y", ["1", "2"], {"one": [1.0, None], "two": [0.1, 10.0]}, "log")
     for name in ("a.svg", "b.svg"):
-        figures.draw("T", [panel], "note", [tmp_path / name])
+        draw("T", [panel], "note", [tmp_path / name])
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
 
 
 def test_without_the_plotting_package_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
-    with pytest.raises(UsageError, match=r"install shoal\[papers\]"):
-        figures.require_plots()
+    with pytest.raises(UsageError, match=r"install shoal\[plots\]"):
+        require_plots()
 
 
 def test_without_data_the_message_says_how_to_give_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -247,18 +254,10 @@ def test_the_tables_are_those_of_the_paper(shared_data: Path) -> None:
     assert adult_table(shared_data, 500, rng).n_records == 500
 
 
-def test_a_quick_run_of_the_command(shared_data: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    asked = ["tau-l", "--quick", "--json", "--data", str(shared_data), "--out", str(out)]
-    answer = CliRunner().invoke(command.app, asked)
-    assert answer.exit_code == 0, answer.output
-    told = json.loads(answer.stdout)
-    for table, asked_for in zip(told["tables"], (grid.QUICK_ADULT, grid.QUICK_NURSERY), strict=True):
+def test_a_quick_run_gives_the_stored_small_grid(shared_data: Path, quick_run: Callable[..., dict[str, Any]]) -> None:
+    document = quick_run("tau-l", "--data", str(shared_data))
+    for table, asked_for in zip(document["tables"], (QUICK_ADULT, QUICK_NURSERY), strict=True):
         assert len(table["outcomes"]) == len(ALGORITHMS) * len(asked_for.requirements)
         for entry in table["outcomes"]:
             if entry["algorithm"] in (SWEEP, IMPROVED):
                 assert 0 < entry["um"] <= 1  # every requirement is reached
-    assert "A quick run" in (out / "tau-l.md").read_text(encoding="utf-8")
-    again = CliRunner().invoke(command.app, asked)
-    assert again.exit_code == 2
-    assert "exists already" in json.loads(again.stdout)["error"]

@@ -1,13 +1,19 @@
-"""ID3 on generalized records: trained on published labels, asked about base values."""
+"""ID3 on generalized records: trained on published labels, asked about base values of people it never saw."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
+from experiments.problems import sensitive_weights
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
-from shoal.core.errors import InputError
+from shoal.core.errors import InputError, UnreachableError
+from shoal.core.progress import Progress, Silent
+from shoal.plan.cells import Cells
+from shoal.plan.plan import Plan
+from shoal.plan.problem import Problem
 
 LEAF = -1
 _SAME_GAIN = 1e-9  # nats; gains nearer than that are equal, and the first attribute is taken
@@ -136,8 +142,8 @@ def learn(examples: Examples) -> DecisionTree:
     node = np.zeros(len(weights), dtype=np.int64)
     used = np.zeros((1, n_attributes), dtype=np.bool_)
     while len(used):
-        here = _summed(node, weights, len(used))
-        asked = _best(label, weights, node, used, here)
+        here = _sum_groups(node, weights, len(used))
+        asked = _choose(label, weights, node, used, here)
         goes = asked[node] != LEAF
         label, weights, node = label[:, goes], weights[goes], node[goes]
         taken = label[asked[node], np.arange(len(node))]
@@ -165,7 +171,7 @@ def _labels(lo: CodeArray, hi: CodeArray) -> tuple[CodeArray, IntArray]:
     return np.concatenate(ranges), np.stack(numbers)
 
 
-def _best(label: IntArray, weights: FloatArray, node: IntArray, used: BoolArray, here: FloatArray) -> CodeArray:
+def _choose(label: IntArray, weights: FloatArray, node: IntArray, used: BoolArray, here: FloatArray) -> CodeArray:
     """Return (n_nodes,) the attribute with the largest gain, or LEAF where the node is pure or cannot be divided."""
     total = here.sum(axis=1)
     pure = here.max(axis=1) >= total * _PURE
@@ -176,7 +182,7 @@ def _best(label: IntArray, weights: FloatArray, node: IntArray, used: BoolArray,
             continue
         size = int(label[a, items].max()) + 1
         branch, group = np.unique(node[items] * size + label[a, items], return_inverse=True)
-        parts = _summed(group.reshape(-1), weights[items], len(branch))
+        parts = _sum_groups(group.reshape(-1), weights[items], len(branch))
         parent = branch // size
         left = np.bincount(parent, _entropy_mass(parts), minlength=len(used))
         divides = np.bincount(parent, minlength=len(used)) > 1
@@ -196,7 +202,7 @@ def _x_log_x(values: FloatArray) -> FloatArray:
     return values * np.log(np.where(values > 0, values, 1.0))
 
 
-def _summed(group: IntArray, weights: FloatArray, n_groups: int) -> FloatArray:
+def _sum_groups(group: IntArray, weights: FloatArray, n_groups: int) -> FloatArray:
     """Return (n_groups, n_classes) the weights of each group's items; every group has some."""
     order = np.argsort(group, kind="stable")
     starts = np.searchsorted(group[order], np.arange(n_groups))
@@ -213,3 +219,100 @@ def _stretches(starts: IntArray, counts: IntArray) -> IntArray:
     total = int(ends[-1]) if len(ends) else 0
     result: IntArray = np.arange(total) + np.repeat(starts - (ends - counts), counts)
     return result
+
+
+class Generalizing(Protocol):
+    """A method whose classes publish ranges of values, from which a tree can learn."""
+
+    def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan:
+        """Return a generalization, or raise UnreachableError."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CrossValidation:
+    """The records of one table dealt into folds, the same for everything that is learned from it.
+
+    A method anonymizes all folds but one, a tree learns from what that publishes, and it is asked about the original
+    records of the last fold: these had no part in the release. ``baseline`` is the accuracy, fold by fold, of trees
+    that learned from the original records.
+    """
+
+    held: tuple[IntArray, ...]  # n_folds x (n_cells,) records of each cell
+    points: CodeArray  # (n_points, n_quasi) distinct base values of the quasi attributes
+    point: IntArray  # (n_cells,) the point of each cell
+    value: IntArray  # (n_cells,) the sensitive value of each cell
+    n_values: int
+    n_leaves: tuple[int, ...]
+    baseline: tuple[float, ...]
+
+    @classmethod
+    def of(cls, problem: Problem, n_folds: int, rng: np.random.Generator) -> CrossValidation:
+        """Deal the records and learn from the original ones."""
+        cells = problem.cells
+        fold = rng.permutation(cells.n_records) % n_folds
+        cell = np.repeat(np.arange(cells.n_cells), cells.counts)
+        held = tuple(np.bincount(cell[fold == number], minlength=cells.n_cells) for number in range(n_folds))
+        codes = np.stack([np.asarray(column, dtype=np.int32) for column in problem.quasi_codes], axis=1)
+        points, point = np.unique(codes, axis=0, return_inverse=True)
+        dealt = cls(
+            held=held,
+            points=points,
+            point=point.reshape(-1),
+            value=np.asarray(cells.codes[len(problem.quasi)], dtype=np.int64),
+            n_values=problem.sensitive[0].taxonomy.n_leaves,
+            n_leaves=tuple(attribute.taxonomy.n_leaves for attribute in problem.quasi),
+            baseline=(),
+        )
+        trees = (
+            learn(Examples.of_base_values(points, dealt._at_points(cells.counts - records), dealt.n_leaves))
+            for records in held
+        )
+        found = tuple(dealt._accuracy(tree, records) for tree, records in zip(trees, held, strict=True))
+        return replace(dealt, baseline=found)
+
+    @property
+    def commonest(self) -> float:
+        """The share of the commonest sensitive value: what one is right about without learning anything."""
+        of_value = self._at_points(np.sum(self.held, axis=0)).sum(axis=0)
+        return float(of_value.max() / of_value.sum())
+
+    def ratio(self, method: Generalizing, problem: Problem, rng: np.random.Generator) -> float | None:
+        """Return the accuracy relative to that of learning from original records.
+
+        Folds whose others alone cannot meet the requirement are left out; None if that is so for all.
+        """
+        found, originally = [], []
+        for records, baseline in zip(self.held, self.baseline, strict=True):
+            part = without(problem, records)
+            try:
+                plan = method.plan(part, rng, Silent())
+            except UnreachableError:
+                continue
+            lo, hi = plan.lo.astype(np.int32), plan.hi.astype(np.int32)
+            tree = learn(Examples(lo, hi, sensitive_weights(part, plan), self.n_leaves))
+            found.append(self._accuracy(tree, records))
+            originally.append(baseline)
+        return sum(found) / sum(originally) if found else None
+
+    def _accuracy(self, tree: DecisionTree, records: IntArray) -> float:
+        return tree.accuracy(self.points, self._at_points(records))
+
+    def _at_points(self, records: IntArray) -> FloatArray:
+        """Return (n_points, n_values) the records of each sensitive value at each point, given those of each cell."""
+        size = len(self.points) * self.n_values
+        flat = np.bincount(self.point * self.n_values + self.value, records, minlength=size)
+        return flat.reshape(len(self.points), self.n_values).astype(np.float64)
+
+
+def without(problem: Problem, records: IntArray) -> Problem:
+    """Return the problem of the same table with so many records of each cell taken out."""
+    counts = problem.cells.counts - records
+    kept = np.flatnonzero(counts)
+    return replace(
+        problem,
+        cells=Cells(tuple(column[kept] for column in problem.cells.codes), counts[kept]),
+        requirements=tuple(
+            requirement if requirement.values is None else replace(requirement, values=requirement.values[kept])
+            for requirement in problem.requirements
+        ),
+    )

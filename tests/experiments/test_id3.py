@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
-from experiments.learning.id3 import LEAF, DecisionTree, Examples, learn
+from experiments.id3 import LEAF, DecisionTree, Examples, learn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -5,16 +5,27 @@ from __future__ import annotations
 import csv
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from experiments import slicing_learning as learning
-from experiments.classifiers import NaiveBayes, PrunedTree, expected_errors, pruned, require_learning
-from experiments.slicing import QUICK, Reachable, Result, TableResult, reachable
-from experiments.slicing_figures import NUMBERS, drawings
+from experiments.figures import read_result
+from experiments.slicing import (
+    FIVE,
+    QUICK,
+    SIX_QUASI,
+    TWO,
+    Matching,
+    Reachable,
+    Result,
+    TableResult,
+    count_matchings,
+    find_reachable,
+)
 from experiments.slicing_learning import (
     BUCKETIZATION,
     CLASSIFIERS,
@@ -25,18 +36,22 @@ from experiments.slicing_learning import (
     TREE,
     Accuracy,
     Folds,
+    NaiveBayes,
+    PrunedTree,
     Setting,
     Slices,
+    expected_errors,
+    measure_accuracy,
+    measure_learning,
+    prune,
+    require_learning,
+    share_of_mixed,
 )
-from experiments.slicing_membership import FIVE, SIX_QUASI, TWO, Matching, matchings
-from experiments.slicing_membership_statements import membership_statements
-from experiments.slicing_page import page, statements, write_result
-from experiments.slicing_statements import learning_statements
+from experiments.slicing_page import NUMBERS, drawings, judge_statements, make_report, write_page
+from experiments.slicing_statements import judge_learning, judge_membership
 from experiments.slicing_tables import Rows, Table, slicing_tables
-from typer.testing import CliRunner
 
 from shoal.anonymize import anonymize
-from shoal.cli import papers as command
 from shoal.core.errors import UsageError
 from shoal.core.progress import Silent
 
@@ -64,9 +79,9 @@ def table_of(n_rows: int = 600) -> Table:
 def test_a_branch_is_cut_where_its_leaves_expect_no_fewer_errors() -> None:
     """Node 0 has the leaves 3 and 4 below 1, and the leaf 2: node 1 is worth its split, node 0 is not."""
     left, right = np.array([1, 3, -1, -1, -1]), np.array([2, 4, -1, -1, -1])
-    cut = pruned(np.array([3.0, 2.5, 1.5, 1.0, 1.0]), left, right)
+    cut = prune(np.array([3.0, 2.5, 1.5, 1.0, 1.0]), left, right)
     assert cut.tolist() == [True, False, True, True, True]
-    assert not pruned(np.array([4.0, 2.5, 1.5, 1.0, 1.0]), left, right)[0]
+    assert not prune(np.array([4.0, 2.5, 1.5, 1.0, 1.0]), left, right)[0]
 
 
 def test_expected_errors_are_the_upper_limit_of_the_binomial() -> None:
@@ -104,7 +119,7 @@ def test_naive_bayes_takes_the_likelier_class() -> None:
 
 def test_without_scikit_learn_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "sklearn", None)
-    with pytest.raises(UsageError, match=r"install shoal\[papers\]"):
+    with pytest.raises(UsageError, match="--group experiments"):
         require_learning()
 
 
@@ -122,7 +137,7 @@ def test_labels_are_read_as_the_bounds_that_the_manifest_gives() -> None:
         rows = ((least <= record) & (record <= greatest)).all(axis=1)
         boxes = np.unique(np.hstack([least[rows], greatest[rows]]), axis=0)
         assert len(boxes) >= 1
-    drawn = published.drawn("education", np.random.default_rng(0))
+    drawn = published.draw("education", np.random.default_rng(0))
     assert ((least[:, 1] <= drawn) & (drawn <= greatest[:, 1])).all()
     assert ((least[:, 1] < drawn) & (drawn < greatest[:, 1])).any()
 
@@ -147,19 +162,19 @@ def test_both_bounds_are_features_and_the_target_is_none() -> None:
 def test_every_technique_teaches_less_than_the_original_and_more_than_nothing(setting: Setting) -> None:
     table = table_of(900)
     folds = Folds(own=4, unseen=2)
-    original = {(a.target, a.classifier): a for a in learning.learned(table, Setting(ORIGINAL), folds, 1).accuracies}
-    learned = learning.learned(table, setting, folds, 1)
-    assert len(learned.accuracies) == len(TARGETS) * len(CLASSIFIERS)
-    assert (learned.slices is None) == (setting.technique == GENERALIZATION)
-    for one in learned.accuracies:
+    original = {(a.target, a.classifier): a for a in measure_learning(table, Setting(ORIGINAL), folds, 1).accuracies}
+    found = measure_learning(table, setting, folds, 1)
+    assert len(found.accuracies) == len(TARGETS) * len(CLASSIFIERS)
+    assert (found.slices is None) == (setting.technique == GENERALIZATION)
+    for one in found.accuracies:
         before = original[one.target, one.classifier]
         assert before.own is not None
         assert before.unseen is not None
         assert one.unseen is not None
         assert 0.6 < before.unseen < 0.9
         assert 0.15 < one.unseen < before.unseen + 0.05
-    again = learning.learned(table, setting, folds, 1)
-    assert again == learned
+    again = measure_learning(table, setting, folds, 1)
+    assert again == found
 
 
 def test_what_is_held_out_is_not_learned_from() -> None:
@@ -169,28 +184,28 @@ def test_what_is_held_out_is_not_learned_from() -> None:
     codes[:, table.place("occupation")] = np.random.default_rng(2).integers(0, 6, 400)
     rows = Rows(table, codes)
     held = np.arange(400) % 2 == 0
-    told = learning.accuracy(rows, rows, held, "occupation", TREE, np.random.default_rng(0))
+    told = measure_accuracy(rows, rows, held, "occupation", TREE, np.random.default_rng(0))
     assert told < 0.35
 
 
 def test_a_requirement_out_of_reach_leaves_gaps() -> None:
     table = table_of(100)
-    learned = learning.learned(table, Setting(SLICING, 7, 2), Folds(own=2, unseen=2), 1)
-    assert all(one.own is None and one.unseen is None for one in learned.accuracies)
-    assert learned.slices is None
+    found = measure_learning(table, Setting(SLICING, 7, 2), Folds(own=2, unseen=2), 1)
+    assert all(one.own is None and one.unseen is None for one in found.accuracies)
+    assert found.slices is None
 
 
 def test_buckets_of_both_sexes_are_told() -> None:
     rows = pa.table({"bucket": [1, 1, 1, 2, 2], "sex": ["F", "M", "F", "F", "F"]})
-    assert learning.mixed(rows) == 3 / 5
+    assert share_of_mixed(rows) == 3 / 5
 
 
 def test_the_most_that_one_bucket_gives() -> None:
     rows = pa.table({"sex": ["F"] * 4 + ["M"] * 4, "occupation": ["a", "a", "b", "c", "a", "b", "c", "d"]})
     coded = Rows.of_values(Table.of("t", "T", rows), rows)
-    assert reachable(coded, ["sex"]) == Reachable(["sex"], 2, 3, pytest.approx(np.exp(1.5 * np.log(2))))
-    assert reachable(coded, []).simple == 2
-    assert reachable(coded, []).distinct == 4
+    assert find_reachable(coded, ["sex"]) == Reachable(["sex"], 2, 3, pytest.approx(np.exp(1.5 * np.log(2))))
+    assert find_reachable(coded, []).simple == 2
+    assert find_reachable(coded, []).distinct == 4
 
 
 def accuracies(better: bool) -> list[Accuracy]:
@@ -245,11 +260,11 @@ def result_of(better: bool = True) -> Result:
     return Result(tables, l=[5, 8], c=[2, 3], bucket_sizes=[10, 100], quick=False, seed=1)
 
 
-def test_learning_statements_hold_where_slicing_is_better_and_fail_where_it_is_not() -> None:
+def test_judge_learning_hold_where_slicing_is_better_and_fail_where_it_is_not() -> None:
     result = result_of()
-    good = [statement.verdict for statement in learning_statements(result.tables[0], result, "own")]
+    good = [statement.verdict for statement in judge_learning(result.tables[0], result, "own")]
     assert good == ["holds"] * 8
-    bad = [statement.verdict for statement in learning_statements(result.tables[0], result, "unseen")]
+    bad = [statement.verdict for statement in judge_learning(result.tables[0], result, "unseen")]
     assert [verdict for place, verdict in enumerate(bad) if place != 5] == ["does not hold"] * 7
     assert bad[5] == "holds"  # one hundredth less is slight, whoever is better
 
@@ -258,19 +273,19 @@ def test_a_difference_within_chance_bears_out_nothing() -> None:
     result = result_of()
     table = result.tables[0]
     near = [replace(one, own=0.5 + 0.001 * (one.technique == SLICING)) for one in table.accuracies]
-    verdicts = [one.verdict for one in learning_statements(replace(table, accuracies=near), result, "own")]
+    verdicts = [one.verdict for one in judge_learning(replace(table, accuracies=near), result, "own")]
     assert verdicts[0] == "does not hold"
     certain = replace(table, accuracies=near, records=10_000_000)
-    assert learning_statements(certain, result, "own")[0].verdict == "holds"
+    assert judge_learning(certain, result, "own")[0].verdict == "holds"
 
 
-def test_membership_statements_follow_the_counts() -> None:
-    good = {statement.claim: statement.verdict for statement in membership_statements(made_up())}
+def test_judge_membership_follow_the_counts() -> None:
+    good = {statement.claim: statement.verdict for statement in judge_membership(made_up())}
     assert len(good) == 8
     assert [v for claim, v in good.items() if "87,936" not in claim and "5,325" not in claim] == ["holds"] * 6
-    bad = [statement.verdict for statement in membership_statements(made_up(better=False))]
+    bad = [statement.verdict for statement in judge_membership(made_up(better=False))]
     assert bad.count("does not hold") >= 6
-    other = membership_statements(made_up("occ-15"))
+    other = judge_membership(made_up("occ-15"))
     assert len(other) == 6  # the paper gives numbers for one table only
     assert any(statement.verdict == "not tested" for statement in other)  # five columns could not be counted
 
@@ -281,14 +296,14 @@ def test_the_paper_s_own_counts_hold() -> None:
         replace(one, records=[8_000, 5_770, 31_452], fakes=[80_000, 2_611, 5_325]) if one.columns == SIX_QUASI else one
         for one in table.matchings
     ]
-    told = membership_statements(replace(table, matchings=stated))
+    told = judge_membership(replace(table, matchings=stated))
     assert [one.verdict for one in told if "5,325" in one.claim or "87,936" in one.claim] == ["holds", "holds"]
 
 
 @pytest.mark.thorough
 def test_the_written_folder_has_every_figure_as_plots_and_data(tmp_path: Path) -> None:
     result = result_of()
-    write_result(result, tmp_path / "out")
+    make_report(result).write(tmp_path / "out")
     text = (tmp_path / "out" / "slicing.md").read_text(encoding="utf-8")
     links = re.findall(r"\]\((figures/[^)]+)\)", text)
     assert links == [f"figures/{drawing.stem}.svg" for drawing in drawings(result)]
@@ -303,7 +318,7 @@ def test_the_written_folder_has_every_figure_as_plots_and_data(tmp_path: Path) -
     assert {row["c"] for row in rows if row["technique"] == SLICING} == {"2", "3"}
     assert len(list((tmp_path / "out" / "figures").glob("*.csv"))) == len(NUMBERS)
     stored = json.loads((tmp_path / "out" / "slicing.json").read_text(encoding="utf-8"))
-    assert Result.from_dict(stored) == result
+    assert read_result(Result, stored) == result
     assert "too many to count" in text
     assert "distinct l-diversity" in text
 
@@ -316,10 +331,10 @@ def test_panels_of_one_figure_share_their_legend() -> None:
 
 
 def test_the_page_of_the_docs_is_the_one_that_its_figures_give() -> None:
-    """Write it again by ``shoal papers slicing`` and copy page, JSON and plots; nothing on it is changed by hand."""
+    """Made anew by ``make figures``; nothing on it is changed by hand."""
     stored = json.loads((DOCS / "figures" / "slicing.json").read_text(encoding="utf-8"))
-    result = Result.from_dict(stored)
-    assert (DOCS / "papers-slicing.md").read_text(encoding="utf-8") == page(result)
+    result = read_result(Result, stored)
+    assert (DOCS / "papers-slicing.md").read_text(encoding="utf-8") == write_page(result)
     assert not result.quick
     assert [table.records for table in result.tables] == [45_222, 45_222]
     assert all((DOCS / "figures" / f"{drawing.stem}.svg").is_file() for drawing in drawings(result))
@@ -328,7 +343,7 @@ def test_the_page_of_the_docs_is_the_one_that_its_figures_give() -> None:
 def test_the_tables_are_those_of_the_paper(shared_data: Path) -> None:
     tables = slicing_tables(shared_data, None, np.random.default_rng(0))
     assert [(len(table.rows), len(table.columns)) for table in tables] == [(45_222, 7), (45_222, 15)]
-    found = reachable(Rows.of_values(tables[0], tables[0].rows), ["sex"])
+    found = find_reachable(Rows.of_values(tables[0], tables[0].rows), ["sex"])
     assert (found.simple, found.distinct, round(found.entropy, 2)) == (3, 13, 7.90)
     assert len(slicing_tables(shared_data, 300, np.random.default_rng(0))[1].rows) == 300
 
@@ -336,7 +351,7 @@ def test_the_tables_are_those_of_the_paper(shared_data: Path) -> None:
 def test_fakes_come_near_to_the_paper_s(shared_data: Path) -> None:
     """The spread over seeds is below 1 %; the paper counts 87,936 fakes, 5,325 of them with many matching buckets."""
     table = slicing_tables(shared_data, None, np.random.default_rng(0))[0]
-    found = {one.columns: one for one in matchings(table, [100], 3, Silent())}
+    found = {one.columns: one for one in count_matchings(table, [100], 3, Silent())}
     nearest = found[SIX_QUASI]
     assert nearest.n_fakes == pytest.approx(90_368, rel=0.02)
     assert nearest.fakes_with_many == pytest.approx(5_334, rel=0.05)
@@ -344,19 +359,10 @@ def test_fakes_come_near_to_the_paper_s(shared_data: Path) -> None:
     assert all(one.n_records == 45_222 for one in found.values())
 
 
-def test_a_quick_run_of_the_command(shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("experiments.figures.draw", lambda *_, **__: None)  # drawn in another test
-    out = tmp_path / "out"
-    asked = ["slicing", "--quick", "--json", "--data", str(shared_data), "--out", str(out)]
-    answer = CliRunner().invoke(command.app, asked)
-    assert answer.exit_code == 0, answer.output
-    told = Result.from_dict(json.loads(answer.stdout))
-    for table in told.tables:
+def test_a_quick_run_gives_the_stored_small_grid(shared_data: Path, quick_run: Callable[..., dict[str, Any]]) -> None:
+    result = read_result(Result, quick_run("slicing", "--data", str(shared_data)))
+    for table in result.tables:
         assert len(table.accuracies) == len(QUICK.settings) * len(TARGETS) * len(CLASSIFIERS)
         assert all(one.own is not None and 0 <= one.own <= 1 for one in table.accuracies if one.technique == ORIGINAL)
         assert {tuple(one.parts[-1]) for one in table.slices} == {("occupation",), ("sex", "occupation")}
-        assert len(list(statements(table, told))) >= 20
-    assert "A quick run" in (out / "slicing.md").read_text(encoding="utf-8")
-    again = CliRunner().invoke(command.app, asked)
-    assert again.exit_code == 2
-    assert "exists already" in json.loads(again.stdout)["error"]
+        assert len(list(judge_statements(table, result))) >= 20

@@ -5,40 +5,52 @@ from __future__ import annotations
 import csv
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from itertools import combinations, product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from experiments.l_delta import FIGURES, QUICK, Result, points
-from experiments.l_delta_failures import (
+from experiments.figures import read_result
+from experiments.l_delta import FIGURES, QUICK, Result, compute_points
+from experiments.l_delta_page import NAMES, drawings, make_report, stem, write_page
+from experiments.l_delta_simulation import (
+    AGENCY,
+    ALONE,
+    COARSE,
+    GEOMETRIC,
+    N_QUASI,
+    N_VALUES,
     PAPER,
     TIGHTER,
+    UNIFORM,
     Failure,
-    declines,
-    failures,
-    first_records,
-    records_needed,
-    simulated,
+    Linkage,
+    Sample,
+    Setting,
+    chances,
+    count_declines,
+    count_failures,
+    draw_first_records,
+    find_records_needed,
+    link_owners,
+    make_own_classes,
+    marginal,
+    simulate,
 )
-from experiments.l_delta_figures import NAMES, drawings, stem
-from experiments.l_delta_linkage import AGENCY, ALONE, COARSE, Linkage, Sample, linkages, own_classes
-from experiments.l_delta_page import page, write_result
-from experiments.l_delta_settings import GEOMETRIC, N_QUASI, N_VALUES, UNIFORM, Setting, chances, marginal
-from experiments.l_delta_statements import findings
-from typer.testing import CliRunner
+from experiments.l_delta_statements import judge_statements
 
 from shoal.agency.classes import greedy_classes, independent_classes
 from shoal.agency.distribution import JointDistribution
 from shoal.agency.samples import tight_samples
-from shoal.cli import papers as command
 from shoal.core.progress import Silent
 
 DOCS = Path(__file__).parents[2] / "docs"
-POINTS = cache(lambda: tuple(points()))
+POINTS = cache(lambda: tuple(compute_points()))
 
 
 @pytest.mark.parametrize(
@@ -121,7 +133,7 @@ def test_every_class_of_a_setting_has_its_l_values_exactly() -> None:
 def test_first_records_are_those_of_samples_drawn_record_by_record() -> None:
     """The mean and the spread of what two ways of drawing give; 5 standard errors, a false alarm in 10^5 runs."""
     cells = np.array([0.5, 0.3, 0.15, 0.05])
-    quick = first_records(cells, 20_000, np.random.default_rng(1))
+    quick = draw_first_records(cells, 20_000, np.random.default_rng(1))
     assert quick.min(axis=1).tolist() == [1] * 20_000
     drawn = np.random.default_rng(2).choice(4, size=(20_000, 400), p=cells)
     slow = np.stack([np.argmax(drawn == cell, axis=1) + 1 for cell in range(4)], axis=1)
@@ -133,7 +145,7 @@ def test_first_records_are_those_of_samples_drawn_record_by_record() -> None:
 def test_simulated_failures_are_as_often_as_they_must_be() -> None:
     """All of 6 cells in each of t samples, by inclusion and exclusion; 5 standard errors of 4,000 trials."""
     joint = np.array([[0.3, 0.2, 0.1], [0.2, 0.12, 0.08]])
-    needed = simulated(joint, [2, 3], 4_000, [1], Silent())
+    needed = simulate(joint, [2, 3], 4_000, [1], Silent())
     assert needed.shape == (3, 2, 4_000)
     assert np.all(np.diff(needed, axis=0) >= 0)
     assert np.all(np.diff(needed, axis=1) >= 0)
@@ -145,12 +157,12 @@ def test_simulated_failures_are_as_often_as_they_must_be() -> None:
             failed = 1 - every**releases
             measured = float(np.mean(needed[releases - 1, 1] > n))
             assert abs(measured - failed) < 5 * np.sqrt(failed * (1 - failed) / 4_000)
-    assert np.array_equal(needed, simulated(joint, [2, 3], 4_000, [1], Silent()))
+    assert np.array_equal(needed, simulate(joint, [2, 3], 4_000, [1], Silent()))
 
 
 def test_a_sample_fails_until_its_last_class_has_its_l_values() -> None:
     first = np.array([[[1, 9, 4], [2, 3, 30]]])
-    assert records_needed(first, [1, 2, 3]).tolist() == [[2], [4], [30]]
+    assert find_records_needed(first, [1, 2, 3]).tolist() == [[2], [4], [30]]
 
 
 def test_failures_are_samples_that_need_more_records_than_n() -> None:
@@ -158,11 +170,11 @@ def test_failures_are_samples_that_need_more_records_than_n() -> None:
     n, tight = setting.records(0.01), setting.tighter_records(0.01)
     assert tight < n
     needed = np.array([[[1, n, n + 1]], [[tight, tight + 1, n + 1]], [[n + 1, n + 1, n + 1]]])
-    found = {(one.rule, one.releases): one.failed for one in failures([setting], [0.01], needed)}
+    found = {(one.rule, one.releases): one.failed for one in count_failures([setting], [0.01], needed)}
     assert found == {
         (PAPER, 1): 1, (PAPER, 2): 1, (PAPER, 3): 3, (TIGHTER, 1): 2, (TIGHTER, 2): 2, (TIGHTER, 3): 3,
     }  # fmt: skip
-    half, whole = declines([setting], 0.01, [0.5, 1.0], needed)
+    half, whole = count_declines([setting], 0.01, [0.5, 1.0], needed)
     assert half.failed == [2, 3, 3]
     assert whole.failed == [1, 1, 3]
     assert whole.bound == pytest.approx(0.01, rel=1e-3)
@@ -170,19 +182,19 @@ def test_failures_are_samples_that_need_more_records_than_n() -> None:
 
 
 def test_an_owner_s_classes_have_l_values_and_as_many_records_as_asked() -> None:
-    sample = Sample.drawn(GEOMETRIC, 6_000, np.random.default_rng(3))
+    sample = Sample.draw(GEOMETRIC, 6_000, np.random.default_rng(3))
     shares = np.bincount(sample.value, minlength=N_VALUES) / 6_000
     assert np.abs(shares - marginal(GEOMETRIC)).max() < 0.02
-    free = own_classes(sample, 10, 1)
-    coarse = own_classes(sample, 10, 500)
-    assert sample.shown(free)[sample.quasi].sum(axis=1).min() >= 10
+    free = make_own_classes(sample, 10, 1)
+    coarse = make_own_classes(sample, 10, 500)
+    assert sample.show_values(free)[sample.quasi].sum(axis=1).min() >= 10
     assert np.bincount(coarse[sample.quasi]).min() >= 500
     assert len(np.unique(free)) > 10 * len(np.unique(coarse))
-    assert sample.shown(free)[sample.quasi, sample.value].all()
+    assert sample.show_values(free)[sample.quasi, sample.value].all()
 
 
-def test_linking_own_classes_loses_what_the_agency_s_keep() -> None:
-    found = {(one.way, one.releases): one for one in linkages(Setting(UNIFORM, 10, 0.02), 0.01, 1.0, 300, 1, [5])}
+def test_linking_make_own_classes_loses_what_the_agency_s_keep() -> None:
+    found = {(one.way, one.releases): one for one in link_owners(Setting(UNIFORM, 10, 0.02), 0.01, 1.0, 300, 1, [5])}
     assert {way for way, _ in found} == {ALONE, COARSE, AGENCY}
     assert [found[ALONE, t].below for t in (1,)] == [0]
     assert found[ALONE, 2].below > 200
@@ -190,7 +202,7 @@ def test_linking_own_classes_loses_what_the_agency_s_keep() -> None:
     assert found[AGENCY, 3].below == found[COARSE, 3].below == 0
     assert found[AGENCY, 1].classes == 50
     assert all(1 <= one.worst_case <= one.least for one in found.values())
-    few = linkages(Setting(UNIFORM, 10, 0.02), 0.01, 0.5, 100, 1, [5])
+    few = link_owners(Setting(UNIFORM, 10, 0.02), 0.01, 0.5, 100, 1, [5])
     assert {one.way for one in few} == {ALONE, COARSE}
 
 
@@ -214,7 +226,7 @@ def made_up(good: bool = True) -> Result:
                         Linkage(distribution, l, share, 9, way, t, 50.0, 1_000, 1, below, below, least, 7.5, worst)
                     )
     needed = np.full((3, 1, 40), 30_000)
-    dropping = [one for d, l in settings for one in declines([Setting(d, l, 0.01)], 0.01, [0.5, 1.0], needed)]
+    dropping = [one for d, l in settings for one in count_declines([Setting(d, l, 0.01)], 0.01, [0.5, 1.0], needed)]
     drawn = list(POINTS())
     if not good:
         drawn = [replace(one, records=1_000 - one.l, tighter_records=10**7, classes=10**6) for one in drawn]
@@ -222,9 +234,9 @@ def made_up(good: bool = True) -> Result:
 
 
 def test_statements_hold_where_they_should_and_fail_where_they_should_not() -> None:
-    assert [(one.where, one.verdict) for one in findings(made_up()) if one.verdict != "holds"] == []
-    bad = findings(made_up(good=False))
-    assert len(bad) == len(findings(made_up()))
+    assert [(one.where, one.verdict) for one in judge_statements(made_up()) if one.verdict != "holds"] == []
+    bad = judge_statements(made_up(good=False))
+    assert len(bad) == len(judge_statements(made_up()))
     known = {"rho = 0.95 gives rise to p_1 = 0.054."}  # not measured in a run
     held = [one.claim for one in bad if one.verdict == "holds" and one.claim not in known]
     assert held == []
@@ -233,17 +245,17 @@ def test_statements_hold_where_they_should_and_fail_where_they_should_not() -> N
 def test_a_rate_above_its_bound_by_chance_does_not_speak_against_it() -> None:
     result = made_up()
     near = [replace(one, failed=110 * one.releases) for one in result.failures]  # 0.11 in 1,000 trials, 0.1 allowed
-    verdicts = {one.where: one.verdict for one in findings(replace(result, failures=near))}
+    verdicts = {one.where: one.verdict for one in judge_statements(replace(result, failures=near))}
     assert verdicts["Theorem 4.4"] == "holds"
     more = [replace(one, failed=one.failed * 100, trials=one.trials * 100) for one in near]
-    verdicts = {one.where: one.verdict for one in findings(replace(result, failures=more))}
+    verdicts = {one.where: one.verdict for one in judge_statements(replace(result, failures=more))}
     assert (verdicts["Theorem 4.4"], verdicts["Theorem 4.5"]) == ("does not hold", "does not hold")
 
 
 @pytest.mark.thorough
 def test_the_written_folder_has_every_figure_as_plots_and_data(tmp_path: Path) -> None:
     result = made_up()
-    write_result(result, tmp_path / "out")
+    make_report(result).write(tmp_path / "out")
     text = (tmp_path / "out" / "l-delta.md").read_text(encoding="utf-8")
     links = re.findall(r"\]\((figures/[^)]+)\)", text)
     assert links == [f"figures/{stem(name)}.svg" for name in NAMES]
@@ -258,7 +270,7 @@ def test_the_written_folder_has_every_figure_as_plots_and_data(tmp_path: Path) -
         rates = list(csv.DictReader(file))
     assert all(float(row["low"]) < float(row["rate"]) < float(row["high"]) for row in rates)
     stored = json.loads((tmp_path / "out" / "l-delta.json").read_text(encoding="utf-8"))
-    assert Result.from_dict(stored) == result
+    assert read_result(Result, stored) == result
     widths = {
         tuple(line.count("|") for line in block.splitlines()) for block in text.split("\n\n") if block.startswith("|")
     }
@@ -272,27 +284,18 @@ def test_panels_of_one_figure_share_their_legend() -> None:
 
 
 def test_the_page_of_the_docs_is_the_one_that_its_figures_give() -> None:
-    """Write it again by ``shoal papers l-delta`` and copy page, JSON and plots; nothing on it is changed by hand."""
+    """Made anew by ``make figures``; nothing on it is changed by hand."""
     stored = json.loads((DOCS / "figures" / "l-delta.json").read_text(encoding="utf-8"))
-    result = Result.from_dict(stored)
-    assert (DOCS / "papers-l-delta.md").read_text(encoding="utf-8") == page(result)
+    result = read_result(Result, stored)
+    assert (DOCS / "papers-l-delta.md").read_text(encoding="utf-8") == write_page(result)
     assert not result.quick
     assert result.points == list(POINTS())
     assert all((DOCS / "figures" / f"{stem(name)}.svg").is_file() for name in NAMES)
 
 
-def test_a_quick_run_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("experiments.figures.draw", lambda *_, **__: None)  # drawn in another test
-    out = tmp_path / "out"
-    asked = ["l-delta", "--quick", "--json", "--out", str(out)]
-    answer = CliRunner().invoke(command.app, asked)
-    assert answer.exit_code == 0, answer.output
-    told = Result.from_dict(json.loads(answer.stdout))
-    assert {one.trials for one in told.failures} == {QUICK.trials}
-    verdicts = {one.where: one.verdict for one in findings(told)}
+def test_a_quick_run_gives_the_stored_small_grid(quick_run: Callable[..., dict[str, Any]]) -> None:
+    result = read_result(Result, quick_run("l-delta"))
+    assert {one.trials for one in result.failures} == {QUICK.trials}
+    verdicts = {one.where: one.verdict for one in judge_statements(result)}
     assert verdicts["Theorem 4.5"] == "holds"
     assert verdicts["section 4.2"] == "holds"
-    assert "A quick run" in (out / "l-delta.md").read_text(encoding="utf-8")
-    again = CliRunner().invoke(command.app, asked)
-    assert again.exit_code == 2
-    assert "exists already" in json.loads(again.stdout)["error"]

@@ -1,1 +1,0 @@
-"""Learners that people would train on a release, fit for generalized values."""
