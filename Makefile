@@ -31,12 +31,12 @@ demo: $(VENV)/ready ## generate hospital stays, draft a policy, audit, anonymize
 	$(BIN)/shoal demo --out $(DEMO)
 
 test: check .venv-pycanon/ready ## lint, types, all tests; SHOAL_NO_SKIP=1 turns skips into failures
-	$(BIN)/python -m pytest --numprocesses 3 --dist worksteal --ignore tests/spark
-	$(BIN)/python -m pytest tests/spark
+	$(BIN)/python -m pytest --numprocesses 3 --dist worksteal --ignore tests/engines/spark
+	$(BIN)/python -m pytest tests/engines/spark
 
 thorough: $(VENV)/dev-ready ## the long tests of promises that shorter ones hold too, and more repetitions
 	$(BIN)/python -m pytest -m thorough
-	SHOAL_THOROUGH=1 $(BIN)/python -m pytest tests/service/test_serve_kills.py tests/service/test_serve_bodies.py
+	SHOAL_THOROUGH=1 $(BIN)/python -m pytest tests/agency/service/test_serve_kills.py tests/agency/service/test_serve_bodies.py
 
 check: $(VENV)/dev-ready ## ruff, mypy, who may import whom
 	$(BIN)/ruff check .

@@ -202,7 +202,7 @@ def test_a_release_is_verified_against_a_frame(frame: Any, people: pa.Table, pol
 
 
 def test_the_example_of_the_guide_runs(spark: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    guide = Path(__file__).parents[2] / "docs" / "spark.md"
+    guide = Path(__file__).parents[3] / "docs" / "spark.md"
     (block,) = re.findall(r"```python\n(.*?)```", guide.read_text(encoding="utf-8"), flags=re.DOTALL)
     names: dict[str, Any] = {}
     exec(compile(block, "spark.md", "exec"), names)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from shoal.studio.places import places
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 GUIDE = (DOCS / "studio.md").read_text(encoding="utf-8")
 MOST = 150_000
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from shoal.cli import app
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 if str(ROOT) not in sys.path:  # the servers that the benchmarks start are those that are tested
     sys.path.append(str(ROOT))
 
