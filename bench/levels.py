@@ -26,7 +26,7 @@ STAYS = 20_000
 def levels(folder: Path) -> Iterator[Measured]:
     """Plan each table by each method, for several k, alone and with entropy 4."""
     from shoal.core.progress import Silent
-    from shoal.utility.ncp import NormalizedCertaintyPenalty
+    from shoal.utility.information import NormalizedCertaintyPenalty
 
     for name, table, policy in _tables(folder):
         for k, target in TARGETS.items():

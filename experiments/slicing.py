@@ -31,7 +31,7 @@ from shoal.audit.membership import BucketContents, MatchingBuckets, UncountableE
 from shoal.core.arrays import CodeArray, IntArray
 from shoal.core.progress import Progress, Silent
 from shoal.engines.local import LocalEngine
-from shoal.methods.slicing.columns import partitioned
+from shoal.methods.slicing.attributes import partitioned
 from shoal.policy.encoding import encode
 from shoal.policy.policy import Policy
 from shoal.sources.opening import open_source

@@ -18,8 +18,8 @@ import pyarrow as pa
 from experiments.slicing_tables import FeatureArray, Rows, Table
 from shoal.anonymize import anonymize
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
-from shoal.core.compiled import compiled
 from shoal.core.errors import UnreachableError, UsageError
+from shoal.core.kernels import compiled
 
 CONFIDENCE = 0.25  # C4.5's and J48's: smaller prunes more
 LEAST_IN_LEAF = 2

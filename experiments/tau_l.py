@@ -38,7 +38,7 @@ from shoal.models.tau_l_diversity import TauLDiversity
 from shoal.plan.plan import Plan
 from shoal.plan.problem import Problem
 from shoal.utility.excessive_protection import ExcessiveProtection
-from shoal.utility.um import Um
+from shoal.utility.information import Um
 
 SWEEP = "SWEEP"
 IMPROVED = "SWEEP improved"

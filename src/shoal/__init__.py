@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from shoal.anonymize import anonymize
     from shoal.audit.audit import audit
     from shoal.audit.result import Audit
-    from shoal.columns.baskets.gathering import baskets
+    from shoal.columns.baskets import baskets
     from shoal.compare.compare import compare
     from shoal.compare.result import Comparison
     from shoal.core.errors import ShoalError
@@ -70,7 +70,7 @@ _HOMES = {
     "Taxonomy": "shoal.taxonomies.tree",
     "anonymize": "shoal.anonymize",
     "audit": "shoal.audit.audit",
-    "baskets": "shoal.columns.baskets.gathering",
+    "baskets": "shoal.columns.baskets",
     "compare": "shoal.compare.compare",
     "draft_policy": "shoal.policy.drafting.drafting",
     "open_source": "shoal.sources.opening",

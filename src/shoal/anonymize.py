@@ -14,8 +14,6 @@ import pyarrow as pa
 
 from shoal.audit.counting import RowCounts
 from shoal.audit.findings import PublishedTable, find_all
-from shoal.columns.baskets.unfolding import unfolded
-from shoal.columns.changing import chance_of, changed
 from shoal.core.errors import UnreachableError, UsageError
 from shoal.core.progress import Progress, shown
 from shoal.core.randomness import Chance
@@ -29,6 +27,7 @@ from shoal.methods.base import AnyPlan
 from shoal.plan.counted import Thinning
 from shoal.policy.encoding import Encoding, check_columns, encode, open_populations
 from shoal.policy.policy import Policy
+from shoal.policy.preparing import chance_of, change_source, unfold_baskets
 from shoal.refusing import refuse_changed, refuse_open, refuse_units, refuse_unverified
 from shoal.release.manifest import build_manifest
 from shoal.release.preparing import publication_of
@@ -174,7 +173,7 @@ class Run:
         source = cls._opened(data, loaded.source)
         check_columns(loaded, source)
         chance = Chance.of(seed, source.digest() if seed is not None else "")
-        policy_of_attributes, source_of_attributes = unfolded(*changed(loaded, source, chance))
+        policy_of_attributes, source_of_attributes = unfold_baskets(*change_source(loaded, source, chance))
         return cls(
             given=source,
             source=source_of_attributes,

@@ -19,7 +19,7 @@ from shoal.agency.samples import composed_delta, failure_bound
 from shoal.cli import app
 from shoal.core.errors import InputError, ShoalError, UnreachableError, UsageError
 from shoal.release.forms.agreed import Promise, check_plan, digest_plan, read_plan
-from shoal.taxonomies.nested import from_nested
+from shoal.taxonomies.files import from_nested
 
 DELTA = Fraction("0.01")
 
@@ -370,7 +370,7 @@ def test_the_decision_tells_how_many_classes_adult_gives(order: str, contiguous:
 
 
 def test_keys_of_huge_domains_still_sort_as_their_columns() -> None:
-    from shoal.core.sorting import pack
+    from shoal.core.kernels import pack
 
     rng = np.random.default_rng(2)
     columns = [rng.integers(0, 3, size=200) * (2**40 - 1) // 2 for _ in range(4)]

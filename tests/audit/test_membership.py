@@ -20,10 +20,10 @@ from shoal.audit.membership import (
     membership_evidence,
 )
 from shoal.core.errors import UsageError
+from shoal.core.kernels import same_rows
 from shoal.datasets.uci import adult
 from shoal.methods.slicing.grouping import bucket_sizes, gathered_grouping, random_grouping
 from shoal.plan.cells import Cells
-from shoal.plan.plan import same_rows
 from shoal.plan.problem import Problem
 from shoal.plan.slices import Part, Pieces, SlicedPlan
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from shoal.audit.membership import BucketContents, membership
+from shoal.core.kernels import same_rows
 from shoal.datasets.uci import adult
-from shoal.plan.plan import same_rows
 
 AGE_SEX = ["22 M", "22 F", "33 F", "52 F", "54 M", "60 M", "60 M", "64 F"]
 ZIP_DISEASE = [

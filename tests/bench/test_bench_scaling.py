@@ -16,9 +16,10 @@ ROOT = Path(__file__).parents[2]
 if str(ROOT) not in sys.path:  # the benchmarks are beside the package, not in it
     sys.path.append(str(ROOT))
 
-from bench import page as benchmarks_page  # noqa: E402
 from bench.scaling import cluster, cost, page, points, recording  # noqa: E402
 from bench.scaling.cost import BY_REGIONS, IN_MEMORY, MODEL, STEPS, TERMS, Sizes  # noqa: E402
+
+from bench import page as benchmarks_page  # noqa: E402
 
 RECORDED: dict[str, Any] = json.loads(recording.RESULTS.read_text(encoding="utf-8"))
 BENCHMARKS: dict[str, Any] = json.loads((ROOT / "bench" / "results" / "latest.json").read_text(encoding="utf-8"))

@@ -14,10 +14,10 @@ import pytest
 from typer.testing import CliRunner
 
 from shoal.cli import app
+from shoal.columns.base import treat
 from shoal.columns.keys import new_key, read_key
-from shoal.columns.persons import refuse_repeated
 from shoal.columns.pseudonym import Pseudonym
-from shoal.columns.treating import treated
+from shoal.columns.token import refuse_repeated
 from shoal.core.errors import PolicyError
 from shoal.core.randomness import Chance
 from shoal.sources.opening import open_source
@@ -42,7 +42,7 @@ def released(folder: Path, key: Path, name: str, **parameters: object) -> Path:
     folder.mkdir(exist_ok=True)
     table = pa.table({"patient": NAMES, "age": [1, 2, 3, 4, 5]})
     technique = Pseudonym(key=str(key), reversible=True, **parameters)
-    source = treated({"patient": technique}, open_source(table), Chance.of(None))
+    source = treat({"patient": technique}, open_source(table), Chance.of(None))
     rows = pa.Table.from_batches(source.batches())
     write = pq.write_table if name.endswith("parquet") else pyarrow.csv.write_csv
     write(rows, folder / name)

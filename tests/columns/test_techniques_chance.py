@@ -10,14 +10,13 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from shoal.columns.base import Technique
+from shoal.columns.base import Technique, treat
 from shoal.columns.noise import Noise
 from shoal.columns.permutation import Permutation
 from shoal.columns.rounding import Rounding
 from shoal.columns.row_random import RowRandom, exponential
-from shoal.columns.sampling import Sampling, sampled
+from shoal.columns.sampling import Sampling, sample
 from shoal.columns.swapping import Swapping
-from shoal.columns.treating import treated
 from shoal.core.randomness import Chance
 from shoal.sources.opening import open_source
 from shoal.sources.options import SourceOptions
@@ -28,7 +27,7 @@ N = 200_000
 
 def done(technique: Technique, values: object, seed: int = 11) -> np.ndarray:
     source = open_source(pa.table({"x": values}), SourceOptions())
-    batches = treated({"x": technique}, source, Chance.of(seed)).batches()
+    batches = treat({"x": technique}, source, Chance.of(seed)).batches()
     return pa.Table.from_batches(batches)["x"].to_numpy()
 
 
@@ -84,7 +83,7 @@ def test_noise_of_rows_is_independent() -> None:
 def test_columns_have_noise_of_their_own() -> None:
     source = open_source(pa.table({"x": np.zeros(N), "y": np.zeros(N)}), SourceOptions())
     noise = Noise(laplace={"scale": 20})
-    both = pa.Table.from_batches(treated({"x": noise, "y": noise}, source, Chance.of(11)).batches())
+    both = pa.Table.from_batches(treat({"x": noise, "y": noise}, source, Chance.of(11)).batches())
     assert abs(np.corrcoef(both["x"].to_numpy(), both["y"].to_numpy())[0, 1]) < 5 / np.sqrt(N)
 
 
@@ -97,14 +96,14 @@ def test_random_rounding_is_right_in_the_mean() -> None:
 def test_samples_have_their_share() -> None:
     source = open_source(pa.table({"x": np.arange(N)}), SourceOptions())
     for share in (0.01, 0.5, 0.9):
-        kept = sum(batch.num_rows for batch in sampled(Sampling(share=share), source, Chance.of(11)).batches())
+        kept = sum(batch.num_rows for batch in sample(Sampling(share=share), source, Chance.of(11)).batches())
         assert stats.binomtest(kept, N, share).pvalue > RARE
 
 
 def test_all_orders_of_a_permutation_are_equally_likely() -> None:
     groups = np.repeat(np.arange(4000), 3)
     source = open_source(pa.table({"g": groups, "x": np.tile([0, 1, 2], 4000)}), SourceOptions())
-    batches = treated({"x": Permutation(within=("g",))}, source, Chance.of(11)).batches()
+    batches = treat({"x": Permutation(within=("g",))}, source, Chance.of(11)).batches()
     orders = pa.Table.from_batches(batches)["x"].to_numpy().reshape(4000, 3)
     counts = Counter(map(tuple, orders.tolist()))
     assert len(counts) == 6
@@ -116,6 +115,6 @@ def test_small_groups_swap_as_often_as_asked(share: float) -> None:
     """Pairs of groups of two: each pair swaps with the probability of the share."""
     groups = np.repeat(np.arange(20_000), 2)
     source = open_source(pa.table({"g": groups, "x": np.tile([0, 1], 20_000)}), SourceOptions())
-    batches = treated({"x": Swapping(share=share, within=("g",))}, source, Chance.of(11)).batches()
+    batches = treat({"x": Swapping(share=share, within=("g",))}, source, Chance.of(11)).batches()
     swapped = pa.Table.from_batches(batches)["x"].to_numpy()[::2].sum()
     assert stats.binomtest(int(swapped), 20_000, share).pvalue > RARE

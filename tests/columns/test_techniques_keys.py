@@ -13,12 +13,11 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
-from shoal.columns.domains import NumberDomain
+from shoal.columns.base import NumberDomain, treat
 from shoal.columns.hash import Hash
 from shoal.columns.keys import new_key, read_key, weakness
 from shoal.columns.pseudonym import Pseudonym
 from shoal.columns.token import Token
-from shoal.columns.treating import treated
 from shoal.core.errors import InputError, UsageError
 from shoal.core.randomness import Chance
 from shoal.sources.opening import open_source
@@ -37,7 +36,7 @@ def key(tmp_path: Path) -> Path:
 
 def tokens(technique: Pseudonym | Token | Hash, values: object, column: str = "name") -> list[str | None]:
     source = open_source(pa.table({column: values}), SourceOptions())
-    table = pa.Table.from_batches(treated({column: technique}, source, Chance.of(None)).batches())
+    table = pa.Table.from_batches(treat({column: technique}, source, Chance.of(None)).batches())
     return table[column].to_pylist()
 
 
@@ -154,7 +153,7 @@ def test_lengths_have_limits(length: int) -> None:
 
 def test_reversible_pseudonyms_come_back(key: Path) -> None:
     pytest.importorskip("cryptography")
-    from shoal.columns.reversing import opened_tokens
+    from shoal.columns.keys import opened_tokens
 
     values = ["Ann", " ", "Ann", None, "x" * 15, "x" * 16, "Zoë\0", "end\x80"]
     sealed = tokens(Pseudonym(key=str(key), reversible=True), values)
@@ -166,7 +165,7 @@ def test_reversible_pseudonyms_come_back(key: Path) -> None:
 
 def test_reversible_pseudonyms_are_authenticated(key: Path) -> None:
     pytest.importorskip("cryptography")
-    from shoal.columns.reversing import opened_tokens
+    from shoal.columns.keys import opened_tokens
 
     (token,) = tokens(Pseudonym(key=str(key), reversible=True), ["Ann"])
     assert token is not None
@@ -190,7 +189,7 @@ def test_reversible_pseudonyms_have_no_length() -> None:
 def test_without_the_package_reversible_pseudonyms_say_what_to_install(
     key: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from shoal.columns import reversing
+    from shoal.columns import keys as reversing
 
     def absent(name: str) -> object:
         raise ImportError(name)
@@ -198,7 +197,7 @@ def test_without_the_package_reversible_pseudonyms_say_what_to_install(
     monkeypatch.setattr(reversing.importlib, "import_module", absent)
     source = open_source(pa.table({"name": ["Ann"]}), SourceOptions())
     with pytest.raises(UsageError, match=r"column 'name'.*shoal\[pseudonyms\]"):
-        treated({"name": Pseudonym(key=str(key), reversible=True)}, source, Chance.of(None))
+        treat({"name": Pseudonym(key=str(key), reversible=True)}, source, Chance.of(None))
 
 
 def test_bare_hashes_must_be_asked_for_twice() -> None:
@@ -213,7 +212,7 @@ def test_salted_hashes_differ_by_run_and_by_column() -> None:
     assert one[0] == one[2] != one[1]
     assert one != tokens(Hash(), ["Ann", "Bob", "Ann"])
     source = open_source(pa.table({"a": ["Ann"], "b": ["Ann"]}), SourceOptions())
-    (batch,) = treated({"a": Hash(), "b": Hash()}, source, Chance.of(7)).batches()
+    (batch,) = treat({"a": Hash(), "b": Hash()}, source, Chance.of(7)).batches()
     assert batch["a"] != batch["b"]
 
 

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 import shoal
-from shoal.columns.domains import NumberDomain
+from shoal.columns.base import NumberDomain, TreatedSource, treat
 from shoal.columns.permutation import Permutation
-from shoal.columns.sampling import Sampling, sampled
+from shoal.columns.sampling import Sampling, sample
 from shoal.columns.swapping import Swapping
-from shoal.columns.treating import TreatedSource, treated
 from shoal.core.errors import InputError, PolicyError
 from shoal.core.randomness import Chance
 from shoal.sources.arrow import open_arrow
@@ -37,7 +36,7 @@ def test_groups_keep_their_values(
     assume(not within or len(set(zip(*([g, h][: len(within)]), strict=True))) < len(table))
     people = pa.table({"g": pa.array(g, pa.string()), "h": pa.array(h, pa.int64()), "x": x})
     technique = Permutation(within=within) if share is None else Swapping(share=share, within=within)
-    source = treated({"x": technique}, open_arrow(people, SourceOptions(), "people", 7), Chance.of(seed))
+    source = treat({"x": technique}, open_arrow(people, SourceOptions(), "people", 7), Chance.of(seed))
     moved = pa.Table.from_batches(source.batches())
     keys = [*within, "x"]
     before, after = (Counter(zip(*(t[k].to_pylist() for k in keys), strict=True)) for t in (people, moved))
@@ -46,7 +45,7 @@ def test_groups_keep_their_values(
 
 def test_a_whole_swap_leaves_one_row_of_an_odd_group_in_place() -> None:
     people = pa.table({"x": list(range(101))})
-    source = treated({"x": Swapping(share=1)}, open_source(people, SourceOptions()), Chance.of(None))
+    source = treat({"x": Swapping(share=1)}, open_source(people, SourceOptions()), Chance.of(None))
     after = pa.Table.from_batches(source.batches())["x"].to_numpy()
     assert (after == np.arange(101)).sum() == 1
     assert np.array_equal(after[after], np.arange(101))  # pairs: doing it twice undoes it
@@ -54,7 +53,7 @@ def test_a_whole_swap_leaves_one_row_of_an_odd_group_in_place() -> None:
 
 def test_what_stayed_is_counted_for_the_data_holder() -> None:
     people = pa.table({"g": ["a", "b", "b", "c"], "x": [1, 2, 2, 3]})
-    source = treated({"x": Permutation(within=("g",))}, open_source(people, SourceOptions()), Chance.of(None))
+    source = treat({"x": Permutation(within=("g",))}, open_source(people, SourceOptions()), Chance.of(None))
     assert isinstance(source, TreatedSource)
     assert source.findings() == {"x": {"groups": 3, "rows_alone_in_group": 2, "rows_with_their_own_value": 4}}
     assert source.describe() == {"x": {"technique": "permutation", "within": ["g"]}}
@@ -73,7 +72,7 @@ def test_many_records_alone_in_their_group_are_warned_of() -> None:
 def test_groups_are_made_by_the_columns_as_they_were_given() -> None:
     people = pa.table({"g": ["a", "a", "b", "b"] * 50, "x": [1, 2, 3, 4] * 50})
     both = {"g": Permutation(), "x": Permutation(within=("g",))}
-    source = treated(both, open_source(people, SourceOptions()), Chance.of(3))
+    source = treat(both, open_source(people, SourceOptions()), Chance.of(3))
     after = pa.Table.from_batches(source.batches())
     small = after["x"].to_numpy() <= 2
     assert np.array_equal(small, people["x"].to_numpy() <= 2)
@@ -84,15 +83,15 @@ def test_groups_are_made_by_the_columns_as_they_were_given() -> None:
 def test_groups_of_one_record_each_are_refused(technique: Permutation | Swapping) -> None:
     people = pa.table({"g": ["a", "a", "b"], "h": [1, 2, 1], "x": [1, 2, 3]})
     with pytest.raises(PolicyError, match=r"column 'x': every record is alone in its group.* than 'g', 'h'"):
-        treated({"x": technique}, open_source(people, SourceOptions()), Chance.of(None))
+        treat({"x": technique}, open_source(people, SourceOptions()), Chance.of(None))
 
 
 def test_within_itself_is_refused() -> None:
     source = open_source(pa.table({"x": [1]}), SourceOptions())
     with pytest.raises(PolicyError, match="would change nothing"):
-        treated({"x": Permutation(within=("x",))}, source, Chance.of(None))
+        treat({"x": Permutation(within=("x",))}, source, Chance.of(None))
     with pytest.raises(PolicyError, match="'y' is not in"):
-        treated({"x": Permutation(within=("y",))}, source, Chance.of(None))
+        treat({"x": Permutation(within=("y",))}, source, Chance.of(None))
 
 
 @pytest.mark.parametrize("share", [0, -1, 1.1, float("nan")])
@@ -111,4 +110,4 @@ def test_a_source_that_grew_is_refused() -> None:
 def test_a_sample_without_records_is_refused() -> None:
     source = open_source(pa.table({"x": [1]}), SourceOptions())
     with pytest.raises(InputError, match=r"no record of .* was drawn for the sample; take a larger share"):
-        list(sampled(Sampling(share=1e-9), source, Chance.of(None)).batches())
+        list(sample(Sampling(share=1e-9), source, Chance.of(None)).batches())

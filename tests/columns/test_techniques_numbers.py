@@ -11,25 +11,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from shoal.columns.base import Technique
+from shoal.columns.base import NumberDomain, Technique, declared_domain, treat
 from shoal.columns.coding import Coding
-from shoal.columns.domains import NumberDomain, declared_domain
 from shoal.columns.noise import Noise
 from shoal.columns.rounding import Rounding
 from shoal.columns.sampling import Sampling
-from shoal.columns.treating import treated
 from shoal.core.errors import InputError, PolicyError
 from shoal.core.randomness import Chance
 from shoal.sources.opening import open_source
 from shoal.sources.options import SourceOptions
-from shoal.taxonomies.builders.flat import FlatTaxonomy
-from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
+from shoal.taxonomies.builders.listed import FlatTaxonomy
+from shoal.taxonomies.builders.numbers import IntervalsTaxonomy
 
 
 def done(technique: Technique, values: object, domain: NumberDomain | None = None, seed: int = 7) -> list[object]:
     source = open_source(pa.table({"x": values}), SourceOptions())
     domains = {} if domain is None else {"x": domain}
-    table = pa.Table.from_batches(treated({"x": technique}, source, Chance.of(seed), domains).batches())
+    table = pa.Table.from_batches(treat({"x": technique}, source, Chance.of(seed), domains).batches())
     return table["x"].to_pylist()
 
 
@@ -284,4 +282,4 @@ def test_samples_of_nobody_or_everybody_are_refused(share: float) -> None:
 def test_unknown_columns_are_named() -> None:
     source = open_source(pa.table({"age": [1], "zip": [2]}), SourceOptions())
     with pytest.raises(PolicyError, match=r"'zpi' is not in .*did you mean 'zip'"):
-        treated({"zpi": Rounding(base=5)}, source, Chance.of(None))
+        treat({"zpi": Rounding(base=5)}, source, Chance.of(None))

@@ -12,17 +12,16 @@ import pytest
 
 import shoal
 from shoal.audit.audit import audit
-from shoal.columns.baskets.gathering import baskets
-from shoal.columns.baskets.grouping import item_counts, item_groups
-from shoal.columns.baskets.unfolding import UnfoldedSource, unfolded
+from shoal.columns.baskets import UnfoldedSource, baskets, item_counts, item_groups
 from shoal.core.errors import InputError, PolicyError, UsageError
 from shoal.models.base import ClassHistograms, Whole
 from shoal.models.confidence_bounding import ConfidenceBounding
 from shoal.policy.policy import Policy, policy_schema
+from shoal.policy.preparing import unfold_baskets
 from shoal.sources.arrow import open_arrow
 from shoal.sources.opening import open_source
 from shoal.sources.options import SourceOptions
-from shoal.taxonomies.builders.flat import FlatTaxonomy
+from shoal.taxonomies.builders.listed import FlatTaxonomy
 from shoal.verify.confidence import harmful_items
 from shoal.verify.items import Folded, UnfoldedRows
 from shoal.verify.promises import Promise
@@ -46,7 +45,7 @@ SHOP = texts("tea; milk", "milk;tea;tea", "ale;nuts", "nuts; ale;test", None, "m
 
 
 def test_people_keep_their_items_group_by_group() -> None:
-    read, source = unfolded(Policy.load(policy({"columns": 2, "sensitive": ["test"]})), open_source(SHOP))
+    read, source = unfold_baskets(Policy.load(policy({"columns": 2, "sensitive": ["test"]})), open_source(SHOP))
     assert read.names("quasi") == ("basket 1", "basket 2")
     assert read.names("sensitive") == ("basket sensitive",)
     assert isinstance(source, UnfoldedSource)
@@ -89,7 +88,7 @@ def test_people_keep_their_items_group_by_group() -> None:
 def test_columns_come_in_any_order_coded_or_not() -> None:
     table = SHOP.append_column("age", pa.array(range(8))).append_column("town", pa.array(list("abcdabcd")))
     document = policy({"columns": 2}, age={"role": "quasi"}, town={"role": "quasi"})
-    _, source = unfolded(Policy.load(document), open_source(table))
+    _, source = unfold_baskets(Policy.load(document), open_source(table))
     assert source.schema.names == ["basket 1", "basket 2", "age", "town"]
     (batch,) = source.batches(["town", "basket 2", "age"], dictionary=["basket 2"])
     assert batch.schema.names == ["town", "basket 2", "age"]
@@ -106,7 +105,7 @@ def test_columns_come_in_any_order_coded_or_not() -> None:
 def test_other_policies_and_sources_stay_what_they_are() -> None:
     read = Policy.load({"attributes": {"age": {"role": "quasi"}}, "privacy": [{"k-anonymity": {"k": 2}}]})
     source = open_source(pa.table({"age": [1, 2]}))
-    assert unfolded(read, source) == (read, source)
+    assert unfold_baskets(read, source) == (read, source)
 
 
 def test_the_order_and_the_batches_of_rows_do_not_matter() -> None:
@@ -116,7 +115,7 @@ def test_the_order_and_the_batches_of_rows_do_not_matter() -> None:
     groups = []
     for order, batch_rows in ((np.arange(300), 1000), (rng.permutation(300), 7)):
         table = texts(*(rows[place] for place in order))
-        _, source = unfolded(wanted, open_arrow(table, SourceOptions(), "rows", batch_rows))
+        _, source = unfold_baskets(wanted, open_arrow(table, SourceOptions(), "rows", batch_rows))
         assert isinstance(source, UnfoldedSource)
         groups.append(source.unfoldings[0].groups)
     assert groups[0] == groups[1]
@@ -183,7 +182,7 @@ def test_unsafe_baskets_are_refused(
 ) -> None:
     read = Policy.load({**policy(items), "source": {"missing": ["", "?"]}})
     with pytest.raises(error, match=message) as raised:
-        unfolded(read, open_source(table, read.source))
+        unfold_baskets(read, open_source(table, read.source))
     assert "milk" not in str(raised.value)
 
 

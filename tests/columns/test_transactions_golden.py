@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 
 import shoal
-from shoal.columns.baskets.grouping import going_together, item_counts, item_groups
+from shoal.columns.baskets import going_together, item_counts, item_groups
 from shoal.models.base import ClassHistograms, Whole
 from shoal.models.confidence_bounding import ConfidenceBounding
 from shoal.sources.opening import open_source
-from shoal.taxonomies.builders.flat import FlatTaxonomy
+from shoal.taxonomies.builders.listed import FlatTaxonomy
 
 # of ten people six buy milk, five buy tea and four buy both; three buy ale, two of them nuts
 SHOP = [

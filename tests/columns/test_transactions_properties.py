@@ -10,12 +10,13 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.columns.baskets.unfolding import UnfoldedSource, unfolded
+from shoal.columns.baskets import UnfoldedSource
 from shoal.models.base import ClassHistograms, Whole
 from shoal.models.confidence_bounding import ConfidenceBounding
 from shoal.policy.policy import Policy
+from shoal.policy.preparing import unfold_baskets
 from shoal.sources.opening import open_source
-from shoal.taxonomies.builders.flat import FlatTaxonomy
+from shoal.taxonomies.builders.listed import FlatTaxonomy
 from shoal.verify.confidence import confidence
 from shoal.verify.counting import Histograms
 from shoal.verify.items import Folded, UnfoldedRows
@@ -46,7 +47,7 @@ def test_sets_are_kept_and_the_verifier_unfolds_alike(rows: list[tuple[set[str],
         "privacy": [{"confidence-bounding": {"most": 1}}],
     }
     given_rows = open_source(pa.table({"b": pa.array([text for _, text in rows], pa.string())}))
-    _, source = unfolded(Policy.load(document), given_rows)
+    _, source = unfold_baskets(Policy.load(document), given_rows)
     assert isinstance(source, UnfoldedSource)
     (how,) = source.unfoldings
     assert Counter(item for group in how.groups for item in group) == Counter(dict.fromkeys(everything, 1))

@@ -12,9 +12,8 @@ import pytest
 from shoal.core.registry import discover
 from shoal.plan.problem import Attribute
 from shoal.release.columns import PublishedColumn
-from shoal.taxonomies.builders.base import TaxonomyBuilder
-from shoal.taxonomies.tree import Taxonomy
-from shoal.taxonomies.widening import widen
+from shoal.taxonomies.builders import TaxonomyBuilder
+from shoal.taxonomies.tree import Taxonomy, widen
 from shoal.verify.attributes import read_attribute
 from shoal.verify.labels import check_readings
 from shoal.verify.lines import CoverError

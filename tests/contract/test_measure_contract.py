@@ -16,7 +16,7 @@ from shoal.plan.cells import Cells
 from shoal.plan.plan import WITHHELD, Plan
 from shoal.plan.problem import Attribute, Problem, Requirement
 from shoal.taxonomies.builders.numbers import NumbersTaxonomy
-from shoal.taxonomies.nested import from_nested
+from shoal.taxonomies.files import from_nested
 from shoal.utility.base import Measure, measured, told
 
 MEASURES = discover("shoal.utility", Measure)

@@ -11,10 +11,9 @@ import pyarrow.csv
 import pytest
 
 from shoal.attacks.treatments import TOKENS
-from shoal.columns.base import Technique
+from shoal.columns.base import Technique, TreatedSource, treat
 from shoal.columns.keys import new_key
-from shoal.columns.sampling import Sampling, sampled
-from shoal.columns.treating import TreatedSource, treated
+from shoal.columns.sampling import Sampling, sample
 from shoal.core.randomness import Chance
 from shoal.core.registry import discover
 from shoal.sources.arrow import open_arrow
@@ -77,9 +76,9 @@ def test_every_technique_has_an_example() -> None:
 
 @pytest.mark.parametrize("technique", CASES, indirect=True, ids=str)
 def test_batches_and_repeated_reading_change_nothing(technique: Technique) -> None:
-    wanted = read(treated({"age": technique}, cut(1 << 20), Chance.of(3)))
+    wanted = read(treat({"age": technique}, cut(1 << 20), Chance.of(3)))
     for rows in (1000, 4097):
-        source = treated({"age": technique}, cut(rows), Chance.of(3))
+        source = treat({"age": technique}, cut(rows), Chance.of(3))
         assert read(source).equals(wanted)
         assert read(source).equals(wanted)
     alone = pa.Table.from_batches(source.batches(["age"]))
@@ -89,7 +88,7 @@ def test_batches_and_repeated_reading_change_nothing(technique: Technique) -> No
 @pytest.mark.parametrize("technique", CASES, indirect=True, ids=str)
 def test_the_treated_source_looks_like_a_source(technique: Technique) -> None:
     given = cut(1000)
-    source = treated({"age": technique}, given, Chance.of(None))
+    source = treat({"age": technique}, given, Chance.of(None))
     assert isinstance(source, TreatedSource)
     assert (source.name, source.n_rows, source.digest()) == (given.name, given.n_rows, given.digest())
     table, raw = read(source), people()
@@ -105,7 +104,7 @@ def test_the_treated_source_looks_like_a_source(technique: Technique) -> None:
 
 @pytest.mark.parametrize("technique", CASES, indirect=True, ids=str)
 def test_coded_columns_hold_the_same_values(technique: Technique) -> None:
-    source = treated({"town": technique} if takes_text(technique) else {"age": technique}, cut(999), Chance.of(3))
+    source = treat({"town": technique} if takes_text(technique) else {"age": technique}, cut(999), Chance.of(3))
     names = source.schema.names
     coded = pa.Table.from_batches(source.batches(dictionary=names))
     for name in names:
@@ -120,14 +119,14 @@ def takes_text(technique: Technique) -> bool:
 @pytest.mark.parametrize("technique", CASES, indirect=True, ids=str)
 def test_texts_of_numbers_are_treated_like_numbers(technique: Technique, tmp_path: Path) -> None:
     pa.csv.write_csv(people(), tmp_path / "people.csv")
-    of_file = treated({"age": technique}, open_source(tmp_path / "people.csv", SourceOptions()), Chance.of(3))
-    of_table = treated({"age": technique}, cut(1000), Chance.of(3))
+    of_file = treat({"age": technique}, open_source(tmp_path / "people.csv", SourceOptions()), Chance.of(3))
+    of_table = treat({"age": technique}, cut(1000), Chance.of(3))
     assert read(of_file)["age"].cast(pa.string()).equals(read(of_table)["age"].cast(pa.string()))
 
 
 @pytest.mark.parametrize("technique", CASES, indirect=True, ids=str)
 def test_runs_differ_where_chance_protects(technique: Technique) -> None:
-    one, other = (read(treated({"age": technique}, cut(1000), Chance.of(None))) for _ in range(2))
+    one, other = (read(treat({"age": technique}, cut(1000), Chance.of(None))) for _ in range(2))
     fixed = technique.name in CHANCELESS or technique.model_dump().get("salt") == "none"
     fixed |= technique.model_dump().get("random") is False
     assert one.equals(other) == fixed
@@ -136,7 +135,7 @@ def test_runs_differ_where_chance_protects(technique: Technique) -> None:
 @pytest.mark.parametrize("technique", CASES, indirect=True, ids=str)
 def test_descriptions_tell_the_name_and_no_secret(technique: Technique, tmp_path: Path) -> None:
     chance = Chance.of(3)
-    source = treated({"age": technique}, cut(1000), chance)
+    source = treat({"age": technique}, cut(1000), chance)
     assert isinstance(source, TreatedSource)
     said = source.describe()["age"]
     assert said["technique"] == technique.name
@@ -177,10 +176,10 @@ def test_verdicts_are_those_of_the_opinion() -> None:
 
 
 def test_samples_are_the_same_at_every_reading_and_in_every_cut() -> None:
-    wanted = read(sampled(Sampling(share=0.3), cut(1 << 20), Chance.of(3)))
+    wanted = read(sample(Sampling(share=0.3), cut(1 << 20), Chance.of(3)))
     for rows in (37, 4095):
         small = people().slice(0, 5000) if rows == 37 else None
-        source = sampled(Sampling(share=0.3), cut(rows, small), Chance.of(3))
+        source = sample(Sampling(share=0.3), cut(rows, small), Chance.of(3))
         table = read(source)
         assert table.equals(read(source))
         assert table.equals(wanted.slice(0, table.num_rows) if small is not None else wanted)
@@ -190,8 +189,8 @@ def test_samples_are_the_same_at_every_reading_and_in_every_cut() -> None:
 
 def test_samples_can_be_treated() -> None:
     chance = Chance.of(3)
-    some = sampled(Sampling(share=0.3), cut(1000), chance)
-    source = treated({"age": TECHNIQUES["permutation"]()}, some, chance)
+    some = sample(Sampling(share=0.3), cut(1000), chance)
+    source = treat({"age": TECHNIQUES["permutation"]()}, some, chance)
     assert sorted(read(source)["age"].to_pylist(), key=str) == sorted(read(some)["age"].to_pylist(), key=str)
 
 

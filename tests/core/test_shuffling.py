@@ -13,10 +13,9 @@ import pyarrow as pa
 import pytest
 
 import shoal
-from shoal.core import shuffling
+from shoal.core import randomness
 from shoal.core.errors import UsageError
-from shoal.core.randomness import Chance
-from shoal.core.shuffling import Shuffler
+from shoal.core.randomness import Chance, Shuffler
 
 
 def shuffled(n: int, batch: int, seed: int, folder: Path | None = None, expected: int | None = None) -> pa.Table:
@@ -32,7 +31,7 @@ def shuffled(n: int, batch: int, seed: int, folder: Path | None = None, expected
 def test_every_row_comes_back_once_and_whole(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, per_heap: int, batch: int
 ) -> None:
-    monkeypatch.setattr(shuffling, "ROWS_PER_HEAP", per_heap)
+    monkeypatch.setattr(randomness, "ROWS_PER_HEAP", per_heap)
     rows = shuffled(60, batch, seed=5, folder=tmp_path)
     numbers = rows["row"].to_pylist()
     assert sorted(numbers) == list(range(60))
@@ -42,20 +41,20 @@ def test_every_row_comes_back_once_and_whole(
 
 
 def test_the_same_generator_gives_the_same_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shuffling, "ROWS_PER_HEAP", 10)
+    monkeypatch.setattr(randomness, "ROWS_PER_HEAP", 10)
     one, same, other = (shuffled(50, 8, seed) for seed in (1, 1, 2))
     assert one.equals(same)
     assert not one.equals(other)
 
 
 def test_a_wrong_expectation_of_rows_loses_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shuffling, "ROWS_PER_HEAP", 10)
+    monkeypatch.setattr(randomness, "ROWS_PER_HEAP", 10)
     assert sorted(shuffled(50, 8, 1, expected=5)["row"].to_pylist()) == list(range(50))
     assert sorted(shuffled(5, 8, 1, expected=500)["row"].to_pylist()) == list(range(5))
 
 
 def test_heaps_hold_no_more_than_about_their_share(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(shuffling, "ROWS_PER_HEAP", 100)
+    monkeypatch.setattr(randomness, "ROWS_PER_HEAP", 100)
     table = pa.table({"row": range(1000)})
     with Shuffler(1000, Chance.of(3), tmp_path) as shuffler:
         shuffler.add(table.to_batches()[0])
@@ -66,7 +65,7 @@ def test_heaps_hold_no_more_than_about_their_share(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_full_disk_is_said_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(shuffling, "ROWS_PER_HEAP", 10)
+    monkeypatch.setattr(randomness, "ROWS_PER_HEAP", 10)
 
     def full(*_: Any, **__: Any) -> Any:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -78,7 +77,7 @@ def test_a_full_disk_is_said_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_files_are_closed_when_the_run_is_interrupted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(shuffling, "ROWS_PER_HEAP", 10)
+    monkeypatch.setattr(randomness, "ROWS_PER_HEAP", 10)
     shuffler = Shuffler(50, Chance.of(1), tmp_path)
 
     def interrupted() -> None:
@@ -98,7 +97,7 @@ def test_without_a_seed_the_order_follows_from_the_operating_system_alone(monkey
     def orders() -> list[list[int]]:
         found = []
         for rows in (1 << 20, 10):
-            monkeypatch.setattr(shuffling, "ROWS_PER_HEAP", rows)
+            monkeypatch.setattr(randomness, "ROWS_PER_HEAP", rows)
             fixed = np.random.default_rng(5)
             monkeypatch.setattr("shoal.core.randomness.os", SimpleNamespace(urandom=fixed.bytes))
             found.append(shoal.anonymize(TABLE, POLICY).data["note"].to_pylist())

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import shoal
-from shoal.core.sorting import places_ascending
+from shoal.core.kernels import places_ascending
 
 DECORATORS = {"compiled", "inlined", "kernel", "njit"}
 

@@ -12,7 +12,7 @@ from shoal.core.strict_json import read_json
 from shoal.policy.policy import Policy
 from shoal.release.forms.agreed import parse_plan
 from shoal.release.release import read_internal, received
-from shoal.taxonomies.nested import from_json_text
+from shoal.taxonomies.files import from_json_text
 
 TWICE = '{"parts": [], "data": {"file": "a", "file": "b"}, "attributes": {}}'
 

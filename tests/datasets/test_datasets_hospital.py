@@ -21,7 +21,7 @@ from shoal.core.registry import find
 from shoal.datasets.chances import Chances
 from shoal.datasets.hospital import BLOCK, SCHEMA, diagnosis_tree, hospital_policy, occupation_tree, stays
 from shoal.datasets.hospital_files import write_stays
-from shoal.taxonomies.builders.base import TaxonomyBuilder
+from shoal.taxonomies.builders import TaxonomyBuilder
 
 COLUMNS = ["patient", "age", "sex", "postcode", "admitted", "occupation", "insurance", "diagnosis", "cost"]
 

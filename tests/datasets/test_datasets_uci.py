@@ -20,7 +20,7 @@ from shoal.core.errors import InputError, UsageError
 from shoal.core.registry import find
 from shoal.datasets import origins, uci
 from shoal.datasets.uci import adult, adult_hierarchy, adult_policy, nursery
-from shoal.taxonomies.builders.base import TaxonomyBuilder
+from shoal.taxonomies.builders import TaxonomyBuilder
 
 MADE_UP = {
     "/adult.data": b"39, State-gov,  7, A, 13, S, Clerk, R, W, Male, 0, 0, 40, Here, <=50K\n\n",

@@ -97,7 +97,7 @@ VALUES = {
 def test_the_guide_to_taxonomies_shows_every_builder_and_each_builds(tmp_path: Path) -> None:
     from shoal import Policy
     from shoal.core.registry import discover
-    from shoal.taxonomies.builders.base import TaxonomyBuilder
+    from shoal.taxonomies.builders import TaxonomyBuilder
 
     (tmp_path / "taxonomies").mkdir()
     (tmp_path / "taxonomies" / "diagnosis.csv").write_text("asthma;lungs;*\nflu;*\n")

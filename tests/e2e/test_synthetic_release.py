@@ -285,7 +285,7 @@ def test_domains_that_came_from_the_data_are_noticed() -> None:
     from shoal.methods.synthetic import declared_domains
     from shoal.plan.cells import Cells
     from shoal.plan.problem import Attribute, Problem
-    from shoal.taxonomies.builders.flat import FlatTaxonomy
+    from shoal.taxonomies.builders.listed import FlatTaxonomy
 
     tree = FlatTaxonomy(values=("a", "b")).build(pa.array([], pa.string()))
     cells = Cells((np.zeros(1, np.int32), np.zeros(1, np.int32)), np.ones(1, np.int64))

@@ -18,9 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.core import shuffling
-from shoal.core.randomness import Chance
-from shoal.core.shuffling import Shuffler
+from shoal.core import randomness
+from shoal.core.randomness import Chance, Shuffler
 from shoal.plan.plan import WITHHELD, Assignment, Dealer
 
 Z = 4.753424  # normal quantile of 1 - 1e-6
@@ -77,7 +76,7 @@ def test_cells_are_dealt_independently() -> None:
 
 @pytest.mark.parametrize("per_heap", [1 << 20, 3, 2, 1])
 def test_every_order_of_rows_is_equally_likely(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, per_heap: int) -> None:
-    monkeypatch.setattr(shuffling, "ROWS_PER_HEAP", per_heap)
+    monkeypatch.setattr(randomness, "ROWS_PER_HEAP", per_heap)
     chance = Chance.of(29)
     batches = pa.table({"row": range(4)}).to_batches(max_chunksize=3)
     seen: Counter[Hashable] = Counter()
@@ -90,7 +89,7 @@ def test_every_order_of_rows_is_equally_likely(monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_a_place_says_nothing_about_the_origin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(shuffling, "ROWS_PER_HEAP", 5)
+    monkeypatch.setattr(randomness, "ROWS_PER_HEAP", 5)
     chance = Chance.of(31)
     batches = pa.table({"row": range(20)}).to_batches(max_chunksize=7)
     seen: Counter[Hashable] = Counter()

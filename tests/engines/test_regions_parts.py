@@ -32,7 +32,7 @@ from shoal.sources.arrow import open_arrow
 from shoal.sources.base import Source
 from shoal.sources.options import SourceOptions
 from shoal.taxonomies.builders.numbers import NumbersTaxonomy
-from shoal.taxonomies.nested import from_nested
+from shoal.taxonomies.files import from_nested
 from shoal.utility.base import Pool, Total, measured
 
 NUMBER = NumbersTaxonomy().build(pa.array(range(32)))

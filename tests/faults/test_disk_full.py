@@ -33,9 +33,9 @@ os.execv(sys.argv[2], sys.argv[2:])
 # The same, with heaps of few rows, so that they wait in temporary files.
 SMALL_HEAPS = """
 import resource, sys
-import shoal.core.shuffling
+import shoal.core.randomness
 from shoal.cli import main
-shoal.core.shuffling.ROWS_PER_HEAP = 500
+shoal.core.randomness.ROWS_PER_HEAP = 500
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2)
 sys.argv[:2] = ["shoal"]
 main()

@@ -28,12 +28,12 @@ from shoal.plan.cells import Cells
 from shoal.plan.plan import Plan
 from shoal.plan.problem import Attribute, Problem, Requirement
 from shoal.policy.policy import Policy
-from shoal.taxonomies.builders.flat import FlatTaxonomy
-from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
+from shoal.taxonomies.builders.listed import FlatTaxonomy
 from shoal.taxonomies.builders.mask import MaskTaxonomy
-from shoal.taxonomies.nested import from_nested
+from shoal.taxonomies.builders.numbers import IntervalsTaxonomy
+from shoal.taxonomies.files import from_nested
 from shoal.taxonomies.tree import Taxonomy
-from shoal.utility.ncp import NormalizedCertaintyPenalty
+from shoal.utility.information import NormalizedCertaintyPenalty
 
 LETTERS = from_nested({"any": {"left": ["a", "b", "c"], "right": ["d", "e", "f"]}})
 

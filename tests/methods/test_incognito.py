@@ -16,8 +16,8 @@ import shoal
 from shoal.core.errors import UnreachableError
 from shoal.core.progress import Silent
 from shoal.methods.incognito import Incognito, groups, search, solve
-from shoal.methods.incognito.bounds import has_bound, least_suppressed
 from shoal.methods.incognito.groups import Groupings
+from shoal.methods.incognito.judge import has_bound, least_suppressed
 from shoal.models.alpha_k_anonymity import AlphaKAnonymity
 from shoal.models.base import ClassHistograms, Whole
 from shoal.models.distinct_l_diversity import DistinctLDiversity
@@ -27,7 +27,7 @@ from shoal.models.t_closeness import TCloseness
 from shoal.models.tau_l_diversity import TauLDiversity
 from shoal.plan.cells import Cells
 from shoal.plan.problem import Attribute, Problem, Requirement
-from shoal.taxonomies.nested import from_nested
+from shoal.taxonomies.files import from_nested
 
 LETTERS = {"*": {"ab": ["a", "b"], "cd": ["c", "d"]}}
 

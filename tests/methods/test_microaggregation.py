@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from shoal.core.errors import InputError, PolicyError, UnreachableError
-from shoal.methods.microaggregation.shared import (
+from shoal.methods.microaggregation.mdav import (
     Grouping,
     Space,
     group_means,

@@ -17,7 +17,7 @@ from shoal.core.errors import InputError, UnreachableError
 from shoal.core.progress import Silent
 from shoal.core.randomness import Chance
 from shoal.engines.local import LocalEngine
-from shoal.methods.microaggregation.shared import Grouping, Space, joined
+from shoal.methods.microaggregation.mdav import Grouping, Space, joined
 from shoal.policy.encoding import encode
 from shoal.policy.policy import Policy
 from shoal.release.preparing import publication_of

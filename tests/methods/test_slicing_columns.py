@@ -16,15 +16,14 @@ from hypothesis import strategies as st
 from shoal.core.errors import PolicyError, UnreachableError
 from shoal.core.progress import Silent
 from shoal.methods.base import Labels
-from shoal.methods.slicing import correlation
-from shoal.methods.slicing.columns import one_each, partitioned
-from shoal.methods.slicing.correlation import correlations
-from shoal.methods.slicing.generalizing import exact, regions
+from shoal.methods.slicing import attributes
+from shoal.methods.slicing.attributes import correlations, one_each, partitioned
+from shoal.methods.slicing.planning import exact, regions
 from shoal.plan.cells import Cells
 from shoal.plan.problem import Attribute, Problem
 from shoal.taxonomies.builders.dates import DatesTaxonomy
-from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
-from shoal.taxonomies.nested import from_nested
+from shoal.taxonomies.builders.numbers import IntervalsTaxonomy
+from shoal.taxonomies.files import from_nested
 from shoal.taxonomies.tree import Taxonomy
 
 LETTERS = from_nested({"any": {"left": ["a", "b", "c"], "right": ["d", "e", "f"]}})
@@ -94,7 +93,7 @@ def test_tables_that_are_too_large_to_write_down_are_counted_by_pairs(monkeypatc
     rng = np.random.default_rng(4)
     asked = letters(one=rng.integers(0, 6, 300), two=rng.integers(0, 6, 300), three=rng.integers(0, 3, 300))
     dense = correlations(asked, "phi2", 5)
-    monkeypatch.setattr(correlation, "_DENSE_PAIRS", 0)
+    monkeypatch.setattr(attributes, "_DENSE_PAIRS", 0)
     assert (correlations(asked, "phi2", 5) == dense).all()
 
 

@@ -9,8 +9,7 @@ import pytest
 from shoal.core.progress import Silent
 from shoal.datasets.uci import ADULT_COLUMNS, ADULT_QUASI, adult
 from shoal.engines.local import LocalEngine
-from shoal.methods.slicing.columns import partitioned
-from shoal.methods.slicing.correlation import Measure, correlations
+from shoal.methods.slicing.attributes import Measure, correlations, partitioned
 from shoal.plan.problem import Problem
 from shoal.policy.encoding import encode
 from shoal.policy.policy import Policy

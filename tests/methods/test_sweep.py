@@ -20,13 +20,13 @@ from shoal.core.errors import PolicyError, ShoalError, UnreachableError
 from shoal.core.progress import Silent
 from shoal.methods.sweep import SequentialSweep
 from shoal.methods.sweep import planning as sweep_module
-from shoal.methods.sweep.state import Parts
+from shoal.methods.sweep.rules import Parts
 from shoal.models.tau_l_diversity import TauLDiversity
 from shoal.plan.cells import Cells
 from shoal.plan.plan import KEPT
 from shoal.plan.problem import Attribute, Problem, Requirement
 from shoal.policy.policy import Policy
-from shoal.taxonomies.nested import from_nested
+from shoal.taxonomies.files import from_nested
 from shoal.verify.verifier import verify_table
 
 TREE = {"any": {"low": ["u", "v"], "high": ["w", "x"]}}

@@ -19,14 +19,14 @@ from shoal.core.progress import Silent
 from shoal.engines.local import LocalEngine
 from shoal.methods.sweep import SequentialSweep
 from shoal.methods.sweep import planning as sweep
-from shoal.methods.sweep.order import Items, level_information
+from shoal.methods.sweep.labels import Items, level_information
 from shoal.plan.judging import judged
 from shoal.plan.problem import Attribute, Problem
 from shoal.policy.encoding import encode
 from shoal.policy.policy import Policy
 from shoal.sources.opening import open_source
-from shoal.taxonomies.nested import from_nested
-from shoal.utility.um import Um
+from shoal.taxonomies.files import from_nested
+from shoal.utility.information import Um
 from shoal.verify.verifier import verify_folder
 
 FIGURE_1A = [

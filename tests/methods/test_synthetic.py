@@ -14,14 +14,19 @@ from pydantic import ValidationError
 
 from shoal.core.errors import PolicyError, UsageError
 from shoal.core.randomness import Chance
-from shoal.methods.synthetic.consistent import Measured, consistent, non_negative
-from shoal.methods.synthetic.distances import distances, total_variation
-from shoal.methods.synthetic.drawing import drawn_rows
-from shoal.methods.synthetic.synthesis import SyntheticOptions, synthesize
+from shoal.methods.synthetic.synthesis import (
+    Measured,
+    SyntheticOptions,
+    consistent,
+    distances,
+    drawn_rows,
+    non_negative,
+    synthesize,
+    total_variation,
+)
 from shoal.plan.synthetic import Domain, SyntheticPlan
-from shoal.taxonomies.builders.flat import FlatTaxonomy
-from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
-from shoal.taxonomies.builders.numbers import NumbersTaxonomy
+from shoal.taxonomies.builders.listed import FlatTaxonomy
+from shoal.taxonomies.builders.numbers import IntervalsTaxonomy, NumbersTaxonomy
 
 
 def domain(name: str, size: int) -> Domain:

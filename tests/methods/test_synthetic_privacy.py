@@ -17,7 +17,7 @@ import pytest
 from shoal.core.randomness import Chance
 from shoal.methods.synthetic.synthesis import SyntheticOptions, synthesize
 from shoal.plan.synthetic import Domain
-from shoal.taxonomies.builders.flat import FlatTaxonomy
+from shoal.taxonomies.builders.listed import FlatTaxonomy
 
 RUNS = 500
 Z = 4.9

@@ -23,8 +23,8 @@ from shoal.methods.hilbert.kernels import diverse_groups
 from shoal.models.k_anonymity import KAnonymity
 from shoal.plan.cells import Cells
 from shoal.plan.problem import Attribute, Problem, Requirement
-from shoal.taxonomies.nested import from_nested
-from shoal.utility.ncp import NormalizedCertaintyPenalty
+from shoal.taxonomies.files import from_nested
+from shoal.utility.information import NormalizedCertaintyPenalty
 
 QUASI = ("age", "workclass", "education", "marital-status", "race", "sex")
 BEST_PEER = 0.0235  # mosaicrown/mondrian, 10-anonymity of Adult with intervals of categories

@@ -21,10 +21,8 @@ from shoal.plan.problem import Problem
 from shoal.policy.encoding import encode
 from shoal.policy.policy import Policy
 from shoal.sources.opening import open_source
-from shoal.utility.attribute_loss import AttributeLoss
 from shoal.utility.base import Measure, measured
-from shoal.utility.ncp import NormalizedCertaintyPenalty
-from shoal.utility.um import Um
+from shoal.utility.information import AttributeLoss, NormalizedCertaintyPenalty, Um
 
 WEIGHTS = {"age": 3.0, "sex": 0.5, "job": 2.0}
 

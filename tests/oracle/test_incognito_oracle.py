@@ -20,7 +20,7 @@ from shoal.models.base import ClassHistograms, PrivacyModel, Whole
 from shoal.plan.cells import Cells
 from shoal.plan.plan import Plan
 from shoal.plan.problem import Attribute, Problem, Requirement
-from shoal.taxonomies.nested import from_nested
+from shoal.taxonomies.files import from_nested
 from shoal.taxonomies.tree import Taxonomy
 
 MEASURES = ("um", "loss", "ncp", "non-uniform-entropy", "discernibility", "class-size")

@@ -15,7 +15,7 @@ from shoal.models.tau_l_diversity import TauLDiversity
 from shoal.plan.cells import Cells
 from shoal.plan.plan import KEPT, WITHHELD, Assignment, Plan, Targets
 from shoal.plan.problem import Attribute, Problem, Requirement
-from shoal.taxonomies.nested import from_nested
+from shoal.taxonomies.files import from_nested
 from shoal.utility.accuracy_ratio import held_out
 from shoal.utility.base import measured
 from shoal.utility.query_error import Queries

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.methods.microaggregation.shared import Grouping, Space, microaggregate, squared_errors
+from shoal.methods.microaggregation.mdav import Grouping, Space, microaggregate, squared_errors
 
 Point = tuple[tuple[int, ...], tuple[int, ...]]  # coordinates, codes
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.core.medoids import pam
+from shoal.core.kernels import pam
 
 
 def cost(distances: np.ndarray, medoids: tuple[int, ...]) -> float:

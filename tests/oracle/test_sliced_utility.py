@@ -17,7 +17,7 @@ from shoal.release.sliced.estimating import estimated
 from shoal.release.sliced.expected import SlicedRows, sliced_measured
 from shoal.release.sliced.query import Estimate, Query
 from shoal.release.sliced.table import SlicedTable, published_columns
-from shoal.taxonomies.nested import from_nested
+from shoal.taxonomies.files import from_nested
 from shoal.utility.base import measured, told
 from shoal.utility.query_error import Queries
 

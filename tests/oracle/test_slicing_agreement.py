@@ -13,7 +13,7 @@ from shoal.core.arrays import IntArray
 from shoal.core.progress import Silent
 from shoal.datasets.uci import adult
 from shoal.engines.local import LocalEngine
-from shoal.methods.slicing.beliefs.judging import Beliefs
+from shoal.methods.slicing.beliefs import Beliefs
 from shoal.methods.slicing.buckets import Items, code_spans, strict_cuts
 from shoal.plan.problem import Problem
 from shoal.plan.slices import Pieces, SlicedPlan

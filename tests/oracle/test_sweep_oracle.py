@@ -19,13 +19,13 @@ import pytest
 from shoal.core.progress import Silent
 from shoal.methods.sweep import SequentialSweep
 from shoal.methods.sweep import planning as sweep_module
-from shoal.methods.sweep.order import Items
+from shoal.methods.sweep.labels import Items
 from shoal.models.k_anonymity import KAnonymity
 from shoal.models.tau_l_diversity import TauLDiversity
 from shoal.plan.cells import Cells
 from shoal.plan.plan import KEPT, Plan
 from shoal.plan.problem import Attribute, Problem, Requirement
-from shoal.taxonomies.nested import from_nested
+from shoal.taxonomies.files import from_nested
 from shoal.taxonomies.tree import Taxonomy
 
 QUASI_TREES: list[dict[str, Any]] = [

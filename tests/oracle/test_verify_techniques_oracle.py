@@ -11,10 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from shoal.columns.base import NumberDomain, treat
 from shoal.columns.coding import Coding as CodingTechnique
-from shoal.columns.domains import NumberDomain
 from shoal.columns.rounding import Rounding as RoundingTechnique
-from shoal.columns.treating import treated
 from shoal.core.randomness import Chance
 from shoal.sources.opening import open_source
 from shoal.verify.account import epsilon_bound
@@ -52,7 +51,7 @@ def test_rounding_is_recomputed_exactly(base: float, low: float | None, high: fl
     numbers = [float(Fraction(text)) for text in texts]
     domain = NumberDomain(low, high)
     table = open_source(pa.table({"x": numbers}))
-    source = treated({"x": RoundingTechnique(base=base)}, table, Chance.of(1), {"x": domain})
+    source = treat({"x": RoundingTechnique(base=base)}, table, Chance.of(1), {"x": domain})
     entry = source.describe()["x"]
     declared = Rounding.read("x", entry, "techniques.x")
     found = declared.recomputed(pa.array(numbers))
@@ -66,7 +65,7 @@ def test_coding_by_shares_is_found_again() -> None:
     rng = np.random.default_rng(2)
     for share in (0.01, 0.2, 0.5):
         numbers = rng.integers(0, 50, 300).tolist()
-        source = treated(
+        source = treat(
             {"x": CodingTechnique(shares={"top": share})}, open_source(pa.table({"x": numbers})), Chance.of(1)
         )
         declared = Coding.read("x", source.describe()["x"], "techniques.x")

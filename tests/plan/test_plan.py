@@ -8,16 +8,17 @@ import numpy as np
 import pytest
 
 from shoal.core.errors import InputError
+from shoal.core.kernels import same_rows
 from shoal.core.randomness import Chance
 from shoal.models.k_anonymity import KAnonymity
 from shoal.models.simple_l_diversity import SimpleLDiversity
 from shoal.plan import judging
 from shoal.plan.cells import Cells
-from shoal.plan.plan import KEPT, SPLIT, WITHHELD, Assignment, Dealer, Parts, Plan, same_rows
+from shoal.plan.plan import KEPT, SPLIT, WITHHELD, Assignment, Dealer, Parts, Plan
 from shoal.plan.problem import Attribute, Problem, Requirement
 from shoal.policy.policy import Policy
 from shoal.release.guarantees import achieved
-from shoal.taxonomies.nested import from_nested
+from shoal.taxonomies.files import from_nested
 
 
 def triples(assignment: Assignment, counts: np.ndarray) -> Counter[tuple[int, int]]:

@@ -17,7 +17,7 @@ from shoal.datasets.uci import adult_policy
 from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel
 from shoal.policy.policy import Policy, policy_schema
-from shoal.taxonomies.builders.base import TaxonomyBuilder
+from shoal.taxonomies.builders import TaxonomyBuilder
 
 GOOD: dict[str, Any] = {
     "attributes": {

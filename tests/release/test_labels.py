@@ -7,8 +7,8 @@ import pyarrow as pa
 
 from shoal.plan.problem import Attribute
 from shoal.release.columns import PublishedColumn
-from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
-from shoal.taxonomies.nested import from_nested
+from shoal.taxonomies.builders.numbers import IntervalsTaxonomy
+from shoal.taxonomies.files import from_nested
 
 DISEASE = Attribute("disease", from_nested({"any": {"hemal": ["hepatitis", "anemia"], "other": ["phthisis", "flu"]}}))
 AGE = Attribute("age", IntervalsTaxonomy(min=0, max=99, widths=(10,)).build(pa.array([])))

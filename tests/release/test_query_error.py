@@ -8,7 +8,7 @@ import pytest
 from shoal.plan.cells import Cells
 from shoal.plan.plan import Plan
 from shoal.plan.problem import Attribute, Problem
-from shoal.taxonomies.nested import from_nested
+from shoal.taxonomies.files import from_nested
 from shoal.utility import rows as rows_module
 from shoal.utility.accuracy_ratio import AccuracyRatio, held_out
 from shoal.utility.association_kept import AssociationKept, contingency

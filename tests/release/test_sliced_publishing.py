@@ -12,10 +12,11 @@ import pyarrow as pa
 import pytest
 
 from shoal.core.errors import InputError, PolicyError, UsageError
+from shoal.core.kernels import same_rows
 from shoal.core.progress import Silent
 from shoal.core.randomness import Chance
 from shoal.engines.local import LocalEngine
-from shoal.plan.plan import WITHHELD, same_rows
+from shoal.plan.plan import WITHHELD
 from shoal.plan.slices import Part, Pieces, SlicedPlan
 from shoal.policy.encoding import encode
 from shoal.policy.policy import Policy

@@ -17,8 +17,8 @@ from shoal.core.progress import Silent, in_notebook, shown
 from shoal.reports.notebook.page import output
 from shoal.reports.notebook.taxonomy import MOST_NODES
 from shoal.reports.plots.evidence import release_plots
-from shoal.taxonomies.builders.groups import GroupsTaxonomy
-from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
+from shoal.taxonomies.builders.listed import GroupsTaxonomy
+from shoal.taxonomies.builders.numbers import IntervalsTaxonomy
 
 EVIL = "<script>alert(1)</script>"
 PEOPLE = pa.table(

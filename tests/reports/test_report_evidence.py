@@ -15,7 +15,7 @@ from shoal.anonymize import Run
 from shoal.core.progress import Silent
 from shoal.engines.regions.budget import Budget
 from shoal.release.tallies import MOST_VALUES, LevelTally, ShareTally
-from shoal.taxonomies.nested import from_nested
+from shoal.taxonomies.files import from_nested
 
 N = 600
 ILLNESS = {"any": {"joints": ["gout", "sprain"], "lungs": ["asthma", "flu", "cold"], "heart": ["angina"]}}

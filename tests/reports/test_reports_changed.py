@@ -16,9 +16,8 @@ import shoal
 from shoal.audit import before
 from shoal.audit.audit import audit
 from shoal.cli.released import show
-from shoal.columns.base import Technique
+from shoal.columns.base import Technique, treat
 from shoal.columns.keys import new_key
-from shoal.columns.treating import treated
 from shoal.core.randomness import Chance
 from shoal.core.registry import discover
 from shoal.reports.changes import change_told, sample_told
@@ -110,7 +109,7 @@ def technique_entries(folder: Path) -> dict[str, list[dict[str, Any]]]:
     source = open_source(people(), SourceOptions())
     return {
         name: [
-            treated({"wage": known[name].model_validate(one)}, source, Chance.of(1)).describe()["wage"]  # type: ignore[attr-defined]
+            treat({"wage": known[name].model_validate(one)}, source, Chance.of(1)).describe()["wage"]  # type: ignore[attr-defined]
             for one in parameters
         ]
         for name, parameters in given.items()

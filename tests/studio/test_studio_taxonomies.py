@@ -23,8 +23,8 @@ from shoal.studio.taxonomies.scale import by_hand, levels_of, scale_view
 from shoal.studio.taxonomies.sheets import sheet, summary
 from shoal.studio.taxonomies.starts import KINDS, offered, start
 from shoal.studio.taxonomies.views import view
-from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
-from shoal.taxonomies.nested import from_nested
+from shoal.taxonomies.builders.numbers import IntervalsTaxonomy
+from shoal.taxonomies.files import from_nested
 
 HERE = Path()
 TOWNS = ["Aachen"] * 5 + ["Bonn"] * 3 + ["Koeln"] * 9 + ["Trier"]

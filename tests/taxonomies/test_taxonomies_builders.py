@@ -14,15 +14,12 @@ from pydantic import ValidationError
 
 from shoal.core.errors import TaxonomyError
 from shoal.core.registry import discover
-from shoal.taxonomies.builders.base import TaxonomyBuilder
+from shoal.taxonomies.builders import TaxonomyBuilder
 from shoal.taxonomies.builders.dates import DatesTaxonomy
-from shoal.taxonomies.builders.default import default_builder
-from shoal.taxonomies.builders.flat import FlatTaxonomy
-from shoal.taxonomies.builders.groups import GroupsTaxonomy
-from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
+from shoal.taxonomies.builders.listed import FlatTaxonomy, GroupsTaxonomy, TreeTaxonomy
 from shoal.taxonomies.builders.mask import MaskTaxonomy
-from shoal.taxonomies.builders.numbers import NumbersTaxonomy
-from shoal.taxonomies.builders.tree import TreeTaxonomy
+from shoal.taxonomies.builders.numbers import IntervalsTaxonomy, NumbersTaxonomy
+from shoal.taxonomies.fitting import default_builder
 from shoal.taxonomies.tree import Taxonomy
 
 NOTHING = pa.array([], pa.string())

@@ -8,10 +8,16 @@ import pyarrow as pa
 import pytest
 
 from shoal.core.errors import TaxonomyError
-from shoal.taxonomies.arx import from_arx_text
-from shoal.taxonomies.builders.file import FileTaxonomy, read_taxonomy
-from shoal.taxonomies.export import nested, to_arx_csv, to_nested_yaml
-from shoal.taxonomies.nested import from_json_text, from_nested, from_yaml_text
+from shoal.taxonomies.builders.listed import FileTaxonomy, read_taxonomy
+from shoal.taxonomies.files import (
+    from_arx_text,
+    from_json_text,
+    from_nested,
+    from_yaml_text,
+    nested,
+    to_arx_csv,
+    to_nested_yaml,
+)
 
 
 def test_lines_of_unequal_length_empty_cells_and_repeated_leaves_mean_the_same() -> None:

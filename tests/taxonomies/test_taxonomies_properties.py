@@ -14,13 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.taxonomies.builders.dates import DatesTaxonomy
-from shoal.taxonomies.builders.file import read_taxonomy
-from shoal.taxonomies.builders.flat import FlatTaxonomy
-from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
+from shoal.taxonomies.builders.listed import FlatTaxonomy, read_taxonomy
 from shoal.taxonomies.builders.mask import MaskTaxonomy
-from shoal.taxonomies.builders.numbers import NumbersTaxonomy
-from shoal.taxonomies.export import nested, to_arx_csv, to_nested_yaml
-from shoal.taxonomies.nested import from_nested
+from shoal.taxonomies.builders.numbers import IntervalsTaxonomy, NumbersTaxonomy
+from shoal.taxonomies.files import from_nested, nested, to_arx_csv, to_nested_yaml
 from shoal.taxonomies.tree import Cover, Taxonomy
 
 AWKWARD = st.text(alphabet='ab,{}"[]<>=( )*12;', min_size=1, max_size=4)

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 from shoal.core.errors import TaxonomyError
-from shoal.taxonomies.completeness import uncovered
 from shoal.taxonomies.construct import from_parents
-from shoal.taxonomies.nested import from_nested
+from shoal.taxonomies.files import from_nested
+from shoal.taxonomies.fitting import uncovered
 from shoal.taxonomies.tree import MISSING_LABEL, NOT_MISSING_LABEL, Taxonomy
 
 

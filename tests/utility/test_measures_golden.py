@@ -13,8 +13,7 @@ from shoal.models.tau_l_diversity import TauLDiversity
 from shoal.plan.cells import Cells
 from shoal.plan.plan import KEPT, WITHHELD, Assignment, Plan, Targets
 from shoal.plan.problem import Attribute, Problem, Requirement
-from shoal.taxonomies.arx import from_arx_text
-from shoal.taxonomies.nested import from_nested
+from shoal.taxonomies.files import from_arx_text, from_nested
 from shoal.utility.base import measured
 
 AGE = from_nested(

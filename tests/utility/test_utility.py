@@ -9,12 +9,11 @@ import pytest
 from shoal.plan.cells import Cells
 from shoal.plan.plan import WITHHELD, Plan
 from shoal.plan.problem import Attribute, Problem
-from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
-from shoal.taxonomies.builders.numbers import NumbersTaxonomy
-from shoal.taxonomies.nested import from_nested
+from shoal.taxonomies.builders.numbers import IntervalsTaxonomy, NumbersTaxonomy
+from shoal.taxonomies.files import from_nested
 from shoal.taxonomies.tree import Taxonomy
 from shoal.utility.base import measured
-from shoal.utility.ncp import relative_widths
+from shoal.utility.information import relative_widths
 
 CITY = from_nested({"*": {"north": ["a", "b"], "south": ["c", "d", "e"]}})  # 5 leaves
 AGE = IntervalsTaxonomy(min=0, max=10, widths=(5,)).build(pa.array([]))  # 11 leaves, 0 to 10

@@ -279,7 +279,7 @@ def test_sources_that_do_not_fit_are_named() -> None:
 @pytest.mark.parametrize("length", [1, 15, 16, 17, 31, 32, 47, 63, 64, 79, 80, 95, 96, 200])
 def test_reversible_tokens_of_values_of_any_length_have_the_form(length: int, tmp_path) -> None:
     pytest.importorskip("cryptography")
-    from shoal.columns.reversing import sealed_tokens
+    from shoal.columns.keys import sealed_tokens
 
     tokens = sealed_tokens(bytes(range(32)), "name")(["a" * length])
     declared = Pseudonym("name", True, None)

@@ -14,9 +14,8 @@ import numpy as np
 
 from shoal.agency.distribution import Entries, JointDistribution
 from shoal.core.arrays import CodeArray, IntArray
-from shoal.core.compiled import compiled, inlined
 from shoal.core.errors import UnreachableError, UsageError
-from shoal.core.sorting import places_ascending
+from shoal.core.kernels import compiled, inlined, places_ascending
 
 MOST_CANDIDATES = 128
 FEWEST_CANDIDATES = 8

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from shoal.core.arrays import CodeArray, IntArray
 from shoal.core.errors import InputError, UsageError
-from shoal.core.sorting import pack
+from shoal.core.kernels import pack
 from shoal.methods.hilbert.curve import MOST_BITS, curve_keys
 from shoal.release.release import CLASS
 from shoal.sources.base import Source

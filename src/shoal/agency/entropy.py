@@ -21,8 +21,8 @@ from shoal.agency.samples import (
     sum_classes,
 )
 from shoal.core.arrays import CodeArray, FloatArray, IntArray
-from shoal.core.compiled import compiled, inlined
 from shoal.core.errors import UnreachableError, UsageError
+from shoal.core.kernels import compiled, inlined
 
 FEWEST = 3  # records of a class, from which on more records make a low entropy less probable
 SHARES = tuple(Fraction(eighths, 8) for eighths in (2, 3, 4, 5, 6, 7))

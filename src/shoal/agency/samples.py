@@ -19,8 +19,8 @@ import numpy as np
 from shoal.agency.classes import Classes, check_l, close_classes
 from shoal.agency.distribution import Entries, JointDistribution
 from shoal.core.arrays import CodeArray, FloatArray, IntArray
-from shoal.core.compiled import compiled
 from shoal.core.errors import UnreachableError, UsageError
+from shoal.core.kernels import compiled
 
 MARGIN = 1e-9  # by which a sum in floating point must stay below its limit
 MOST_SAMPLES = 2**62

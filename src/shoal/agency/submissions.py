@@ -19,8 +19,8 @@ import yaml
 from shoal.agency.distribution import WEIGHTS
 from shoal.core.arrays import CodeArray, IntArray
 from shoal.core.errors import InputError, PolicyError, UsageError, VerificationError, did_you_mean
+from shoal.core.kernels import pack
 from shoal.core.progress import Progress
-from shoal.core.sorting import pack
 from shoal.core.strict_json import read_json
 from shoal.core.yaml_lines import load_with_lines, read_text
 from shoal.sources.digests import file_digest

@@ -11,7 +11,7 @@ from shoal.attacks.people import People
 from shoal.attacks.view import ReleaseView
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import UsageError
-from shoal.taxonomies.builders.default import default_builder
+from shoal.taxonomies.fitting import default_builder
 from shoal.taxonomies.tree import Taxonomy
 
 

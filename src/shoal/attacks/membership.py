@@ -16,7 +16,7 @@ from shoal.attacks.view import ReleaseView
 from shoal.audit.membership import BucketContents, Scores, draw_fakes
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray
 from shoal.core.errors import InputError, UsageError
-from shoal.plan.plan import same_rows
+from shoal.core.kernels import same_rows
 from shoal.release.sliced.table import SlicedPart
 from shoal.sources.columns import plain
 

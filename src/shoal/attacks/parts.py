@@ -12,8 +12,7 @@ import pyarrow as pa
 from shoal.attacks.kernels import BucketPairs, CountedPairs
 from shoal.attacks.treatments import Treatments
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
-from shoal.core.kernels import grouped
-from shoal.core.pairs import Pairs, counted_pairs
+from shoal.core.kernels import Pairs, counted_pairs, grouped
 from shoal.linking.columns import LinkColumn, coded, labelled
 from shoal.linking.histograms import Histograms
 from shoal.linking.linkable import Linkable

@@ -23,7 +23,7 @@ from shoal.attacks.secrets import Secret
 from shoal.attacks.view import ReleaseView
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import UsageError
-from shoal.plan.plan import same_rows
+from shoal.core.kernels import same_rows
 
 ROUNDS = 200  # of scaling, after which beliefs hardly change
 

@@ -14,12 +14,12 @@ from shoal.attacks.base import FEWEST, N_TARGETS, Attack, Beside, Refusal, Trial
 from shoal.attacks.guessing import SensitiveAttack, by_column
 from shoal.attacks.people import People
 from shoal.attacks.view import ReleaseView
-from shoal.columns.baskets.unfolding import unfolded
 from shoal.core.errors import InputError, UsageError, did_you_mean
 from shoal.core.progress import Progress, shown
 from shoal.core.registry import discover
 from shoal.linking.reading import read_columns
 from shoal.policy.policy import Policy
+from shoal.policy.preparing import unfold_baskets
 from shoal.release.release import Release
 from shoal.sources.base import Source
 from shoal.sources.opening import open_source
@@ -123,7 +123,7 @@ def _options(view: ReleaseView, policy: Policy | None) -> SourceOptions:
 
 def _opened(table: object, options: SourceOptions, policy: Policy | None) -> Source:
     source = open_source(table, options)
-    return source if policy is None else unfolded(policy, source)[1]
+    return source if policy is None else unfold_baskets(policy, source)[1]
 
 
 def _people(view: ReleaseView, source: Source, told: str, beside: Beside) -> People:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from shoal.attacks.parts import spans_of
 from shoal.attacks.treatments import Treatments
 from shoal.core.arrays import CodeArray, FloatArray, IntArray
-from shoal.core.pairs import Pairs
+from shoal.core.kernels import Pairs
 from shoal.linking.columns import coded, labelled
 from shoal.linking.histograms import Histograms, gathered
 from shoal.linking.linkable import Candidates

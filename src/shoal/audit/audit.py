@@ -27,7 +27,6 @@ from shoal.audit.result import (
 from shoal.audit.singling import fastest_order, minimal_sets, set_risks
 from shoal.audit.special import check_fraction
 from shoal.audit.units import Appearances, household_risk, person_risk, size_histogram
-from shoal.columns.baskets.unfolding import unfolded
 from shoal.core.arrays import IntArray
 from shoal.core.errors import InputError, UsageError
 from shoal.core.progress import Progress, shown
@@ -36,6 +35,7 @@ from shoal.engines.local import LocalEngine
 from shoal.plan.problem import Requirement
 from shoal.policy.encoding import check_columns, encode, open_populations
 from shoal.policy.policy import Policy
+from shoal.policy.preparing import unfold_baskets
 from shoal.sources.base import Source
 from shoal.sources.opening import open_source
 
@@ -75,7 +75,7 @@ def audit(
     loaded = Policy.load(policy)
     source = open_source(data, loaded.source)
     check_columns(loaded, source)
-    loaded, source = unfolded(loaded, source)
+    loaded, source = unfold_baskets(loaded, source)
     populations = open_populations(loaded)
     if population is not None:
         other = open_source(population, loaded.source)

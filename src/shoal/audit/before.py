@@ -9,12 +9,12 @@ from typing import Any
 
 from shoal.audit.special import special_uniques
 from shoal.audit.units import class_risks, people_risks
-from shoal.columns.baskets.unfolding import UnfoldedSource
-from shoal.columns.treating import changed_before
+from shoal.columns.base import changed_before
+from shoal.columns.baskets import UnfoldedSource
 from shoal.core.arrays import AnyIntArray, IntArray
+from shoal.core.kernels import same_rows
 from shoal.core.progress import Progress
 from shoal.engines.local import CountedCells, LocalEngine
-from shoal.plan.plan import same_rows
 from shoal.release.publication import PlannedPublication, Publication
 from shoal.release.regions import RegionalPublication
 from shoal.sources.base import Source, layers

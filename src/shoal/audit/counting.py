@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
-from shoal.core.compiled import compiled
+from shoal.core.kernels import compiled
 from shoal.release.forms.kinds import form_of
 from shoal.release.release import CLASS
 from shoal.release.sliced.table import BUCKET

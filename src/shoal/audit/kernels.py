@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
-from shoal.core.compiled import compiled
-from shoal.core.sorting import places_ascending
+from shoal.core.kernels import compiled, places_ascending
 
 
 @compiled

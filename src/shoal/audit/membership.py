@@ -20,9 +20,7 @@ import numpy as np
 from shoal.audit import membership_kernels as kernels
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import UsageError
-from shoal.core.kernels import grouped, summed
-from shoal.core.pairs import counted_pairs
-from shoal.plan.plan import same_rows
+from shoal.core.kernels import counted_pairs, grouped, same_rows, summed
 from shoal.plan.problem import Problem
 from shoal.plan.slices import SlicedPlan
 

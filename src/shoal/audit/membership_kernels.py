@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray, KeyArray
-from shoal.core.compiled import compiled, inlined
-from shoal.core.pairs import place_of
+from shoal.core.kernels import compiled, inlined, place_of
 
 EXHAUSTED = -1
 MOST_SUBSETS = 12  # buckets, all subsets of which are gone through

@@ -65,7 +65,7 @@ def open_file(
     look for its token.
     """
     with reporting(json_output):
-        from shoal.columns.opening import write_opened
+        from shoal.columns.keys import write_opened
 
         done = write_opened(file, column, key, to, domain)
         if json_output:

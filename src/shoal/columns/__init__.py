@@ -1,1 +1,1 @@
-"""Treatments of single columns, and samples of records: see ``docs/techniques.md``."""
+"""Techniques that treat single columns, one per file, samples of records, and baskets of items."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -11,11 +11,14 @@ from typing import Any, ClassVar, Literal, Self
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
 
-from shoal.columns.domains import NumberDomain
 from shoal.columns.verdicts import Verdict
+from shoal.core.errors import PolicyError, ShoalError, did_you_mean
 from shoal.core.randomness import Chance
-from shoal.sources.base import Source
+from shoal.sources.base import DerivedSource, Source, layers
+from shoal.taxonomies.builders import TaxonomyBuilder
+from shoal.taxonomies.builders.numbers import IntervalsTaxonomy
 
+Number = int | float
 Role = Literal["identifier", "quasi", "sensitive", "insensitive"]
 
 
@@ -79,3 +82,144 @@ class Technique(BaseModel, ABC):
         """Return the technique's name and parameters as they stand, without those that are not given."""
         given: Mapping[str, Any] = self.model_dump(mode="json", exclude_none=True)
         return {"technique": self.name, **given, **others}
+
+
+@dataclass(frozen=True, slots=True)
+class NumberDomain:
+    """The smallest and the largest number of a column, None where there is no end.
+
+    They are what the policy declares and never what the data show.
+    """
+
+    low: Number | None = None
+    high: Number | None = None
+
+    @property
+    def bounded(self) -> bool:
+        """Whether there is an end."""
+        return bool(self.ends)
+
+    @property
+    def ends(self) -> dict[str, Number]:
+        """The ends by the names that policies and manifests give them, ``min`` and ``max``."""
+        named = {"min": self.low, "max": self.high}
+        return {end: number for end, number in named.items() if number is not None}
+
+
+def declared_domain(taxonomy: TaxonomyBuilder | None) -> NumberDomain:
+    """Return the numbers that an attribute's taxonomy allows: intervals have ends where they are not open.
+
+    >>> declared_domain(IntervalsTaxonomy(min=0, max=120, open="high"))
+    NumberDomain(low=0, high=None)
+    """
+    if not isinstance(taxonomy, IntervalsTaxonomy):
+        return NumberDomain()
+    low = None if taxonomy.open in ("low", "both") else taxonomy.min
+    high = None if taxonomy.open in ("high", "both") else taxonomy.max
+    return NumberDomain(low, high)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChangedSource(DerivedSource):
+    """A source that a sample or techniques changed, which the manifest tells under its ``entry``."""
+
+    entry: ClassVar[str]
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """Return what everybody may know of the change."""
+
+    @abstractmethod
+    def concerns(self, columns: Collection[str]) -> bool:
+        """Whether other records, or other values of these columns, are counted than those that were given."""
+
+
+def describe_changes(source: Source) -> dict[str, Any]:
+    """Return the manifest's entries on the changes of a source; none if there are no changes."""
+    return {layer.entry: layer.describe() for layer in layers(source) if isinstance(layer, ChangedSource)}
+
+
+def changed_before(source: Source, columns: Collection[str]) -> bool:
+    """Whether records were drawn or values of these columns changed before anything was counted."""
+    return any(isinstance(layer, ChangedSource) and layer.concerns(columns) for layer in layers(source))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TreatedSource(ChangedSource):
+    """The rows of another source with some columns treated; the others come as they are."""
+
+    entry = "techniques"
+    treatments: Mapping[str, Treatment]
+    identifiers: frozenset[str] = frozenset()  # columns whose tokens stand for persons
+
+    def describe(self) -> dict[str, Any]:
+        """Return what everybody may know of each column's treatment."""
+        return {
+            name: treatment.describe() | ({"of": "identifier"} if name in self.identifiers else {})
+            for name, treatment in self.treatments.items()
+        }
+
+    def concerns(self, columns: Collection[str]) -> bool:
+        """Whether one of these columns is treated."""
+        return not self.treatments.keys().isdisjoint(columns)
+
+    def findings(self) -> dict[str, dict[str, int]]:
+        """Return each treatment's counts for the evidence, which some have none of."""
+        return {name: treatment.findings() for name, treatment in self.treatments.items()}
+
+    def _read(self, columns: list[str], coded: frozenset[str]) -> Iterator[pa.RecordBatch]:
+        treated = [name for name in columns if name in self.treatments]
+        first_row = 0
+        for batch in self.given.batches(columns, dictionary=[*(coded - set(treated)), *treated]):
+            arrays = dict(zip(columns, batch.columns, strict=True))
+            for name in treated:
+                arrays[name] = self.treatments[name].apply(arrays[name], first_row)
+            yield pa.RecordBatch.from_arrays([arrays[name] for name in columns], names=columns)
+            first_row += batch.num_rows
+
+
+def list_warnings(source: Source) -> list[str]:
+    """Return what the data holder should know of a source's treatments before they are published."""
+    treated = (layer for layer in layers(source) if isinstance(layer, TreatedSource))
+    return [warning for layer in treated for one in layer.treatments.values() for warning in one.warnings()]
+
+
+def treat(
+    techniques: Mapping[str, Technique],
+    source: Source,
+    chance: Chance,
+    domains: Mapping[str, NumberDomain] | None = None,
+    identifiers: Collection[str] = (),
+) -> Source:
+    """Return the source with each of these columns treated; without techniques, as it is.
+
+    *domains* are numbers that columns may hold, by what the policy declares; *identifiers* are columns whose tokens
+    stand for persons. Techniques look at the columns as they were given, so their order does not matter.
+    """
+    if not techniques:
+        return source
+    known = source.schema.names
+    for name, technique in techniques.items():
+        for other in (name, *technique.needs):
+            if other not in known:
+                raise PolicyError(f"column {other!r} is not in {source.name}{did_you_mean(other, known)}")
+        if name in technique.needs:
+            raise PolicyError(f"column {name!r}: {technique.name} within the column itself would change nothing")
+    treatments = {}
+    for name, technique in techniques.items():
+        domain = (domains or {}).get(name, NumberDomain())
+        treatments[name] = _prepare(technique, name, source, chance, domain)
+    fields = [
+        pa.field(field.name, treatments[field.name].kind) if field.name in treatments else field
+        for field in source.schema
+    ]
+    return TreatedSource(source.name, pa.schema(fields), source.n_rows, (), source, treatments, frozenset(identifiers))
+
+
+def _prepare(technique: Technique, name: str, source: Source, chance: Chance, domain: NumberDomain) -> Treatment:
+    try:
+        return technique.prepare(name, source, chance, domain)
+    except ShoalError as error:
+        if str(error).startswith("column "):
+            raise
+        raise type(error)(f"column {name!r}: {error}") from None

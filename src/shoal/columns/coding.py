@@ -10,8 +10,7 @@ from typing import Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from shoal.columns.base import Technique, Treatment
-from shoal.columns.domains import Number, NumberDomain
+from shoal.columns.base import Number, NumberDomain, Technique, Treatment
 from shoal.columns.numbers import MOST_DECIMALS, Grid, NumberTreatment, column_numbers, within
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
 from shoal.core.errors import InputError, PolicyError

@@ -8,9 +8,8 @@ from typing import Literal, Self
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from shoal.columns.base import Technique, Treatment
-from shoal.columns.domains import NumberDomain
-from shoal.columns.tokens import TokenTreatment
+from shoal.columns.base import NumberDomain, Technique, Treatment
+from shoal.columns.token import TokenTreatment
 from shoal.columns.verdicts import HASHING
 from shoal.core.randomness import Chance
 from shoal.sources.base import Source

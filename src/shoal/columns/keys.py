@@ -1,14 +1,26 @@
-"""Key files of pseudonyms: bytes of the operating system, for their owner's eyes only."""
+"""Keys of pseudonyms: their files, and tokens that a key turns back into values (AES-SIV, RFC 5297)."""
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hmac
+import importlib
 import os
 import stat
 import zlib
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
-from shoal.core.errors import InputError, UsageError
+import pyarrow as pa
+
+from shoal.core.errors import InputError, UsageError, did_you_mean
+from shoal.core.strict_json import read_json
+from shoal.sources.columns import is_text
+from shoal.sources.opening import open_source
+from shoal.sources.writers import Format, open_writer
 
 KEY_BYTES = 32
 PUBLIC = "public"  # the folder of a release that is made to be shared
@@ -102,3 +114,108 @@ def _is_text(key: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return all(character.isprintable() or character.isspace() for character in text)
+
+
+_PADDED = 16  # bytes; a token tells the length of its value only up to this
+
+
+def sealed_tokens(key: bytes, domain: str) -> Callable[[list[str]], pa.Array]:
+    """Return a function from texts to tokens that :func:`opened_tokens` takes back."""
+    cipher, bound = _cipher(key), [domain.encode()]
+
+    def rewrite(values: list[str]) -> pa.Array:
+        sealed = [base64.b32encode(cipher.encrypt(_padded(value.encode()), bound)) for value in values]
+        return pa.array([token.decode().rstrip("=") for token in sealed], pa.string())
+
+    return rewrite
+
+
+def opened_tokens(tokens: pa.Array, key: bytes, domain: str) -> pa.Array:
+    """Return the texts of tokens; one of another key or domain, or one that was changed, is refused."""
+    cipher, bound = _cipher(key), [domain.encode()]
+    coded = tokens.dictionary_encode()
+    opened: list[str] = []
+    refused = 0
+    for token in coded.dictionary.to_pylist():
+        try:
+            sealed = base64.b32decode(token + "=" * (-len(token) % 8))
+            opened.append(_unpadded(cipher.decrypt(sealed, bound)).decode())
+        except (_invalid_tag(), binascii.Error, ValueError):
+            refused += 1
+    if refused:
+        raise InputError(
+            f"{refused} of {len(coded.dictionary)} tokens were changed, or are not of this key and domain {domain!r}"
+        )
+    return pa.DictionaryArray.from_arrays(coded.indices, pa.array(opened, pa.string())).dictionary_decode()
+
+
+def _cipher(key: bytes) -> Any:
+    try:
+        ciphers = importlib.import_module("cryptography.hazmat.primitives.ciphers.aead")
+    except ImportError:
+        raise UsageError(
+            "reversible pseudonyms need the package cryptography: pip install 'shoal[pseudonyms]'"
+        ) from None
+    # A key of its own: the same key file may also serve tokens that cannot be taken back.
+    return ciphers.AESSIV(hmac.digest(key, b"shoal reversible pseudonyms", "sha512"))
+
+
+def _invalid_tag() -> type[Exception]:
+    refused: type[Exception] = importlib.import_module("cryptography.exceptions").InvalidTag
+    return refused
+
+
+def _padded(text: bytes) -> bytes:
+    marked = text + b"\x80"
+    return marked + bytes(-len(marked) % _PADDED)
+
+
+def _unpadded(padded: bytes) -> bytes:
+    return padded.rstrip(b"\0").removesuffix(b"\x80")
+
+
+def write_opened(path: Path, column: str, key: Path, out: Path, domain: str | None = None) -> dict[str, Any]:
+    """Write the rows of a released file with the values of one column in place of their tokens.
+
+    The new file has the format of the old one, and only its owner may read it. All tokens are of this key and domain
+    and unchanged, or nothing is written. Without *domain* it is that of the manifest beside the file, if there is one,
+    else the column's name. Returns what was done.
+    """
+    refuse_public(out)
+    form = _same_format(path, out)
+    source = open_source(path)
+    known = source.schema.names
+    if column not in known:
+        raise InputError(f"column {column!r} is not in {source.name}{did_you_mean(column, known)}")
+    if not is_text(source.schema.field(column).type):
+        raise InputError(f"column {column!r} of {source.name} holds no texts, so no tokens")
+    said = _technique(path.parent / "manifest.json", column)
+    if said.get("reversible") is False:
+        raise UsageError(
+            f"the manifest says that the pseudonyms of {column!r} are not reversible: no key takes them back. The key "
+            "only finds the token of a value that you know: treat it with the same key and domain"
+        )
+    within = domain or str(said.get("domain", column))
+    secret = read_key(key)
+    with open_writer(out, source.schema, form, private=True) as writer:
+        for batch in source.batches():
+            arrays = dict(zip(known, batch.columns, strict=True))
+            arrays[column] = opened_tokens(arrays[column], secret, within)
+            writer.write(pa.RecordBatch.from_arrays(list(arrays.values()), names=known))
+    return {"out": str(out), "rows": writer.rows, "column": column, "domain": within}
+
+
+def _same_format(path: Path, out: Path) -> Format:
+    forms: list[Format] = ["parquet" if file.suffix.lower() in (".parquet", ".pq") else "csv" for file in (path, out)]
+    if forms[0] != forms[1] or path.is_dir():
+        raise UsageError(f"{out.name} must have the format of {path.name}, a file of rows: give it the same ending")
+    return forms[0]
+
+
+def _technique(manifest: Path, column: str) -> dict[str, Any]:
+    """Return what a manifest says of the technique of a column; nothing if there is none that says so."""
+    try:
+        said = read_json(manifest.read_bytes())["techniques"][column]
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+    return said if isinstance(said, dict) else {}

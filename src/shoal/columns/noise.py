@@ -8,8 +8,7 @@ from typing import Literal, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from shoal.columns.base import Technique, Treatment
-from shoal.columns.domains import NumberDomain
+from shoal.columns.base import NumberDomain, Technique, Treatment
 from shoal.columns.numbers import MOST_DECIMALS, Grid, NumberTreatment, within
 from shoal.columns.row_random import BLOCK_ROWS, RowRandom, rounded_normal, two_sided_geometric
 from shoal.columns.verdicts import NOISE_ADDITION

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from shoal.columns.base import Treatment
-from shoal.columns.domains import Number, NumberDomain
+from shoal.columns.base import Number, NumberDomain, Treatment
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
 from shoal.core.dictionaries import factored
 from shoal.core.errors import InputError, PolicyError

@@ -8,11 +8,9 @@ from typing import Self
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from shoal.columns.base import Technique, Treatment
-from shoal.columns.domains import NumberDomain
-from shoal.columns.keys import read_key
-from shoal.columns.reversing import sealed_tokens
-from shoal.columns.tokens import LONGEST, SHORTEST, USUAL, TokenTreatment, keyed_tokens
+from shoal.columns.base import NumberDomain, Technique, Treatment
+from shoal.columns.keys import read_key, sealed_tokens
+from shoal.columns.token import LONGEST, SHORTEST, USUAL, TokenTreatment, keyed_tokens
 from shoal.columns.verdicts import PSEUDONYMISATION
 from shoal.core.randomness import Chance
 from shoal.sources.base import Source

@@ -9,8 +9,7 @@ from typing import Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from shoal.columns.base import Technique, Treatment
-from shoal.columns.domains import NumberDomain
+from shoal.columns.base import NumberDomain, Technique, Treatment
 from shoal.columns.numbers import MOST_DECIMALS, Grid, NumberTreatment, decimals_of, exact
 from shoal.columns.row_random import RowRandom, uniform
 from shoal.core.arrays import BoolArray, FloatArray, IntArray

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from shoal.columns.base import ChangedSource
 from shoal.columns.row_random import RowRandom, chosen
 from shoal.core.arrays import BoolArray
 from shoal.core.dictionaries import MISSING_CODE, GrowingDictionary, factored
 from shoal.core.errors import InputError
 from shoal.core.randomness import Chance
-from shoal.plan.people import refuse_nobody
-from shoal.sources.base import DerivedSource, Source
+from shoal.sources.base import Source
 
 
 class Sampling(BaseModel):
@@ -40,16 +40,22 @@ class Sampling(BaseModel):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SampledSource(DerivedSource):
+class SampledSource(ChangedSource):
     """Some rows of another source, the same at every reading."""
+
+    entry = "sample"
 
     random: RowRandom
     sampling: Sampling
     rows: BoolArray | None = None  # (n_rows of the other source,) those that are taken; None: by the share
 
     def describe(self) -> dict[str, Any]:
-        """Return what everybody may know: the manifest's ``sample``."""
+        """Return how the sample was drawn."""
         return self.sampling.model_dump(mode="json", exclude_none=True)
+
+    def concerns(self, columns: Collection[str]) -> bool:  # noqa: ARG002
+        """Other records are counted."""
+        return True
 
     def _read(self, columns: list[str], coded: frozenset[str]) -> Iterator[pa.RecordBatch]:
         first_row = n_kept = 0
@@ -71,7 +77,7 @@ class SampledSource(DerivedSource):
         return drawn
 
 
-def sampled(sampling: Sampling, source: Source, chance: Chance, column: str | None = None) -> SampledSource:
+def sample(sampling: Sampling, source: Source, chance: Chance, column: str | None = None) -> SampledSource:
     """Return a random sample of a source's records, of which nobody can tell who was drawn.
 
     *column* names the persons or households of whom one record each is taken.
@@ -79,7 +85,7 @@ def sampled(sampling: Sampling, source: Source, chance: Chance, column: str | No
     >>> from shoal.sources.options import SourceOptions
     >>> from shoal.sources.opening import open_source
     >>> people = open_source(pa.table({"age": list(range(1000))}), SourceOptions())
-    >>> some = sampled(Sampling(share=0.1), people, Chance.of(7))
+    >>> some = sample(Sampling(share=0.1), people, Chance.of(7))
     >>> 50 < sum(batch.num_rows for batch in some.batches()) < 160
     True
     """
@@ -104,3 +110,12 @@ def _one_of_each(source: Source, column: str, random: RowRandom) -> BoolArray:
     rows = np.zeros(n_rows, dtype=np.bool_)
     rows[order[first]] = True
     return rows
+
+
+def refuse_nobody(column: str, n_records: int) -> None:
+    """Raise if there are records that name nobody: as one person or as many, they could hide what is promised."""
+    if n_records:
+        raise InputError(
+            f"column {column!r} has no value in {n_records} records, so that nobody can tell whose they are; give each "
+            "record its value, or leave these records out"
+        )

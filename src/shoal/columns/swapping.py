@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from shoal.columns.base import Technique, Treatment
-from shoal.columns.domains import NumberDomain
-from shoal.columns.moved import MovedTreatment, coded_rows
+from shoal.columns.base import NumberDomain, Technique, Treatment
+from shoal.columns.permutation import MovedTreatment, coded_rows
 from shoal.columns.row_random import uniform
 from shoal.columns.verdicts import SUBSTITUTION
 from shoal.core.randomness import Chance

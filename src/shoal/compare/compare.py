@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 from shoal.anonymize import anonymize
 from shoal.attacks.base import FEWEST, N_TARGETS, NO_CONTROL, Refusal, Trials
 from shoal.attacks.running import attack_release
-from shoal.columns.baskets.unfolding import unfolded
 from shoal.columns.keys import new_key
 from shoal.compare.cache import DRAWING_BITS, About, Cache, Common, Findings, default_folder, table_digest
 from shoal.compare.ground import Ground, reconstruct
@@ -32,6 +31,7 @@ from shoal.core.wording import counted_text
 from shoal.linking.reading import read_columns
 from shoal.policy.encoding import check_columns
 from shoal.policy.policy import Policy
+from shoal.policy.preparing import unfold_baskets
 from shoal.release.release import Release
 from shoal.sources.columns import plain
 from shoal.sources.opening import open_source
@@ -298,7 +298,7 @@ class Scene:
     @classmethod
     def of(cls, policies: Sequence[Policy], people: pa.Table, strangers: pa.Table | None, predict: str | None) -> Scene:
         """Find what all policies publish, in both tables."""
-        spread = [unfolded(policy, open_source(people, policy.source))[0] for policy in policies]
+        spread = [unfold_baskets(policy, open_source(people, policy.source))[0] for policy in policies]
         names = Ground.names(spread)
         known = _columns(policies[0], people, names, "the table")
         foreign = None if strangers is None else _columns(policies[0], strangers, names, "the control table")
@@ -373,7 +373,7 @@ def _greatest(found: Sequence[Trials | Refusal]) -> Trials | Refusal:
 
 
 def _columns(policy: Policy, table: pa.Table, names: Sequence[str], told: str) -> pa.Table:
-    source = unfolded(policy, open_source(table, policy.source))[1]
+    source = unfold_baskets(policy, open_source(table, policy.source))[1]
     for name in names:
         if name not in source.schema.names:
             raise InputError(f"{told} has no column {name!r}{did_you_mean(name, source.schema.names)}")

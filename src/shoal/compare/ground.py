@@ -16,10 +16,10 @@ from shoal.linking.columns import coded
 from shoal.policy.policy import AttributePolicy, Policy
 from shoal.release.release import Release
 from shoal.release.sliced.table import is_sliced
-from shoal.taxonomies.builders.base import TaxonomyBuilder
-from shoal.taxonomies.builders.default import default_builder
-from shoal.taxonomies.builders.flat import FlatTaxonomy
+from shoal.taxonomies.builders import TaxonomyBuilder
+from shoal.taxonomies.builders.listed import FlatTaxonomy
 from shoal.taxonomies.construct import from_levels
+from shoal.taxonomies.fitting import default_builder
 from shoal.taxonomies.parse import days, decimal_numbers, texts
 from shoal.taxonomies.scales import Categories, Numbers, Prefixes, number_text
 from shoal.taxonomies.tree import Cover, Taxonomy

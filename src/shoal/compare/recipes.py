@@ -20,7 +20,7 @@ from shoal.columns.verdicts import (
 )
 from shoal.core.wording import parameters_text
 from shoal.policy.policy import Policy, Role
-from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
+from shoal.taxonomies.builders.numbers import IntervalsTaxonomy
 
 USUAL_T = 0.2
 USUAL_TAU = 0.5

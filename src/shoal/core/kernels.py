@@ -1,17 +1,33 @@
-"""Compiled loops over packed keys. They release the GIL and are compiled once per machine, then cached."""
+"""Compiled loops that several packages share. They release the GIL and are compiled once per machine, then cached."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
-from shoal.core.compiled import compiled
+from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 
 Ints = NDArray[np.int64]
 Keys = NDArray[np.uint64]
 Codes = NDArray[Any]
+_SAME = 1e-12  # of the largest distance: costs closer than this are equal, whatever their sums round to
+_LARGEST_KEY = 2**62
+_SHORT = 16  # runs that are sorted by insertion
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def compiled(function: F) -> F:
+    """Compile a function over plain arrays at its first call on this machine; later starts load it from disk."""
+    return cast("F", njit(cache=True, nogil=True)(function))
+
+
+def inlined(function: F) -> F:
+    """Compile a small function into its callers: a call would copy every array of a tuple that it is given."""
+    return cast("F", njit(cache=True, nogil=True, forceinline=True)(function))
 
 
 @compiled
@@ -212,3 +228,193 @@ def tally_classes(first: Ints, values: NDArray[np.int32], records: Ints, counts:
     for row in range(len(first) - 1):
         for item in range(first[row], first[row + 1]):
             counts[row, values[item]] += records[item]
+
+
+@compiled
+def places_ascending(keys: AnyIntArray | FloatArray) -> IntArray:
+    """Return (n,) the places of numbers in ascending order, equal ones as they come.
+
+    NumPy's sorts are not called in compiled loops: Numba makes each of them from a function of the same name, tells
+    them apart only by a number that depends on what was compiled before, and takes one for another when several come
+    from its cache on disk. The process then crashes. One kernel of the whole package may still sort so: the verifier's,
+    which shares no code.
+    """
+    n = len(keys)
+    values, places = keys.copy(), np.arange(n)
+    for begin in range(0, n, _SHORT):
+        for at in range(begin + 1, min(begin + _SHORT, n)):
+            value, place = values[at], places[at]
+            to = at
+            while to > begin and values[to - 1] > value:
+                values[to], places[to] = values[to - 1], places[to - 1]
+                to -= 1
+            values[to], places[to] = value, place
+    spare_values, spare_places = np.empty_like(values), np.empty_like(places)
+    length = _SHORT
+    while length < n:
+        for begin in range(0, n, 2 * length):
+            middle, end = min(begin + length, n), min(begin + 2 * length, n)
+            left, right = begin, middle
+            for to in range(begin, end):
+                if left < middle and (right == end or values[left] <= values[right]):
+                    spare_values[to], spare_places[to] = values[left], places[left]
+                    left += 1
+                else:
+                    spare_values[to], spare_places[to] = values[right], places[right]
+                    right += 1
+        values, spare_values = spare_values, values
+        places, spare_places = spare_places, places
+        length *= 2
+    return places
+
+
+class Pairs(NamedTuple):
+    """Distinct pairs by their first code, then their second: those of first code v are ``start[v]:start[v + 1]``."""
+
+    start: IntArray  # (n_first + 1,)
+    second: CodeArray  # (n_pairs,)
+    records: IntArray  # (n_pairs,)
+    pair_of: IntArray  # (n_items,)
+
+
+def counted_pairs(first: CodeArray, n_first: int, second: CodeArray, n_second: int, records: IntArray) -> Pairs:
+    """Count the records of items by two codes; two counting sorts, so that time is linear in items and codes.
+
+    >>> codes = np.array([0, 1, 0, 0], dtype=np.int32)
+    >>> pairs = counted_pairs(codes, 2, np.array([0, 0, 1, 1], dtype=np.int32), 2, np.array([1, 2, 3, 4]))
+    >>> pairs.start.tolist(), pairs.second.tolist(), pairs.records.tolist()
+    ([0, 2, 3], [0, 1, 0], [1, 7, 2])
+    """
+    _, by_second = grouped(second, n_second)
+    _, order = grouped(first[by_second], n_first)
+    return Pairs(*_counted(by_second[order], first, n_first, second, records))
+
+
+@compiled
+def _counted(
+    order: IntArray, first: CodeArray, n_first: int, second: CodeArray, records: IntArray
+) -> tuple[IntArray, CodeArray, IntArray, IntArray]:
+    n = len(order)
+    start = np.zeros(n_first + 1, dtype=np.int64)
+    codes = np.empty(n, dtype=np.int32)
+    totals = np.zeros(n, dtype=np.int64)
+    pair_of = np.empty(n, dtype=np.int64)
+    pair = -1
+    for position in range(n):
+        item = order[position]
+        before = order[position - 1]
+        if position == 0 or first[item] != first[before] or second[item] != second[before]:
+            pair += 1
+            codes[pair] = second[item]
+            start[first[item] + 1] += 1
+        totals[pair] += records[item]
+        pair_of[item] = pair
+    for code in range(n_first):
+        start[code + 1] += start[code]
+    return start, codes[: pair + 1].copy(), totals[: pair + 1].copy(), pair_of
+
+
+@inlined
+def place_of(ascending: CodeArray, low: int, high: int, wanted: int) -> int:
+    """Return where *wanted* is among ``ascending[low:high]``, or -1."""
+    end = high
+    while low < high:
+        middle = (low + high) // 2
+        if ascending[middle] < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return low if low < end and ascending[low] == wanted else -1
+
+
+class Clusters(NamedTuple):
+    """Points around their medoids; every cluster has its medoid at least."""
+
+    medoids: IntArray  # (k,) ascending
+    labels: CodeArray  # (n_points,) the cluster of each point, in the order of the medoids
+    cost: float  # sum of the distances of points to the medoids of their clusters
+
+
+def pam(distances: FloatArray, k: int) -> Clusters:
+    """Return k clusters that no swap of a medoid for another point makes cheaper.
+
+    Kaufman and Rousseeuw, "Finding Groups in Data" (1990), chapter 2: BUILD takes one medoid after the other where it
+    lowers the cost the most, SWAP makes the best of all swaps as long as that lowers the cost. Of equally good points
+    the first is taken, so that the result depends on the distances alone; they are symmetric, with a diagonal of 0.
+
+    >>> line = np.array([0.0, 1.0, 2.0, 10.0, 11.0])
+    >>> found = pam(np.abs(line[:, None] - line), 2)
+    >>> found.medoids.tolist(), found.labels.tolist(), found.cost
+    ([1, 3], [0, 0, 0, 1, 1], 3.0)
+    """
+    if not 1 <= k <= len(distances):
+        raise ValueError(f"k must be in 1..{len(distances)}, not {k}")
+    margin = _SAME * float(distances.max())
+    chosen = _built(distances, k, margin)
+    while (swap := _best_swap(distances, chosen, margin)) is not None:
+        chosen[list(swap)] = ~chosen[list(swap)]
+    medoids = np.flatnonzero(chosen)
+    labels = np.argmin(distances[medoids], axis=0).astype(np.int32)
+    labels[medoids] = np.arange(k)  # also where another medoid is at distance 0
+    return Clusters(medoids, labels, float(distances[medoids[labels], np.arange(len(distances))].sum()))
+
+
+def _built(distances: FloatArray, k: int, margin: float) -> BoolArray:
+    """Return (n_points,) whether each is one of the first k medoids."""
+    chosen = np.zeros(len(distances), dtype=np.bool_)
+    nearest = np.full(len(distances), np.inf)
+    for _ in range(k):
+        costs = np.minimum(nearest, distances).sum(axis=1)  # (n_points,) with each as the next medoid
+        costs[chosen] = np.inf
+        best = _first_best(costs, margin)
+        chosen[best] = True
+        nearest = np.minimum(nearest, distances[best])
+    return chosen
+
+
+def _best_swap(distances: FloatArray, chosen: BoolArray, margin: float) -> tuple[int, int] | None:
+    """Return the medoid to give up and the point to take for it, or None if no swap lowers the cost."""
+    medoids, others = np.flatnonzero(chosen), np.flatnonzero(~chosen)
+    if not len(others):
+        return None
+    costs = np.empty((len(medoids), len(others)))
+    for place, medoid in enumerate(medoids):
+        without = distances[medoids[medoids != medoid]].min(axis=0, initial=np.inf)
+        costs[place] = np.minimum(without, distances[others]).sum(axis=1)
+    best = _first_best(costs.reshape(-1), margin)
+    if costs.flat[best] >= distances[medoids].min(axis=0).sum() - margin:
+        return None
+    given_up, taken = divmod(best, len(others))
+    return int(medoids[given_up]), int(others[taken])
+
+
+def _first_best(costs: FloatArray, margin: float) -> int:
+    return int(np.argmax(costs <= costs.min() + margin))
+
+
+def same_rows(columns: Sequence[AnyIntArray]) -> tuple[IntArray, CodeArray]:
+    """Return the first of each group of rows that agree in all columns of codes, and every row's group."""
+    group = np.zeros(len(columns[0]), dtype=np.int64)
+    bound = 1
+    for column in columns:
+        size = int(column.max()) + 1
+        if bound * size >= 1 << 62:
+            group = np.unique(group, return_inverse=True)[1].reshape(-1)
+            bound = int(group.max()) + 1
+        group = group * size + column
+        bound *= size
+    _, first, same = np.unique(group, return_index=True, return_inverse=True)
+    return first, same.reshape(-1).astype(np.int32)
+
+
+def pack(columns: Sequence[AnyIntArray], sizes: Sequence[int]) -> IntArray:
+    """Return (n_rows,) one number per row that sorts as the columns do, the first column before the others."""
+    key, size_so_far = columns[0].astype(np.int64), sizes[0]
+    for column, size in zip(columns[1:], sizes[1:], strict=True):
+        if size_so_far * size > _LARGEST_KEY:
+            distinct, places = np.unique(key, return_inverse=True)
+            key, size_so_far = places.astype(np.int64), len(distinct)
+        key *= size
+        key += column
+        size_so_far *= size
+    return key

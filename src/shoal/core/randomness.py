@@ -1,18 +1,26 @@
-"""Chance of one run: what protects people comes from the operating system's generator, unless a seed is given."""
+"""Chance of one run, from the operating system's generator unless a seed is given, and rows in random order."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import os
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
 
 import numpy as np
+import pyarrow as pa
 
-from shoal.core import kernels
 from shoal.core.arrays import CodeArray, FloatArray, IntArray, KeyArray
-from shoal.core.compiled import compiled
+from shoal.core.errors import UsageError
+from shoal.core.kernels import compiled, grouped
+
+ROWS_PER_HEAP = 1 << 20
+MOST_HEAPS = 400  # files that are open at a time, of the 1,024 that a process may usually have
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,7 +80,7 @@ class Chance:
 
     def order_within(self, groups: CodeArray, n_groups: int) -> IntArray:
         """Return (n_items,) the items by ascending group, those of each group in random order."""
-        first, order = kernels.grouped(groups, n_groups)
+        first, order = grouped(groups, n_groups)
         shuffle_within(first, order, self.keys(len(order)))
         return order
 
@@ -92,3 +100,75 @@ def shuffle_within(first: IntArray, order: IntArray, keys: KeyArray) -> None:
             high, low = keys[item] >> half, keys[item] & low_bits
             place = start + np.int64((high * n_places + (low * n_places >> half)) >> half)
             order[item], order[place] = order[place], order[item]
+
+
+class Shuffler:
+    """Takes batches in any order and gives all their rows back in random order."""
+
+    def __init__(self, n_rows: int, chance: Chance, folder: Path | None, rows_per_heap: int | None = None) -> None:
+        """Expect about *n_rows* rows; *folder* is where heaps wait (None: the system's temporary folder)."""
+        self._chance = chance
+        self._folder = folder
+        self._n_heaps = min(max(-(-n_rows // (rows_per_heap or ROWS_PER_HEAP)), 1), MOST_HEAPS)
+        self._in_memory: list[pa.RecordBatch] = []
+        self._files: list[IO[bytes]] = []
+        self._writers: list[pa.RecordBatchStreamWriter] = []
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take the rows of one batch; its columns must have plain types, the same in all batches."""
+        if self._n_heaps == 1:
+            self._in_memory.append(batch)
+            return
+        with kept_in_files():
+            if not self._writers:
+                for _ in range(self._n_heaps):
+                    file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115  closed in __exit__
+                    self._files.append(file)
+                    self._writers.append(pa.ipc.new_stream(file, batch.schema))
+            half_keys = self._chance.keys(-(-batch.num_rows // 2)).view(np.uint32)[: batch.num_rows]
+            heap = (half_keys * np.uint64(self._n_heaps) >> np.uint64(32)).astype(np.uint16)
+            order = np.argsort(heap, kind="stable")
+            edges = np.searchsorted(heap[order], np.arange(self._n_heaps + 1))
+            sorted_rows = batch.take(pa.array(order))
+            for number, writer in enumerate(self._writers):
+                writer.write_batch(sorted_rows.slice(edges[number], edges[number + 1] - edges[number]))
+
+    def heaps(self) -> Iterator[pa.Table]:
+        """Yield all rows, each heap in random order."""
+        if self._n_heaps == 1:
+            rows, self._in_memory = pa.Table.from_batches(self._in_memory), []
+            yield self._shuffled(rows)
+            return
+        with kept_in_files():
+            for writer in self._writers:
+                writer.close()
+        for file in self._files:
+            with kept_in_files():
+                file.flush()
+                file.seek(0)
+                with pa.ipc.open_stream(file) as reader:
+                    rows = reader.read_all()
+                file.close()
+            if rows.num_rows:
+                yield self._shuffled(rows)
+
+    def __enter__(self) -> Shuffler:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for file in self._files:
+            with contextlib.suppress(OSError):  # what did not fit on the disk does not fit now; the file goes anyway
+                file.close()
+
+    def _shuffled(self, rows: pa.Table) -> pa.Table:
+        return rows.combine_chunks().take(pa.array(self._chance.order(rows.num_rows)))
+
+
+@contextlib.contextmanager
+def kept_in_files() -> Iterator[None]:
+    """Turn a failure of the temporary files into a message."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or "input or output error"
+        raise UsageError(f"cannot keep rows in a temporary file: {reason}; nothing was published") from None

@@ -20,8 +20,20 @@ from shoal.core.dictionaries import GrowingDictionary
 from shoal.core.errors import InputError
 from shoal.core.progress import Progress
 from shoal.plan.cells import KeyLayout
-from shoal.plan.counted import CountedCells, LocatedBatch, SampledCells, Thinning
-from shoal.plan.passes import Factored, Sorting, ahead, factor, looked_up, packed, some_rows, tallied
+from shoal.plan.counted import (
+    CountedCells,
+    Factored,
+    LocatedBatch,
+    SampledCells,
+    Sorting,
+    Thinning,
+    ahead,
+    factor,
+    looked_up,
+    packed,
+    some_rows,
+    tallied,
+)
 from shoal.sources.base import Source
 
 __all__ = ["CountedCells", "KeyedBatch", "LocalEngine", "SampledCells"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shoal.core.arrays import AnyIntArray, IntArray
-from shoal.core.compiled import compiled
+from shoal.core.kernels import compiled
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,7 +7,7 @@ from typing import TypeAlias
 import numpy as np
 
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray, KeyArray
-from shoal.core.compiled import compiled, inlined
+from shoal.core.kernels import compiled, inlined
 from shoal.linking.tree import DEPTH, Tree
 
 Sparse: TypeAlias = tuple[IntArray, IntArray, IntArray]  # start, value, count

@@ -21,7 +21,7 @@ from shoal.sources.base import Source
 from shoal.sources.frames import as_table
 from shoal.sources.opening import open_source
 from shoal.sources.options import SourceOptions
-from shoal.taxonomies.builders.base import TaxonomyBuilder
+from shoal.taxonomies.builders import TaxonomyBuilder
 from shoal.taxonomies.builders.mask import MaskTaxonomy
 from shoal.taxonomies.tree import Taxonomy
 from shoal.verify.lines import Cover

@@ -7,8 +7,7 @@ from typing import TypeAlias
 import numpy as np
 
 from shoal.core.arrays import CodeArray, IntArray
-from shoal.core.compiled import compiled, inlined
-from shoal.core.sorting import places_ascending
+from shoal.core.kernels import compiled, inlined, places_ascending
 
 Tree: TypeAlias = tuple[IntArray, CodeArray, IntArray]  # begin, end, children; hulls of nodes; boxes in their order
 LEAF = 8  # boxes under one leaf of the tree

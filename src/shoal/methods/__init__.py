@@ -1,0 +1,1 @@
+"""Methods that turn a problem into a plan, one file or package per method."""

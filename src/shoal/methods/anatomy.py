@@ -11,10 +11,10 @@ from pydantic import Field
 from shoal.core import kernels
 from shoal.core.arrays import IntArray
 from shoal.core.errors import UnreachableError
+from shoal.core.kernels import same_rows
 from shoal.core.progress import Progress
 from shoal.methods.base import Method
 from shoal.models.base import ClassHistograms, ValueModel
-from shoal.plan.plan import same_rows
 from shoal.plan.problem import Problem
 from shoal.plan.slices import Part, Pieces, SlicedPlan
 

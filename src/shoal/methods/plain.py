@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from shoal.core.errors import UnreachableError
+from shoal.core.kernels import same_rows
 from shoal.core.progress import Progress
 from shoal.methods.base import Method
 from shoal.models.base import PopulationModel
 from shoal.plan.judging import judged
-from shoal.plan.plan import Plan, same_rows
+from shoal.plan.plan import Plan
 from shoal.plan.problem import Problem
 
 _NOTHING_PROMISED = (

@@ -24,7 +24,7 @@ class Induced:
     a whole number of them; a record that keeps its own value gives all units to that. Nodes that would need
     more units than 64-bit sums hold are not ``allowed``; the root always is.
 
-    >>> from shoal.taxonomies.nested import from_nested
+    >>> from shoal.taxonomies.files import from_nested
     >>> disease = from_nested({"any": {"hemal": ["hepatitis", "anemia"], "other": ["phthisis", "flu"]}})
     >>> induced = Induced.of(disease, [Fraction(1)] * 4, 12)
     >>> induced.factor, induced.counts(np.array([[2, 0, 1, 0, 1, 0, 0]])).tolist()

@@ -8,18 +8,8 @@ import numpy as np
 
 from shoal.core import kernels
 from shoal.core.arrays import AnyIntArray, CodeArray, IntArray
-from shoal.core.compiled import compiled
-from shoal.core.errors import InputError
+from shoal.core.kernels import compiled
 from shoal.models.base import ClassHistograms, PrivacyModel
-
-
-def refuse_nobody(column: str, n_records: int) -> None:
-    """Raise if there are records that name nobody: as one person or as many, they could hide what is promised."""
-    if n_records:
-        raise InputError(
-            f"column {column!r} has no value in {n_records} records, so that nobody can tell whose they are; give each "
-            "record its value, or leave these records out"
-        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from shoal.core import kernels
 from shoal.core.arrays import AnyIntArray, CodeArray, IntArray
 from shoal.core.errors import InputError
+from shoal.core.kernels import same_rows
 from shoal.core.randomness import Chance
 from shoal.plan.cells import Cells
 from shoal.plan.problem import Problem, Requirement
@@ -275,18 +276,3 @@ def _with_withheld(cells: Cells, parts: Parts) -> Parts:
         np.concatenate([parts.hi, nothing]),
         np.concatenate([parts.records, missing[rest]]),
     )
-
-
-def same_rows(columns: Sequence[AnyIntArray]) -> tuple[IntArray, CodeArray]:
-    """Return the first of each group of rows that agree in all columns of codes, and every row's group."""
-    group = np.zeros(len(columns[0]), dtype=np.int64)
-    bound = 1
-    for column in columns:
-        size = int(column.max()) + 1
-        if bound * size >= 1 << 62:
-            group = np.unique(group, return_inverse=True)[1].reshape(-1)
-            bound = int(group.max()) + 1
-        group = group * size + column
-        bound *= size
-    _, first, same = np.unique(group, return_index=True, return_inverse=True)
-    return first, same.reshape(-1).astype(np.int32)

@@ -14,6 +14,9 @@ from shoal.core.arrays import CodeArray, IntArray
 from shoal.core.errors import PolicyError
 from shoal.taxonomies.tree import Taxonomy
 
+MOST_CELLS = 250_000  # of one table of counts
+Pair: TypeAlias = tuple[int, int]
+
 
 @dataclass(frozen=True, slots=True)
 class Spent:
@@ -66,12 +69,6 @@ class SyntheticPlan:
             "tree": [list(pair) for pair in self.tree],
             "ledger": [{"purpose": use.purpose, "scale": use.scale, "loss": use.loss} for use in self.ledger],
         }
-
-
-# The values that an attribute may have, known before anybody looks at the data.
-
-MOST_CELLS = 250_000  # of one table of counts
-Pair: TypeAlias = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,11 +10,11 @@ import numpy as np
 
 from shoal.core.arrays import AnyIntArray, CodeArray, IntArray
 from shoal.core.errors import PolicyError
+from shoal.core.kernels import same_rows
 from shoal.models.base import PopulationModel, PrivacyModel, ValueModel, Whole
 from shoal.plan.cells import Cells
 from shoal.plan.counted import SeenValues
 from shoal.plan.people import People
-from shoal.plan.plan import same_rows
 from shoal.plan.problem import Attribute, Requirement
 from shoal.taxonomies.parse import texts
 

@@ -9,20 +9,19 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 
+from shoal.columns.sampling import refuse_nobody
 from shoal.core import kernels
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import InputError, PolicyError, ShoalError, did_you_mean
 from shoal.plan.cells import Cells
 from shoal.plan.counted import CountedCells, SeenValues
-from shoal.plan.people import refuse_nobody
 from shoal.plan.problem import Attribute, Problem
 from shoal.policy.binding import WholeTable, bound
 from shoal.policy.policy import Policy
 from shoal.sources.base import Source
 from shoal.sources.opening import open_source
-from shoal.taxonomies.builders.default import default_builder
-from shoal.taxonomies.builders.flat import FlatTaxonomy
-from shoal.taxonomies.completeness import uncovered
+from shoal.taxonomies.builders.listed import FlatTaxonomy
+from shoal.taxonomies.fitting import default_builder, uncovered
 from shoal.taxonomies.parse import days, decimal_numbers
 from shoal.taxonomies.tree import Taxonomy
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from shoal.columns.base import Technique
-from shoal.columns.baskets.options import ItemOptions
+from shoal.columns.baskets import ItemOptions
 from shoal.columns.sampling import Sampling
 from shoal.core.registry import discover
 from shoal.core.results import Finding
@@ -18,7 +18,7 @@ from shoal.core.yaml_lines import load_with_lines, read_text
 from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel
 from shoal.sources.options import SourceOptions
-from shoal.taxonomies.builders.base import TaxonomyBuilder
+from shoal.taxonomies.builders import TaxonomyBuilder
 
 Role = Literal["identifier", "quasi", "sensitive", "insensitive"]
 FINDINGS = (  # what can be found, and so be accepted

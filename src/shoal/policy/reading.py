@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from shoal.columns.base import Technique
-from shoal.columns.baskets.options import ItemOptions
+from shoal.columns.baskets import ItemOptions
 from shoal.columns.sampling import Sampling
 from shoal.core.errors import PolicyError, ShoalError, did_you_mean
 from shoal.core.registry import find
@@ -18,7 +18,7 @@ from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel
 from shoal.policy.policy import FINDINGS, AttributeOptions, AttributePolicy, Policy, TableOptions
 from shoal.sources.options import SourceOptions
-from shoal.taxonomies.builders.base import TaxonomyBuilder
+from shoal.taxonomies.builders import TaxonomyBuilder
 
 _NO_NUMBER = "must be a number; received a truth value, which is how YAML reads yes, no, on and off"
 

@@ -18,7 +18,7 @@ from shoal.policy.encoding import Encoding
 from shoal.taxonomies.parse import texts
 from shoal.taxonomies.scales import named_tiles
 from shoal.taxonomies.tree import Cover, Taxonomy, free_label
-from shoal.utility.ncp import relative_widths
+from shoal.utility.information import relative_widths
 
 
 class ClassColumn(Protocol):

@@ -8,12 +8,12 @@ from typing import Any
 import pyarrow as pa
 
 import shoal
-from shoal.columns.baskets.unfolding import items_entry
-from shoal.columns.changing import changes
+from shoal.columns.base import describe_changes
+from shoal.columns.baskets import describe_items
 from shoal.models.base import ValueModel
 from shoal.release.columns import spelled
 from shoal.release.publication import Publication
-from shoal.taxonomies.export import nested
+from shoal.taxonomies.files import nested
 from shoal.utility.base import Utility
 
 FORMAT = 1
@@ -42,12 +42,12 @@ def build_manifest(publication: Publication, utility: Utility, population_digest
         "attributes": _attributes(publication),
         "utility": {name: utility[name] for name in _CHECKED if name in utility and not policy.method.averages},
         **publication.own_entries,
-        **changes(publication.source),
+        **describe_changes(publication.source),
     }
     if policy.units:
         manifest["people"] = policy.units
-    attributes = (*publication.quasi, *publication.sensitive)
-    items = items_entry(publication.source, attributes, len(publication.quasi), publication.published_leaves)
+    taxonomies = {one.name: one.taxonomy for one in (*publication.quasi, *publication.sensitive)}
+    items = describe_items(publication.source, taxonomies, len(publication.quasi), publication.published_leaves)
     if items:
         manifest["items"] = items
     if population_digests:

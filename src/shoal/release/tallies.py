@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from shoal.core import kernels
 from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
-from shoal.core.compiled import compiled
+from shoal.core.kernels import compiled
 from shoal.plan.plan import KEPT, Plan
 from shoal.plan.problem import Problem
 from shoal.plan.slices import SlicedPlan
@@ -34,7 +34,7 @@ class LevelTally:
 
         Steps are those of a full-domain generalization: the fewest that bring a value of the range there.
 
-        >>> from shoal.taxonomies.nested import from_nested
+        >>> from shoal.taxonomies.files import from_nested
         >>> tree = from_nested({"any": {"hemal": ["hepatitis", "anemia"], "other": ["phthisis", "flu"]}})
         >>> found = LevelTally.of(tree, np.array([0, 0, 1, 0]), np.array([1, 2, 3, 4]), np.array([5, 6, 7, 8]))
         >>> found.nodes.tolist(), found.ranges

@@ -11,9 +11,8 @@ import numpy as np
 
 import shoal
 from shoal.audit.before import Given, quasi_codes, risk_carriers
-from shoal.columns.changing import warnings_of
+from shoal.columns.base import TreatedSource, list_warnings
 from shoal.columns.sampling import SampledSource
-from shoal.columns.treating import TreatedSource
 from shoal.core.progress import Silent
 from shoal.core.results import Finding
 from shoal.release.publication import PlannedPublication, Publication
@@ -58,7 +57,7 @@ def build_evidence(
         "withheld": publication.n_withheld,
         "search": dict(publication.search),
         "findings": [finding.as_dict() for finding in findings],
-        "warnings": [*warnings_of(publication.source), *publication.warnings],
+        "warnings": [*list_warnings(publication.source), *publication.warnings],
         **publication.own_evidence,
         "verification": verification.as_dict(),
         "seconds": dict(seconds),

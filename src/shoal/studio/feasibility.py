@@ -10,16 +10,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from shoal.columns.baskets.unfolding import unfolded
 from shoal.core.errors import InputError, UnreachableError
 from shoal.core.progress import Silent
 from shoal.engines.local import LocalEngine
-from shoal.methods.hopeless import failing_as_one_class, refuse_hopeless
+from shoal.methods.reachability import failing_as_one_class, refuse_hopeless
 from shoal.plan.counted import CountedCells
 from shoal.plan.judging import Judge
 from shoal.plan.problem import Problem, Requirement
 from shoal.policy.encoding import Tree, check_columns, encode_cells, grown, open_populations
 from shoal.policy.policy import AttributePolicy, Policy
+from shoal.policy.preparing import unfold_baskets
 from shoal.sources.opening import open_source
 from shoal.studio.grouping import Grouping, Groupings
 
@@ -83,7 +83,7 @@ class Looked:
         check_columns(policy, opened)
         if opened.n_rows is not None and opened.n_rows > MOST_ROWS:
             raise InputError(f"the table has more than {MOST_ROWS:,} records; the run itself will tell")
-        plain, table = unfolded(policy, opened)
+        plain, table = unfold_baskets(policy, opened)
         quasi, sensitive = plain.names("quasi"), plain.names("sensitive")
         engine, silent = LocalEngine(), Silent()
         counted = engine.count(table, (*sensitive, *quasi), silent)

@@ -11,9 +11,8 @@ import numpy as np
 from shoal.core.arrays import FloatArray, IntArray
 from shoal.plan.plan import Plan
 from shoal.plan.problem import Problem
-from shoal.utility import kernels
 from shoal.utility.base import Measure
-from shoal.utility.rows import Rows, original_rows, published_rows
+from shoal.utility.rows import Rows, answers, original_rows, published_rows
 
 N_SETS = 50
 N_IN_SET = 200
@@ -54,7 +53,7 @@ class Queries:
         shares = np.zeros((len(self.places), self.starts.shape[1], longest))
         for j, column in enumerate(few.columns):
             shares[j, :, : len(column.lo)] = column.within(self.starts[j], self.stops[j])
-        return kernels.answers(np.stack([column.item for column in few.columns]), shares, few.records)
+        return answers(np.stack([column.item for column in few.columns]), shares, few.records)
 
 
 class QueryError(Measure):

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from shoal.agency.service.messages import Domain
 from shoal.core.errors import InputError
-from shoal.core.sorting import pack
+from shoal.core.kernels import pack
 from shoal.taxonomies.parse import decimal_numbers
 
 LARGEST = 2**62

@@ -18,7 +18,7 @@ from shoal.agency.service.counted import LARGEST, CountedTable
 from shoal.agency.service.messages import LARGEST as LARGEST_SENT
 from shoal.agency.service.messages import Arrangement, Domain, Order, Records
 from shoal.core.errors import InputError, UnreachableError
-from shoal.core.sorting import pack
+from shoal.core.kernels import pack
 from shoal.sources.arrow import open_arrow
 from shoal.sources.options import SourceOptions
 from shoal.taxonomies.construct import from_levels, scale_of

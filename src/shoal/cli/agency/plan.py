@@ -75,7 +75,7 @@ def plan(
         from shoal.agency.distribution import ORDERS, read_distribution
         from shoal.agency.planning import ARRANGEMENTS, RECORDS, make_plan, round_down, write_plan
         from shoal.core.errors import UsageError
-        from shoal.taxonomies.builders.file import read_taxonomy
+        from shoal.taxonomies.builders.listed import read_taxonomy
 
         columns = None if attributes is None else [name.strip() for name in attributes.split(",")]
         if (counts is None) == (data is None):

@@ -14,17 +14,16 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from shoal.columns.treating import changed_before
+from shoal.columns.base import changed_before
 from shoal.core.arrays import CodeArray, IntArray, KeyArray
 from shoal.core.errors import InputError, UnreachableError, UsageError
 from shoal.core.progress import Progress, Silent
-from shoal.core.randomness import Chance
-from shoal.core.shuffling import Shuffler
+from shoal.core.randomness import Chance, Shuffler
 from shoal.engines.local import CountedCells, LocalEngine, SampledCells
 from shoal.engines.regions.budget import MOST_FILES, Budget, estimate_memory
 from shoal.engines.regions.routing import RegionCounts, RegionFiles, Router
 from shoal.engines.regions.tree import RegionTree, cut_regions
-from shoal.methods.hopeless import refuse_hopeless
+from shoal.methods.reachability import refuse_hopeless
 from shoal.models.base import ClassHistograms
 from shoal.plan.cells import Run, RunStack
 from shoal.plan.plan import KEPT, WITHHELD, Dealer, Plan

@@ -17,7 +17,7 @@ from shoal.core import kernels as shared
 from shoal.core.arrays import CodeArray, IntArray, KeyArray
 from shoal.core.errors import UsageError
 from shoal.core.progress import Progress
-from shoal.core.shuffling import kept_in_files
+from shoal.core.randomness import kept_in_files
 from shoal.engines.local import KeyedBatch, LocalEngine, SampledCells
 from shoal.engines.regions.tree import RegionTree, route, tally
 from shoal.models.base import ValueModel

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
-from shoal.core.compiled import compiled
+from shoal.core.kernels import compiled
 from shoal.engines.regions.budget import MOST_FILES
 from shoal.models.base import ClassHistograms
 from shoal.plan.problem import Problem
-from shoal.utility.ncp import relative_widths
+from shoal.utility.information import relative_widths
 
 Ints = NDArray[np.int64]
 Codes = NDArray[np.int32]

@@ -16,8 +16,7 @@ from shoal.core.progress import Silent
 from shoal.engines.local import CountedCells, LocalEngine, SampledCells
 from shoal.engines.spark.ordering import chance_for
 from shoal.plan.cells import KeyLayout, Run, RunStack
-from shoal.plan.counted import Thinning
-from shoal.plan.passes import factor, packed
+from shoal.plan.counted import Thinning, factor, packed
 from shoal.sources.spark.session import quiet, told
 from shoal.sources.spark.shipping import (
     CHUNK_ROWS,

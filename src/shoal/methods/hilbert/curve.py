@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.core.arrays import AnyIntArray, IntArray, KeyArray
-from shoal.core.compiled import compiled
+from shoal.core.kernels import compiled
 from shoal.plan.cells import WORD
 from shoal.plan.problem import Attribute
 from shoal.taxonomies.tree import Taxonomy
@@ -74,7 +74,7 @@ class Grid:
 def _aligned(taxonomy: Taxonomy) -> tuple[IntArray, int]:
     """Return (n_leaves,) the place of each leaf if the children of a node divide its interval evenly, and its bits.
 
-    >>> from shoal.taxonomies.nested import from_nested
+    >>> from shoal.taxonomies.files import from_nested
     >>> places, bits = _aligned(from_nested({"any": {"low": ["a", "b", "c"], "high": ["d", "e"]}}))
     >>> places.tolist(), bits
     ([0, 1, 2, 4, 6], 3)
@@ -112,7 +112,7 @@ def curve_keys(points: Points, bits: int) -> KeyArray:
 
 
 @compiled
-def _fill_keys(points: NDArray[Any], bits: int, keys: NDArray[np.uint64]) -> None:
+def _fill_keys(points: NDArray[Any], bits: int, keys: KeyArray) -> None:
     """Turn coordinates into Skilling's transposed key and interleave its bits."""
     n, d = points.shape
     x = np.empty(d, dtype=np.int64)

@@ -11,29 +11,26 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.core.compiled import compiled
-
-Ints = NDArray[np.int64]
-Small = NDArray[np.int32]
-Floats = NDArray[np.float64]
+from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
+from shoal.core.kernels import compiled
 
 
 class Widths(NamedTuple):
     """How wide labels are: of taxonomy nodes or, where ``ranges``, of runs of leaves between permitted edges."""
 
-    ranges: NDArray[np.bool_]  # (d,)
-    parent: Small  # (d, n_nodes)
-    start: Small  # (d, n_nodes) first leaf
-    end: Small  # (d, n_nodes) leaf after the last
-    node: Floats  # (d, n_nodes) width
-    first: Small  # (d, n_leaves) where a range that has this leaf lowest begins
-    last: Small  # (d, n_leaves) where a range that has this leaf highest ends, inclusive
-    place: Floats  # (d, n_leaves) along the line from 0 to the attribute's weight; missing at twice that
-    full: Floats  # (d,) the width of a whole domain
+    ranges: BoolArray  # (d,)
+    parent: CodeArray  # (d, n_nodes)
+    start: CodeArray  # (d, n_nodes) first leaf
+    end: CodeArray  # (d, n_nodes) leaf after the last
+    node: FloatArray  # (d, n_nodes) width
+    first: CodeArray  # (d, n_leaves) where a range that has this leaf lowest begins
+    last: CodeArray  # (d, n_leaves) where a range that has this leaf highest ends, inclusive
+    place: FloatArray  # (d, n_leaves) along the line from 0 to the attribute's weight; missing at twice that
+    full: FloatArray  # (d,) the width of a whole domain
 
 
 @compiled
-def extents(group: Small, codes: NDArray[Any], low: Small, high: Small) -> None:
+def extents(group: CodeArray, codes: NDArray[Any], low: CodeArray, high: CodeArray) -> None:
     """Widen ``low`` and ``high`` (n_groups, d), both inclusive, to the codes of each group's records."""
     for record in range(len(group)):
         g = group[record]
@@ -63,7 +60,7 @@ def label_width(j: int, low: int, high: int, node: int, widths: Widths) -> float
 
 
 @compiled
-def group_widths(low: Small, high: Small, widths: Widths) -> Floats:
+def group_widths(low: CodeArray, high: CodeArray, widths: Widths) -> FloatArray:
     """Return (n_groups,) the width of each group's label, over all attributes."""
     n, d = low.shape
     out = np.zeros(n)
@@ -75,7 +72,7 @@ def group_widths(low: Small, high: Small, widths: Widths) -> Floats:
 
 
 @compiled
-def optimal_cuts(low: Small, high: Small, records: Ints, smallest: int, widths: Widths) -> Small:
+def optimal_cuts(low: CodeArray, high: CodeArray, records: IntArray, smallest: int, widths: Widths) -> CodeArray:
     """Return (n_units,) the group of each unit so that the total width over all records is least.
 
     Units (consecutive records with the extents ``low`` and ``high``) are cut into runs of at least *smallest* records.
@@ -130,7 +127,7 @@ def optimal_cuts(low: Small, high: Small, records: Ints, smallest: int, widths: 
 
 
 @compiled
-def _sink(heap: Ints, length: int, key: int) -> None:
+def _sink(heap: IntArray, length: int, key: int) -> None:
     """Put *key* in the place of the least entry."""
     place = 0
     while True:
@@ -147,7 +144,7 @@ def _sink(heap: Ints, length: int, key: int) -> None:
 
 
 @compiled
-def _rise(heap: Ints, length: int, key: int) -> None:
+def _rise(heap: IntArray, length: int, key: int) -> None:
     """Add *key* to a heap of *length* entries."""
     place = length
     while place > 0 and heap[(place - 1) // 2] > key:
@@ -157,7 +154,7 @@ def _rise(heap: Ints, length: int, key: int) -> None:
 
 
 @compiled
-def diverse_groups(first: Ints, queue: Ints, size: int, cap: int) -> Small:
+def diverse_groups(first: IntArray, queue: IntArray, size: int, cap: int) -> CodeArray:
     """Return (n,) the group of each record: *size* records each, of no value more than *cap*.
 
     ``queue[first[v]:first[v + 1]]`` are the records of value v in curve order. Each group takes the first records
@@ -237,7 +234,7 @@ def diverse_groups(first: Ints, queue: Ints, size: int, cap: int) -> Small:
 
 
 @compiled
-def paired(failing: NDArray[np.bool_], low: Small, high: Small, sizes: Ints, widths: Widths) -> Small:
+def paired(failing: BoolArray, low: CodeArray, high: CodeArray, sizes: IntArray, widths: Widths) -> CodeArray:
     """Return (n,) new numbers of groups in curve order: each failing one joins a neighbour, if one is still free.
 
     Of two neighbours it joins the one with which the total width grows less.
@@ -272,3 +269,86 @@ def paired(failing: NDArray[np.bool_], low: Small, high: Small, sizes: Ints, wid
             number[g] = count
             count += 1
     return number
+
+
+@compiled
+def _largest_child(j: int, records: IntArray, codes: CodeArray, node: int, widths: Widths, scratch: IntArray) -> int:
+    """Return the child of *node* that covers the most of the records; *scratch* (n_nodes,) is left all zero."""
+    best = -1
+    for record in records:
+        child = codes[record, j]
+        while child != node and widths.parent[j, child] != node:
+            child = widths.parent[j, child]
+        scratch[child] += 1
+        if best < 0 or scratch[child] > scratch[best] or (scratch[child] == scratch[best] and child < best):
+            best = child
+    for record in records:
+        child = codes[record, j]
+        while child != node and widths.parent[j, child] != node:
+            child = widths.parent[j, child]
+        scratch[child] = 0
+    return best
+
+
+@compiled
+def _kept(records: IntArray, codes: CodeArray, j: int, least: int, most: int, widths: Widths) -> tuple[int, float]:
+    """Return how many records have a code of attribute j from *least* to *most*, and the width of their label."""
+    d = codes.shape[1]
+    low = np.full(d, np.iinfo(np.int32).max, dtype=np.int64)
+    high = np.full(d, -1, dtype=np.int64)
+    kept = 0
+    for record in records:
+        if least <= codes[record, j] <= most:
+            kept += 1
+            for i in range(d):
+                low[i] = min(low[i], codes[record, i])
+                high[i] = max(high[i], codes[record, i])
+    wide = 0.0
+    if kept:
+        for i in range(d):
+            wide += label_width(i, low[i], high[i], covering(i, low[i], low[i], high[i], widths), widths)
+    return kept, wide
+
+
+@compiled
+def shedding(
+    first: IntArray, order: IntArray, codes: CodeArray, low: CodeArray, high: CodeArray, smallest: int, widths: Widths,
+) -> tuple[CodeArray, IntArray, FloatArray]:  # fmt: skip
+    """Return the part of each group whose withholding narrows the rest the most: what to keep, its size, the gain.
+
+    Rows of the first are attribute, least and greatest code to keep. A part lies outside the largest child of the
+    label's node or, for ranges, between the last two edges. The gain is in width for each withheld record, net of its
+    own loss; 0 where nothing is worth it.
+    """
+    n, d = low.shape
+    keep = np.zeros((n, 3), dtype=np.int32)
+    shed = np.zeros(n, dtype=np.int64)
+    gain = np.zeros(n)
+    lost = widths.full.sum()
+    scratch = np.zeros(widths.parent.shape[1], dtype=np.int64)
+    alone = group_widths(low, high, widths)
+    for g in range(n):
+        records = order[first[g] : first[g + 1]]
+        size = len(records)
+        for j in range(d):
+            if size <= smallest or low[g, j] == high[g, j]:
+                continue
+            for upper in range(2 if widths.ranges[j] else 1):
+                least, most = low[g, j], high[g, j]
+                if not widths.ranges[j]:
+                    node = covering(j, least, least, most, widths)
+                    child = _largest_child(j, records, codes, node, widths, scratch)
+                    least, most = widths.start[j, child], widths.end[j, child] - 1
+                elif upper:
+                    most = widths.first[j, most] - 1
+                else:
+                    least = widths.last[j, least] + 1
+                kept, wide = _kept(records, codes, j, least, most, widths)
+                if kept < smallest or kept == size:
+                    continue
+                net = (size * alone[g] - kept * wide) / (size - kept) - lost
+                if net > gain[g] + 1e-9:
+                    keep[g, 0], keep[g, 1], keep[g, 2] = j, least, most
+                    shed[g] = size - kept
+                    gain[g] = net
+    return keep, shed, gain

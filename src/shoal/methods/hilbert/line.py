@@ -1,25 +1,32 @@
-"""The records of a problem in the order of the Hilbert curve, and groups of them."""
+"""The records of a problem along the Hilbert curve, and groups of neighbours that meet all requirements."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
-from shoal.core import kernels as shared
 from shoal.core.arrays import BoolArray, CodeArray, IntArray
-from shoal.core.compiled import compiled
-from shoal.methods.hilbert import kernels as kernels
+from shoal.core.errors import UnreachableError
+from shoal.core.kernels import grouped, same_rows, summed, tally_classes
+from shoal.core.progress import Progress
 from shoal.methods.hilbert.curve import Grid
-from shoal.methods.hilbert.kernels import Floats, Ints, Small, Widths, covering, group_widths, label_width
-from shoal.methods.hopeless import refuse_hopeless
-from shoal.models.base import ClassHistograms
-from shoal.plan.plan import WITHHELD, Plan, same_rows
+from shoal.methods.hilbert.kernels import Widths, diverse_groups, extents, group_widths, optimal_cuts, paired, shedding
+from shoal.methods.reachability import refuse_hopeless
+from shoal.models.base import ClassHistograms, rounded_up
+from shoal.plan.plan import WITHHELD, Plan
 from shoal.plan.problem import Attribute, Problem, Requirement
-from shoal.taxonomies.widening import has_ranges, range_ends, widen
-from shoal.utility.ncp import relative_widths
+from shoal.taxonomies.tree import has_ranges, range_ends, widen
+from shoal.utility.information import relative_widths
+
+_CONSIDERED = 64  # values of l, one by one, before the steps between them grow
+_TRIED = 8  # of those that are promising, likewise
+_SHARES = tuple(share / 16 for share in (8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15))  # of the curve
+_MERGED = 3  # values of l whose groups are merged, if no l suffices
 
 _HISTOGRAM_ENTRIES = 1 << 22
 _UNITS_PER_GROUP = 64  # the optimal cuts look at runs of records, if groups have more records than this
@@ -67,7 +74,7 @@ class Line:
         grain = max(smallest // _UNITS_PER_GROUP, 1)
         unit = (np.arange(len(self)) // grain).astype(np.int32)
         low, high = self._extents(unit, int(unit[-1]) + 1)
-        number = kernels.optimal_cuts(low, high, np.bincount(unit), smallest, self._widths)
+        number = optimal_cuts(low, high, np.bincount(unit), smallest, self._widths)
         return self._gathered(number[unit])
 
     def shed(self, groups: Groups, smallest: int, most: int) -> Groups:
@@ -77,7 +84,7 @@ class Line:
         records lose, and the first that does not fit ends it: so a larger budget never gives a wider table.
         """
         while True:
-            first, order = shared.grouped(groups.of, len(groups))
+            first, order = grouped(groups.of, len(groups))
             keep, records, gain = shedding(first, order, self._codes, groups.low, groups.high, smallest, self._widths)
             worth = np.flatnonzero(gain)
             worth = worth[np.lexsort((worth, -gain[worth]))]
@@ -99,8 +106,8 @@ class Line:
 
     def deal(self, values: CodeArray, n_values: int, size: int, cap: int) -> Groups:
         """Return groups of *size* records with any of the cells' *values* on at most *cap* of them."""
-        first, queue = shared.grouped(values[self._cells], n_values)
-        return self._gathered(kernels.diverse_groups(first, queue, size, cap))
+        first, queue = grouped(values[self._cells], n_values)
+        return self._gathered(diverse_groups(first, queue, size, cap))
 
     def parted(self, share: float) -> Groups:
         """Return two groups, the first of which has this share of the curve."""
@@ -125,13 +132,13 @@ class Line:
         The whole table meets all, so this comes to an end, with one group if need be.
         """
         while not (holding := self._holding(groups)).all():
-            number = kernels.paired(~holding, groups.low, groups.high, groups.sizes, self._widths)
+            number = paired(~holding, groups.low, groups.high, groups.sizes, self._widths)
             groups = self._gathered(np.append(number, np.int32(WITHHELD))[groups.of])
         return groups
 
     def loss(self, groups: Groups) -> float:
         """Return the total width of the labels over all records in groups."""
-        return float(np.dot(kernels.group_widths(groups.low, groups.high, self._widths), groups.sizes))
+        return float(np.dot(group_widths(groups.low, groups.high, self._widths), groups.sizes))
 
     def worst(self, groups: Groups, requirement: int) -> float:
         """Return what all groups reach of one requirement."""
@@ -151,7 +158,7 @@ class Line:
     def _extents(self, group: CodeArray, n_groups: int) -> tuple[CodeArray, CodeArray]:
         low = np.full((n_groups, self._codes.shape[1]), np.iinfo(np.int32).max, dtype=np.int32)
         high = np.full_like(low, -1)
-        kernels.extents(group, self._codes, low, high)
+        extents(group, self._codes, low, high)
         return low, high
 
     def _gathered(self, number: CodeArray) -> Groups:
@@ -185,13 +192,13 @@ class Line:
         if requirement.values is None:
             yield slice(None), ClassHistograms(groups.sizes)
             return
-        first, order = shared.grouped(groups.of, len(groups))
+        first, order = grouped(groups.of, len(groups))
         values = requirement.values[self._cells[order]]
         ones = np.ones(len(values), dtype=np.int64)
         step = max(_HISTOGRAM_ENTRIES // requirement.n_values, 1)
         for start, stop in pairwise([*range(0, len(groups), step), len(groups)]):
             counts = np.zeros((stop - start, requirement.n_values), dtype=np.int64)
-            shared.tally_classes(first[start : stop + 1], values, ones, counts)
+            tally_classes(first[start : stop + 1], values, ones, counts)
             yield slice(start, stop), ClassHistograms(groups.sizes[start:stop], counts)
 
 
@@ -243,84 +250,129 @@ def _widths(quasi: tuple[Attribute, ...], ranges: bool) -> Widths:
     return widths
 
 
-@compiled
-def _largest_child(j: int, records: Ints, codes: Small, node: int, widths: Widths, scratch: Ints) -> int:
-    """Return the child of *node* that covers the most of the records; *scratch* (n_nodes,) is left all zero."""
-    best = -1
-    for record in records:
-        child = codes[record, j]
-        while child != node and widths.parent[j, child] != node:
-            child = widths.parent[j, child]
-        scratch[child] += 1
-        if best < 0 or scratch[child] > scratch[best] or (scratch[child] == scratch[best] and child < best):
-            best = child
-    for record in records:
-        child = codes[record, j]
-        while child != node and widths.parent[j, child] != node:
-            child = widths.parent[j, child]
-        scratch[child] = 0
-    return best
+def planned(problem: Problem, ranges: bool, only: int | None, rng: np.random.Generator, progress: Progress) -> Plan:
+    """Return the groups as a plan; *only* is the l to use, or None for the least that suffices."""
+    with progress.step("grouping", problem.cells.n_records, unit="records") as step:
+        line = Line(problem, ranges, rng, by_levels=not ranges and only is None)
+        if only is None and all(requirement.values is None for requirement in problem.requirements):
+            groups, search = _narrowest(line, problem)
+        else:
+            groups, search = _Diversity(line, problem).search(only)
+        step.advance(problem.cells.n_records)
+        return replace(line.plan(groups), search={**search, "groups": len(groups)})
 
 
-@compiled
-def _kept(records: Ints, codes: Small, j: int, least: int, most: int, widths: Widths) -> tuple[int, float]:
-    """Return how many records have a code of attribute j from *least* to *most*, and the width of their label."""
-    d = codes.shape[1]
-    low = np.full(d, np.iinfo(np.int32).max, dtype=np.int64)
-    high = np.full(d, -1, dtype=np.int64)
-    kept = 0
-    for record in records:
-        if least <= codes[record, j] <= most:
-            kept += 1
-            for i in range(d):
-                low[i] = min(low[i], codes[record, i])
-                high[i] = max(high[i], codes[record, i])
-    wide = 0.0
-    if kept:
-        for i in range(d):
-            wide += label_width(i, low[i], high[i], covering(i, low[i], low[i], high[i], widths), widths)
-    return kept, wide
+def _narrowest(line: Line, problem: Problem) -> tuple[Groups, dict[str, Any]]:
+    """Return the cuts of the least total width, without the records that are better withheld."""
+    groups = line.cut(problem.smallest_class)
+    if problem.max_withheld:
+        groups = line.shed(groups, problem.smallest_class, problem.max_withheld)
+    return line.merged(groups), {"withheld": groups.n_withheld}
 
 
-@compiled
-def shedding(
-    first: Ints, order: Ints, codes: Small, low: Small, high: Small, smallest: int, widths: Widths,
-) -> tuple[Small, Ints, Floats]:  # fmt: skip
-    """Return the part of each group whose withholding narrows the rest the most: what to keep, its size, the gain.
+class _Diversity:
+    """The search for the least l whose groups meet all requirements.
 
-    Rows of the first are attribute, least and greatest code to keep. A part lies outside the largest child of the
-    label's node or, for ranges, between the last two edges. The gain is in width for each withheld record, net of its
-    own loss; 0 where nothing is worth it.
+    The sensitive values that the first requirement looks at are those that groups have l different ones of.
     """
-    n, d = low.shape
-    keep = np.zeros((n, 3), dtype=np.int32)
-    shed = np.zeros(n, dtype=np.int64)
-    gain = np.zeros(n)
-    lost = widths.full.sum()
-    scratch = np.zeros(widths.parent.shape[1], dtype=np.int64)
-    alone = group_widths(low, high, widths)
-    for g in range(n):
-        records = order[first[g] : first[g + 1]]
-        size = len(records)
-        for j in range(d):
-            if size <= smallest or low[g, j] == high[g, j]:
+
+    def __init__(self, line: Line, problem: Problem) -> None:
+        self._line = line
+        self._problem = problem
+        seen = [(r.values, r.n_values) for r in problem.requirements if r.values is not None]
+        if not seen:  # l is given
+            codes = np.asarray(problem.cells.codes[len(problem.quasi)], dtype=np.int32)
+            seen = [(codes, problem.sensitive[0].taxonomy.n_leaves)]
+        self._values, self._n_values = seen[0]
+        self._most = len(line) // int(summed(self._values, problem.cells.counts, self._n_values).max())
+
+    def search(self, only: int | None) -> tuple[Groups, dict[str, Any]]:
+        """Return groups that meet all requirements, and how they were found; the narrowest of a few.
+
+        Those are the groups of the least l that meet them as they are, or of a few l, merged along the curve until they
+        do; and the narrowest runs of the curve, merged likewise, which are those of l = 1.
+        """
+        if only is not None and only > self._most:
+            raise UnreachableError(
+                f"method hilbert: l = {only}, but the most frequent sensitive value allows at most l = {self._most}"
+            )
+        every = _steps(range(2, self._most + 1), _CONSIDERED)
+        tried, found = [], []
+        for l in _steps(filter(self._promises, every), _TRIED) if only is None else [only]:
+            tried.append(l)
+            groups = self._groups(l)
+            if self._line.hold(groups):
+                found = [(l, groups)]
+                break
+        held = bool(found)
+        if not held:
+            worth_merging = tried if only is not None else (tried or range(2, self._most + 1))[:_MERGED]
+            found = [(l, self._line.merged(self._groups(l))) for l in worth_merging]
+        if only is None:
+            found.append((1, self._line.merged(self._line.cut(self._problem.smallest_class))))
+        l, groups = min(found, key=lambda pair: self._line.loss(pair[1]))
+        if len(groups) == 1 and not held:
+            groups = self._parted(groups)
+        return groups, {"l": l, "tried": tried, "merged": not held or l == 1}
+
+    def _size(self, l: int) -> int:
+        """Return the records of a group: a multiple of l, so that each value may have one in l."""
+        return l * -(-self._problem.smallest_class // l)
+
+    def _groups(self, l: int) -> Groups:
+        size = self._size(l)
+        return self._line.deal(self._values, self._n_values, size, size // l)
+
+    def _promises(self, l: int) -> bool:
+        """Whether the barest group, l values in equal parts, meets what is asked of these values."""
+        counts = (np.arange(self._n_values) < l) * (self._size(l) // l)
+        barest = ClassHistograms.of(counts)
+        return all(
+            bool(requirement.model.holds(barest, whole)[0])
+            for requirement, whole in zip(self._problem.requirements, self._line.wholes, strict=True)
+            if requirement.values is self._values and not requirement.model.relative_to_whole
+        )
+
+    def _parted(self, whole: Groups) -> Groups:
+        """Return two parts of the curve if two will do; refuse one class that holds only because it is the table."""
+        asked = self._problem.requirements
+        if not any(r.model.relative_to_whole for r in asked) or (whole.low == whole.high).all():
+            return whole
+        if self._problem.box is not None:  # a region is not the table
+            return whole
+        offers: dict[int, float] = {}  # by the number of the policy's model, where only that one fails
+        for share in _SHARES:
+            parts = self._line.parted(share)
+            if len(parts) < 2:
                 continue
-            for upper in range(2 if widths.ranges[j] else 1):
-                least, most = low[g, j], high[g, j]
-                if not widths.ranges[j]:
-                    node = covering(j, least, least, most, widths)
-                    child = _largest_child(j, records, codes, node, widths, scratch)
-                    least, most = widths.start[j, child], widths.end[j, child] - 1
-                elif upper:
-                    most = widths.first[j, most] - 1
-                else:
-                    least = widths.last[j, least] + 1
-                kept, wide = _kept(records, codes, j, least, most, widths)
-                if kept < smallest or kept == size:
-                    continue
-                net = (size * alone[g] - kept * wide) / (size - kept) - lost
-                if net > gain[g] + 1e-9:
-                    keep[g, 0], keep[g, 1], keep[g, 2] = j, least, most
-                    shed[g] = size - kept
-                    gain[g] = net
-    return keep, shed, gain
+            failing = self._line.failing(parts)
+            if not failing:
+                return parts
+            numbers = {asked[i].number for i in failing}
+            if len(numbers) == 1 and all(asked[i].model.relative_to_whole for i in failing):
+                reached = max(self._line.worst(parts, i) for i in failing)
+                offers[min(numbers)] = min(reached, offers.get(min(numbers), math.inf))
+        number = min(offers, key=lambda place: (offers[place], place), default=None)
+        models = [r.model for r in asked if r.model.relative_to_whole and number in (None, r.number)]
+        offer = "the halves of the curve fail other requirements too"
+        if number is not None:
+            offer = "no cut of the curve leaves every value of the table in both parts"
+            if math.isfinite(offers[number]):
+                offer = f"cut in two, the curve reaches {rounded_up(offers[number], 4)}, so ask for more than that"
+        raise UnreachableError(
+            f"{models[0].subject if len(models) == 1 else models[0].name} leaves no two groups: it is met only by one "
+            f"class in which every quasi attribute is fully generalized; {offer}"
+        )
+
+
+def _steps(numbers: Iterable[int], one_by_one: int) -> Iterator[int]:
+    """Yield the first few numbers one by one, then in steps that grow by a quarter.
+
+    >>> list(_steps(range(2, 30), 8))
+    [2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 19, 24]
+    """
+    following = 0.0
+    for place, number in enumerate(numbers):
+        if place < one_by_one or number >= following:
+            yield number
+            following = number * 1.25

@@ -50,9 +50,8 @@ class Incognito(Method):
 
     def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan:  # noqa: ARG002
         """Return the classes of the best node."""
-        from shoal.methods.hopeless import refuse_hopeless
-        from shoal.methods.incognito.recode import recoded
-        from shoal.methods.incognito.solve import Solution, solve
+        from shoal.methods.incognito.solve import Solution, recoded, solve
+        from shoal.methods.reachability import refuse_hopeless
 
         if all(requirement.merge_monotone for requirement in problem.requirements):
             refuse_hopeless(problem, problem.max_withheld)

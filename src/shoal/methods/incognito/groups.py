@@ -1,7 +1,8 @@
-"""The groups of records at a node of the lattice, rolled up from the smallest finer grouping that is known."""
+"""Groups of records at a node of the lattice: levels as tables, and roll-up from the smallest finer grouping known."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -9,11 +10,14 @@ import numpy as np
 
 from shoal.core import kernels
 from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
-from shoal.methods.incognito.kernels import add_rows, roll_up, tally_values
-from shoal.methods.incognito.levels import Ladders, Levels
+from shoal.core.kernels import compiled
 from shoal.models.base import ClassHistograms
+from shoal.plan.cells import KeyLayout
 from shoal.plan.judging import people_of_classes
 from shoal.plan.problem import Problem, Requirement
+from shoal.taxonomies.tree import Taxonomy
+
+Levels = tuple[int, ...]  # one level for each quasi attribute, 0 = original
 
 _DENSE_ENTRIES = 1 << 24  # of one histogram that is kept
 _KEPT_ENTRIES = 1 << 26  # of all arrays that the store keeps
@@ -217,3 +221,199 @@ class Groupings:
         else:
             self._levels = np.vstack([self._levels, made.levels])
             self._groups = np.append(self._groups, made.n_groups)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ladder:
+    """The levels of one attribute, over the values that occur: ``codes[h]`` sends leaf code to level h's code.
+
+    The codes of a level count its nodes in leaf order; code c of level h covers the leaves ``lo[h][c]:hi[h][c]``.
+    """
+
+    taxonomy: Taxonomy
+    records: IntArray  # (n_codes of level 0,) records of each occurring value
+    codes: tuple[CodeArray, ...]  # n_levels x (n_codes of level 0,)
+    lo: tuple[CodeArray, ...]  # n_levels x (n_codes of the level,)
+    hi: tuple[CodeArray, ...]
+
+    @classmethod
+    def of(cls, taxonomy: Taxonomy, occurring: CodeArray, records: IntArray) -> Ladder:
+        """Tabulate the levels for the leaves that occur, which are given in ascending order."""
+        codes, lows, highs = [], [], []
+        for height in range(taxonomy.levels() + 1):
+            nodes = taxonomy.node_at(height)[occurring]
+            _, first, code = np.unique(taxonomy.lo[nodes], return_index=True, return_inverse=True)
+            codes.append(code.reshape(-1).astype(np.int32))
+            lows.append(taxonomy.lo[nodes[first]])
+            highs.append(taxonomy.hi[nodes[first]])
+        return cls(taxonomy, records, tuple(codes), tuple(lows), tuple(highs))
+
+    @property
+    def top(self) -> int:
+        """The highest level."""
+        return len(self.codes) - 1
+
+    def width(self, level: int) -> int:
+        """Return how many different values there are at a level."""
+        return len(self.lo[level])
+
+    def step(self, start: int, end: int) -> KeyArray:
+        """Return (width(start),) the code at level *end* of each code of level *start*."""
+        table = np.zeros(self.width(start), dtype=np.uint64)
+        table[self.codes[start]] = self.codes[end].astype(np.uint64)
+        return table
+
+    def records_at(self, level: int) -> IntArray:
+        """Return (width,) how many records have each value of a level."""
+        return np.bincount(self.codes[level], weights=self.records, minlength=self.width(level)).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ladders:
+    """The levels of all quasi attributes, and where each attribute's code stands in a packed key."""
+
+    rungs: tuple[Ladder, ...]
+    layout: KeyLayout
+    weights: tuple[float, ...]
+    n_records: int
+
+    @classmethod
+    def of(cls, problem: Problem) -> tuple[Ladders, KeyArray]:
+        """Tabulate the levels of a problem; also return (n_cells, n_words) the packed keys of its cells."""
+        rungs, columns = [], []
+        for attribute, leaves in zip(problem.quasi, problem.quasi_codes, strict=True):
+            n_leaves = attribute.taxonomy.n_leaves
+            present = np.bincount(leaves, minlength=n_leaves) > 0
+            occurring = np.flatnonzero(present).astype(np.int32)
+            place = np.cumsum(present) - 1
+            records = np.bincount(leaves, weights=problem.cells.counts, minlength=n_leaves).astype(np.int64)
+            rungs.append(Ladder.of(attribute.taxonomy, occurring, records[occurring]))
+            columns.append(place.astype(np.uint64)[leaves])
+        layout = KeyLayout.of_bits([max((rung.width(0) - 1).bit_length(), 1) for rung in rungs])
+        keys = np.zeros((problem.cells.n_cells, layout.n_words), dtype=np.uint64)
+        for column, word, shift in zip(columns, layout.word, layout.shift, strict=True):
+            keys[:, word] |= column << np.uint64(shift)
+        weights = tuple(attribute.weight for attribute in problem.quasi)
+        return cls(tuple(rungs), layout, weights, problem.cells.n_records), keys
+
+    @property
+    def n_attributes(self) -> int:
+        """Number of quasi attributes."""
+        return len(self.rungs)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Levels of each attribute: the lattice as an array."""
+        return tuple(rung.top + 1 for rung in self.rungs)
+
+    @property
+    def top(self) -> Levels:
+        """The node where everything is generalized."""
+        return tuple(rung.top for rung in self.rungs)
+
+    def n_labels(self, levels: Levels) -> int:
+        """Return how many combinations of values a node can have."""
+        return math.prod(rung.width(level) for rung, level in zip(self.rungs, levels, strict=True))
+
+    def field(self, attribute: int) -> tuple[int, int, int]:
+        """Return word, shift and mask of an attribute's code in the key."""
+        return (
+            self.layout.word[attribute],
+            self.layout.shift[attribute],
+            (1 << self.layout.bits[attribute]) - 1,
+        )
+
+    def ranges(self, keys: KeyArray, levels: Levels) -> tuple[CodeArray, CodeArray]:
+        """Return (n_groups, n_attributes) the leaf ranges that keys of a node stand for."""
+        lo = np.empty((len(keys), self.n_attributes), dtype=np.int32)
+        hi = np.empty_like(lo)
+        for j, (rung, level) in enumerate(zip(self.rungs, levels, strict=True)):
+            word, shift, mask = self.field(j)
+            code = ((keys[:, word] >> np.uint64(shift)) & np.uint64(mask)).astype(np.int64)
+            lo[:, j], hi[:, j] = rung.lo[level][code], rung.hi[level][code]
+        return lo, hi
+
+
+@compiled
+def roll_up(
+    keys: KeyArray,
+    tallies: IntArray,
+    word: IntArray,
+    shift: KeyArray,
+    mask: KeyArray,
+    first: IntArray,
+    table: KeyArray,
+    room: int,
+) -> tuple[CodeArray, KeyArray, IntArray]:
+    """Recode some fields of packed keys and put equal ones together.
+
+    Field c lies in ``word[c]`` at ``shift[c]``; its code v becomes ``table[first[c] + v]``. *room* is at least the
+    number of different keys that can come out. Returns the new group of each old one, and the new groups' keys and
+    tallies.
+    """
+    n, n_words = keys.shape
+    n_slots = 16
+    while n_slots < 2 * min(room, n):
+        n_slots *= 2
+    last = np.uint64(n_slots - 1)
+    slots = np.full(n_slots, -1, dtype=np.int32)
+    group_of = np.empty(n, dtype=np.int32)
+    out = np.empty((min(room, n), n_words), dtype=np.uint64)
+    n_groups = 0
+    key = np.empty(n_words, dtype=np.uint64)
+    for i in range(n):
+        for w in range(n_words):
+            key[w] = keys[i, w]
+        for c in range(len(word)):
+            w = word[c]
+            code = (key[w] >> shift[c]) & mask[c]
+            key[w] ^= (code ^ table[first[c] + np.int64(code)]) << shift[c]
+        mixed = np.uint64(0)
+        for w in range(n_words):
+            mixed = (mixed ^ key[w]) * np.uint64(0x9E3779B97F4A7C15)
+            mixed ^= mixed >> np.uint64(29)
+        slot = mixed & last
+        while True:
+            group = slots[slot]
+            if group < 0:
+                group = n_groups
+                slots[slot] = group
+                for w in range(n_words):
+                    out[group, w] = key[w]
+                n_groups += 1
+                break
+            same = True
+            for w in range(n_words):
+                if out[group, w] != key[w]:
+                    same = False
+                    break
+            if same:
+                break
+            slot = (slot + np.uint64(1)) & last
+        group_of[i] = group
+    total = np.zeros((n_groups, tallies.shape[1]), dtype=np.int64)
+    for i in range(n):
+        for t in range(tallies.shape[1]):
+            total[group_of[i], t] += tallies[i, t]
+    return group_of, out[:n_groups].copy(), total
+
+
+@compiled
+def add_rows(group_of: CodeArray, histograms: IntArray, n_groups: int) -> IntArray:
+    """Return (n_groups, n_values) the sums of the histograms of old groups."""
+    total = np.zeros((n_groups, histograms.shape[1]), dtype=np.int64)
+    for i in range(len(group_of)):
+        group = group_of[i]
+        for v in range(histograms.shape[1]):
+            total[group, v] += histograms[i, v]
+    return total
+
+
+@compiled
+def tally_values(group_of: CodeArray, values: CodeArray, records: IntArray, n_groups: int, n_values: int) -> IntArray:
+    """Return (n_groups, n_values) the records of each value in each group; group -1 is left out."""
+    total = np.zeros((n_groups, n_values), dtype=np.int64)
+    for i in range(len(group_of)):
+        if group_of[i] >= 0:
+            total[group_of[i], values[i]] += records[i]
+    return total

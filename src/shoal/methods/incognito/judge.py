@@ -1,20 +1,28 @@
-"""Whether a node of the lattice keeps every requirement, and what must be suppressed for it."""
+"""Whether a node of the lattice keeps every requirement, and what must be suppressed for it.
+
+What remains of a coarse class at a finer node is a union of classes that hold, and holds itself if the model is one
+that unions cannot break. So a coarse class that fails has to lose enough records for what remains to hold, and the
+sum over classes bounds the suppression of every finer node from below. For models that are a curve, and for
+t-closeness with the equal distance, that sum is easily told.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
 
-from shoal.core.arrays import BoolArray
-from shoal.methods.incognito.bounds import has_bound, least_suppressed
-from shoal.methods.incognito.groups import Grouping, Groupings
-from shoal.methods.incognito.kernels import small_records
-from shoal.methods.incognito.levels import Levels
+from shoal.core.arrays import BoolArray, FloatArray, IntArray
+from shoal.core.kernels import compiled
+from shoal.methods.incognito.groups import Grouping, Groupings, Levels
 from shoal.methods.incognito.measures import NodeMeasure
 from shoal.models.base import Whole
+from shoal.models.t_closeness import TCloseness
 from shoal.plan.problem import Problem, Requirement
+
+_ROUNDING = 1e-6  # of the number of records, against errors of floating point
 
 _ORDER = {"sizes": 0, "population": 1, "values": 2}
 
@@ -166,3 +174,127 @@ class Judge:
             if histograms.counts is not None:
                 counts -= histograms.counts.sum(axis=0)
         return replace(whole, size=int(counts.sum()), counts=counts)
+
+
+@compiled
+def small_records(sizes: IntArray, smallest: int) -> int:
+    """Return how many records are in groups smaller than *smallest*."""
+    total = 0
+    for i in range(len(sizes)):
+        if sizes[i] < smallest:
+            total += sizes[i]
+    return total
+
+
+def has_bound(requirement: Requirement) -> bool:
+    """Whether least_suppressed can tell anything about a requirement."""
+    model = requirement.model
+    if requirement.people is not None:
+        return False
+    if isinstance(model, TCloseness):
+        return model.distance == "equal"
+    curve = model.curve
+    return (
+        requirement.values is not None
+        and curve is not None
+        and (curve.distinct > 1 or min(curve.limits, default=1) < 1)
+    )
+
+
+def least_suppressed(
+    requirement: Requirement, whole: Whole, sizes: IntArray, counts: IntArray, smallest: int, budget: int
+) -> float:
+    """Return a lower bound of the records that any node as fine as this or finer must suppress.
+
+    t-closeness is measured against what remains of the table, at least the table without the budget.
+    """
+    enough = budget + _ROUNDING * whole.size
+    if isinstance(requirement.model, TCloseness):
+        kept_share = 1.0 - budget / max(whole.size, 1)
+        reference = whole.counts if whole.counts is not None else counts.sum(axis=0)
+        if kept_share <= 0.0:
+            return 0.0
+        found = surely_distant(sizes, counts, reference, smallest, requirement.model.t, kept_share, enough)
+    else:
+        curve = requirement.model.curve
+        if curve is None:
+            return 0.0
+        limits = np.array([float(limit) for limit in curve.limits], dtype=np.float64)
+        found = surely_uneven(sizes, counts, smallest, limits, curve.distinct, enough)
+    return math.floor(found - _ROUNDING * whole.size)
+
+
+@compiled
+def surely_distant(
+    sizes: IntArray, counts: IntArray, whole: IntArray, smallest: int, t: float, kept_share: float, enough: float
+) -> float:
+    """Return a lower bound of the records to suppress so that what remains is within t of what remains of the table.
+
+    Take the values S that are too frequent in a class: c of its n records, a share w of the table. What remains of the
+    table has S on a share of at most w / kept_share, and suppressing x records of S helps most, so that
+    (c - x) / (n - x) <= t + w / kept_share. A class below *smallest* goes as a whole; the sum is left when it exceeds
+    *enough*.
+    """
+    total = 0.0
+    n_all = 0
+    for v in range(len(whole)):
+        n_all += whole[v]
+    for i in range(len(sizes)):
+        n = sizes[i]
+        if n < smallest:
+            total += n
+            continue
+        inside, outside = 0, 0
+        for v in range(len(whole)):
+            if counts[i, v] * n_all > n * whole[v]:
+                inside += counts[i, v]
+                outside += whole[v]
+        limit = t + outside / n_all / kept_share
+        if limit < 1.0 and inside > limit * n:
+            total += (inside - limit * n) / (1.0 - limit)
+        if total > enough:
+            break
+    return total
+
+
+@compiled
+def surely_uneven(
+    sizes: IntArray, counts: IntArray, smallest: int, limits: FloatArray, distinct: int, enough: float
+) -> float:
+    """Return a lower bound of the records to suppress so that the k most frequent values keep within ``limits[k - 1]``.
+
+    Suppressing x records of the k values that have r of n records helps most: r - x <= limit (n - x). A class that
+    has fewer than *distinct* values, or records than *smallest*, goes as a whole; the sum is left when it exceeds
+    *enough*.
+    """
+    total = 0.0
+    n_limits = len(limits)
+    largest = np.zeros(n_limits, dtype=np.int64)  # descending
+    for i in range(len(sizes)):
+        n = sizes[i]
+        if n < smallest:
+            total += n
+            continue
+        present = 0
+        largest[:] = 0
+        for v in range(counts.shape[1]):
+            count = counts[i, v]
+            present += count > 0
+            if n_limits and count > largest[n_limits - 1]:
+                place = n_limits - 1
+                while place > 0 and largest[place - 1] < count:
+                    largest[place] = largest[place - 1]
+                    place -= 1
+                largest[place] = count
+        if present < distinct:
+            total += n
+            continue
+        together, surplus = 0, 0.0
+        for k in range(n_limits):
+            together += largest[k]
+            if limits[k] < 1.0:
+                surplus = max(surplus, (together - limits[k] * n) / (1.0 - limits[k]))
+        total += surplus
+        if total > enough:
+            break
+    return total

@@ -16,11 +16,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from shoal.core.arrays import BoolArray, FloatArray
-from shoal.methods.incognito.groups import Grouping
-from shoal.methods.incognito.kernels import tally_codes
-from shoal.methods.incognito.levels import Ladder, Ladders, Levels
-from shoal.utility.ncp import relative_widths
+from shoal.core.arrays import BoolArray, FloatArray, IntArray, KeyArray
+from shoal.core.kernels import compiled
+from shoal.methods.incognito.groups import Grouping, Ladder, Ladders, Levels
+from shoal.utility.information import relative_widths
 
 
 class NodeMeasure(ABC):
@@ -231,3 +230,15 @@ class ClassSizeCost(NodeMeasure):
 MEASURES: dict[str, Callable[[Ladders, int], NodeMeasure]] = {
     kind.name: kind for kind in (UmCost, LossCost, NcpCost, EntropyCost, DiscernibilityCost, ClassSizeCost)
 }
+
+
+@compiled
+def tally_codes(
+    keys: KeyArray, sizes: IntArray, chosen: BoolArray, word: int, shift: int, mask: int, n_codes: int
+) -> IntArray:
+    """Return (n_codes,) the records of the chosen groups by their code in one field."""
+    total = np.zeros(n_codes, dtype=np.int64)
+    for i in range(len(sizes)):
+        if chosen[i]:
+            total[np.int64((keys[i, word] >> np.uint64(shift)) & np.uint64(mask))] += sizes[i]
+    return total

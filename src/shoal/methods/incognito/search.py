@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
+from shoal.core.kernels import compiled
 from shoal.core.progress import Step
+from shoal.methods.incognito.groups import Levels
 from shoal.methods.incognito.judge import Finding, Judge, Verdict
-from shoal.methods.incognito.kernels import most_telling
-from shoal.methods.incognito.levels import Levels
 
 
 class Walk(ABC):
@@ -371,3 +371,37 @@ class Frontier(Walk):
             if not (node <= nodes[kept]).all(axis=1).any():
                 kept.append(place)
         return np.asarray(nodes[kept])
+
+
+@compiled
+def most_telling(alive: BoolArray, open_ones: BoolArray, shape: IntArray, by_cost: IntArray, separable: bool) -> int:
+    """Return the open node with the largest minimum of alive nodes in its down-set and alive nodes that cost more.
+
+    Where costs are not known beforehand, the up-set takes the place of the latter.
+    """
+    n = len(alive)
+    below = np.empty(n, dtype=np.int32)
+    above = np.empty(n, dtype=np.int32)
+    for i in range(n):
+        below[i] = alive[i]
+        above[i] = alive[i]
+    stride = n
+    for axis in range(len(shape)):
+        stride //= shape[axis]
+        span = stride * shape[axis]
+        for start in range(0, n, span):
+            for i in range(start + stride, start + span):
+                below[i] += below[i - stride]
+            if not separable:
+                for i in range(start + span - stride - 1, start - 1, -1):
+                    above[i] += above[i + stride]
+    if separable:
+        dearer = 0
+        for place in range(n - 1, -1, -1):
+            dearer += alive[by_cost[place]]
+            above[by_cost[place]] = dearer
+    best, worth = -1, -1
+    for i in range(n):
+        if open_ones[i] and min(below[i], above[i]) > worth:
+            best, worth = i, min(below[i], above[i])
+    return best

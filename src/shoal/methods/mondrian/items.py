@@ -19,7 +19,7 @@ from shoal.methods.mondrian import kernels
 from shoal.methods.mondrian.kernels import Trees
 from shoal.models.base import ClassHistograms
 from shoal.plan.problem import Attribute, Problem, Requirement
-from shoal.taxonomies.widening import range_ends
+from shoal.taxonomies.tree import range_ends
 
 _ITEMS_PER_CHUNK = 1 << 17
 

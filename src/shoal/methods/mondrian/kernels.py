@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.core.compiled import compiled
-from shoal.core.sorting import places_ascending
+from shoal.core.kernels import compiled, places_ascending
 
 Codes = NDArray[Any]
 Ints = NDArray[np.int64]

@@ -13,8 +13,8 @@ import numpy as np
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import UnreachableError
 from shoal.core.progress import Step
-from shoal.methods.hopeless import refuse_hopeless
 from shoal.methods.mondrian.items import Boxes, Items, Parts, Tally
+from shoal.methods.reachability import refuse_hopeless
 from shoal.models.base import rounded_up
 from shoal.plan.plan import WITHHELD, Plan
 from shoal.plan.problem import Problem

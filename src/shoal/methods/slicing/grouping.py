@@ -14,11 +14,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
-from shoal.core.compiled import compiled
 from shoal.core.errors import UsageError
+from shoal.core.kernels import compiled
 from shoal.plan.slices import Pieces
 
 CANDIDATES = 10  # buckets that are compared for a record; more of them change little
@@ -107,13 +106,13 @@ def _pieces(cell: IntArray, bucket: CodeArray, n_buckets: int) -> Pieces:
 
 @compiled
 def spread(
-    values: NDArray[np.int64],
-    records_of: NDArray[np.float64],
-    room: NDArray[np.int64],
-    drawn: NDArray[np.int64],
+    values: IntArray,
+    records_of: FloatArray,
+    room: IntArray,
+    drawn: IntArray,
     slots: int,
     candidates: int,
-) -> NDArray[np.int32]:
+) -> CodeArray:
     """Return the bucket of each record: of some buckets with room, the one that has its values least often.
 
     ``values`` is (n_parts, n_records), numbered through all parts; ``drawn`` is (2, n_records) random numbers. Counts
@@ -158,7 +157,7 @@ def spread(
 
 
 @compiled
-def slot_of(keys: NDArray[np.int64], key: int, mask: int) -> Any:
+def slot_of(keys: IntArray, key: int, mask: int) -> Any:
     """Return the slot that has the key, or the empty one where it belongs."""
     slot = np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(20)) & mask
     while keys[slot] >= 0 and keys[slot] != key:

@@ -9,14 +9,12 @@ import numpy as np
 
 from shoal.core import kernels
 from shoal.core.arrays import BoolArray, CodeArray, IntArray
+from shoal.core.kernels import same_rows
 from shoal.core.progress import Step
-from shoal.methods.sweep.grouping import group_by_label, without_hope
-from shoal.methods.sweep.kernels import settle
-from shoal.methods.sweep.order import Items, Scouts
-from shoal.methods.sweep.rules import Rules, TreeTables
-from shoal.methods.sweep.state import Bound, Models, Parts, grouped_cells
+from shoal.methods.sweep.kernels import settle, without_hope
+from shoal.methods.sweep.labels import Items, Scouts, TreeTables, group_by_label, grouped_cells
+from shoal.methods.sweep.rules import Bound, Models, Parts, Rules
 from shoal.plan.judging import Judge
-from shoal.plan.plan import same_rows
 from shoal.plan.problem import Problem
 
 _SCOUT_AGAIN = 0.7  # once so few of the parts are left, more of them may be without hope

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from shoal.core.arrays import CodeArray, IntArray
-from shoal.core.compiled import compiled, inlined
+from shoal.core.arrays import BoolArray, CodeArray, IntArray
+from shoal.core.kernels import compiled, grouped, inlined
 from shoal.methods.sweep.rules import Rules
 
 _SMALL = 1 << 31
@@ -410,3 +410,37 @@ def lift(
         for r in chosen:
             add_units(rules, r, node, -amount, units)
             add_units(rules, r, steps[node], amount, units)
+
+
+@compiled
+def without_hope(
+    class_of: CodeArray, n_classes: int, live: IntArray, pattern: CodeArray, patterns: CodeArray, rules: Rules
+) -> BoolArray:
+    """Return (n_live,) whether a part's class, and so each of its subsets, covers too few values for some rule.
+
+    Parts without a class have no hope either.
+    """
+    n_rules = len(rules.place)
+    distinct = np.zeros((n_classes, n_rules), dtype=np.int64)
+    first, order = grouped(class_of, n_classes)
+    had = np.full(rules.first_node[-1], -1, dtype=np.int64)  # the class that last had a node
+    covered = np.full(rules.first_leaf[-1], -1, dtype=np.int64)  # the class that last covered a leaf
+    for c in range(n_classes):
+        for k in range(first[c], first[c + 1]):
+            for r in range(n_rules):
+                node = patterns[pattern[live[order[k]]], rules.place[r]]
+                number = rules.first_node[r] + node
+                if had[number] == c:
+                    continue
+                had[number] = c
+                kept = node < rules.n_leaves[r]
+                for leaf in range(rules.first_leaf[r] + rules.lo[number], rules.first_leaf[r] + rules.hi[number]):
+                    if covered[leaf] != c and (kept or rules.weights[leaf] > 0):
+                        covered[leaf] = c
+                        distinct[c, r] += 1
+    result = np.empty(len(live), dtype=np.bool_)
+    for i in range(len(live)):
+        result[i] = class_of[i] < 0
+        for r in range(n_rules):
+            result[i] = result[i] or distinct[class_of[i], r] < rules.distinct[r]
+    return result

@@ -14,13 +14,12 @@ from shoal.core import kernels
 from shoal.core.arrays import BoolArray, IntArray
 from shoal.core.errors import UnreachableError
 from shoal.core.progress import Progress
-from shoal.methods.hopeless import refuse_hopeless
+from shoal.methods.reachability import refuse_hopeless
 from shoal.methods.sweep.classes import Classes, Others, Sweep, population_under, values_of
-from shoal.methods.sweep.defending import all_within, caps_of, is_defended
-from shoal.methods.sweep.improve import can_improve, improved
+from shoal.methods.sweep.improving import can_improve, improved
 from shoal.methods.sweep.kernels import lift
-from shoal.methods.sweep.order import Items
-from shoal.methods.sweep.state import Models, Parts, grouped_cells, information_of, tree_tables
+from shoal.methods.sweep.labels import Items, grouped_cells, tree_tables
+from shoal.methods.sweep.rules import Models, Parts, all_within, caps_of, information_of, is_defended
 from shoal.models.base import Whole, rounded_up
 from shoal.models.exact import fraction
 from shoal.models.tau_l_diversity import TauLDiversity

@@ -1,43 +1,27 @@
-"""What the sweep's compiled loops know of trees and models: plain arrays."""
+"""What the sweep knows of a problem: models as rules in plain arrays, caps that defend labels, records as parts."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from shoal.core.arrays import CodeArray, FloatArray, IntArray, KeyArray
+from shoal.core import kernels
+from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
+from shoal.core.kernels import same_rows
 from shoal.models.base import Curve
+from shoal.models.exact import fraction
+from shoal.models.tau_l_diversity import TauLDiversity
 from shoal.plan.induced import Induced
+from shoal.plan.plan import KEPT, Plan
+from shoal.plan.plan import Parts as PlanParts
+from shoal.plan.problem import Attribute, Problem, Requirement
 
 _FINEST = 1 << 30
-
-
-class TreeTables(NamedTuple):
-    """The quasi attributes: the ancestors of every leaf at every level, all in one array.
-
-    The node of leaf a of attribute j at level h is ``table[offset[j] + h * width[j] + a]``, -1 below the leaf's own
-    level, which only ``uneven`` trees have. The sum of nodes times ``multiplier`` tells labels apart if it is
-    ``exact``, and is a good hash if it is not. So that a key takes few looks at memory, small attributes share a
-    column: ``shared`` holds a code for their leaves, and ``terms`` the sums for every such code and all their levels.
-    """
-
-    leaves: CodeArray  # (n_cells, n_quasi)
-    table: CodeArray
-    offset: IntArray  # (n_quasi,)
-    width: IntArray  # (n_quasi,)
-    multiplier: KeyArray  # (n_quasi,)
-    exact: bool
-    uneven: bool
-    shared: CodeArray  # (n_cells, n_columns)
-    column: IntArray  # (n_quasi,) of each attribute
-    step: IntArray  # (n_quasi,) how far one level more leads in terms
-    start: IntArray  # (n_columns,) of each column in terms
-    terms: KeyArray
 
 
 class Rules(NamedTuple):
@@ -160,3 +144,213 @@ class _Parts(list[Any]):
 
     def joined(self) -> IntArray:
         return np.concatenate([np.zeros(0, dtype=np.int64), *(np.asarray(part, dtype=np.int64) for part in self)])
+
+
+def caps_of(requirement: Requirement, problem: Problem, counts: IntArray | None = None) -> list[Fraction]:
+    """Return (n_leaves,) how much each value may make up of the records under a label: tau, or its share if larger.
+
+    The share is that in the whole table, or in *counts* records of each value.
+    """
+    if not isinstance(requirement.model, TauLDiversity):
+        raise TypeError(f"{requirement.model.subject} allows no labels")
+    if counts is None:
+        counts = requirement.whole(problem.cells.counts).counts
+    if counts is None:
+        raise TypeError(f"{requirement.model.subject} needs counts of sensitive values")
+    total, fewer = int(counts.sum()), 0
+    if problem.box is not None and problem.max_withheld:  # what other regions withhold is not known: at most so many
+        fewer = min(total * (problem.max_withheld + 1) // problem.cells.n_records + 1, total - 1)
+    tau = fraction(requirement.model.tau)
+    return [max(tau, Fraction(max(count - fewer, 0), max(total - fewer, 1))) for count in counts.tolist()]
+
+
+def is_defended(problem: Problem, plan: Plan) -> bool:
+    """Whether no label of a class that a plan publishes tells more than it may; exactly."""
+    cell, class_of, records, target = plan.pieces(problem.cells.counts)
+    for requirement in problem.requirements:
+        place = requirement.place
+        if plan.targets is None or place is None or not problem.may_generalize(place):
+            continue
+        values = requirement.values_at(cell)
+        published = None  # regions do not know what others withhold
+        if problem.box is None:
+            published = np.bincount(values[class_of >= 0], records[class_of >= 0], requirement.n_values)
+        caps = caps_of(requirement, problem, None if published is None else published.astype(np.int64))
+        labels = np.stack([np.append(ends[:, place], KEPT) for ends in (plan.targets.lo, plan.targets.hi)], axis=1)
+        lifted = np.flatnonzero((class_of >= 0) & (labels[target, 0] != KEPT))
+        columns = np.column_stack([class_of[lifted], labels[target[lifted]]])
+        _, group = np.unique(columns, axis=0, return_inverse=True)
+        if not all_within(group.reshape(-1), values[lifted], records[lifted], caps):
+            return False
+    return True
+
+
+def all_within(group: IntArray, values: CodeArray, records: IntArray, caps: list[Fraction]) -> bool:
+    """Whether in no group of records a value has more than its cap."""
+    pairs, place = np.unique(group * len(caps) + values, return_inverse=True)
+    count = np.bincount(place.reshape(-1), records).astype(np.int64)
+    total = np.bincount(group, records).astype(np.int64)[pairs // len(caps)]
+    most = [caps[value] for value in (pairs % len(caps)).tolist()]
+    return all(n <= cap * of for n, of, cap in zip(count.tolist(), total.tolist(), most, strict=True))
+
+
+@dataclass(slots=True, eq=False)
+class Parts:
+    """Records of one cell that publish the same nodes of the sensitive attributes, in the same class."""
+
+    cell: IntArray  # (n_parts,)
+    nodes: CodeArray  # (n_parts, n_sensitive)
+    records: IntArray  # (n_parts,)
+    owner: IntArray  # (n_parts,) class; -1: none yet
+
+    @classmethod
+    def of(cls, problem: Problem) -> Parts:
+        """Start with every cell as one part that keeps its values."""
+        cell = np.flatnonzero(problem.cells.counts)
+        nothing = np.zeros((len(cell), 0), dtype=np.int32)
+        parts = cls(cell, nothing, problem.cells.counts[cell], np.full(len(cell), -1, dtype=np.int64))
+        return replace(parts, nodes=np.ascontiguousarray(parts.own(problem)))
+
+    def own(self, problem: Problem) -> CodeArray:
+        """Return (n_parts, n_sensitive) the values that the records have, whatever they publish."""
+        columns = [np.asarray(column)[self.cell] for column in problem.cells.codes[len(problem.quasi) :]]
+        return np.array(columns, dtype=np.int32).reshape(len(columns), len(self.cell)).T
+
+    def alike(self, problem: Problem) -> tuple[CodeArray, Parts]:
+        """Return (n_parts,) groups of parts with the same sensitive values and nodes, and each group as one part.
+
+        The owner of such a part is the group's number.
+        """
+        nothing = np.zeros(len(self.cell), dtype=np.int32)
+        example, group = same_rows((nothing, *self.nodes.T, *self.own(problem).T))
+        records = np.bincount(group, self.records).astype(np.int64)
+        return group, Parts(self.cell[example], self.nodes[example], records, np.arange(len(example)))
+
+    def published_as(self, group: CodeArray, found: Parts, rng: np.random.Generator) -> Parts:
+        """Return the same with so many records of each group, drawn at random, under the nodes that were *found*."""
+        several: list[Parts] = []
+        first, order = kernels.grouped(group, int(group.max(initial=-1)) + 1)
+        variants, by_group = kernels.grouped(found.owner.astype(np.int32), len(first) - 1)
+        for number in np.flatnonzero(np.diff(first)).tolist():
+            rest = self.take(order[first[number] : first[number + 1]])
+            for which in by_group[variants[number] : variants[number + 1]].tolist():
+                some = replace(rest, nodes=np.repeat(found.nodes[which : which + 1], len(rest.cell), axis=0))
+                some.records = rng.multivariate_hypergeometric(
+                    rest.records, int(found.records[which]), method="marginals"
+                ).astype(np.int64)
+                rest = replace(rest, records=rest.records - some.records)
+                several.append(some.take(some.records > 0))
+        return Parts.joined(several)
+
+    def take(self, which: IntArray | BoolArray) -> Parts:
+        """Return some of the parts."""
+        return Parts(self.cell[which], self.nodes[which], self.records[which], self.owner[which])
+
+    @classmethod
+    def joined(cls, several: Sequence[Parts]) -> Parts:
+        """Return all parts of several."""
+        return cls(
+            np.concatenate([parts.cell for parts in several]),
+            np.concatenate([parts.nodes for parts in several]),
+            np.concatenate([parts.records for parts in several]),
+            np.concatenate([parts.owner for parts in several]),
+        )
+
+    def raised(self, place: int, lifted: IntArray, steps: CodeArray, rng: np.random.Generator) -> Parts:
+        """Return the same with ``lifted[node]`` records of each node, drawn at random, one step up."""
+        parts = self
+        for node in np.flatnonzero(lifted).tolist():  # a node's number is larger than that of all nodes below it
+            here = np.flatnonzero(parts.nodes[:, place] == node)
+            parts = parts.moved(place, [(here, int(lifted[node]))], int(steps[node]), rng)
+        return parts
+
+    def moved(self, place: int, several: Sequence[tuple[IntArray, int]], goal: int, rng: np.random.Generator) -> Parts:
+        """Return the same with so many records of several lists of parts, drawn at random, published as a node."""
+        here = np.concatenate([some for some, _ in several])
+        drawn = np.concatenate(
+            [rng.multivariate_hypergeometric(self.records[some], n, method="marginals") for some, n in several]
+        )
+        rest, moving = replace(self, records=self.records.copy()), self.take(here)
+        rest.records[here] -= drawn
+        moving.records = drawn.astype(np.int64)
+        moving.nodes[:, place] = goal
+        parts = Parts.joined([rest, moving])
+        return parts.take(parts.records > 0)
+
+    def as_plan(self, problem: Problem) -> PlanParts:
+        """Return them as a plan takes them: ranges of leaves, KEPT where a record keeps its own value."""
+        lo = np.full(self.nodes.shape, KEPT, dtype=np.int32)
+        hi = np.zeros(self.nodes.shape, dtype=np.int32)
+        for place, attribute in enumerate(problem.sensitive):
+            own = problem.cells.codes[len(problem.quasi) + place][self.cell]
+            tree, nodes = attribute.taxonomy, self.nodes[:, place]
+            up = (nodes != own) & (tree.hi[nodes] - tree.lo[nodes] > 1)
+            lo[up, place], hi[up, place] = tree.lo[nodes[up]], tree.hi[nodes[up]]
+        return PlanParts(self.cell, self.owner, lo, hi, self.records)
+
+
+def information_of(attributes: Sequence[Attribute], nodes: CodeArray) -> FloatArray:
+    """Return (n,) what rows of nodes tell: for each attribute its weight, divided by the leaves below its node."""
+    known = np.zeros(len(nodes))
+    for j, attribute in enumerate(attributes):
+        tree = attribute.taxonomy
+        known += attribute.weight / (tree.hi - tree.lo)[nodes[:, j]]
+    return known
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bound:
+    """A requirement that the compiled loops do not judge, and the rule that tells them who should leave for it."""
+
+    requirement: Requirement
+    rule: int  # -1: nobody in particular
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Models:
+    """The requirements of a problem, sorted by who judges them."""
+
+    rules: Rules
+    of_place: tuple[tuple[int, ...], ...]  # (n_sensitive,) rules about each sensitive attribute
+    others: tuple[Bound, ...]  # judged by the models themselves
+    defend: bool  # whether labels tell no more than tau or the base rate
+    steps: tuple[CodeArray, ...]  # (n_sensitive,) the node that each node is generalized to; itself at the end
+
+    @classmethod
+    def of(cls, problem: Problem, *, defend: bool = False) -> Models:
+        """Bind the requirements to the table; to *defend* labels means that they tell no more than the base rate."""
+        rules: list[Rule] = []
+        others: list[Bound] = []
+        records = 1
+        spreads: dict[int, list[Induced]] = {}
+        for requirement in problem.requirements:
+            model, curve, place = requirement.model, requirement.model.curve, requirement.place
+            records = max(records, curve.records if curve is not None else 1)
+            if place is None:
+                if curve is None or requirement.values is not None:
+                    others.append(Bound(requirement, -1))
+                continue
+            induced = requirement.induced(problem.cells.counts)
+            spreads.setdefault(place, []).append(induced)
+            reference = requirement.whole(problem.cells.counts).shares if model.relative_to_whole else None
+            if curve is None:
+                others.append(Bound(requirement, len(rules)))
+            caps = caps_of(requirement, problem) if defend and problem.may_generalize(place) else None
+            rules.append(Rule(place, induced, curve or Curve(), reference, caps))
+        places = range(len(problem.sensitive))
+        return cls(
+            rules=build_rules(rules, records, max(records, problem.smallest_class)),
+            of_place=tuple(tuple(r for r, rule in enumerate(rules) if rule.place == place) for place in places),
+            others=tuple(others),
+            defend=defend,
+            steps=tuple(_steps(problem, place, spreads.get(place, [])) for place in places),
+        )
+
+
+def _steps(problem: Problem, place: int, spreads: Sequence[Induced]) -> CodeArray:
+    """Return the steps that every rule about an attribute allows; none if its values may not be generalized."""
+    tree = problem.sensitive[place].taxonomy
+    if not problem.may_generalize(place):
+        return np.arange(tree.n_nodes, dtype=np.int32)
+    allowed = np.logical_and.reduce([induced.allowed for induced in spreads])
+    return spreads[0].steps(allowed)

@@ -1,22 +1,29 @@
-"""The whole way from codes to a synthetic table, with its account."""
+"""The whole way from codes to a synthetic table, with its account.
+
+Counts get noise, are made consistent (no count below 0, the same totals everywhere), and rows are drawn from them.
+After the noise nothing looks at the data, so nothing costs privacy.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence, Sized
+from collections.abc import Collection, Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from shoal.core.arrays import AnyIntArray, FloatArray, IntArray
+from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import InputError, PolicyError, did_you_mean
 from shoal.core.randomness import Chance
-from shoal.methods.synthetic.consistent import Measured, consistent, non_negative
-from shoal.methods.synthetic.drawing import drawn_rows
 from shoal.methods.synthetic.mechanisms import Mechanisms, discounted, mechanisms_of
 from shoal.plan.synthetic import MOST_CELLS, Domain, Pair, Records, SyntheticPlan
+
+_ROUNDS = 100
+_CLOSE = 1e-7  # of the total; rows are whole numbers anyway
+_FLOORS = (1e-9, 1e-2)  # shares of a pair's counts that are independent, so that every marginal can be reached
 
 ALONE, CHOICE = Fraction(3, 10), Fraction(2, 10)  # shares of the budget; the rest is for the pairs' counts
 _MOST_ROWS = 10_000_000  # unless asked for: a small epsilon makes the noisy number of records anything
@@ -234,3 +241,184 @@ class SyntheticOptions(BaseModel):
                 raise ValueError(f"tree: the pair {first!r}, {second!r} closes a circle")
             roots[root(first)] = root(second)
         return self
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measured:
+    """Noisy counts, and the variance of the noise in each cell."""
+
+    counts: IntArray
+    variance: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TreeModel:
+    """Marginals of attributes and of pairs that agree with each other; all add up to ``total``."""
+
+    total: float
+    alone: tuple[FloatArray, ...]
+    pairs: Mapping[Pair, FloatArray]
+
+
+def non_negative(counts: FloatArray, total: float) -> FloatArray:
+    """Return the nearest counts, by squares, that are not below 0 and add up to the total.
+
+    >>> non_negative(np.array([5.0, -1.0, 2.0]), 6.0)
+    array([4.5, 0. , 1.5])
+    """
+    falling = np.sort(counts.ravel())[::-1]
+    excess = (np.cumsum(falling) - total) / np.arange(1, len(falling) + 1)
+    last = np.flatnonzero(falling > excess)
+    shift = float(excess[last[-1]]) if len(last) else float(excess[0])
+    return np.maximum(counts - shift, 0.0)
+
+
+def consistent(alone: Sequence[Measured], pairs: Mapping[Pair, Measured]) -> TreeModel:
+    """Average what several tables say of the same marginal, by the inverse of its variance, and fit pairs to it."""
+    everything = [*alone, *pairs.values()]
+    trust = np.array([1.0 / (measured.variance * measured.counts.size) for measured in everything])
+    totals = np.array([float(measured.counts.sum()) for measured in everything])
+    total = max(float(np.sum(trust * totals) / np.sum(trust)), 1.0)
+    marginals = tuple(non_negative(_averaged(place, measured, pairs), total) for place, measured in enumerate(alone))
+    fitted = {
+        pair: _fitted(non_negative(measured.counts.astype(np.float64), total), marginals[pair[0]], marginals[pair[1]])
+        for pair, measured in pairs.items()
+    }
+    return TreeModel(total, marginals, fitted)
+
+
+def _averaged(place: int, measured: Measured, pairs: Mapping[Pair, Measured]) -> FloatArray:
+    found = [(measured.counts, 1.0 / measured.variance)]
+    for pair, table in pairs.items():
+        if place in pair:
+            axis = 1 - pair.index(place)
+            found.append((table.counts.sum(axis=axis), 1.0 / (table.variance * table.counts.shape[axis])))
+    counts, weights = zip(*found, strict=True)
+    return np.average(np.array(counts, dtype=np.float64), axis=0, weights=weights)
+
+
+def _fitted(table: FloatArray, rows: FloatArray, columns: FloatArray) -> FloatArray:
+    """Scale rows and columns in turn until both add up as they should (iterative proportional fitting).
+
+    Where zeros stand in the way, and it would take ages, a little more of what independence says is put in their place.
+    """
+    total = float(rows.sum())
+    fitted = table
+    for floor in _FLOORS:
+        fitted = table * (1.0 - floor) + floor * np.outer(rows, columns) / total
+        for _ in range(_ROUNDS):
+            fitted = fitted * _ratio(rows, fitted.sum(axis=1))[:, np.newaxis]
+            fitted = fitted * _ratio(columns, fitted.sum(axis=0))
+            if np.abs(fitted.sum(axis=1) - rows).max() <= _CLOSE * total:
+                return fitted
+    return fitted
+
+
+def _ratio(wanted: FloatArray, found: FloatArray) -> FloatArray:
+    return np.divide(wanted, found, out=np.zeros_like(wanted), where=found > 0)
+
+
+def drawn_rows(model: TreeModel, n_rows: int, chance: Chance) -> list[CodeArray]:
+    """Return (n_rows,) codes of every attribute; counts come as near to the marginals as whole numbers can."""
+    columns: list[CodeArray | None] = [None] * len(model.alone)
+    for attribute, parent in _walk(len(model.alone), list(model.pairs)):
+        if parent is None:
+            whole = np.zeros(n_rows, dtype=np.int32)
+            columns[attribute] = _given(whole, model.alone[attribute][np.newaxis, :], chance)
+            continue
+        table = model.pairs.get((parent, attribute))
+        shares = model.pairs[attribute, parent].T if table is None else table
+        known = columns[parent]
+        if known is None:
+            raise TypeError("an attribute is drawn after the one it hangs on")
+        columns[attribute] = _given(known, shares, chance)
+    order = chance.order(n_rows)
+    return [column[order] for column in columns if column is not None]
+
+
+def _walk(n_attributes: int, pairs: Sequence[Pair]) -> list[tuple[int, int | None]]:
+    """Return every attribute once, after the one it hangs on."""
+    steps: list[tuple[int, int | None]] = []
+    seen: set[int] = set()
+    for start in range(n_attributes):
+        waiting: list[tuple[int, int | None]] = [(start, None)] if start not in seen else []
+        while waiting:
+            attribute, parent = waiting.pop()
+            seen.add(attribute)
+            steps.append((attribute, parent))
+            neighbours = [a if b == attribute else b for a, b in pairs if attribute in (a, b)]
+            waiting += [(other, attribute) for other in neighbours if other not in seen]
+    return steps
+
+
+def _given(known: CodeArray, shares: FloatArray, chance: Chance) -> CodeArray:
+    """Draw a value for each row, given (n_known, n_values) shares for what is known of it.
+
+    Rows of one known value take every step of the values' cumulated shares with one common random start, so that each
+    value comes up as often as it should, rounded up or down; which row gets which is then left to chance.
+    """
+    n_known, n_values = shares.shape
+    sizes = np.bincount(known, minlength=n_known)
+    order = chance.order_within(known, n_known)  # rows by what is known, in random order
+    of_row = np.repeat(np.arange(n_known), sizes)
+    start = np.cumsum(sizes) - sizes
+    first = chance.fractions(n_known)
+    place = np.arange(len(known)) - start[of_row] + first[of_row]
+    cumulated = _cumulated(shares)
+    target = of_row + np.minimum(place / sizes[of_row], np.nextafter(1.0, 0.0))
+    edges = (np.arange(n_known)[:, np.newaxis] + cumulated).ravel()
+    code: IntArray = np.searchsorted(edges, target, side="right") - of_row * n_values
+    drawn = np.empty(len(known), dtype=np.int32)
+    drawn[order] = np.clip(code, 0, _last(shares)[of_row])
+    return drawn
+
+
+def _cumulated(shares: FloatArray) -> FloatArray:
+    totals = shares.sum(axis=1, keepdims=True)
+    even = np.full_like(shares, 1.0 / shares.shape[1])
+    cumulated = np.cumsum(np.divide(shares, totals, out=even, where=totals > 0), axis=1)
+    cumulated[:, -1] = 1.0
+    within: FloatArray = np.minimum(cumulated, 1.0)
+    return within
+
+
+def _last(shares: FloatArray) -> IntArray:
+    """Return the last value with a share, which no rounding of sums may lead beyond."""
+    n_values = shares.shape[1]
+    some = shares > 0
+    last: IntArray = np.where(some.any(axis=1), n_values - 1 - np.argmax(some[:, ::-1], axis=1), n_values - 1)
+    return last
+
+
+def distances(codes: Sequence[AnyIntArray], counts: IntArray, plan: SyntheticPlan) -> dict[str, Any]:
+    """Return total variation distances between shares of records and of rows, for attributes and pairs of them.
+
+    The distance is the largest difference between the two shares of any set of values: 0 for equal shares, 1 for
+    shares that have no value in common. Pairs with more joint values than can be counted together are left out.
+    """
+    records = Records(tuple(column.astype(np.int32) for column in codes), counts, plan.domains)
+    rows = Records(plan.codes, np.ones(plan.n_rows, dtype=np.int64), plan.domains)
+    sizes = [domain.size for domain in plan.domains]
+    alone = {
+        domain.name: round(total_variation(records.of(place), rows.of(place)), 6)
+        for place, domain in enumerate(plan.domains)
+    }
+    pairs = [
+        {
+            "pair": [plan.domains[first].name, plan.domains[second].name],
+            "distance": round(total_variation(records.of_pair((first, second)), rows.of_pair((first, second))), 6),
+            "kept": (first, second) in plan.pairs,
+        }
+        for first, second in combinations(range(len(sizes)), 2)
+        if sizes[first] * sizes[second] <= MOST_CELLS
+    ]
+    return {"records": int(counts.sum()), "outside": plan.n_outside, "attributes": alone, "pairs": pairs}
+
+
+def total_variation(one: IntArray, other: IntArray) -> float:
+    """Return the total variation distance between two tables of counts.
+
+    >>> total_variation(np.array([3, 1]), np.array([2, 2]))
+    0.25
+    """
+    return float(np.abs(one / max(int(one.sum()), 1) - other / max(int(other.sum()), 1)).sum()) / 2

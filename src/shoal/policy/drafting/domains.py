@@ -16,7 +16,7 @@ from shoal.core.errors import ShoalError
 from shoal.core.registry import find
 from shoal.policy.drafting.profiling import ColumnProfile
 from shoal.policy.drafting.roles import AGE, POSTAL, how_many, words
-from shoal.taxonomies.builders.base import TaxonomyBuilder
+from shoal.taxonomies.builders import TaxonomyBuilder
 
 FEW_NUMBERS = 6  # distinct whole numbers up to which they are taken for codes
 FEW_TEXTS = 12  # distinct texts up to which nobody needs groups

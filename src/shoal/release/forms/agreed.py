@@ -21,7 +21,7 @@ from pydantic import Field
 
 from shoal.core.arrays import CodeArray, IntArray
 from shoal.core.errors import InputError, UsageError
-from shoal.core.sorting import pack
+from shoal.core.kernels import pack
 from shoal.core.strict_json import read_json
 from shoal.methods.base import AnyPlan
 from shoal.models.base import PrivacyModel

@@ -8,8 +8,8 @@ import pyarrow as pa
 from shoal.core.arrays import IntArray
 from shoal.methods.base import Method
 from shoal.methods.microaggregation import Microaggregation
-from shoal.methods.microaggregation.centres import Averages, centres
-from shoal.methods.microaggregation.shared import Grouping
+from shoal.methods.microaggregation.mdav import Grouping
+from shoal.methods.microaggregation.planning import Averages, centres
 from shoal.plan.plan import Plan
 from shoal.plan.problem import Attribute
 from shoal.policy.encoding import Encoding

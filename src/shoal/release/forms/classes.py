@@ -15,8 +15,7 @@ from shoal.core import kernels
 from shoal.core.arrays import CodeArray, IntArray
 from shoal.core.errors import InputError
 from shoal.core.progress import Progress
-from shoal.core.randomness import Chance
-from shoal.core.shuffling import Shuffler
+from shoal.core.randomness import Chance, Shuffler
 from shoal.plan.counted import CountedCells
 from shoal.plan.plan import KEPT, WITHHELD, Dealer, Plan
 from shoal.policy.encoding import Encoding

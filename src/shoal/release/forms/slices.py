@@ -17,14 +17,13 @@ from shoal.core.arrays import CodeArray, IntArray
 from shoal.core.errors import InputError, PolicyError
 from shoal.core.progress import Progress
 from shoal.core.randomness import Chance
-from shoal.methods.slicing.beliefs.guarantees import sliced_guarantees
 from shoal.plan.counted import CountedCells
 from shoal.plan.plan import SPLIT, WITHHELD, Assignment
 from shoal.plan.slices import Part, SlicedPlan
 from shoal.policy.encoding import Encoding
 from shoal.policy.policy import Policy
 from shoal.release.columns import CellColumn, PublishedColumn
-from shoal.release.guarantees import Guarantee
+from shoal.release.guarantees import Guarantee, sliced_guarantees
 from shoal.release.publication import Engine, PlannedPublication, PublishedRows
 from shoal.release.sliced.expected import SlicedRows, sliced_measured
 from shoal.release.sliced.table import BUCKET, published_columns

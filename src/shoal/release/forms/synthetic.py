@@ -14,7 +14,7 @@ from shoal.core import kernels
 from shoal.core.arrays import CodeArray, IntArray
 from shoal.core.progress import Progress
 from shoal.core.randomness import Chance
-from shoal.methods.synthetic.distances import distances
+from shoal.methods.synthetic.synthesis import distances
 from shoal.plan.counted import CountedCells
 from shoal.plan.synthetic import Domain, SyntheticPlan
 from shoal.policy.encoding import Encoding

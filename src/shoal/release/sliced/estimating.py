@@ -35,7 +35,7 @@ import pyarrow as pa
 
 from shoal.core.arrays import CodeArray, FloatArray, IntArray
 from shoal.core.errors import InputError, UsageError
-from shoal.plan.links import Link
+from shoal.plan.slices import Link
 from shoal.release.release import Release, received
 from shoal.release.sliced.query import Estimate, PartMoments, Query, part_moments
 from shoal.release.sliced.table import (

@@ -9,18 +9,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.core.arrays import CodeArray, FloatArray, IntArray
-from shoal.core.compiled import compiled
+from shoal.core.kernels import compiled
 from shoal.plan.problem import Problem
 from shoal.plan.slices import Part, SlicedPlan
 from shoal.release.sliced.table import needed_parts, numbered, tree_of
 from shoal.utility.accuracy_ratio import AccuracyRatio, accuracy_ratio
 from shoal.utility.association_kept import AssociationKept, association_kept
-from shoal.utility.attribute_loss import AttributeLoss, GeneralizedLoss, lost_share
 from shoal.utility.base import Utility
-from shoal.utility.ncp import NormalizedCertaintyPenalty, relative_widths
+from shoal.utility.information import (
+    AttributeLoss,
+    GeneralizedLoss,
+    NormalizedCertaintyPenalty,
+    Um,
+    lost_share,
+    relative_widths,
+)
 from shoal.utility.query_error import Queries, query_errors
 from shoal.utility.rows import Column, Rows, original_rows
-from shoal.utility.um import Um
 
 _GROUPS = 1 << 12  # handled at a time
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from shoal.core.arrays import AnyIntArray, CodeArray, IntArray
 from shoal.core.errors import InputError, UsageError
-from shoal.plan.links import Link, linked
+from shoal.plan.slices import Link, linked
 from shoal.sources.columns import plain
 from shoal.sources.opening import open_source
 from shoal.sources.options import SourceOptions

@@ -15,7 +15,7 @@ from shoal.studio.taxonomies.groves import Grove
 from shoal.studio.taxonomies.scale import by_hand
 from shoal.studio.taxonomies.starts import MOST_IN_POLICY, start
 from shoal.studio.taxonomies.views import view
-from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
+from shoal.taxonomies.builders.numbers import IntervalsTaxonomy
 from shoal.taxonomies.parse import texts
 from shoal.taxonomies.tree import Taxonomy
 

@@ -16,9 +16,9 @@ from shoal.policy.drafting.domains import seen_values
 from shoal.policy.drafting.profiling import ColumnProfile
 from shoal.policy.reading import sentence
 from shoal.studio.documents import outside_names
-from shoal.taxonomies.builders.base import TaxonomyBuilder
-from shoal.taxonomies.builders.default import default_builder
-from shoal.taxonomies.builders.flat import FlatTaxonomy
+from shoal.taxonomies.builders import TaxonomyBuilder
+from shoal.taxonomies.builders.listed import FlatTaxonomy
+from shoal.taxonomies.fitting import default_builder
 from shoal.taxonomies.tree import Taxonomy
 
 ROLES = ("quasi", "sensitive")

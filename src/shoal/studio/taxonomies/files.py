@@ -11,8 +11,8 @@ from shoal.core.errors import TaxonomyError
 from shoal.studio.taxonomies.entries import EntryError
 from shoal.studio.taxonomies.groves import Grove
 from shoal.studio.taxonomies.starts import MOST_IN_POLICY
-from shoal.taxonomies.builders.file import READERS
-from shoal.taxonomies.export import to_arx_csv, to_nested_yaml
+from shoal.taxonomies.builders.listed import READERS
+from shoal.taxonomies.files import to_arx_csv, to_nested_yaml
 from shoal.taxonomies.tree import Taxonomy
 
 LARGEST = 32 * 2**20  # bytes of a file

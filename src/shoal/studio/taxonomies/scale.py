@@ -11,7 +11,7 @@ import numpy as np
 
 from shoal.studio.taxonomies.entries import EntryError
 from shoal.studio.taxonomies.views import TreeView
-from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
+from shoal.taxonomies.builders.numbers import IntervalsTaxonomy
 from shoal.taxonomies.parse import decimal_numbers
 from shoal.taxonomies.scales import Number, Numbers, number_text
 

@@ -15,8 +15,8 @@ from shoal.studio.taxonomies.groves import Grove
 from shoal.studio.taxonomies.scale import ScaleView, levels_of, scale_view
 from shoal.studio.taxonomies.starts import KINDS, MOST_IN_POLICY, offered, start
 from shoal.studio.taxonomies.views import Branch, TreeView, view
-from shoal.taxonomies.builders.base import TaxonomyBuilder
-from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
+from shoal.taxonomies.builders import TaxonomyBuilder
+from shoal.taxonomies.builders.numbers import IntervalsTaxonomy
 from shoal.taxonomies.scales import number_text
 
 WIDE_OPEN = 60  # nodes up to which every group is shown open

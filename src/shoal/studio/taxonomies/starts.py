@@ -8,7 +8,7 @@ from shoal.policy.drafting.domains import guess_of_kind, seen_values
 from shoal.policy.drafting.profiling import ColumnProfile
 from shoal.studio.taxonomies.entries import EntryError
 from shoal.studio.taxonomies.groves import Grove
-from shoal.taxonomies.builders.flat import FlatTaxonomy
+from shoal.taxonomies.builders.listed import FlatTaxonomy
 from shoal.taxonomies.parse import texts
 from shoal.taxonomies.scales import Categories, Numbers
 from shoal.taxonomies.tree import Taxonomy

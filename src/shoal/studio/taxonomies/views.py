@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from shoal.core.arrays import CodeArray, IntArray
 from shoal.policy.drafting.profiling import ColumnProfile
-from shoal.taxonomies.completeness import Uncovered, uncovered
+from shoal.taxonomies.fitting import Uncovered, uncovered
 from shoal.taxonomies.parse import texts
 from shoal.taxonomies.tree import Taxonomy
 

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from shoal.core.arrays import IntArray
 from shoal.core.errors import TaxonomyError
-from shoal.taxonomies.builders.base import TaxonomyBuilder
+from shoal.taxonomies.builders import TaxonomyBuilder
 from shoal.taxonomies.construct import MOST_LEAVES, Level, from_levels
 from shoal.taxonomies.parse import days
 from shoal.taxonomies.scales import Dates

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from pydantic import Field, model_validator
 
 from shoal.core.errors import TaxonomyError
-from shoal.taxonomies.builders.base import TaxonomyBuilder
+from shoal.taxonomies.builders import TaxonomyBuilder
 from shoal.taxonomies.construct import MOST_LEAVES, Level, from_levels
 from shoal.taxonomies.scales import Prefixes, fixed_length
 from shoal.taxonomies.tree import Taxonomy

@@ -1,21 +1,26 @@
-"""Numbers without a declared domain."""
+"""Numbers in intervals: of declared widths over a declared domain, or in groups of round width without one."""
 
 from __future__ import annotations
 
 import math
-from itertools import pairwise
-from typing import Any, ClassVar, TypeAlias
+from fractions import Fraction
+from itertools import chain, pairwise
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from pydantic import Field, model_validator
 
+from shoal.core.arrays import BoolArray
 from shoal.core.errors import TaxonomyError
-from shoal.taxonomies.builders.base import TaxonomyBuilder
-from shoal.taxonomies.construct import Level, from_levels
+from shoal.taxonomies.builders import TaxonomyBuilder
+from shoal.taxonomies.construct import MOST_LEAVES, Level, from_levels
 from shoal.taxonomies.parse import decimal_numbers, whole_numbers
-from shoal.taxonomies.scales import Number, Numbers, interval_label, multiple, multiples
+from shoal.taxonomies.scales import Number, Numbers, interval_label, multiple, multiples, number_text
 from shoal.taxonomies.tree import Taxonomy
+
+_FARTHEST = 2**53  # beyond it floats skip whole numbers
 
 Marks: TypeAlias = NDArray[Any]  # int64 if all numbers are whole, else float64
 _MOST_GROUPS = 200  # of the finest width
@@ -90,3 +95,184 @@ def _groups(points: Marks, width: Number, finer: list[Level]) -> Level:
     ]
     edges = np.array(groups, dtype=np.int64).reshape(-1, 2)
     return Level(edges[:, 0], edges[:, 1], labels)
+
+
+class IntervalsTaxonomy(TaxonomyBuilder):
+    """Every edge comes from the declared domain, never from the data.
+
+    If all numbers declared are whole, values are whole numbers and both ends belong to an interval; else
+    intervals are half-open, but for the last, which includes the maximum.
+
+    >>> ages = IntervalsTaxonomy(min=0, max=120, widths=(5, 10)).build(pa.array([]))
+    >>> ages.label(20, 30), ages.label(17, 24), ages.label(17, 18)
+    ('[20, 29]', '[17, 23]', '17')
+    >>> IntervalsTaxonomy(min=0, max=120, edges=((18, 65), (65,))).build(pa.array([])).labels[-6:-2]
+    ('[0, 17]', '[18, 64]', '[65, 120]', '[0, 64]')
+    """
+
+    name: ClassVar[str] = "intervals"
+    title: ClassVar[str] = "numbers in intervals of declared widths"
+
+    min: int | float = Field(description="the smallest number of the domain", allow_inf_nan=False)
+    max: int | float = Field(description="the largest number of the domain; it belongs to it", allow_inf_nan=False)
+    widths: tuple[int | float, ...] = Field(
+        default=(), description="widths of the intervals, each a multiple of the one before"
+    )
+    edges: tuple[tuple[int | float, ...], ...] = Field(
+        default=(),
+        description="in place of widths: where intervals start, a list for each level, finest first; each level has "
+        "some of the edges of the one before",
+    )
+    step: int | float | None = Field(
+        default=None, description="width of the finest values; 1 for whole numbers, else the smallest width"
+    )
+    open: Literal["none", "low", "high", "both"] = Field(
+        default="none", description="ends beyond which values are allowed, as '< min' or '> max'"
+    )
+    origin: int | float | None = Field(
+        default=None, description="a number at which intervals of every width start; the minimum by default"
+    )
+
+    @property
+    def whole(self) -> bool:
+        """Whether only whole numbers are declared."""
+        given = (self.min, self.max, *self.widths, *chain(*self.edges), self.step, self.origin)
+        return all(isinstance(number, int) for number in given if number is not None)
+
+    @property
+    def finest(self) -> Number:
+        """The width of the leaves."""
+        if self.step is not None:
+            return self.step
+        return 1 if self.whole else min(self.widths)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if any(not (0 < width < math.inf) for width in (*self.widths, *([] if self.step is None else [self.step]))):
+            raise TaxonomyError("intervals: every width, and the step, must be above 0")
+        if max(abs(self.min), abs(self.max), abs(self.origin or 0), *self.widths, self.step or 0) > _FARTHEST:
+            raise TaxonomyError(f"intervals: numbers must be within {_FARTHEST:,} of 0")
+        if self.min > self.max or (self.min == self.max and not self.whole):
+            raise TaxonomyError(f"intervals: max {self.max} must be above min {self.min}")
+        if not self.whole and self.step is None and not self.widths:
+            wanted = (
+                "a step with their edges, such as step: 0.5" if self.edges else "widths, such as widths: [0.5, 1, 5]"
+            )
+            raise TaxonomyError(f"intervals: decimal numbers need {wanted}")
+        for narrow, wide in pairwise(sorted({self.finest, *self.widths})):
+            if (_exact(wide) / _exact(narrow)).denominator != 1:
+                raise TaxonomyError(
+                    f"intervals: widths {number_text(narrow)} and {number_text(wide)} do not nest; "
+                    f"each must be a multiple of the one before, such as {number_text(narrow)} and "
+                    f"{number_text(_plain(_exact(narrow) * max(2, round(wide / narrow))))}"
+                )
+        if self.widths and min(self.widths) < self.finest:
+            raise TaxonomyError(
+                f"intervals: the width {min(self.widths)} is below the step {self.finest}; lower the step"
+            )
+        leaves = math.floor((_exact(self.max) - _exact(self.min)) / _exact(self.finest)) + 1
+        if leaves > MOST_LEAVES:
+            larger = number_text(_plain(_exact(self.finest) * _round_factor(leaves / MOST_LEAVES)))
+            raise TaxonomyError(
+                f"intervals: a step of {number_text(self.finest)} makes {leaves:,} values, at most "
+                f"{MOST_LEAVES:,} are possible; set a larger step, such as step: {larger}"
+            )
+        self._check_edges()
+        return self
+
+    def _check_edges(self) -> None:
+        if self.edges and self.widths:
+            raise TaxonomyError("intervals: give widths or edges, not both")
+        origin = _exact(self.min if self.origin is None else self.origin)
+        for level in self.edges:
+            for edge in level:
+                if not self.min < edge < self.max + self.whole:
+                    raise TaxonomyError(
+                        f"intervals: the edge {number_text(edge)} must lie above min {number_text(self.min)} and not "
+                        f"beyond max {number_text(self.max)}"
+                    )
+                if ((_exact(edge) - origin) / _exact(self.finest)).denominator != 1:
+                    raise TaxonomyError(
+                        f"intervals: the edge {number_text(edge)} lies within a step of {number_text(self.finest)}; "
+                        "move it, or lower the step"
+                    )
+            for edge, following in pairwise(level):
+                if edge >= following:
+                    raise TaxonomyError(
+                        f"intervals: edges must rise, and {number_text(following)} comes after {number_text(edge)}"
+                    )
+        for finer, coarser in pairwise(self.edges):
+            if lone := sorted(set(coarser) - set(finer)):
+                raise TaxonomyError(
+                    f"intervals: the edge {number_text(lone[0])} is missing among the edges of the finer level; add it "
+                    "there"
+                )
+
+    def build(self, values: pa.Array) -> Taxonomy:  # noqa: ARG002
+        """Cut the declared domain; the data have no say in it.
+
+        An interval that holds one leaf only, or the whole domain, is left out: it would say nothing new.
+        """
+        starts = self._starts(self.finest)
+        end = self.max + 1 if self.whole else np.nextafter(self.max, np.inf)
+        stops = np.append(starts[1:], end)
+        inclusive = stops == stops[-1]
+        farthest = np.iinfo(np.int64).max if self.whole else np.inf
+        low, high = self.open in ("low", "both"), self.open in ("high", "both")
+        levels: list[Level] = []
+        for marks in self._marks(starts):
+            lo = np.searchsorted(starts, marks)
+            hi = np.append(lo[1:], len(starts))
+            if len(lo) == 1 and (not (low or high) or (levels and len(levels[-1].lo) == 1)):
+                continue
+            lo, hi = lo[hi - lo > 1], hi[hi - lo > 1]
+            levels.append(Level(lo + low, hi + low, self._labels(starts[lo], stops[hi - 1], inclusive[hi - 1])))
+        leaves = self._labels(starts, stops, inclusive)
+        if low:
+            leaves.insert(0, f"< {number_text(self.min)}")
+            stops, starts = np.insert(stops, 0, starts[0]), np.insert(starts, 0, -farthest)
+            inclusive = np.insert(inclusive, 0, False)
+        if high:
+            leaves.append(f"> {number_text(self.max)}")
+            starts, stops = np.append(starts, stops[-1]), np.append(stops, farthest)
+            inclusive = np.append(inclusive, False)
+        scale = Numbers(starts, stops, inclusive, open_low=low, open_high=high)
+        return from_levels(leaves, levels, scale, declared=True)
+
+    def _marks(self, starts: Marks) -> list[Marks]:
+        """Return where the intervals of each level start, finest level first."""
+        if self.edges:
+            return [np.array([starts[0], *level], dtype=starts.dtype) for level in dict.fromkeys(self.edges)]
+        return [self._starts(width) for width in sorted(set(self.widths) - {self.finest})]
+
+    def _starts(self, width: Number) -> Marks:
+        """Return where intervals of this width start, exact to the last digit of what was declared."""
+        origin = self.min if self.origin is None else self.origin
+        given = [_exact(number) for number in (self.min, self.max, width, origin)]
+        unit = math.lcm(*(number.denominator for number in given))
+        low, high, stride, zero = (int(number * unit) for number in given)
+        first = low + (zero - low) % stride
+        after = high + 1 if self.whole else high
+        marks = [*([low] if first != low else []), *range(first, after, stride)]
+        if self.whole:
+            return np.array(marks, dtype=np.int64)
+        return np.array([mark / unit for mark in marks], dtype=np.float64)
+
+    def _labels(self, starts: Marks, stops: Marks, inclusive: BoolArray) -> list[str]:
+        ends = zip(starts.tolist(), stops.tolist(), inclusive.tolist(), strict=True)
+        whole = self.whole
+        return [interval_label(low, below, whole=whole, inclusive=last) for low, below, last in ends]
+
+
+def _exact(number: Number) -> Fraction:
+    return Fraction(repr(number))
+
+
+def _plain(number: Fraction) -> Number:
+    return int(number) if number.denominator == 1 else float(number)
+
+
+def _round_factor(least: float) -> int:
+    """Return the smallest of 1, 2, 5, 10, 20, 50, ... above *least*."""
+    power = int(10.0 ** math.floor(math.log10(least)))
+    return next(factor * power for factor in (1, 2, 5, 10, 20) if factor * power > least)

@@ -1,0 +1,394 @@
+"""Attribute partition: which attributes are together in one part, by hand, one each, or those that correlate."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
+from shoal.core.errors import PolicyError, did_you_mean
+from shoal.core.kernels import pam
+from shoal.plan.problem import Problem
+from shoal.plan.slices import Part, linked
+from shoal.taxonomies.tree import Taxonomy
+
+if TYPE_CHECKING:
+    from shoal.methods.slicing import Slicing
+
+Places = tuple[tuple[int, ...], ...]
+Measure: TypeAlias = Literal["phi2", "pearson"]
+_DENSE_PAIRS = 1 << 20  # contingency tables up to this many entries are counted in full
+_DIGITS = 12  # beyond them is rounding, which must not decide between attributes that go together equally well
+
+
+_WHERE = "method.slicing.parts"
+_COLUMNS = 2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Partition:
+    """The attributes of each part: quasi and sensitive ones by their places, insensitive ones by their names."""
+
+    places: Places
+    carried: tuple[tuple[str, ...], ...]  # (n_parts,)
+    search: Mapping[str, Any]  # what is told of how it was found
+    correlations: FloatArray | None  # (d, d) that may move attributes; None: the policy wants just these parts
+    moved: tuple[str, ...] = ()  # quasi attributes that had to leave the sensitive part
+
+    @classmethod
+    def of(cls, method: Slicing, problem: Problem) -> Partition:
+        """Divide the attributes as the method's parameters say; insensitive ones go to the first part."""
+        if method.parts is not None:
+            places, carried = places_by_hand(problem, method.parts, method.overlapping)
+            search = {"overlapping": _gained(problem, places, method.intervals)} if method.overlapping else {}
+            return cls(places, carried, search, None)
+        if method.columns == "each":
+            places = one_each(problem)
+            return cls(places, _in_first(problem, places), {}, None)
+        n_columns = _COLUMNS if method.columns is None else method.columns
+        columns = partitioned(problem, n_columns, method.alpha, method.correlation, method.intervals)
+        names = _names(problem)
+        told = {
+            f"{names[i]}, {names[j]}": round(float(columns.correlations[i, j]), 6)
+            for i in range(len(names))
+            for j in range(i)
+        }
+        return cls(
+            columns.places,
+            _in_first(problem, columns.places),
+            {"correlations": told},
+            columns.correlations if method.alpha is None else None,
+        )
+
+    def slimmer(self, problem: Problem) -> Partition | None:
+        """Return it with one quasi attribute fewer in the sensitive part; None if none can or may leave it."""
+        n_quasi = len(problem.quasi)
+        last = self.places[-1]
+        if self.correlations is None or last[0] >= n_quasi or last[-1] < n_quasi:
+            return None
+        places, place = slimmer(self.places, self.correlations, n_quasi)
+        return replace(self, places=places, moved=(*self.moved, problem.quasi[place].name))
+
+
+def _names(problem: Problem) -> list[str]:
+    return [attribute.name for attribute in (*problem.quasi, *problem.sensitive)]
+
+
+def _in_first(problem: Problem, places: Places) -> tuple[tuple[str, ...], ...]:
+    return problem.carried, *((),) * (len(places) - 1)
+
+
+def _gained(problem: Problem, places: Places, intervals: int) -> dict[str, Any]:
+    """Return what overlapping keeps: correlation of attribute pairs within a part, with it and without it."""
+    found = correlations(problem, "phi2", intervals)
+    pairs = {(i, j) for group in places for i in group for j in group if i < j}
+    seen: set[int] = set()
+    alone = set()
+    for group in places:
+        first = [place for place in group if place not in seen]
+        seen.update(first)
+        alone |= {(i, j) for i in first for j in first if i < j}
+    names = _names(problem)
+    return {
+        "pairs_gained": [f"{names[i]}, {names[j]}" for i, j in sorted(pairs - alone)],
+        "phi2_within_parts": round(float(sum(found[i, j] for i, j in pairs)), 6),
+        "phi2_without_overlap": round(float(sum(found[i, j] for i, j in alone)), 6),
+    }
+
+
+def places_by_hand(
+    problem: Problem, given: Sequence[Sequence[str]], overlapping: bool
+) -> tuple[Places, tuple[tuple[str, ...], ...]]:
+    """Return the places of quasi and sensitive attributes of each part, and the names of insensitive ones.
+
+    Insensitive attributes that are in no part go to the first that has no sensitive one.
+    """
+    names = [attribute.name for attribute in (*problem.quasi, *problem.sensitive)]
+    known = [*names, *problem.carried]
+    for part in given:
+        for name in part:
+            if name not in known:
+                hint = did_you_mean(name, known) or f"; these are {', '.join(known)}"
+                raise PolicyError(f"{_WHERE}: {name!r} is no attribute that is published{hint}")
+        if len(set(part)) < len(part):
+            raise PolicyError(f"{_WHERE}: a part has the same attribute twice")
+        if not part:
+            raise PolicyError(f"{_WHERE}: a part has no attributes")
+    if len(given) < 2:
+        raise PolicyError(f"{_WHERE}: one part hides nothing; give at least two")
+    times = Counter(name for part in given for name in part)
+    absent = [name for name in names if not times[name]]
+    if absent:
+        raise PolicyError(
+            f"{_WHERE}: {', '.join(absent)} in no part; every quasi and sensitive attribute must be in one"
+        )
+    repeated = [name for name in known if times[name] > 1]
+    if repeated and not overlapping:
+        raise PolicyError(
+            f"{_WHERE}: {', '.join(repeated)} in several parts; say overlapping: true if that is meant, and the check "
+            "will reckon with an adversary who joins the parts by it"
+        )
+    _check_shared(problem, repeated)
+    left = tuple(name for name in problem.carried if not times[name])
+    sensitive = {attribute.name for attribute in problem.sensitive}
+    carried = [tuple(name for name in part if name in problem.carried) for part in given]
+    home = next((i for i, part in enumerate(given) if not set(part) & sensitive), 0)
+    carried[home] = (*carried[home], *left)
+    places = tuple(tuple(sorted(names.index(name) for name in part if name in names)) for part in given)
+    if sum(map(bool, places)) < 2:
+        raise PolicyError(
+            f"{_WHERE}: one part has all quasi and sensitive attributes, which hides nothing; divide them too"
+        )
+    return places, tuple(carried)
+
+
+def _check_shared(problem: Problem, repeated: Sequence[str]) -> None:
+    """Raise where the adversary who joins parts is not one that can be reckoned with."""
+    carried = [name for name in repeated if name in problem.carried]
+    if carried:
+        raise PolicyError(
+            f"{_WHERE}: {', '.join(carried)} is insensitive and may link parts row by row; put it into one part only"
+        )
+    sensitive = [attribute.name for attribute in problem.sensitive]
+    if any(name in sensitive for name in repeated) and len(sensitive) > 1:
+        raise PolicyError(
+            f"{_WHERE}: with several sensitive attributes none of them can be in several parts: what joining by it "
+            "tells of the others cannot be checked"
+        )
+
+
+def check_tree(parts: Sequence[Part]) -> None:
+    """Raise unless what is learned by joining parts can be computed."""
+    if linked([part.members for part in parts]) is None:
+        raise PolicyError(
+            f"{_WHERE}: the shared attributes link the parts in a circle, and what an adversary learns by joining them "
+            "cannot be computed then; let parts that share an attribute be linked by parts that have it too"
+        )
+
+
+def check_joint(problem: Problem, parts: Sequence[Part], overlapping: bool) -> None:
+    """Raise unless the attributes of each model on joint values are in one part."""
+    for requirement in problem.requirements:
+        wanted = problem.sensitive_places(requirement)
+        if len(wanted) < 2:
+            continue
+        if overlapping or not any(wanted <= set(part.sensitive) for part in parts):
+            raise PolicyError(
+                f"{requirement.model.subject}: its attributes must be in one part, and parts must not overlap; "
+                "joint values across parts are not published"
+            )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Columns:
+    """An attribute partition: every attribute is in exactly one column, all sensitive ones in the last.
+
+    Attributes are told by their places, quasi ones first; within a column they ascend, and columns stand in the order
+    of their most important quasi attribute, except that the one with sensitive attributes is last.
+    """
+
+    places: Places
+    correlations: FloatArray  # (d, d)
+    cost: float  # of the clustering: sum of 1 - correlation with the medoid over the attributes that were clustered
+
+
+def partitioned(problem: Problem, n_columns: int, alpha: int | None, measure: Measure, intervals: int) -> Columns:
+    """Return *n_columns* columns of attributes that go together: those within a column more than those between.
+
+    Li, Li, Zhang and Molloy, "Slicing" (TKDE 2012), sections 4.1.2 and 4.1.3: attributes are clustered by PAM with the
+    distance 1 - correlation. With *alpha* the sensitive column has that many attributes: the sensitive ones and the
+    quasi ones that go best with one of them, of equals the more important; the others are clustered. Without it the
+    sensitive attributes are one point of the clustering, as near to a quasi attribute as the nearest of them.
+    """
+    n_quasi, n_sensitive = len(problem.quasi), len(problem.sensitive)
+    _check(n_quasi, n_sensitive, n_columns, alpha)
+    found = correlations(problem, measure, intervals)
+    points = _points(found, n_quasi)
+    if alpha is None:
+        groups, cost = _clustered(points, list(range(len(points))), n_columns)
+    else:
+        ranked = np.argsort(-points[n_quasi, :n_quasi], kind="stable").tolist()
+        groups, cost = _clustered(points, sorted(ranked[alpha - n_sensitive :]), n_columns - 1)
+        groups.append((*sorted(ranked[: alpha - n_sensitive]), n_quasi))
+    groups.sort(key=lambda group: (n_quasi in group, group))
+    if n_sensitive:
+        groups[-1] = (*groups[-1], *range(n_quasi + 1, n_quasi + n_sensitive))
+    return Columns(tuple(groups), found, cost)
+
+
+def _points(found: FloatArray, n_quasi: int) -> FloatArray:
+    """Return the correlations of the quasi attributes and, as one last point, all sensitive attributes if there are."""
+    if len(found) == n_quasi:
+        return found
+    points = found[: n_quasi + 1, : n_quasi + 1].copy()
+    points[n_quasi, :n_quasi] = points[:n_quasi, n_quasi] = found[n_quasi:, :n_quasi].max(axis=0)
+    return points
+
+
+def _clustered(points: FloatArray, some: list[int], k: int) -> tuple[list[tuple[int, ...]], float]:
+    """Return k groups of some points, each ascending, and what PAM says they cost."""
+    clusters = pam(1.0 - points[np.ix_(some, some)], k)
+    groups: list[list[int]] = [[] for _ in range(k)]
+    for point, label in zip(some, clusters.labels.tolist(), strict=True):
+        groups[label].append(point)
+    return [tuple(group) for group in groups], clusters.cost
+
+
+def slimmer(places: Places, found: FloatArray, n_quasi: int) -> tuple[Places, int]:
+    """Return the partition with one quasi attribute fewer in the sensitive column, and which one that is.
+
+    The attribute that goes least with the sensitive ones moves to the column that it goes best with on average.
+    """
+    last = places[-1]
+    sensitive = [place for place in last if place >= n_quasi]
+    moved = min((place for place in last if place < n_quasi), key=lambda place: (found[sensitive, place].max(), place))
+    others = [list(group) for group in places[:-1]]
+    best = max(range(len(others)), key=lambda group: (found[others[group], moved].mean(), -group))
+    others[best] = sorted([*others[best], moved])
+    slim = tuple(place for place in last if place != moved)
+    return (*(tuple(group) for group in others), slim), moved
+
+
+def one_each(problem: Problem) -> Places:
+    """Return the attribute partition of multiset generalization: every attribute is a column of its own."""
+    if len(problem.quasi) + len(problem.sensitive) < 2:
+        raise PolicyError("slicing: a table with one quasi attribute and no sensitive one cannot be sliced")
+    return tuple((place,) for place in range(len(problem.quasi) + len(problem.sensitive)))
+
+
+def _check(n_quasi: int, n_sensitive: int, n_columns: int, alpha: int | None) -> None:
+    """Refuse numbers of columns and of attributes in the sensitive column that no partition has."""
+    if n_columns < 2:
+        raise PolicyError(f"slicing: columns is {n_columns}, but slicing separates attributes; give at least 2")
+    if alpha is None:
+        most = n_quasi + min(n_sensitive, 1)
+        if n_columns > most:
+            shared = ", for sensitive attributes share one" if n_sensitive > 1 else ""
+            raise PolicyError(
+                f"slicing: columns is {n_columns}, but {_counted(n_quasi, 'quasi')} and "
+                f"{_counted(n_sensitive, 'sensitive')} make at most {most} columns{shared}"
+            )
+        return
+    if not n_sensitive:
+        raise PolicyError(f"slicing: alpha is {alpha}, but no attribute is sensitive, so no column is; leave alpha out")
+    if alpha < n_sensitive:
+        raise PolicyError(
+            f"slicing: alpha is {alpha}, but the sensitive column always has {_counted(n_sensitive, 'sensitive')}; "
+            f"give at least {n_sensitive}"
+        )
+    left = n_quasi + n_sensitive - alpha
+    if left < n_columns - 1:
+        raise PolicyError(
+            f"slicing: alpha is {alpha}, which leaves {max(left, 0)} of {n_quasi + n_sensitive} attributes for the "
+            f"{n_columns - 1} other column{'s' if n_columns > 2 else ''}; lower alpha or columns"
+        )
+
+
+def _counted(number: int, role: str) -> str:
+    return f"{number} {role} attribute{'' if number == 1 else 's'}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Values:
+    """One attribute, cell by cell: a value or, where its leaves are many numbers or days, an interval of them."""
+
+    codes: CodeArray  # (n_cells,) dense
+    shares: FloatArray  # (n_values,) of the records; each is above zero
+    numbers: FloatArray | None  # (n_cells,) within [0, 1], NaN where missing; None for categories
+
+
+def correlations(problem: Problem, measure: Measure, intervals: int) -> FloatArray:
+    """Return (d, d) correlations within [0, 1] of all quasi, then all sensitive attributes; the diagonal is 1.
+
+    Li, Li, Zhang and Molloy, "Slicing" (TKDE 2012), section 4.1.1: ``phi2`` is the mean-square contingency
+    coefficient over the values that occur, a missing one being a value too; 0 if either attribute is constant.
+    Numbers and dates of which more than *intervals* leaves occur are cut in that many intervals of equal width from
+    the least to the greatest that occurs: here only, nothing of it is published. ``pearson`` is the square of
+    Pearson's coefficient where both attributes are numbers or dates, over the records that have both, and phi2
+    elsewhere.
+    """
+    present = np.flatnonzero(problem.cells.counts > 0)  # the other cells only a population has
+    records = problem.cells.counts[present].astype(np.float64)
+    attributes = (*problem.quasi, *problem.sensitive)
+    values = [
+        _values(attribute.taxonomy, codes[present], records, intervals)
+        for attribute, codes in zip(attributes, problem.cells.codes, strict=True)
+    ]
+    found = np.eye(len(values))
+    for i, one in enumerate(values):
+        for j in range(i):
+            found[i, j] = found[j, i] = _correlation(one, values[j], records, measure)
+    return found
+
+
+def _correlation(one: _Values, other: _Values, records: FloatArray, measure: Measure) -> float:
+    if measure == "pearson" and one.numbers is not None and other.numbers is not None:
+        both = ~(np.isnan(one.numbers) | np.isnan(other.numbers))
+        return round(_squared_pearson(one.numbers[both], other.numbers[both], records[both]), _DIGITS)
+    return round(_phi2(one, other, records), _DIGITS)
+
+
+def _phi2(one: _Values, other: _Values, records: FloatArray) -> float:
+    smaller = min(len(one.shares), len(other.shares))
+    if smaller < 2:
+        return 0.0
+    # pairs that do not occur add nothing to sum f_ij^2 / (f_i f_j), which exceeds the sum of the definition by 1
+    pair = one.codes.astype(np.int64) * len(other.shares) + other.codes  # (n_cells,)
+    occurring, total = _summed(pair, records, len(one.shares) * len(other.shares))
+    first, second = np.divmod(occurring, len(other.shares))
+    share = total / records.sum()
+    excess = float(np.sum(share / one.shares[first] * (share / other.shares[second]))) - 1.0
+    return min(max(excess / (smaller - 1), 0.0), 1.0)
+
+
+def _summed(pair: IntArray, records: FloatArray, n_pairs: int) -> tuple[IntArray, FloatArray]:
+    """Return the pairs that occur, ascending, and their records; memory is bounded by the number of cells."""
+    if n_pairs <= _DENSE_PAIRS:
+        total = np.asarray(np.bincount(pair, weights=records, minlength=n_pairs), dtype=np.float64)
+        occurring: IntArray = np.flatnonzero(total)
+        return occurring, total[occurring]
+    occurring, place = np.unique(pair, return_inverse=True)
+    return occurring, np.asarray(np.bincount(place.reshape(-1), weights=records), dtype=np.float64)
+
+
+def _squared_pearson(one: FloatArray, other: FloatArray, records: FloatArray) -> float:
+    if not len(records) or one.min() == one.max() or other.min() == other.max():
+        return 0.0
+    first = one - np.average(one, weights=records)
+    second = other - np.average(other, weights=records)
+    together = float(np.sum(records * first * second))
+    spread = float(np.sum(records * first * first)) * float(np.sum(records * second * second))
+    return min(together * together / spread, 1.0) if spread > 0.0 else 0.0
+
+
+def _values(taxonomy: Taxonomy, codes: AnyIntArray, records: FloatArray, intervals: int) -> _Values:
+    occurs = np.bincount(codes, minlength=taxonomy.n_leaves) > 0
+    places = _unit_places(taxonomy.positions, occurs)
+    value = np.arange(taxonomy.n_leaves)  # (n_leaves,) leaf -> value
+    if places is not None and int((occurs & ~np.isnan(places)).sum()) > intervals:
+        value = np.where(np.isnan(places), intervals, np.minimum(np.nan_to_num(places) * intervals, intervals - 1))
+        value = np.floor(value).astype(np.int64)
+    dense = np.zeros(taxonomy.n_leaves, dtype=np.int32)
+    dense[occurs] = np.unique(value[occurs], return_inverse=True)[1].reshape(-1)
+    of_cell = dense[codes]
+    shares = np.bincount(of_cell, weights=records) / records.sum()
+    return _Values(of_cell, shares, None if places is None else places[codes])
+
+
+def _unit_places(positions: FloatArray | None, occurs: BoolArray) -> FloatArray | None:
+    """Return (n_leaves,) places from 0, the least that occurs, to 1, the greatest; NaN for the missing leaf.
+
+    Leaves that do not occur lie anywhere within. Halves keep the range of the widest decimals finite.
+    """
+    if positions is None:
+        return None
+    halves = positions / 2.0
+    used = halves[occurs & ~np.isnan(halves)]
+    if not len(used) or used.min() == used.max():
+        return np.where(np.isnan(halves), np.nan, 0.0)
+    low, high = used.min(), used.max()
+    return np.asarray((np.clip(halves, low, high) - low) / (high - low), dtype=np.float64)

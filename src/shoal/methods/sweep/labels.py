@@ -1,0 +1,337 @@
+"""Labels of quasi values: level vectors in the order of the sweep, and compiled loops that group cells by label."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+
+from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, IntArray, KeyArray
+from shoal.core.kernels import compiled, inlined
+from shoal.plan.problem import Attribute, Problem
+from shoal.taxonomies.tree import Taxonomy
+
+MIX = np.uint64(0x9E3779B97F4A7C15)  # odd, and its bits have no pattern: it scatters keys
+_SHARED_TERMS = 1 << 14  # sums of one column: they stay in the nearest cache
+
+_MOST_SCOUTS = 64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Items:
+    """The items of V: combinations of tree levels (0 = root), in the order in which they are swept.
+
+    Tian and Zhang, Definition 6: by average information, then by the levels of the attributes in the order of
+    their importance, larger first.
+    """
+
+    levels: CodeArray  # (n_items, n_quasi)
+
+    @classmethod
+    def of(cls, attributes: Sequence[Attribute], columns: Sequence[AnyIntArray]) -> Items:
+        """Sort all level vectors, given the attributes and the leaves that occur of each; weights count as they are."""
+        average = [
+            [Fraction(str(attribute.weight)) * share for share in level_information(attribute.taxonomy, column)]
+            for attribute, column in zip(attributes, columns, strict=True)
+        ]
+        scale = math.lcm(*(share.denominator for shares in average for share in shares))
+        whole = [[int(share * scale) for share in shares] for shares in average]
+        vectors = sorted(
+            product(*(range(attribute.taxonomy.height + 1) for attribute in attributes)),
+            key=lambda levels: (sum(whole[j][level] for j, level in enumerate(levels)), levels),
+            reverse=True,
+        )
+        return cls(np.array(vectors, dtype=np.int32).reshape(len(vectors), len(attributes)))
+
+    def __len__(self) -> int:
+        """Return the number of items."""
+        return len(self.levels)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scouts:
+    """Level vectors each of which is more general than, or equal to, a cluster of items."""
+
+    levels: CodeArray  # (n_scouts, n_quasi) at most 64
+    of_item: IntArray  # (n_items,)
+
+    @classmethod
+    def of(cls, items: Items) -> Scouts:
+        """Round levels down to multiples of a step, the least step that leaves few enough vectors."""
+        step = 2
+        while True:
+            levels, of_item = np.unique(items.levels // step * step, axis=0, return_inverse=True)
+            if len(levels) <= _MOST_SCOUTS:
+                return cls(levels, of_item.reshape(-1).astype(np.int64))
+            step += 1
+
+
+def level_information(taxonomy: Taxonomy, leaves: AnyIntArray) -> list[Fraction]:
+    """Return I(S) of every level: the mean of 1 / leaves over its nodes, weighted by their leaves that occur.
+
+    >>> from shoal.taxonomies.files import from_nested
+    >>> level_information(from_nested({"a0": ["a1", "a2"]}), np.array([0, 1]))
+    [Fraction(1, 2), Fraction(1, 1)]
+    """
+    occurs = np.zeros(taxonomy.n_leaves, dtype=np.int64)
+    occurs[leaves] = 1
+    running = np.concatenate([[0], np.cumsum(occurs)])
+    averages = []
+    for level in range(taxonomy.height + 1):
+        nodes = np.flatnonzero(taxonomy.level == level)
+        weights = running[taxonomy.hi[nodes]] - running[taxonomy.lo[nodes]]
+        below = taxonomy.hi[nodes] - taxonomy.lo[nodes]
+        # nodes with the same number of leaves are added up together, so that there are few fractions
+        sizes, place = np.unique(below, return_inverse=True)
+        of_size = np.bincount(place.reshape(-1), weights=weights).astype(np.int64)
+        total = int(weights.sum())
+        share = sum((Fraction(int(w), int(size)) for w, size in zip(of_size, sizes, strict=True)), Fraction(0))
+        averages.append(share / total if total else Fraction(0))
+    return averages
+
+
+def nodes_at_levels(taxonomy: Taxonomy) -> CodeArray:
+    """Return (height + 1, n_leaves) the ancestor of each leaf at each tree level, -1 below the leaf's own level."""
+    table = np.full((taxonomy.height + 1, taxonomy.n_leaves), -1, dtype=np.int32)
+    nodes = np.arange(taxonomy.n_leaves, dtype=np.int32)
+    while True:
+        table[taxonomy.level[nodes], np.arange(taxonomy.n_leaves)] = nodes
+        inner = taxonomy.parent[nodes] >= 0
+        if not inner.any():
+            return table
+        nodes = np.where(inner, taxonomy.parent[nodes], nodes)
+
+
+@inlined
+def label_node(trees: TreeTables, levels: CodeArray, cell: int, j: int) -> int:
+    """Return the node of a cell's j-th quasi value at a level vector; -1 if its leaf is nearer to the root."""
+    return int(trees.table[trees.offset[j] + levels[j] * trees.width[j] + trees.leaves[cell, j]])
+
+
+@compiled
+def same_label(trees: TreeTables, levels: CodeArray, one: int, other: int) -> bool:
+    """Say whether two cells bear the same label at a level vector."""
+    same = True
+    for j in range(len(levels)):
+        same = same and label_node(trees, levels, one, j) == label_node(trees, levels, other, j)
+    return same
+
+
+@inlined
+def _slot(key: np.uint64, mask: np.uint64) -> np.uint64:
+    return ((key ^ (key >> np.uint64(31))) * MIX >> np.uint64(20)) & mask
+
+
+@compiled
+def _possible_members(
+    trees: TreeTables,
+    levels: CodeArray,
+    live: IntArray,
+    row: IntArray,
+    records: IntArray,
+    raised: BoolArray,
+    at_least: int,
+) -> tuple[KeyArray, IntArray]:
+    """Return the keys of the labels of live parts, and the parts whose class may be large enough.
+
+    Records are first counted in a small table in which labels may share a place, so that most of those whose label is
+    rare are found without looking far in memory.
+    """
+    n, d = len(live), len(levels)
+    size = 1 << 10
+    while size < 2 * n:
+        size *= 2
+    mask = np.uint64(size - 1)
+    seen = np.zeros(size, dtype=np.uint8)
+    keys = np.empty(n, dtype=np.uint64)
+    shallow = np.zeros(n, dtype=np.bool_)
+    most = min(at_least, 255)
+    start, shared, terms, uneven = trees.start.copy(), trees.shared, trees.terms, trees.uneven
+    for j in range(d):
+        start[trees.column[j]] += levels[j] * trees.step[j]
+    for i in range(n):
+        part = live[i]
+        here = row[part]
+        key = np.uint64(0)
+        for column in range(len(start)):
+            key += terms[start[column] + shared[here, column]]
+        keys[i] = key
+        if uneven:
+            for j in range(d):
+                if label_node(trees, levels, here, j) < 0:
+                    shallow[i] = True
+            if shallow[i]:
+                continue
+        slot = _slot(key, mask)
+        # a class with raised parts may be smaller, however few records each of them has
+        seen[slot] = most if raised[part] else min(seen[slot] + records[part], most)
+    maybe = np.empty(n, dtype=np.int64)
+    found = 0
+    for i in range(n):
+        if not shallow[i] and seen[_slot(keys[i], mask)] >= most:
+            maybe[found] = i
+            found += 1
+    return keys, maybe[:found]
+
+
+@compiled
+def group_by_label(
+    trees: TreeTables,
+    levels: CodeArray,
+    live: IntArray,
+    row: IntArray,
+    records: IntArray,
+    raised: BoolArray,
+    at_least: int,
+    if_raised: int,
+) -> tuple[CodeArray, CodeArray]:
+    """Return (n_live,) the class of each live part at a level vector, and (n_classes, n_quasi) the nodes of classes.
+
+    Parts whose leaves are too shallow, or whose class is too small, have class -1. A class is too small below
+    *at_least* records, or below *if_raised* if some of its parts are *raised*.
+    """
+    n, d = len(live), len(levels)
+    keys, maybe = _possible_members(trees, levels, live, row, records, raised, at_least)
+    size = 16
+    while size < 2 * len(maybe):
+        size *= 2
+    mask = np.uint64(size - 1)
+    slots = np.full(size, -1, dtype=np.int32)
+    example = np.empty(len(maybe), dtype=np.int64)
+    total = np.zeros(len(maybe), dtype=np.int64)
+    enough = np.empty(len(maybe), dtype=np.int64)
+    class_of = np.full(n, -1, dtype=np.int32)
+    n_classes = 0
+    for i in maybe:
+        slot = _slot(keys[i], mask)
+        while True:
+            found = slots[slot]
+            if found < 0:
+                slots[slot] = n_classes
+                example[n_classes] = i
+                enough[n_classes] = at_least
+                found = np.int32(n_classes)
+                n_classes += 1
+                break
+            other = example[found]
+            if keys[other] == keys[i] and (trees.exact or same_label(trees, levels, row[live[i]], row[live[other]])):
+                break
+            slot = (slot + np.uint64(1)) & mask
+        class_of[i] = found
+        total[found] += records[live[i]]
+        if raised[live[i]]:
+            enough[found] = if_raised
+    number = np.full(n_classes, -1, dtype=np.int32)
+    kept = 0
+    for c in range(n_classes):
+        if total[c] >= enough[c]:
+            number[c] = kept
+            kept += 1
+    for i in maybe:
+        class_of[i] = number[class_of[i]]
+    nodes = np.empty((kept, d), dtype=np.int32)
+    for c in range(n_classes):
+        if number[c] >= 0:
+            for j in range(d):
+                nodes[number[c], j] = label_node(trees, levels, row[live[example[c]]], j)
+    return class_of, nodes
+
+
+class TreeTables(NamedTuple):
+    """The quasi attributes: the ancestors of every leaf at every level, all in one array.
+
+    The node of leaf a of attribute j at level h is ``table[offset[j] + h * width[j] + a]``, -1 below the leaf's own
+    level, which only ``uneven`` trees have. The sum of nodes times ``multiplier`` tells labels apart if it is
+    ``exact``, and is a good hash if it is not. So that a key takes few looks at memory, small attributes share a
+    column: ``shared`` holds a code for their leaves, and ``terms`` the sums for every such code and all their levels.
+    """
+
+    leaves: CodeArray  # (n_cells, n_quasi)
+    table: CodeArray
+    offset: IntArray  # (n_quasi,)
+    width: IntArray  # (n_quasi,)
+    multiplier: KeyArray  # (n_quasi,)
+    exact: bool
+    uneven: bool
+    shared: CodeArray  # (n_cells, n_columns)
+    column: IntArray  # (n_quasi,) of each attribute
+    step: IntArray  # (n_quasi,) how far one level more leads in terms
+    start: IntArray  # (n_columns,) of each column in terms
+    terms: KeyArray
+
+
+def tree_tables(problem: Problem) -> TreeTables:
+    """Write down the quasi attributes for the compiled loops."""
+    tables = [nodes_at_levels(attribute.taxonomy) for attribute in problem.quasi]
+    radix, multiplier = 1, []
+    for attribute in problem.quasi:
+        multiplier.append(radix)
+        radix *= attribute.taxonomy.n_nodes
+    exact = radix < 1 << 63
+    if not exact:
+        multiplier = [pow(int(MIX), j + 1, 1 << 64) for j in range(len(tables))]
+    factors = np.array(multiplier, dtype=np.uint64)
+    leaves = np.stack([codes.astype(np.int32) for codes in problem.quasi_codes], axis=1)
+    shared, column, step, start, terms = _shared_columns(tables, factors, leaves)
+    return TreeTables(
+        leaves=leaves,
+        table=np.concatenate([table.reshape(-1) for table in tables]),
+        offset=np.cumsum([0, *(table.size for table in tables[:-1])]).astype(np.int64),
+        width=np.array([table.shape[1] for table in tables], dtype=np.int64),
+        multiplier=factors,
+        exact=exact,
+        uneven=any(bool((table < 0).any()) for table in tables),
+        shared=shared,
+        column=column,
+        step=step,
+        start=start,
+        terms=terms,
+    )
+
+
+def _shared_columns(
+    tables: Sequence[CodeArray], factors: KeyArray, leaves: CodeArray
+) -> tuple[CodeArray, IntArray, IntArray, IntArray, KeyArray]:
+    """Put attributes together in columns, the smallest first, as long as all sums of a column are few."""
+    groups: list[list[int]] = []
+    sizes: list[int] = []
+    for j in sorted(range(len(tables)), key=lambda j: tables[j].size):
+        if groups and sizes[-1] * tables[j].size <= _SHARED_TERMS:
+            groups[-1].append(j)
+            sizes[-1] *= tables[j].size
+        else:
+            groups.append([j])
+            sizes.append(tables[j].size)
+    shared = np.zeros((len(leaves), len(groups)), dtype=np.int32)
+    column, step = np.zeros(len(tables), dtype=np.int64), np.zeros(len(tables), dtype=np.int64)
+    terms: list[KeyArray] = []
+    for number, group in enumerate(groups):
+        # sums: (levels of the group, leaves of the group)
+        sums = np.zeros((1, 1), dtype=np.uint64)
+        for j in group:
+            n_levels, n_leaves = tables[j].shape
+            products = tables[j].astype(np.uint64) * factors[j]
+            sums = (sums[:, np.newaxis, :, np.newaxis] + products[np.newaxis, :, np.newaxis, :]).reshape(
+                len(sums) * n_levels, sums.shape[1] * n_leaves
+            )
+            shared[:, number] = shared[:, number] * n_leaves + leaves[:, j]
+        stride = sums.shape[1]
+        for j in reversed(group):
+            column[j], step[j] = number, stride
+            stride *= tables[j].shape[0]
+        terms.append(sums.reshape(-1))
+    start = np.cumsum([0, *(len(part) for part in terms[:-1])]).astype(np.int64)
+    return shared, column, step, start, np.concatenate(terms)
+
+
+def grouped_cells(
+    trees: TreeTables, levels: CodeArray, cells: IntArray, records: IntArray
+) -> tuple[CodeArray, CodeArray]:
+    """Return (n_cells,) the class of cells at a level vector, -1 where a leaf is too shallow, and classes' nodes."""
+    nobody = np.zeros(len(cells), dtype=np.bool_)
+    return group_by_label(trees, levels, np.arange(len(cells)), cells, records, nobody, 0, 0)

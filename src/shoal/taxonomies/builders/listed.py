@@ -1,0 +1,170 @@
+"""Trees that somebody listed: flat values, groups and trees in the policy, or a file."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field, field_validator
+
+from shoal.core.errors import TaxonomyError
+from shoal.taxonomies.builders import TaxonomyBuilder
+from shoal.taxonomies.construct import ROOT_LABEL, from_levels
+from shoal.taxonomies.files import from_arx_text, from_json_text, from_nested, from_yaml_text, plain_text
+from shoal.taxonomies.parse import decimal_numbers, texts
+from shoal.taxonomies.scales import Categories
+from shoal.taxonomies.tree import Taxonomy
+
+READERS = {
+    ".csv": from_arx_text,
+    ".tsv": from_arx_text,
+    ".txt": from_arx_text,
+    ".yaml": from_yaml_text,
+    ".yml": from_yaml_text,
+    ".json": from_json_text,
+}
+
+
+class FlatTaxonomy(TaxonomyBuilder):
+    """Each value is published as it is or as ``*``.
+
+    >>> FlatTaxonomy().build(pa.array(["10", "9", "2"])).labels
+    ('2', '9', '10', '*')
+    """
+
+    name: ClassVar[str] = "flat"
+    title: ClassVar[str] = "a value or *"
+    shorthand: ClassVar[str | None] = "values"
+
+    values: tuple[str | bool | int | float | datetime.date, ...] | None = Field(
+        default=None, description="all values that may occur, in order; without it, those of the data, sorted"
+    )
+
+    @field_validator("values")
+    @classmethod
+    def _distinct(cls, values: tuple[object, ...] | None) -> tuple[object, ...] | None:
+        if values is None:
+            return None
+        if not values:
+            raise TaxonomyError("flat taxonomy: the list of values is empty; leave it out to take those of the data")
+        seen: set[str] = set()
+        for text in map(plain_text, values):
+            if text in seen:
+                raise TaxonomyError(f"flat taxonomy: the value {text!r} is listed twice")
+            seen.add(text)
+        return values
+
+    def build(self, values: pa.Array) -> Taxonomy:
+        """Take the declared values, or sort the data's: as numbers if all are numbers, else as text."""
+        if self.values is not None:
+            leaves = pa.array([plain_text(value) for value in self.values], pa.string())
+        else:
+            leaves = _sorted(pc.drop_null(pc.unique(texts(values))))
+        return from_levels(_shown(leaves.to_pylist()), [], Categories(leaves), declared=self.values is not None)
+
+
+def _sorted(values: pa.Array) -> pa.Array:
+    if not len(values):
+        raise TaxonomyError("the column has no values to make a taxonomy of: all are missing; drop the column")
+    numbers, numeric = decimal_numbers(values)
+    by_text = pc.sort_indices(values).to_numpy()
+    order = by_text[np.argsort(numbers[by_text], kind="stable")] if numeric.all() else by_text
+    return values.take(pa.array(order))
+
+
+def _shown(values: list[str]) -> list[str]:
+    """Put quotes around blank texts, which nobody would see in a published table."""
+    blank = [place for place, value in enumerate(values) if not value.strip()]
+    taken = set(values) if blank else set()
+    for place in blank:
+        label = f'"{values[place]}"'
+        while label in taken:
+            label = f'"{label}"'
+        taken.add(label)
+        values[place] = label
+    return values
+
+
+class GroupsTaxonomy(TaxonomyBuilder):
+    """Groups of values in the order written, under ``*``.
+
+    >>> GroupsTaxonomy.model_validate({"low": ["a", "b"], "high": ["c", "d"]}).build(pa.array([])).labels
+    ('a', 'b', 'c', 'd', 'low', 'high', '*')
+    """
+
+    name: ClassVar[str] = "groups"
+    title: ClassVar[str] = "named groups of values, in order"
+    shorthand: ClassVar[str | None] = "groups"
+    shorthand_is_mapping: ClassVar[bool] = True
+
+    groups: dict[Any, Any] = Field(
+        description="from each group to its values: a list, or a mapping of smaller groups; order is kept"
+    )
+
+    def build(self, values: pa.Array) -> Taxonomy:  # noqa: ARG002
+        """Put the groups under the root, in the order written."""
+        return from_nested(self.groups, root=ROOT_LABEL, name="groups taxonomy")
+
+
+class TreeTaxonomy(TaxonomyBuilder):
+    """Nested mappings with one root, as in a YAML file.
+
+    >>> policy = {"any": {"hemal disease": ["hepatitis", "anemia"], "flu": {}}}
+    >>> TreeTaxonomy.model_validate(policy).build(pa.array([])).labels
+    ('hepatitis', 'anemia', 'flu', 'hemal disease', 'any')
+    """
+
+    name: ClassVar[str] = "tree"
+    title: ClassVar[str] = "a tree of values, written in place"
+    shorthand: ClassVar[str | None] = "tree"
+    shorthand_is_mapping: ClassVar[bool] = True
+
+    tree: dict[Any, Any] = Field(
+        description="the root, under it its groups, under each a list of values, a mapping of groups, or {}"
+    )
+
+    def build(self, values: pa.Array) -> Taxonomy:  # noqa: ARG002
+        """Take the tree as it is written."""
+        return from_nested(self.tree, name="tree taxonomy")
+
+
+class FileTaxonomy(TaxonomyBuilder):
+    """The tree of a file; its suffix says how it is written."""
+
+    name: ClassVar[str] = "file"
+    title: ClassVar[str] = "a tree in a file: CSV as ARX writes it, nested YAML or JSON"
+    shorthand: ClassVar[str | None] = "path"
+
+    path: Path = Field(description="the file, relative to the policy; .csv, .yaml or .json")
+
+    def resolve(self, base: Path) -> Self:
+        """Take a relative path from the folder *base*, where the policy lies."""
+        return self if self.path.is_absolute() else self.model_copy(update={"path": base / self.path})
+
+    def build(self, values: pa.Array) -> Taxonomy:  # noqa: ARG002
+        """Read the file; the data have no say in it."""
+        return read_taxonomy(self.path)
+
+
+def read_taxonomy(path: Path) -> Taxonomy:
+    """Read a taxonomy file by its suffix."""
+    name = f"taxonomy file {str(path)!r}"
+    reader = READERS.get(path.suffix.lower())
+    if reader is None:
+        known = ", ".join(READERS)
+        raise TaxonomyError(f"{name} ends in {path.suffix or 'nothing'!r}; it must end in one of {known}")
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        raise TaxonomyError(f"{name} does not exist; paths are relative to the policy's folder") from None
+    except UnicodeDecodeError as error:
+        raise TaxonomyError(f"{name} is not UTF-8 (byte {error.start}); save it as UTF-8") from None
+    except OSError as error:
+        raise TaxonomyError(f"{name} cannot be read: {error.strerror}") from None
+    if "\0" in text:
+        raise TaxonomyError(f"{name} has NUL bytes; it is no text file")
+    return reader(text, name=name)

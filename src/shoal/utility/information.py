@@ -1,0 +1,204 @@
+"""um, loss, attribute-loss, ncp and non-uniform-entropy: how much the published values say of the original ones."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from shoal.core.arrays import CodeArray, FloatArray, IntArray
+from shoal.core.kernels import summed
+from shoal.plan.plan import KEPT, Plan, Targets
+from shoal.plan.problem import Attribute, Problem
+from shoal.taxonomies.tree import Taxonomy
+from shoal.utility.base import Measure, PooledMeasure, Total
+from shoal.utility.rows import frequencies, open_bits, spans
+
+
+class Um(PooledMeasure):
+    """The mean over records and attributes of 1 / (leaves that the published value covers).
+
+    Tian and Zhang, Definition 5. Quasi and sensitive attributes count alike; leaves are those of the taxonomy.
+    A withheld record keeps nothing.
+    """
+
+    name = "um"
+    title = "share of the original information that is kept; 1 is everything"
+    better = "higher"
+
+    def sums(self, problem: Problem, plan: Plan) -> FloatArray:
+        """Sum the information of classes, weighted by their records."""
+        kept = plan.sizes
+        quasi = (1.0 / (plan.hi - plan.lo)).sum(axis=1)  # (n_classes,)
+        information = float(np.dot(kept, quasi))
+        if plan.targets is None:
+            information += float(kept.sum()) * len(problem.sensitive)
+        else:
+            information += float(np.dot(plan.targets.records, 1.0 / sensitive_widths(plan.targets)).sum())
+        return np.array([information])
+
+    def of_sums(self, total: Total, sums: FloatArray) -> float:
+        """Divide by what there was."""
+        return float(sums[0]) / (total.n_records * (len(total.quasi) + len(total.sensitive)))
+
+
+def sensitive_widths(targets: Targets) -> FloatArray:
+    """Return (n_targets, n_sensitive) the leaves under each published sensitive value."""
+    return np.where(targets.lo == KEPT, 1, targets.hi - targets.lo).astype(np.float64)
+
+
+class AttributeLoss(PooledMeasure):
+    """The loss of the attribute that loses most; in detail, of every quasi and sensitive attribute.
+
+    An attribute's loss is the one of which ``loss`` is the geometric mean: 0 if all values are published as they
+    are, 1 if none is more than the root. Sensitive values lose where they are generalized or withheld.
+    """
+
+    name = "attribute-loss"
+    title = "share of the domain that published values of an attribute span; 0 is unchanged, 1 is all lost"
+    better = "lower"
+
+    def sums(self, problem: Problem, plan: Plan) -> FloatArray:
+        """Return (n_attributes,) the leaves under published values, quasi attributes first."""
+        if plan.targets is None:
+            widths = np.full(len(problem.sensitive), float(problem.cells.n_records - plan.n_withheld))
+        else:
+            widths = np.dot(plan.targets.records.astype(np.float64), sensitive_widths(plan.targets))
+        return np.concatenate([quasi_widths(plan), widths])
+
+    def of_sums(self, total: Total, sums: FloatArray) -> float:
+        """Return the largest loss of an attribute."""
+        return max(self.detail_of_sums(total, sums).values())
+
+    def detail(self, problem: Problem, plan: Plan) -> dict[str, float]:
+        """Return the loss of every attribute by its name."""
+        return self.detail_of_sums(Total.of(problem, plan), self.sums(problem, plan))
+
+    def detail_of_sums(self, total: Total, sums: FloatArray) -> dict[str, float]:
+        """Return the loss of every attribute by its name."""
+        attributes = (*total.quasi, *total.sensitive)
+        leaves = np.array([attribute.taxonomy.n_leaves for attribute in attributes], dtype=np.float64)
+        losses = lost_share(sums, leaves, total.n_records, total.n_withheld).tolist()
+        return {attribute.name: loss for attribute, loss in zip(attributes, losses, strict=True)}
+
+
+class GeneralizedLoss(PooledMeasure):
+    """The geometric mean over quasi attributes of the share of the domain that a published value spans.
+
+    Iyengar (KDD 2002) in the form of ARX: an attribute of d leaves loses v = (sum of its leaf shares - n/d) /
+    (n - n/d), and the measure is prod(1 + v)^(1/attributes) - 1. A withheld record spans whole domains.
+    """
+
+    name = "loss"
+    title = "generalized loss: mean share of the domain that published values span; 0 is unchanged, 1 is all lost"
+    better = "lower"
+
+    def sums(self, problem: Problem, plan: Plan) -> FloatArray:  # noqa: ARG002
+        """Return (n_quasi,) the leaves under published values."""
+        return quasi_widths(plan)
+
+    def of_sums(self, total: Total, sums: FloatArray) -> float:
+        """Take the geometric mean over attributes."""
+        leaves = np.array([attribute.taxonomy.n_leaves for attribute in total.quasi], dtype=np.float64)
+        return float(np.expm1(np.log1p(lost_share(sums, leaves, total.n_records, total.n_withheld)).mean()))
+
+
+def quasi_widths(plan: Plan) -> FloatArray:
+    """Return (n_quasi,) the sum over published records of the leaves under their values."""
+    return np.asarray(np.dot(plan.sizes.astype(np.float64), plan.hi - plan.lo))
+
+
+def lost_share(widths: FloatArray, leaves: FloatArray, n_records: int, n_withheld: int) -> FloatArray:
+    """Return the loss of attributes, given the sum over published records of the leaves under their values.
+
+    >>> lost_share(np.array([6.0]), np.array([4.0]), n_records=3, n_withheld=1)  # widths 2, 4 and all
+    array([0.77777778])
+    """
+    most = n_records * (leaves - 1)
+    lost = widths + n_withheld * leaves - n_records
+    return np.divide(lost, most, out=np.zeros(len(leaves)), where=most > 0)
+
+
+class NormalizedCertaintyPenalty(PooledMeasure):
+    """The mean over records and quasi attributes of the published width relative to the domain.
+
+    Xu et al., "Utility-based anonymization using local recoding" (KDD 2006): a number's width is its range
+    relative to the domain's range, a category's (leaves - 1) / (all leaves - 1). A value that may also be missing,
+    and every value of a withheld record, counts as fully lost.
+    """
+
+    name = "ncp"
+    title = "normalized certainty penalty: mean width of the published values; 0 is unchanged, 1 is all lost"
+    better = "lower"
+
+    def sums(self, problem: Problem, plan: Plan) -> FloatArray:
+        """Sum the widths of classes, weighted by their records."""
+        kept = plan.sizes.astype(np.float64)
+        spanned = sum(
+            float(np.dot(relative_widths(attribute.taxonomy, plan.lo[:, j], plan.hi[:, j]), kept))
+            for j, attribute in enumerate(problem.quasi)
+        )
+        return np.array([spanned])
+
+    def of_sums(self, total: Total, sums: FloatArray) -> float:
+        """Average over records and attributes."""
+        n_kept = float(total.n_records - total.n_withheld)
+        return (float(sums[0]) / len(total.quasi) + total.n_records - n_kept) / total.n_records
+
+
+def relative_widths(taxonomy: Taxonomy, lo: CodeArray, hi: CodeArray) -> FloatArray:
+    """Return (n_classes,) the width of each leaf range as a share of the whole domain's."""
+    leaves = taxonomy.n_leaves - (taxonomy.missing is not None)
+    places = taxonomy.positions
+    line = np.arange(leaves, dtype=np.float64) if places is None else np.asarray(places[:leaves], dtype=np.float64)
+    return spans(lo, hi, line)
+
+
+class NonUniformEntropy(Measure):
+    """The sum over records and quasi attributes of -log2(freq(original value) / freq(published value)).
+
+    Gionis and Tassa (TKDE 2009); the plain sum, in bits, as ARX reports it. A published value's frequency is the
+    number of original records that it covers, withheld ones included. A withheld record's published value is the
+    root; in a full-domain release it is, as in ARX, the value of its level, which is then lost among the withheld.
+    """
+
+    name = "non-uniform-entropy"
+    title = "non-uniform entropy: bits that the published values leave open, summed over all records"
+    better = "lower"
+    within = (0.0, math.inf)
+    grows_with = 1
+
+    def of(self, problem: Problem, plan: Plan) -> float:
+        """Subtract what original values say from what published values say; each is a sum over few numbers."""
+        withheld = self._withheld(problem, plan)
+        bits = 0.0
+        for j, codes in enumerate(problem.quasi_codes):
+            original = frequencies(codes, problem.cells.counts, problem.quasi[j].taxonomy.n_leaves)
+            before = np.concatenate([[0], np.cumsum(original)])
+            occurring = original[original > 0]
+            bits += open_bits(plan.lo[:, j], plan.hi[:, j], plan.sizes, before)
+            bits -= float(np.dot(occurring, np.log2(occurring)))
+            if withheld is not None:
+                lost = frequencies(codes, withheld, len(original))
+                bits += _lost_bits(problem.quasi[j], lost, before, plan.levels.get(problem.quasi[j].name))
+        return max(bits, 0.0)
+
+    @staticmethod
+    def _withheld(problem: Problem, plan: Plan) -> IntArray | None:
+        """Return (n_cells,) the records of each cell that are withheld, or None if none is."""
+        if not plan.n_withheld:
+            return None
+        cell, class_of, records, _ = plan.pieces(problem.cells.counts)
+        kept = summed(np.where(class_of >= 0, cell, -1).astype(np.int32), records, problem.cells.n_cells)
+        return np.asarray(problem.cells.counts - kept)
+
+
+def _lost_bits(attribute: Attribute, lost: IntArray, before: IntArray, level: int | None) -> float:
+    """Return the bits that one attribute of the withheld records leaves open, given *lost* records of each leaf."""
+    if level is None:
+        return float(lost.sum() * np.log2(before[-1]))
+    nodes = attribute.taxonomy.node_at(level)
+    lo, hi = attribute.taxonomy.lo[nodes], attribute.taxonomy.hi[nodes]
+    among = np.bincount(nodes, weights=lost)
+    among = among[among > 0]
+    return open_bits(lo, hi, lost, before) + float(np.dot(among, np.log2(among.sum() / among)))
