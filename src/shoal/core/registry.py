@@ -1,45 +1,116 @@
-"""Finding models, methods, taxonomy builders and measures by walking their packages.
+"""Finding models, methods, techniques, attacks, taxonomy builders and measures by their names.
 
-Adding one of them is one new file: a class with a ``name`` in the right package is found here, and the
-policy, the command's help, the JSON Schema and the contract tests all learn of it.
+Adding one of them is one new file: a class with a ``name`` in the right package is found here, and the policy, the
+command's help, the JSON Schema and the contract tests all learn of it. Other distributions add models, techniques and
+attacks by entry points, whose names are those of the classes:
+
+    [project.entry-points."shoal.models"]
+    my-model = "my_package.models:MyModel"
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import inspect
 import pkgutil
+import warnings
 from collections.abc import Hashable
 from functools import cache
+from types import ModuleType
 from typing import TypeVar, cast
 
-from shoal.core.errors import PolicyError, did_you_mean
+from shoal.core.errors import PolicyError, UsageError, did_you_mean
 
 T = TypeVar("T")
 
-
-@cache
-def _walk(package: str, base: Hashable) -> dict[str, type[object]]:
-    found: dict[str, type[object]] = {}
-    home = importlib.import_module(package)
-    for module_info in pkgutil.iter_modules(home.__path__, prefix=f"{package}."):
-        module = importlib.import_module(module_info.name)
-        for _, member in inspect.getmembers(module, inspect.isclass):
-            own = member.__module__ == module.__name__
-            if own and issubclass(member, cast("type[object]", base)) and not inspect.isabstract(member):
-                found[member.name] = member  # type: ignore[attr-defined]
-    return dict(sorted(found.items()))
+GROUPS = {"shoal.models": "shoal.models", "shoal.columns": "shoal.techniques", "shoal.attacks": "shoal.attacks"}
 
 
 def discover(package: str, base: type[T]) -> dict[str, type[T]]:
-    """Return every concrete subclass of *base* in *package*, by its ``name``, sorted."""
-    return cast("dict[str, type[T]]", _walk(package, cast("Hashable", base)))
+    """Return every concrete subclass of *base* in *package* and behind its entry points, by its ``name``, sorted.
+
+    An entry point that is broken is left out with a warning.
+    """
+    return cast("dict[str, type[T]]", _discover(package, cast("Hashable", base)))
 
 
 def find(package: str, base: type[T], name: str, *, what: str) -> type[T]:
-    """Return the class of that name, or raise an error that suggests the nearest known one."""
-    known = discover(package, base)
-    if name not in known:
-        hint = did_you_mean(name, known)
-        raise PolicyError(f"unknown {what} {name!r}{hint or '; known: ' + ', '.join(known)}")
-    return known[name]
+    """Return the class of that name, or raise an error that suggests the nearest known one.
+
+    The module that is called like it is looked into first, so that others need not be loaded.
+    """
+    found = _find_in_module(package, cast("Hashable", base), name)
+    if found is None and name in (outside := _entry_points(package)):
+        found = _load(outside[name], base)
+    if found is None:
+        known = discover(package, base)
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise PolicyError(f"unknown {what} {name!r}{hint or '; known: ' + ', '.join(known)}")
+        found = known[name]
+    return cast("type[T]", found)
+
+
+@cache
+def _find_in_module(package: str, base: Hashable, name: str) -> type[object] | None:
+    """Return the class of that name in the module that is called like it; None if there is no such module or class."""
+    module = name.replace("-", "_")
+    home = importlib.import_module(package)
+    if not module.isidentifier() or all(info.name != module for info in pkgutil.iter_modules(home.__path__)):
+        return None
+    return _classes_in(importlib.import_module(f"{package}.{module}"), base).get(name)
+
+
+@cache
+def _discover(package: str, base: Hashable) -> dict[str, type[object]]:
+    found: dict[str, type[object]] = {}
+    home = importlib.import_module(package)
+    for info in pkgutil.iter_modules(home.__path__, prefix=f"{package}."):
+        found |= _classes_in(importlib.import_module(info.name), base)
+    for name, point in _entry_points(package).items():
+        try:
+            if name in found:
+                raise UsageError(f"{_called(point)} has the name of one that shoal has itself")
+            found[name] = _load(point, cast("type[object]", base))
+        except UsageError as error:
+            warnings.warn(f"{error}; it is left out", RuntimeWarning, stacklevel=3)
+    return dict(sorted(found.items()))
+
+
+def _classes_in(module: ModuleType, base: Hashable) -> dict[str, type[object]]:
+    """Return the concrete subclasses of *base* that a module defines, by their names."""
+    return {
+        member.name: member  # type: ignore[attr-defined]
+        for _, member in inspect.getmembers(module, inspect.isclass)
+        if member.__module__ == module.__name__ and _is_one(member, cast("type[object]", base))
+    }
+
+
+@cache
+def _entry_points(package: str) -> dict[str, importlib.metadata.EntryPoint]:
+    """Return what other distributions add to a package, by name."""
+    group = GROUPS.get(package)
+    return {} if group is None else {point.name: point for point in importlib.metadata.entry_points(group=group)}
+
+
+def _load(point: importlib.metadata.EntryPoint, base: type[object]) -> type[object]:
+    """Return the class behind an entry point, or raise an error that says what is wrong with it."""
+    try:
+        found = point.load()
+    except Exception as error:  # whatever another package does while it is loaded
+        raise UsageError(f"{_called(point)} cannot be loaded: {type(error).__name__}: {error}") from error
+    if not (inspect.isclass(found) and _is_one(found, base)):
+        raise UsageError(f"{_called(point)} is no {base.__name__}")
+    if getattr(found, "name", None) != point.name:
+        raise UsageError(f"{_called(point)} leads to a class whose name is not {point.name!r}")
+    return found
+
+
+def _is_one(kind: type[object], base: type[object]) -> bool:
+    return issubclass(kind, base) and not inspect.isabstract(kind)
+
+
+def _called(point: importlib.metadata.EntryPoint) -> str:
+    owner = "" if point.dist is None else f" of {point.dist.name}"
+    return f"the entry point {point.name!r} ({point.value}) in {point.group}{owner}"

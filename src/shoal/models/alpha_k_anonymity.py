@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 from pydantic import Field
 
 from shoal.core.arrays import BoolArray, FloatArray
-from shoal.models.base import ClassHistograms, Curve, ValueModel, Whole, number, rounded_up
+from shoal.models.base import SIMILARITY, ClassHistograms, Curve, ValueModel, Whole, number, rounded_up
 from shoal.models.exact import at_most, fraction, largest_counts, quotient
 
 
@@ -23,6 +24,10 @@ class AlphaKAnonymity(ValueModel):
 
     name = "alpha-k-anonymity"
     title = "every class has k records, and no sensitive value more than the share alpha of them"
+    explanation = "k-anonymity, and no sensitive value has more than the share alpha of a class."
+    example = "With alpha = 0.5 and k = 10 ten records fit everybody, and at most half of them share a diagnosis."
+    usual: ClassVar = {"alpha": 0.5, "k": 5}
+    weaknesses = f"It bounds the most frequent value only. {SIMILARITY}"
     achieved_is = "at most"
 
     alpha: float = Field(gt=0, le=1, description="largest share of a sensitive value in a class")

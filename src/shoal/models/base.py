@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from fractions import Fraction
-from typing import ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
@@ -17,6 +19,19 @@ from shoal.taxonomies.tree import Taxonomy
 Sees = Literal["sizes", "values", "population"]
 SHARE_UNITS = 1 << 40  # counts that a distribution given as shares is told in
 SHARE_MARGIN = 1e-9  # far above what rounding does to shares
+
+# Limits that several models have.
+SAYS_NOTHING_OF_VALUES = (
+    "It says nothing about sensitive values: if all records of a class agree in one, everybody who is known to be "
+    "there is known to have it."
+)
+SKEWNESS = (
+    "It does not compare classes with the table: a value that is rare in the table may be frequent in a class, so the "
+    "chance of somebody having it can rise a lot."
+)
+SIMILARITY = "It tells values apart by their names only: different values of a class may mean much the same."
+RULED_OUT = "Somebody who can rule some values out has fewer left than promised."
+PRESENCE = "It does not hide that somebody is in the table."
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +109,23 @@ class PrivacyModel(BaseModel, ABC):
 
     name: ClassVar[str]
     title: ClassVar[str]  # a plain sentence for people: what every class of a release then has
+    weaknesses: ClassVar[str]  # what it does not protect against: a promise without its limits is advertising
+    explanation: ClassVar[str] = ""  # what it promises, for people who have never heard of it
+    example: ClassVar[str] = ""  # what a usual choice means
+    usual: ClassVar[Mapping[str, Any]] = {}  # such a choice, of the parameters that must be given
     sees: ClassVar[Sees]
     achieved_is: ClassVar[Literal["at least", "at most"]]  # which way ``achieved`` is good
     relative_to_whole: ClassVar[bool] = False  # compares classes with the table, which itself holds
     one_value_each: ClassVar[bool] = False  # compares distributions, in which nobody can have several values
     of_parts: ClassVar[bool] = False  # about buckets and parts of a sliced table, not about classes
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        """Refuse a model that does not say what it is, when it is defined rather than when a release is described."""
+        super().__pydantic_init_subclass__(**kwargs)
+        absent = [word for word in ("name", "title", "weaknesses", "sees", "achieved_is") if not hasattr(cls, word)]
+        if absent and not inspect.isabstract(cls):
+            raise TypeError(f"the privacy model {cls.__name__} does not say its {', '.join(absent)}")
 
     @property
     def subject(self) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
 
 from shoal.core.arrays import BoolArray, FloatArray
-from shoal.models.base import ClassHistograms, ValueModel, Whole
+from shoal.models.base import PRESENCE, ClassHistograms, ValueModel, Whole
 from shoal.models.exact import at_most, fraction, quotient, row_blocks
 from shoal.models.ratios import RATIO_ERROR, most_frequent, products
 
@@ -28,6 +29,10 @@ class BetaLikeness(ValueModel):
 
     name = "beta-likeness"
     title = "no sensitive value is more than 1 + beta times as frequent in a class as in the table"
+    explanation = "No value becomes more than 1 + beta times as likely by looking somebody up, rare values included."
+    example = "With beta = 1 a disease that one in a hundred has is believed of nobody with more than two in a hundred."
+    usual: ClassVar = {"beta": 2}
+    weaknesses = f"It bounds how much more likely a value becomes, not how much less likely. {PRESENCE}"
     achieved_is = "at most"
     relative_to_whole = True
 

@@ -24,6 +24,15 @@ class ColumnFrequency(PrivacyModel):
 
     name = "column-frequency"
     title = "every bucket has at least k records, and each combination of quasi values within a part occurs k times"
+    explanation = (
+        "For slicing: every bucket has at least k records, and no combination of a part's quasi values is rarer."
+    )
+    example = "With k = 10 ten records or more share the bucket, and ten the age and sex, if these two are one part."
+    usual: ClassVar = {"k": 5}
+    weaknesses = (
+        "It looks at each part by itself: all quasi values of a person together may fit one record only, so that it "
+        "hides neither who is in the table nor, by itself, what they have."
+    )
     sees = "sizes"
     achieved_is = "at least"
     of_parts: ClassVar[bool] = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 from itertools import chain
-from typing import NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -29,6 +29,10 @@ class ConfidenceBounding(ValueModel):
 
     name = "confidence-bounding"
     title = "no harmful sensitive value has more than the share most of a class"
+    explanation = "Nobody is believed to have a value that could harm them with more than a given confidence."
+    example = "With most = 0.2 and 'none' harmless, at most a fifth of a class has any one disease."
+    usual: ClassVar = {"most": 0.5}
+    weaknesses = "Values that the policy does not call harmful are not bounded at all."
     achieved_is = "at most"
     judges_beliefs = True
 

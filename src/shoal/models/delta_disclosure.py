@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
 
 from shoal.core.arrays import BoolArray, FloatArray
-from shoal.models.base import ClassHistograms, ValueModel, Whole
+from shoal.models.base import PRESENCE, ClassHistograms, ValueModel, Whole
 from shoal.models.ratios import RATIO_ERROR, least_frequent, most_frequent
 
 
@@ -26,6 +27,12 @@ class DeltaDisclosure(ValueModel):
 
     name = "delta-disclosure"
     title = "every sensitive value is as frequent in a class as in the table, to a factor of exp(delta)"
+    explanation = "By looking somebody up, values become neither much more nor much less likely."
+    example = (
+        "With delta = 1 a value is at most 2.7 times as frequent in a class as in the table, and not rarer than that."
+    )
+    usual: ClassVar = {"delta": 2}
+    weaknesses = f"It bounds ratios to the published table, which itself is told. {PRESENCE}"
     achieved_is = "at most"
     relative_to_whole = True
 

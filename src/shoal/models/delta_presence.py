@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Self
+from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -26,6 +26,13 @@ class DeltaPresence(PopulationModel):
 
     name = "delta-presence"
     title = "of the people whom a label fits, a share between min and max is in the table"
+    explanation = "Nobody can be sure that a person of the population is in the table, or that they are not."
+    example = "With min = 0 and max = 0.5 at most every second person who fits a combination is in the table."
+    usual: ClassVar = {"min": 0, "max": 0.5, "population": ""}
+    weaknesses = (
+        "It is about who is in the table, not about what they have, and rests on the population table being what "
+        "others know."
+    )
     achieved_is = "at most"
 
     min: float = Field(ge=0, le=1, description="smallest share of a label's people who are in the table")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 from pydantic import Field
 
 from shoal.core.arrays import BoolArray, FloatArray
-from shoal.models.base import ClassHistograms, Curve, ValueModel, Whole
+from shoal.models.base import RULED_OUT, ClassHistograms, Curve, ValueModel, Whole
 from shoal.models.exact import distinct_values
 
 
@@ -22,6 +24,12 @@ class DistinctLDiversity(ValueModel):
 
     name = "distinct-l-diversity"
     title = "every class has at least l different sensitive values"
+    explanation = "Every class has at least l different sensitive values, so that none is given away outright."
+    example = "With l = 3 three diagnoses are possible for everybody, however unlikely two of them are."
+    usual: ClassVar = {"l": 3}
+    weaknesses = (
+        "It counts values, not how often they occur: one of them may have nearly all records of a class. " + RULED_OUT
+    )
     achieved_is = "at least"
     judges_beliefs = True
 

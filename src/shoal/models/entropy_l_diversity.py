@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
 
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
-from shoal.models.base import ClassHistograms, ValueModel, Whole, number, rounded_down
+from shoal.models.base import SKEWNESS, ClassHistograms, ValueModel, Whole, number, rounded_down
 from shoal.models.exact import at_most, distinct_values, fraction, largest_counts, row_blocks
 
 LARGEST_SETTLED = 5000  # records of a class, after division by the common divisor of its counts
@@ -30,6 +31,10 @@ class EntropyLDiversity(ValueModel):
 
     name = "entropy-l-diversity"
     title = "the sensitive values of every class are as uncertain as l equally frequent ones"
+    explanation = "The sensitive values of a class are, taken together, as uncertain as l equally frequent ones."
+    example = "With l = 3 the class tells no more than if three diagnoses were equally likely."
+    usual: ClassVar = {"l": 2}
+    weaknesses = f"It bounds uncertainty as a whole, not the share of each value. {SKEWNESS}"
     achieved_is = "at least"
     judges_beliefs = True
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import Field
 
 from shoal.core.arrays import BoolArray, FloatArray
-from shoal.models.base import ClassHistograms, Curve, PrivacyModel, Whole
+from shoal.models.base import SAYS_NOTHING_OF_VALUES, ClassHistograms, Curve, PrivacyModel, Whole
 
 
 class KAnonymity(PrivacyModel):
@@ -20,6 +22,10 @@ class KAnonymity(PrivacyModel):
 
     name = "k-anonymity"
     title = "every record shares its quasi values with at least k - 1 others"
+    explanation = "Nobody can be told apart from at least k - 1 others by the columns that others may know."
+    example = "With k = 10 whoever knows somebody's quasi values finds ten records that fit, or more."
+    usual: ClassVar = {"k": 5}
+    weaknesses = SAYS_NOTHING_OF_VALUES
     sees = "sizes"
     achieved_is = "at least"
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 from pydantic import Field
 
 from shoal.core.arrays import BoolArray, FloatArray
-from shoal.models.base import ClassHistograms, PopulationModel, Whole
+from shoal.models.base import SAYS_NOTHING_OF_VALUES, ClassHistograms, PopulationModel, Whole
 
 
 class KMap(PopulationModel):
@@ -22,6 +24,10 @@ class KMap(PopulationModel):
 
     name = "k-map"
     title = "every label fits at least k people of the population"
+    explanation = "Every published combination fits at least k people of a population table that you add."
+    example = "With k = 10 a combination may be of one record, as long as ten people of the population share it."
+    usual: ClassVar = {"k": 5, "population": ""}
+    weaknesses = f"{SAYS_NOTHING_OF_VALUES} It also rests on the population table being complete and of the same time."
     achieved_is = "at least"
 
     k: int = Field(ge=1, description="minimum number of people of the population whom a label fits")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
 
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
-from shoal.models.base import ClassHistograms, ValueModel, Whole, number, rounded_up
+from shoal.models.base import SIMILARITY, SKEWNESS, ClassHistograms, ValueModel, Whole, number, rounded_up
 from shoal.models.exact import at_most, fraction, largest_counts, largest_sums, quotient
 
 
@@ -25,6 +26,14 @@ class RecursiveCLDiversity(ValueModel):
 
     name = "recursive-cl-diversity"
     title = "no sensitive value has c times the records of the l-th and rarer values of its class"
+    explanation = (
+        "The most frequent value is not too frequent beside the rare ones, also once somebody ruled a few out."
+    )
+    example = (
+        "With c = 2 and l = 3 the most frequent value has less than twice the records of the third and rarer ones."
+    )
+    usual: ClassVar = {"c": 2, "l": 2}
+    weaknesses = f"{SIMILARITY} {SKEWNESS}"
     achieved_is = "at most"
     judges_beliefs = True
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 from pydantic import Field
 
 from shoal.core.arrays import BoolArray, FloatArray
-from shoal.models.base import ClassHistograms, Curve, ValueModel, Whole, number, rounded_down
+from shoal.models.base import RULED_OUT, SKEWNESS, ClassHistograms, Curve, ValueModel, Whole, number, rounded_down
 from shoal.models.exact import at_most, fraction, largest_counts, quotient
 
 
@@ -22,6 +23,10 @@ class SimpleLDiversity(ValueModel):
 
     name = "simple-l-diversity"
     title = "no sensitive value has more than 1/l of a class"
+    explanation = "Whoever guesses somebody's sensitive value is right with a probability of 1/l at most."
+    example = "With l = 4 no diagnosis has more than a quarter of a class."
+    usual: ClassVar = {"l": 2}
+    weaknesses = f"{RULED_OUT} {SKEWNESS}"
     achieved_is = "at least"
     judges_beliefs = True
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from shoal.core.arrays import BoolArray, FloatArray
 from shoal.core.errors import PolicyError
-from shoal.models.base import SHARE_MARGIN, SHARE_UNITS, ClassHistograms, ValueModel, Whole
+from shoal.models.base import PRESENCE, SHARE_MARGIN, SHARE_UNITS, ClassHistograms, ValueModel, Whole
 from shoal.models.exact import at_most, fraction, integers, peak, quotient
 from shoal.models.movers import Equal, Ground, Hierarchical, Ordered, work
 
@@ -33,6 +33,13 @@ class TCloseness(ValueModel):
 
     name = "t-closeness"
     title = "the sensitive values of every class are distributed as in the table, to a distance of t"
+    explanation = "Looking somebody up teaches little beyond what the table as a whole tells."
+    example = "With t = 0.2 at most a fifth of a class would have to change its value to look like the whole table."
+    usual: ClassVar = {"t": 0.3}
+    weaknesses = (
+        "It bounds a distance of whole distributions: the chance of one rare value can still rise within it. "
+        + PRESENCE
+    )
     achieved_is = "at most"
     judges_beliefs = True
     relative_to_whole = True

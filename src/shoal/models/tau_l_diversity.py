@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
 from shoal.core.arrays import BoolArray, FloatArray
-from shoal.models.base import ClassHistograms, Curve, ValueModel, Whole, number, rounded_up
+from shoal.models.base import SIMILARITY, SKEWNESS, ClassHistograms, Curve, ValueModel, Whole, number, rounded_up
 from shoal.models.exact import at_most, fraction, largest_sums
 
 _ROUNDING = 1e-14
@@ -29,6 +29,10 @@ class TauLDiversity(ValueModel):
 
     name = "tau-l-diversity"
     title = "the k most frequent sensitive values of every class stay under a curve from tau to 1 at l"
+    explanation = "However many values somebody guesses, one or several, the chance to be right stays under a curve."
+    example = "With tau = 0.5 and l = 3 one value has at most half of a class, and two have at most three quarters."
+    usual: ClassVar = {"tau": 0.5, "l": 3}
+    weaknesses = f"{SIMILARITY} {SKEWNESS}"
     achieved_is = "at most"
     judges_beliefs = True
     judges_induced = True

@@ -103,7 +103,10 @@ class LDeltaDiversity(DistinctLDiversity):
     """Every class shows the l values that the plan names for it. Rameshwar and Tandon, Definition 4.1."""
 
     name = L_DIVERSITY
-    title = "every class of the plan shows the l sensitive values that the plan names for it"
+    title = "every class shows the l sensitive values that the plan names for it (`values`)"
+    weaknesses = (
+        "It holds among releases by the same plan. It says which values a class shows, not how often each of them."
+    )
 
     delta: Delta
 
@@ -112,7 +115,7 @@ class KDeltaAnonymity(KAnonymity):
     """Every class of the plan has at least k records."""
 
     name = K_ANONYMITY
-    title = "every class of the plan has at least k records"
+    title = "every class has at least k records"
 
     delta: Delta
 
@@ -121,7 +124,10 @@ class EntropyLDeltaDiversity(EntropyLDiversity):
     """Every class of the plan is as uncertain as l equally frequent values."""
 
     name = ENTROPY
-    title = "the sensitive values of every class of the plan are as uncertain as l equally frequent ones"
+    title = (
+        "the sensitive values of every class are as uncertain as l equally frequent ones (the exponential of their "
+        "entropy)"
+    )
 
     delta: Delta
 
