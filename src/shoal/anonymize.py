@@ -29,8 +29,8 @@ from shoal.policy.encoding import Encoding, check_columns, encode, open_populati
 from shoal.policy.policy import Policy
 from shoal.policy.preparing import chance_of, change_source, unfold_baskets
 from shoal.refusing import refuse_changed, refuse_open, refuse_units, refuse_unverified
+from shoal.release.forms.base import publish_plan
 from shoal.release.manifest import build_manifest
-from shoal.release.preparing import publication_of
 from shoal.release.publication import Publication, PublishedRows, plain_table, write_places, write_rows
 from shoal.release.release import (
     Release,
@@ -127,7 +127,7 @@ class Run:
     progress: Progress
     chance: Chance
     admit: Admit | None = None
-    publish: Publish = publication_of
+    publish: Publish = publish_plan
     ledger: LedgerOptions | None = None
     to: DatabaseTable | None = None
     budget: Budget = field(default_factory=Budget.of)
@@ -151,7 +151,7 @@ class Run:
         progress: Progress,
         *,
         admit: Admit | None = None,
-        publish: Publish = publication_of,
+        publish: Publish = publish_plan,
         ledger: LedgerOptions | None = None,
         to: str | DatabaseTable | None = None,
         budget: Budget | None = None,
@@ -265,7 +265,7 @@ class Run:
         return np.random.default_rng(self.chance.keys(4))
 
     def _refuse_larger(self, n_cells: int) -> None:
-        agreed = self.admit is not None or self.publish is not publication_of
+        agreed = self.admit is not None or self.publish is not publish_plan
         refuse_larger(self.policy, self.source, self.budget, n_cells, agreed=agreed)
 
     def _rows(self, publication: Publication, folder: Path | None) -> PublishedRows:

@@ -9,6 +9,7 @@ from shoal.core.results import Finding
 from shoal.core.wording import counted_text
 from shoal.models.base import PopulationModel
 from shoal.policy.policy import Policy
+from shoal.release.forms.base import find_form
 from shoal.verify.result import Verification
 
 _FOLLOWED = ("coding", "rounding")  # techniques after which the verifier knows which row is whose
@@ -54,7 +55,8 @@ def refuse_changed(policy: Policy) -> None:
     """Refuse to enter a release that says nothing of the values as they were: linking would prove nothing."""
     changes = ["sample"] if policy.sample is not None else []
     changes += [f"the technique of {name!r}" for name in policy.techniques]
-    changes += [] if policy.method.publishes in ("classes", "buckets") else [f"method {policy.method.name}"]
+    form = find_form(policy.method.form)
+    changes += [f"method {policy.method.name}"] if form.unlinkable or form.not_for_ledgers else []
     if changes:
         raise PolicyError(
             f"the ledger links releases by the values that their labels cover, and under {changes[0]} they cover other "

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,11 +24,12 @@ import pytest
 import shoal
 from shoal.core.errors import ShoalError, UnreachableError
 from shoal.core.registry import discover
-from shoal.methods.base import Method, Publishes
+from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel
+from shoal.release.forms.base import find_form
 from shoal.sources.arrow import open_arrow
 
-METHODS = {name: kind for name, kind in discover("shoal.methods", Method).items() if kind.publishes == "classes"}
+METHODS = {name: kind for name, kind in discover("shoal.methods", Method).items() if kind.form == "classes"}
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "hilbert": [{}, {"labels": "ranges"}],
     "mondrian": [{}, {"labels": "ranges"}],
@@ -307,7 +308,7 @@ def test_every_method_and_every_model_has_examples() -> None:
 @pytest.mark.parametrize("name", discover("shoal.methods", Method))
 def test_declarations_are_complete(name: str) -> None:
     kind = discover("shoal.methods", Method)[name]
-    assert kind.publishes in get_args(Publishes)
+    assert find_form(kind.form).name == kind.form
     assert kind.models in ("required", "optional", "none")
     assert kind.name == name == name.lower()
     assert kind.title

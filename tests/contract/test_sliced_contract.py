@@ -31,7 +31,7 @@ from shoal.sources.arrow import open_arrow
 from shoal.sources.opening import open_source
 from shoal.verify.verifier import verify_folder
 
-METHODS = {name: kind for name, kind in discover("shoal.methods", Method).items() if kind.publishes == "buckets"}
+METHODS = {name: kind for name, kind in discover("shoal.methods", Method).items() if kind.makes_parts}
 BY_HAND = [["age", "day", "zip"], ["sex", "illness"]]
 APART = [["age", "day"], ["sex", "zip"], ["illness"]]
 SHARED_QUASI = [["age", "day", "sex"], ["sex", "illness"], ["zip", "day"]]

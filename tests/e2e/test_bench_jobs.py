@@ -15,8 +15,9 @@ ROOT = Path(__file__).parents[2]
 if str(ROOT) not in sys.path:  # the benchmarks are beside the package, not in it
     sys.path.append(str(ROOT))
 
-from bench import large, measuring, running, spark  # noqa: E402
 from bench.scaling import points, volumes  # noqa: E402
+
+from bench import large, measuring, running, spark  # noqa: E402
 
 # A process that holds memory while its child holds as much.
 PARENT = """

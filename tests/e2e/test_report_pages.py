@@ -9,7 +9,7 @@ import shutil
 from fractions import Fraction
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -21,15 +21,13 @@ import shoal
 from shoal.agency.apply import apply_plan
 from shoal.agency.distribution import read_distribution
 from shoal.agency.planning import make_plan, write_plan
-from shoal.attacks.base import Attack
+from shoal.attacks.base import Attack, Question
 from shoal.cli import app
 from shoal.core.errors import InputError, UsageError
 from shoal.core.registry import discover
 from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel
-from shoal.reports.agreed_readme import TITLES
-from shoal.reports.internal.frameworks import QUESTIONS
-from shoal.reports.limits import LIMITS
+from shoal.release.forms.agreed import MODELS
 from shoal.reports.page import internal_report, public_report
 from shoal.reports.recorded import Recorder
 from shoal.verify.verifier import verify_folder
@@ -252,15 +250,14 @@ def test_internal_pages_have_all_that_a_board_asks_for(folder: Path, releases: d
         "Signatures",
     ):
         assert words in page, words
+    told = dict(release.form.weaknesses())
     for promise in (*release.manifest["guarantees"], *release.manifest.get("claims", ())):
-        assert LIMITS[promise["model"]] in page
+        assert told[promise["model"]] in page
 
 
 def test_every_model_has_its_limits_and_every_attack_its_question() -> None:
-    models = {*discover("shoal.models", PrivacyModel), *TITLES, "differential-privacy"}
-    assert set(LIMITS) == models
-    attacks = [attack for several in QUESTIONS.values() for attack in several]
-    assert sorted(attacks) == sorted(discover("shoal.attacks", Attack))
+    assert all(model.weaknesses for model in (*discover("shoal.models", PrivacyModel).values(), *MODELS.values()))
+    assert {attack.question for attack in discover("shoal.attacks", Attack).values()} == set(get_args(Question))
 
 
 def test_verdicts_follow_the_verifier_and_the_findings(releases: dict[str, Any]) -> None:

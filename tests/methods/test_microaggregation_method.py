@@ -20,7 +20,7 @@ from shoal.engines.local import LocalEngine
 from shoal.methods.microaggregation.mdav import Grouping, Space, joined
 from shoal.policy.encoding import encode
 from shoal.policy.policy import Policy
-from shoal.release.preparing import publication_of
+from shoal.release.forms.base import publish_plan
 from shoal.release.publication import Publication
 from shoal.sources.opening import open_source
 
@@ -75,7 +75,7 @@ def made(table: pa.Table, document: dict[str, Any], seed: int = 1) -> tuple[Publ
     if refusal is not None:
         raise UnreachableError(refusal)
     plan = loaded.method.plan(encoding.problem, chance.generator, Silent())
-    publication = publication_of(loaded, source, counted, encoding, plan)
+    publication = publish_plan(loaded, source, counted, encoding, plan)
     rows = pa.Table.from_batches(publication.rows(engine, chance, None, Silent()).batches)
     return publication, rows.cast(pa.schema([(f.name, _plain(f.type)) for f in rows.schema]))
 

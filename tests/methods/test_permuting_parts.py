@@ -21,8 +21,7 @@ from shoal.plan.plan import Assignment
 from shoal.plan.slices import Part, Pieces, SlicedPlan
 from shoal.policy.encoding import encode
 from shoal.policy.policy import Policy
-from shoal.release.forms.slices import dealt
-from shoal.release.preparing import publication_of
+from shoal.release.forms.slices import Slices, dealt
 from shoal.release.publication import plain_table
 from shoal.sources.opening import open_source
 
@@ -92,7 +91,7 @@ def test_orders_of_two_parts_and_numbers_of_buckets_are_independent(seed: int | 
     parts = (Part((0,), (), ("x",), places, n_cells), Part((1,), (), ("y",), places, n_cells))
     pieces = Pieces(np.arange(n_cells), (codes // 3).astype(np.int32), ones)
     plan = SlicedPlan.of_pieces(parts, encoding.problem.cells.counts, pieces, n_buckets)
-    publication = publication_of(policy, source, counted, encoding, plan)
+    publication = Slices.prepare(policy, source, counted, encoding, plan)
     rows = plain_table(publication.rows(LocalEngine(), Chance.of(seed), None, Silent()).batches)
     assert rows["a"].to_pylist() == rows["x"].to_pylist()
     assert rows["b"].to_pylist() == [str(value) for value in rows["y"].to_pylist()]

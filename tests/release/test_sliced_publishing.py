@@ -22,9 +22,8 @@ from shoal.policy.encoding import encode
 from shoal.policy.policy import Policy
 from shoal.release.columns import PublishedColumn
 from shoal.release.forms import slices as sliced
-from shoal.release.forms.slices import SlicedPublication
+from shoal.release.forms.slices import SlicedPublication, Slices
 from shoal.release.manifest import build_manifest
-from shoal.release.preparing import publication_of
 from shoal.release.publication import Publication, plain_table
 from shoal.release.sliced.table import SlicedTable, two_tables
 from shoal.sources.opening import open_source
@@ -84,7 +83,7 @@ def prepared(
     pieces = Pieces(cell, bucket, np.ones(len(cell), dtype=np.int64))
     made = tuple(_part(problem, part, regions=regions) for part in parts)
     plan = SlicedPlan.of_pieces(made, counts, pieces, n_buckets)
-    return publication_of(loaded, source, counted, encoding, plan)
+    return Slices.prepare(loaded, source, counted, encoding, plan)
 
 
 def _part(problem: Any, names: Sequence[str], *, regions: bool) -> Part:
@@ -230,7 +229,7 @@ def test_only_labels_that_occur_are_listed() -> None:
     assert isinstance(publication.plan, SlicedPlan)
     pieces = Pieces(kept, bucket, np.ones(len(kept), dtype=np.int64))
     plan = SlicedPlan.of_pieces(publication.plan.parts, cells.cells.counts, pieces, 1)
-    fewer = publication_of(publication.policy, publication.source, publication.counted, publication.encoding, plan)
+    fewer = Slices.prepare(publication.policy, publication.source, publication.counted, publication.encoding, plan)
     assert len(whole) == 2
     assert set(fewer.quasi_entry(1)["labels"]) == set(rows_of(fewer)[0]["sex"].to_pylist()) < whole
 
@@ -267,7 +266,7 @@ def test_an_attribute_that_is_generalized_in_one_part_only_is_refused() -> None:
     parts = (exact.plan.parts[0], *general.plan.parts[1:])
     plan = SlicedPlan(parts, general.plan.sizes, general.plan.assignment, 0)
     with pytest.raises(PolicyError, match="generalize all parts"):
-        publication_of(exact.policy, exact.source, exact.counted, exact.encoding, plan)
+        Slices.prepare(exact.policy, exact.source, exact.counted, exact.encoding, plan)
 
 
 @pytest.mark.parametrize("role", ["quasi", "sensitive", "insensitive"])

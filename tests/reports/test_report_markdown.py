@@ -10,9 +10,9 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 import shoal
+from shoal.core.wording import code, code_cell, unmarked, words
 from shoal.reports.html import marked, sentences
 from shoal.reports.readme import public_readme
-from shoal.reports.text import code, code_cell, unmarked, words
 
 HOSTILE = (
     "<img src=x onerror=alert(1)>",

@@ -13,6 +13,7 @@ import pytest
 
 import shoal
 from shoal.audit.units import class_risks, size_histogram
+from shoal.release.forms.base import read_form
 from shoal.reports.page import internal_report
 from shoal.reports.readme import public_readme
 
@@ -166,11 +167,9 @@ def test_a_check_that_was_not_done_is_not_counted(release: Any) -> None:
 
 
 def test_what_releases_by_one_plan_promise_together_is_not_denied() -> None:
-    from shoal.reports.limits import general_limits
-
     promise = {"model": "l-delta-diversity", "parameters": {"l": 3, "delta": 0.01}}
-    agreed = " ".join(general_limits({"guarantees": [promise], "agreed": {}}))
-    alone = " ".join(general_limits({"guarantees": [promise]}))
+    agreed = " ".join(read_form({"guarantees": [promise], "agreed": {}}).general_limits())
+    alone = " ".join(read_form({"guarantees": [promise], "method": "mondrian"}).general_limits())
     assert "others by the same plan" in agreed
     assert "this release alone" not in agreed
     assert "this release alone" in alone

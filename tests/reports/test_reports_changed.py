@@ -20,9 +20,9 @@ from shoal.columns.base import Technique, treat
 from shoal.columns.keys import new_key
 from shoal.core.randomness import Chance
 from shoal.core.registry import discover
+from shoal.release.forms.synthetic import explain_claim
 from shoal.reports.changes import change_told, sample_told
 from shoal.reports.page import internal_report
-from shoal.reports.promises import claim_told
 from shoal.reports.readme import public_readme
 from shoal.sources.opening import open_source
 from shoal.sources.options import SourceOptions
@@ -221,7 +221,7 @@ def test_the_readme_of_synthetic_rows_says_that_they_are_nobodys(releases: dict[
     ],
 )
 def test_claims_are_told_as_factors(epsilon: float, delta: float, factor: str, but: str) -> None:
-    said = claim_told({"model": "differential-privacy", "parameters": {"epsilon": epsilon, "delta": delta}})
+    said = explain_claim({"epsilon": epsilon, "delta": delta})
     assert factor in said
     assert but in said
     assert ("probability" in said) == bool(but)

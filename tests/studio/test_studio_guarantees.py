@@ -21,12 +21,12 @@ def test_every_model_is_explained_and_begins_with_valid_parameters(name: str) ->
     assert explained.promise.endswith(".")
     assert explained.open.endswith(".")
     assert explained.example
-    MODELS[name].model_validate(start_of(name, parameters(MODELS[name])))
+    MODELS[name].model_validate(start_of(MODELS[name], parameters(MODELS[name])))
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_begins_with_valid_parameters(name: str) -> None:
-    METHODS[name].model_validate(start_of(name, parameters(METHODS[name])))
+    METHODS[name].model_validate(start_of(METHODS[name], parameters(METHODS[name])))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from shoal.attacks.people import People
     from shoal.attacks.view import ReleaseView
 
+Question = Literal["singling out", "linkability", "inference"]
 CONFIDENCE = 0.95
 N_TARGETS = 2000
 FEWEST = 20
@@ -186,6 +187,7 @@ class Attack(ABC):
 
     name: ClassVar[str]
     title: ClassVar[str]
+    question: ClassVar[Question] = "inference"  # of opinion 05/2014 of the Article 29 Working Party that it asks
     of_people: ClassVar[bool] = True  # whether each trial is about one person, and not about what the release shows
 
     def __init__(self, n_targets: int = N_TARGETS) -> None:

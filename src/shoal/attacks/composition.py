@@ -28,6 +28,7 @@ class CompositionAttack(AttackBesideOthers, SensitiveAttack):
 
     name = "composition"
     title = "what other releases about the same people add"
+    question = "linkability"
 
     def refuses(self, view: ReleaseView) -> str | None:
         """Return why not: there must be other releases, with the same sensitive attributes."""

@@ -38,13 +38,14 @@ class DowncodingAttack(Attack):
 
     name = "downcoding"
     title = "who can be isolated, since classes are no wider than needed"
+    question = "singling out"
     of_people = False
 
     def refuses(self, view: ReleaseView) -> str | None:
         """Return why not: classes must have labels of hierarchies."""
         if view.treatments.nobodys:
             return NOBODYS
-        if view.sliced is not None or view.as_they_are or "agreed" in view.manifest:
+        if view.sliced is not None or view.as_they_are or view.form.by_plan:
             return "no class was generalized along hierarchies for the sake of its own records"
         return TREATED if view.treatments.of_quasi else None
 

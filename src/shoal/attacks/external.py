@@ -29,6 +29,7 @@ class ExternalAttack(SecretAttack):
 
     name = "external"
     title = "whose record a register of names leads to"
+    question = "singling out"
     of_records = of_values = True
 
     def __init__(self, n_targets: int = N_TARGETS, register: pa.Table | None = None) -> None:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from shoal.attacks.reading import published_rows
 from shoal.audit.counting import RowCounts
 from shoal.audit.findings import PublishedTable, find_all
 from shoal.core.errors import InputError
-from shoal.core.registry import discover
 from shoal.core.results import Finding
-from shoal.models.base import PrivacyModel
 from shoal.policy.policy import Acceptance
-from shoal.release.forms.agreed import MODELS
+from shoal.release.forms.base import read_form
 from shoal.release.release import INTERNAL, PUBLIC, read_internal, received
 from shoal.sources.columns import plain
 
@@ -31,12 +27,4 @@ def read_findings(folder: Path, accepted: tuple[Acceptance, ...] = ()) -> tuple[
     counts = RowCounts.of(manifest)
     for batch in plain(published_rows(public / Path(str(manifest["data"]["file"])).name, manifest)).to_batches():
         counts.add(batch)
-    return find_all(PublishedTable.of(manifest, counts, promised_models(manifest)), accepted)
-
-
-def promised_models(manifest: Mapping[str, Any]) -> tuple[PrivacyModel, ...]:
-    """Return the models that a manifest promises; those of an agency's plan are not named in policies."""
-    kinds: dict[str, type[PrivacyModel]] = dict(discover("shoal.models", PrivacyModel))
-    if "agreed" in manifest:
-        kinds |= MODELS
-    return tuple(kinds[entry["model"]].model_validate(entry["parameters"]) for entry in manifest["guarantees"])
+    return find_all(PublishedTable.of(manifest, counts, read_form(manifest).promised_models()), accepted)

@@ -25,6 +25,7 @@ class LinkabilityAttack(AttackBesideOthers):
 
     name = "linkability"
     title = "whether two records are about one person"
+    question = "linkability"
 
     def refuses(self, view: ReleaseView) -> str | None:
         """Return why not: there must be two attributes to know one of each."""

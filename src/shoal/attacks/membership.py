@@ -37,6 +37,7 @@ class MembershipAttack(Attack):
 
     name = "membership"
     title = "who is in the data"
+    question = "singling out"
 
     def refuses(self, view: ReleaseView) -> str | None:  # noqa: ARG002
         """Return None: somebody may be in any release."""

@@ -13,10 +13,8 @@ from shoal.core.arrays import CodeArray
 from shoal.core.errors import UsageError
 from shoal.linking.agreed import of_agreed, read_agreed
 from shoal.linking.linkable import Linkable
+from shoal.release.forms.base import read_form
 from shoal.release.release import CLASS
-from shoal.release.sliced.table import is_sliced, read_published
-from shoal.sources.opening import open_source
-from shoal.sources.options import SourceOptions
 
 
 def agreed_boxes(table: pa.Table, manifest: Mapping[str, Any], folder: Path | None) -> tuple[Linkable, CodeArray]:
@@ -30,7 +28,4 @@ def agreed_boxes(table: pa.Table, manifest: Mapping[str, Any], folder: Path | No
 
 def published_rows(path: Path, manifest: Mapping[str, Any]) -> pa.Table:
     """Return the rows of a written release."""
-    if is_sliced(manifest):
-        return read_published(path, manifest)
-    source = open_source(path, SourceOptions(delimiter=","))
-    return pa.Table.from_batches(list(source.batches()))
+    return read_form(manifest).read_rows(path)

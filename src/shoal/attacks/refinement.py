@@ -49,7 +49,7 @@ class RefinementAttack(SensitiveAttack):
         reason = super().refuses(view)
         if reason is None and view.sliced is not None:
             return "the release has buckets; where a person's rows can be is counted by the other attacks"
-        if reason is None and (view.as_they_are or "agreed" in view.manifest):
+        if reason is None and (view.as_they_are or view.form.by_plan):
             return "no two classes overlap, so that counting says nothing beyond what each class says by itself"
         if reason is None and view.treatments.of_quasi:
             return TREATED

@@ -34,6 +34,7 @@ class SinglingOutAttack(Attack):
 
     name = "singling-out"
     title = "who can be isolated"
+    question = "singling out"
     of_people = False
 
     def refuses(self, view: ReleaseView) -> str | None:  # noqa: ARG002

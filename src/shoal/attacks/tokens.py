@@ -41,12 +41,7 @@ class Linked:
 
         A token that several records of the other release have is left out.
         """
-        if (
-            view.sliced is not None
-            or other.sliced is not None
-            or "agreed" in view.manifest
-            or "agreed" in other.manifest
-        ):
+        if any(one.sliced is not None or one.form.by_plan for one in (view, other)):
             return None
         rows, beside = _matched(view, other)
         if not len(rows):

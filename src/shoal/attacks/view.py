@@ -23,8 +23,9 @@ from shoal.core.errors import InputError, UsageError
 from shoal.linking.columns import coded
 from shoal.linking.space import Space
 from shoal.policy.policy import Policy
+from shoal.release.forms.base import Form, read_form
 from shoal.release.release import PUBLIC, Release, received
-from shoal.release.sliced.table import SlicedTable, is_sliced, numbered, sampled
+from shoal.release.sliced.table import SlicedTable, numbered, sampled
 from shoal.sources.columns import plain
 from shoal.sources.frames import as_table
 
@@ -101,7 +102,8 @@ class ReleaseView:
             why = "all quasi attributes are tokens" if treatments.tokens else "no attribute is quasi-identifying"
             raise UsageError(f"{why}: the release has nothing to know people by")
         table = plain(rows)
-        sliced = SlicedTable.of(table, manifest) if is_sliced(manifest) else None
+        form = read_form(manifest)
+        sliced = None if form.whole_records else form.slice_rows(table)
         bucket = np.zeros(table.num_rows, dtype=np.int32) if sliced is None else sliced.bucket
         n_buckets = 1 if sliced is None else sliced.n_buckets
         contents = (
@@ -109,7 +111,7 @@ class ReleaseView:
             if sliced is None
             else [(part.distinct, part.codes) for part in sliced.parts]
         )
-        agreed = agreed_boxes(table, manifest, folder) if "agreed" in manifest else None
+        agreed = agreed_boxes(table, manifest, folder) if form.by_plan else None
         reach = {
             name: _REACH * treatments.blur(name)
             for name, entry in entries.items()
@@ -146,6 +148,11 @@ class ReleaseView:
     def widths(self) -> CodeArray:
         """(n_known,) number of codes of each attribute."""
         return np.array([cover.width for cover in self.space.covers], dtype=np.int32)
+
+    @property
+    def form(self) -> Form:
+        """What the rows of the release are."""
+        return read_form(self.manifest)
 
     @property
     def as_they_are(self) -> bool:

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
 from shoal.core.kernels import compiled
-from shoal.release.forms.kinds import form_of
-from shoal.release.release import CLASS
+from shoal.release.forms.base import read_form
 from shoal.release.sliced.table import BUCKET
 
 _MOST = 1 << 17  # different values of which all are kept
@@ -126,17 +125,17 @@ class RowCounts:
 
         Nothing is counted of synthetic rows, which are nobody's, nor of tokens, whose values nobody knows.
         """
-        form, entries = form_of(manifest), manifest["attributes"]
+        form, entries = read_form(manifest), manifest["attributes"]
         tokens = {name for name, entry in manifest.get("techniques", {}).items() if _makes_tokens(entry)}
 
         def named(role: str) -> tuple[str, ...]:
-            return tuple(name for name, entry in entries.items() if entry["role"] == role and form != "synthetic")
+            return tuple(name for name, entry in entries.items() if entry["role"] == role and form.of_people)
 
         free = tuple(name for name in named("insensitive") if name not in tokens)
         return cls(
             free,
             named("sensitive"),
-            (BUCKET,) if form == "buckets" else (CLASS,) if "agreed" in manifest else named("quasi"),
+            form.class_columns,
             tuple(tuple(name for name in part if name in free) for part in manifest["parts"]),
             {name: _generalized(entries[name]) for name in named("sensitive")},
         )

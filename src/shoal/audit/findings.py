@@ -10,13 +10,12 @@ from shoal.audit.counting import Count, KeyCounts, RowCounts, hash_column
 from shoal.core.results import SEVERITIES, Finding
 from shoal.core.wording import listed, parameters_text
 from shoal.models.base import PopulationModel, PrivacyModel, ValueModel, Whole
-from shoal.release.forms.kinds import form_of
+from shoal.release.forms.base import Form, read_form
 from shoal.release.forms.slices import SlicedPublication
 from shoal.sources.base import Source, layers
 from shoal.sources.columns import is_flat
 
 if TYPE_CHECKING:
-    from shoal.methods.base import Publishes
     from shoal.policy.policy import Acceptance, Policy
     from shoal.release.publication import Publication
 
@@ -33,7 +32,7 @@ _FIX_ISOLATING = (
 class PublishedTable:
     """What checks see of a published table."""
 
-    form: Publishes  # what its rows are
+    form: Form
     roles: Mapping[str, str]  # of the published columns, in their order
     models: tuple[PrivacyModel, ...]  # that are promised
     rows: RowCounts  # what was counted over the published rows
@@ -53,7 +52,7 @@ class PublishedTable:
         roles = {name: str(entry["role"]) for name, entry in manifest["attributes"].items()}
         if publication is not None:
             given = publication.policy, publication.source
-        return cls(form_of(manifest), roles, models, rows, publication, given)
+        return cls(read_form(manifest), roles, models, rows, publication, given)
 
     def names(self, role: str) -> tuple[str, ...]:
         """Return the published columns of one role."""
@@ -167,7 +166,7 @@ def find_isolating_columns(table: PublishedTable) -> Iterator[Finding]:
             )
     for part in rows.joint:
         yield from _isolating_together(rows, part, isolating)
-    if rows.free and not isolating & set(rows.free) and table.form == "classes":
+    if rows.free and not isolating & set(rows.free) and table.form.generalizes:
         yield from _isolating_in_classes(rows)
 
 
@@ -204,7 +203,7 @@ def _unique(count: Count, rows: RowCounts) -> str:
 
 def find_no_promise(table: PublishedTable) -> Iterator[Finding]:
     """No privacy model holds and no differential privacy is claimed, which synthetic rows have."""
-    if not table.models and table.form != "synthetic":
+    if not table.models and table.form.of_people:
         yield Finding(
             "no-promise",
             "high",
@@ -221,7 +220,6 @@ def find_one_value_classes(table: PublishedTable) -> Iterator[Finding]:
     Machanavajjhala and others call it the homogeneity attack. Labels that stand for several values are no value.
     """
     rows = table.rows
-    groups = {"buckets": "buckets", "values": "groups of equal quasi-identifiers"}.get(table.form, "classes")
     for name in rows.sensitive:
         count = rows.one_value(name)
         if count.n:
@@ -229,8 +227,8 @@ def find_one_value_classes(table: PublishedTable) -> Iterator[Finding]:
                 "one-value-classes",
                 "high",
                 (name,),
-                f"{count} of {rows.n_rows:,} records ({count.n / rows.n_rows:.1%}) are in {groups} in which all "
-                f"records have the same value of {name}: whoever knows a person's quasi-identifiers knows it.",
+                f"{count} of {rows.n_rows:,} records ({count.n / rows.n_rows:.1%}) are in {table.form.plural} in which "
+                f"all records have the same value of {name}: whoever knows a person's quasi-identifiers knows it.",
                 f"Anonymize with a model of values for {name}, such as distinct-l-diversity with l of at least 2.",
             )
 
@@ -241,7 +239,7 @@ def find_repeated_people(table: PublishedTable) -> Iterator[Finding]:
     It takes one pass over the source. An identifier whose values have more than 50 records each on average, as a
     hospital's name has, is only an information: it need not be about people.
     """
-    if table.given is None or table.given[0].units or not (table.models or table.form == "synthetic"):
+    if table.given is None or table.given[0].units or not (table.models or not table.form.of_people):
         return
     policy, *_, given = table.given[0], *layers(table.given[1])
     names = [name for name in policy.names("identifier") if name in given.schema.names]
@@ -273,7 +271,7 @@ def find_unprotected_sensitive(table: PublishedTable) -> Iterator[Finding]:
     Synthetic rows are differentially private in all columns.
     """
     covering = [set(model.attributes) for model in table.models if isinstance(model, ValueModel)]
-    for name in () if table.form == "synthetic" else table.names("sensitive"):
+    for name in table.names("sensitive") if table.form.of_people else ():
         if not any(not named or named == {name} for named in covering):
             jointly = " by itself (a model covers it only together with others)" if any(covering) else ""
             yield Finding(

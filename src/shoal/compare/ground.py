@@ -15,7 +15,6 @@ from shoal.core.errors import ShoalError, TaxonomyError, UsageError, did_you_mea
 from shoal.linking.columns import coded
 from shoal.policy.policy import AttributePolicy, Policy
 from shoal.release.release import Release
-from shoal.release.sliced.table import is_sliced
 from shoal.taxonomies.builders import TaxonomyBuilder
 from shoal.taxonomies.builders.listed import FlatTaxonomy
 from shoal.taxonomies.construct import from_levels
@@ -179,7 +178,7 @@ def reconstruct(release: Release, ground: Ground, rng: np.random.Generator) -> C
     random within buckets. Values and averages are taken as they are; what is no value of the attribute, such as a
     token, is unknown.
     """
-    table: pa.Table = release.sample_table(rng) if is_sliced(release.manifest) else release.data
+    table: pa.Table = release.form.complete_rows(release.data, rng)
     entries = release.manifest["attributes"]
     columns = []
     for compared in ground.attributes:

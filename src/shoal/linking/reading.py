@@ -15,8 +15,8 @@ from shoal.linking.columns import ABSENT, LinkColumn, coded, own_cover
 from shoal.linking.linkable import Candidates, Linkable, chosen_sensitive, of_generalized, of_rows, of_sliced
 from shoal.linking.refusing import refuse_common_tokens, unlinkable
 from shoal.policy.policy import Policy
+from shoal.release.forms.base import read_form
 from shoal.release.release import CLASS, PUBLIC, Release, received
-from shoal.release.sliced.table import SlicedTable, is_sliced, read_published
 from shoal.sources.base import Source
 from shoal.sources.frames import as_table
 from shoal.sources.opening import open_source
@@ -137,12 +137,13 @@ def _read(opened: _Opened, policy: Policy | None, known: set[str], sensitive: st
             raise TypeError("a table of others is opened with a policy")
         wanted = [name for name in opened.roles if name in known and opened.roles[name] != "sensitive"]
         return of_foreign(opened.name, read_columns(data, [*wanted, sensitive]), wanted, sensitive, policy)
-    if is_sliced(manifest):
-        table = data if isinstance(data, pa.Table) else read_published(data, manifest)
-        return of_sliced(opened.name, SlicedTable.of(table, manifest), manifest, known, sensitive)
+    form = read_form(manifest)
+    if not form.whole_records:
+        sliced = form.slice_rows(data if isinstance(data, pa.Table) else form.read_rows(data))
+        return of_sliced(opened.name, sliced, manifest, known, sensitive)
     wanted = [name for name, role in opened.roles.items() if name in known and role != "sensitive"]
     source = open_source(data, SourceOptions(delimiter=","))
-    if "agreed" in manifest:
+    if form.by_plan:
         if opened.folder is None:
             raise UsageError(f"{opened.name} is by a plan, which is in its folder; give the folder")
         agreed = read_agreed(opened.name, opened.folder, manifest)

@@ -7,19 +7,14 @@ from itertools import combinations
 from typing import Any
 
 from shoal.core.errors import InputError
-from shoal.release.forms.kinds import form_of
-
-_FORMS = {
-    "centres": "it publishes averages, which stand for no set of original values",
-    "synthetic": "its rows are nobody's",
-}
+from shoal.release.forms.base import read_form
 
 
 def unlinkable(manifest: Mapping[str, Any], names: Collection[str]) -> str | None:
     """Say why a release cannot be linked by these attributes; None if it can."""
-    form = form_of(manifest)
-    if form in _FORMS:
-        return _FORMS[form]
+    reason = read_form(manifest).unlinkable
+    if reason is not None:
+        return reason
     changed = [_changed(name, technique) for name, technique, _ in _techniques(manifest) if name in names]
     return changed[0] if changed else None
 
@@ -29,8 +24,9 @@ def not_for_ledgers(manifest: Mapping[str, Any]) -> str | None:
     changed = [_changed(name, technique) for name, technique, _ in _techniques(manifest)]
     if changed:
         return changed[0]
-    if form_of(manifest) == "values":
-        return "it publishes original values, which hide nothing"
+    reason = read_form(manifest).not_for_ledgers
+    if reason is not None:
+        return reason
     if "sample" in manifest:
         return "it is a sample, and nobody else can tell who is in it"
     return unlinkable(manifest, ())

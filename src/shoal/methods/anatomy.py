@@ -37,7 +37,8 @@ class Anatomy(Method):
 
     name = "anatomy"
     title = "publish quasi values as they are, and apart from them the sensitive values of small buckets"
-    publishes = "buckets"
+    form = "slices"
+    makes_parts = True
 
     two_tables: bool = Field(
         default=False,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
@@ -15,8 +16,6 @@ from shoal.plan.slices import SlicedPlan
 from shoal.plan.synthetic import SyntheticPlan
 
 AnyPlan: TypeAlias = Plan | SlicedPlan | SyntheticPlan
-# generalized rows; parts of rows apart; rows as they are; averages of groups; rows of nobody
-Publishes = Literal["classes", "buckets", "values", "centres", "synthetic"]
 Labels = Annotated[
     Literal["levels", "ranges"],
     Field(
@@ -33,7 +32,10 @@ class Method(BaseModel, ABC):
 
     name: ClassVar[str]
     title: ClassVar[str]  # a plain sentence for people
-    publishes: ClassVar[Publishes] = "classes"
+    usual: ClassVar[Mapping[str, Any]] = {}  # a usual choice of the parameters that must be given
+    form: ClassVar[str] = "classes"  # of the releases that its plans become: a name in ``shoal.release.forms``
+    makes_parts: ClassVar[bool] = False  # whether records are taken apart, and models are about beliefs and parts
+    draws_rows: ClassVar[bool] = False  # whether rows are drawn from noisy counts, and nobody's
     models: ClassVar[Literal["required", "optional", "none"]] = "required"  # privacy models of the policy
     averages: ClassVar[bool] = False  # whether it needs the numbers themselves, not only their leaves
     # Boxes of quasi values, or boxes of taxonomy nodes, that it can plan one by one: what it publishes of one is not
@@ -55,7 +57,7 @@ class Method(BaseModel, ABC):
     def refuses(self, problem: Problem) -> str | None:
         """Say why this method cannot serve the problem; None if it can."""
         for model in (requirement.model for requirement in problem.requirements):
-            if model.of_parts and self.publishes != "buckets":
+            if model.of_parts and not self.makes_parts:
                 return f"{model.name} is about the parts of a sliced table, and there are none; ask for k-anonymity"
         return None
 

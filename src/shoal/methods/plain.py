@@ -28,7 +28,7 @@ class Plain(Method):
 
     name = "plain"
     title = "publish the rows as the techniques leave them"
-    publishes = "values"
+    form = "plain"
     models = "optional"
     counts_people = True
     takes_regions = "boxes"

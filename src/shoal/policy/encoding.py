@@ -170,8 +170,8 @@ def _tree(seen: SeenValues, policy: Policy, populations: Mapping[str, CountedCel
     others = [_population_values(people, name) for people in populations.values() if name in people.columns]
     taxonomy = _taxonomy(policy, name, values, others)
     _check_leaves(policy, name, taxonomy, seen, values)
-    synthetic = policy.method.publishes == "synthetic"  # whether values are missing must not show in its domain
-    has_missing = (bool(used[0]) or synthetic) and policy.missing != "drop"
+    hidden = policy.method.draws_rows  # whether values are missing must not show in the domain then
+    has_missing = (bool(used[0]) or hidden) and policy.missing != "drop"
     if has_missing or any(_has_missing(people, name) for people in populations.values()):
         taxonomy = taxonomy.with_missing()
     leaf = _leaves(taxonomy, seen.dictionaries[column].values, used)
@@ -224,7 +224,7 @@ def _check_leaves(policy: Policy, name: str, taxonomy: Taxonomy, seen: SeenValue
         records = seen.records(seen.columns.index(name))
         gap = uncovered(leaf, values, records[1:][records[1:] > 0])
         raise InputError(gap.message(name))
-    published_by_leaf = policy.attributes[name].role == "quasi" or policy.method.publishes == "synthetic"
+    published_by_leaf = policy.attributes[name].role == "quasi" or policy.method.draws_rows
     if not published_by_leaf and len(kernels.occurring(leaf)) < len(leaf):
         raise PolicyError(
             f"column {name!r} is sensitive, so values must stay apart, but its taxonomy has leaves of several values; "

@@ -140,7 +140,7 @@ class PolicyReader:
         self, method: Method | None, sample: Sampling | None, attributes: Mapping[str, AttributePolicy]
     ) -> None:
         """Note techniques, items and samples under a method whose promise is about the table as it was given."""
-        if method is None or method.publishes != "synthetic":
+        if method is None or not method.draws_rows:
             return
         changes = [f"the technique of {name!r}" for name, one in attributes.items() if one.technique is not None]
         changes += [f"the items of {name!r}" for name, one in attributes.items() if one.items is not None]

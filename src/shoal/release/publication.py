@@ -22,6 +22,7 @@ from shoal.plan.problem import Attribute
 from shoal.policy.encoding import Encoding
 from shoal.policy.policy import Policy
 from shoal.release.columns import without_dictionary
+from shoal.release.forms.base import Form, find_form
 from shoal.release.guarantees import Guarantee
 from shoal.sources.base import Source
 from shoal.sources.writers import Format, open_writer
@@ -101,6 +102,11 @@ class Publication(ABC):
 
     policy: Policy
     source: Source
+
+    @property
+    def form(self) -> type[Form]:
+        """The form of the release."""
+        return find_form(self.policy.method.form)
 
     @property
     @abstractmethod

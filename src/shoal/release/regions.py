@@ -31,6 +31,7 @@ from shoal.release.columns import (
     kept_leaves,
     labelled_table,
 )
+from shoal.release.forms.base import find_form
 from shoal.release.guarantees import Guarantee, achieved
 from shoal.release.publication import Engine, Publication, PublishedRows
 from shoal.release.tallies import LevelTally, ShareTally, class_shares, levels_told, plan_levels
@@ -207,7 +208,7 @@ class Numbering:
 
     def columns(self, published: Sequence[BoolArray]) -> RegionalColumns:
         """Return what all numbers mean, given (n_leaves,) of each attribute the leaves that published records have."""
-        as_values = self._policy.method.publishes == "values"
+        as_values = find_form(self._policy.method.form).as_they_are
         return RegionalColumns(
             tuple(self._policy.names("insensitive")),
             tuple(
@@ -310,7 +311,7 @@ class Findings:
             published=tuple(kernels.occurring(codes[shown]) for codes in problem.cells.codes),
             quasi=tuple(quasi),
             sensitive=tuple(sensitive),
-            levels=plan_levels(problem, plan) if policy.method.publishes == "classes" else {},
+            levels=plan_levels(problem, plan) if find_form(policy.method.form).generalizes else {},
             shares={one.name: class_shares(problem, plan, place) for place, one in enumerate(problem.sensitive)},
             labelled=labelled,
         )

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from shoal.core.results import Finding
+    from shoal.release.forms.base import Form
     from shoal.release.sliced.query import Estimate, Query
     from shoal.release.sliced.table import SlicedTable
     from shoal.utility.base import Utility
@@ -60,6 +61,13 @@ class Release:
     verification: Verification
     data: Any = None
     folder: Path | None = None
+
+    @property
+    def form(self) -> Form:
+        """What the rows are, and everything that depends on it."""
+        from shoal.release.forms.base import read_form
+
+        return read_form(self.manifest)
 
     @property
     def guarantees(self) -> list[dict[str, Any]]:

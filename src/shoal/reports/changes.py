@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from shoal.core.wording import counted_text, listed
-from shoal.reports.text import code
+from shoal.core.wording import code, counted_text, listed
 
 
 def changes(manifest: Mapping[str, Any]) -> list[str]:

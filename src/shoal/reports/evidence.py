@@ -88,7 +88,7 @@ def _published(publication: Publication, most_work: float) -> dict[str, Any]:
 def _carriers(publication: Publication, given: Given) -> dict[str, Any]:
     """Return which attributes single records out before and, where values are published as they are, after."""
     found = {"before": given.carriers}
-    if publication.policy.method.publishes == "values" and isinstance(publication, PlannedPublication):
+    if publication.form.as_they_are and isinstance(publication, PlannedPublication):
         counted = publication.counted
         found["after"] = risk_carriers(quasi_codes(counted, publication.policy.names("quasi")), counted.run.counts)
     return found

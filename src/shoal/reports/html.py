@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from shoal.core.wording import unmarked
 from shoal.reports.plots.plot import Plot, number_columns
 from shoal.reports.plots.svg import escaped
-from shoal.reports.text import unmarked
 
 _MARKED = re.compile(
     r"(?<!\\)(?:(?P<ticks>`+)(?P<code>.+?)(?<!`)(?P=ticks)(?!`)|\*\*(?P<strong>[^*]+)\*\*|\*(?P<em>[^*]+)\*)"

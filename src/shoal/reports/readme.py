@@ -5,37 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from shoal.release.forms.kinds import form_of
-from shoal.release.sliced.table import is_sliced
-from shoal.reports.agreed_readme import CLASS_ROW, agreed_promises, classes
+from shoal.core.wording import code_cell, words
+from shoal.release.forms.base import Form, Section, read_form
 from shoal.reports.changes import changes, sample_told
-from shoal.reports.columns import kind_of, meaning, published_as
-from shoal.reports.promises import of_changed_values, promises
+from shoal.reports.columns import kind_of, meaning
+from shoal.reports.promises import of_changed_values
 from shoal.reports.public.advice import advice
-from shoal.reports.sliced_readme import sliced_promises, slices
-from shoal.reports.synthetic_readme import drawn, kept
-from shoal.reports.text import code_cell, words
 
 _MOST_LABELS = 40
-_RECORDS = "Each row is one record of the original table"
-_ORDER = "Rows are in random order."
 
 
 def public_readme(manifest: Mapping[str, Any]) -> str:
     """Return the README of a release; it tells only what the manifest tells."""
-    sliced, agreed, synthetic = is_sliced(manifest), "agreed" in manifest, "synthetic" in manifest
+    form = read_form(manifest)
     lines = [
         "# About these data",
         "",
         origin_told(manifest),
         "",
-        *(slices(manifest) if sliced else ()),
-        *(classes(manifest) if agreed else ()),
-        *(kept(manifest) if synthetic else ()),
+        *_own_section(form.own_section()),
         *changes(manifest),
         "## What is promised",
         "",
-        *(sliced_promises(manifest) if sliced else agreed_promises(manifest) if agreed else promises(manifest)),
+        *form.promises(),
         *of_changed_values(manifest),
         "",
         f"`manifest.json` states this for machines; `shoal verify` checks {_checked(manifest)}.",
@@ -46,11 +38,10 @@ def public_readme(manifest: Mapping[str, Any]) -> str:
         "",
         "| column | role | kind | values |",
         "|---|---|---|---|",
-        *(["| bucket | bucket | number | rows with the same number share a bucket |"] if sliced else ()),
-        *([CLASS_ROW] if agreed else ()),
-        *(_row(name, manifest) for name in manifest["attributes"]),
+        *(f"| {own.name} | {own.role} | {own.kind} | {own.meaning} |" for own in form.own_columns()),
+        *(_row(name, form) for name in manifest["attributes"]),
         "",
-        missing_told(manifest),
+        form.describe_missing(),
     ]
     for name, entry in manifest["attributes"].items():
         if "labels" in entry:
@@ -66,13 +57,21 @@ def _checked(manifest: Mapping[str, Any]) -> str:
 
 def origin_told(manifest: Mapping[str, Any]) -> str:
     """Say what the rows are, and how they were made."""
-    if "synthetic" in manifest:
-        return drawn(manifest)
-    made = f"published with shoal {manifest['shoal_version']} (method `{manifest['method']}`)"
-    head = f"{manifest['rows']:,} records, {made}."
-    rows = _buckets(manifest) if is_sliced(manifest) else f"{_rows(manifest)} {_ORDER}"
+    form = read_form(manifest)
     withheld = f"{manifest['withheld']:,} more records were withheld." if manifest["withheld"] else ""
-    return " ".join(part for part in (head, sample_told(manifest), rows, withheld) if part)
+    parts = (form.headline(), sample_told(manifest), form.describe_rows(), withheld)
+    return " ".join(part for part in parts if part)
+
+
+def _own_section(own: Section | None) -> list[str]:
+    """Return what only this form has to explain; where columns are in parts, the table of these is its heading."""
+    if own is None:
+        return []
+    heading = [f"## {own.title}", ""]
+    if own.parts:
+        rows = (f"| {number} | {words(', '.join(names))} |" for number, names in enumerate(own.parts, start=1))
+        heading = ["| part | columns |", "|---|---|", *rows, ""]
+    return [*heading, *own.lines, ""]
 
 
 def _analysis(manifest: Mapping[str, Any]) -> list[str]:
@@ -93,49 +92,10 @@ def _losses(manifest: Mapping[str, Any]) -> list[str]:
     return ["## Information lost", "", told, "", "| column | lost |", "|---|---|", *rows, ""]
 
 
-def _rows(manifest: Mapping[str, Any]) -> str:
-    """Say what a row is, and how far its values are those of a record."""
-    form = form_of(manifest)
-    if form == "values":
-        return f"{_RECORDS}."
-    if form == "centres":
-        return (
-            f"{_RECORDS}, but its quasi columns hold averages: records were put into groups of similar ones, and all "
-            "records of a group show the same."
-        )
-    attributes = manifest["attributes"]
-    changed = any(attributes[name]["role"] == "quasi" for name in manifest.get("techniques", {}))
-    contained = "original value, or the changed one where values were changed" if changed else "original value"
-    return f"{_RECORDS}. Values of the generalized columns stand for a range or a set that contains the {contained}."
-
-
-def _buckets(manifest: Mapping[str, Any]) -> str:
-    return (
-        f"They are in {manifest['buckets']:,} buckets, and their columns in {len(manifest['parts'])} parts. **Values "
-        "in one row that are in different parts need not belong to the same person.**"
-    )
-
-
-def missing_told(manifest: Mapping[str, Any]) -> str:
-    """Say how a missing value is published."""
-    if "agreed" in manifest:
-        return "No value is missing."
-    if manifest["missing"]["policy"] == "drop":
-        where = "generalized" if form_of(manifest) == "classes" else "quasi"
-        return f"Records with a missing value in a {where} or sensitive column were left out."
-    if "synthetic" in manifest:
-        return "A missing value is published as `missing`."
-    quasi = [entry for entry in manifest["attributes"].values() if entry["role"] == "quasi"]
-    if not any("labels" in entry for entry in quasi):
-        return "A missing value is published as empty."
-    where = "generalized" if is_sliced(manifest) else "quasi"
-    return f"A missing value is published as `missing` in {where} columns and as empty elsewhere."
-
-
-def _row(name: str, manifest: Mapping[str, Any]) -> str:
-    entry = manifest["attributes"][name]
+def _row(name: str, form: Form) -> str:
+    entry = form.manifest["attributes"][name]
     description = f"{words(entry['description'])}; " if "description" in entry else ""
-    return f"| {words(name)} | {entry['role']} | {kind_of(entry)} | {description}{published_as(name, manifest)} |"
+    return f"| {words(name)} | {entry['role']} | {kind_of(entry)} | {description}{form.published_as(name)} |"
 
 
 def _defended(entry: Mapping[str, Any]) -> list[str]:

@@ -20,6 +20,7 @@ from shoal.plan.problem import Problem, Requirement
 from shoal.policy.encoding import Tree, check_columns, encode_cells, grown, open_populations
 from shoal.policy.policy import AttributePolicy, Policy
 from shoal.policy.preparing import unfold_baskets
+from shoal.release.forms.base import find_form
 from shoal.sources.opening import open_source
 from shoal.studio.grouping import Grouping, Groupings
 
@@ -141,9 +142,9 @@ def _reason(text: str) -> str:
 def _hint(looked: Looked, problem: Problem, policy: Policy, requirement: Requirement, reason: str | None) -> Hint:
     method, subject = policy.method, policy.privacy[requirement.number].subject
     if reason is None:
-        if method.publishes == "values":
+        if find_form(method.form).as_they_are:
             return _as_it_is(looked, problem, subject, requirement)
-        if method.publishes == "buckets":
+        if method.makes_parts:
             return Hint(subject, "open", f"the table as a whole keeps it; whether {method.name} can, the run will tell")
         if requirement.model.relative_to_whole:
             return Hint(subject, "possible", "the table as one class keeps it always; a strict one leaves little else")

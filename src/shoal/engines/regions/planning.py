@@ -31,6 +31,7 @@ from shoal.plan.problem import Problem, Requirement
 from shoal.policy.binding import WholeTable
 from shoal.policy.encoding import Encoding, Region, Tree, encode_cells, grown
 from shoal.policy.policy import Policy
+from shoal.release.forms.base import find_form
 from shoal.release.regions import (
     Findings,
     LeafRanges,
@@ -124,7 +125,7 @@ class RegionPlanner:
 
     @property
     def _as_values(self) -> bool:
-        return self.policy.method.publishes == "values"
+        return find_form(self.policy.method.form).as_they_are
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -257,7 +258,7 @@ class Division:
         """Return the regions, each of which meets all requirements as one class if classes are made of its records."""
         if not counts.sizes.any():
             raise InputError("every record has a missing value, and the policy drops such records")
-        if self.policy.method.publishes == "values":
+        if find_form(self.policy.method.form).as_they_are:
             return self._boxes(counts)
         root = self.tree.nodes[0]
         whole = Region(root.lo, root.hi, self.looked, counts.whole)

@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from shoal.core.progress import Progress
-from shoal.methods.base import Method, Publishes
+from shoal.methods.base import Method
 from shoal.plan.plan import Plan
 from shoal.plan.problem import Problem
 
@@ -25,7 +25,7 @@ class Microaggregation(Method):
 
     name: ClassVar[str] = "microaggregation"
     title: ClassVar[str] = "publishes each record with the averages of a group of people who are alike"
-    publishes: ClassVar[Publishes] = "centres"
+    form: ClassVar[str] = "averages"
     averages: ClassVar[bool] = True
 
     numbers: Literal["mean", "median"] = Field(

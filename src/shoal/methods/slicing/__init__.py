@@ -23,7 +23,8 @@ class Slicing(Method):
 
     name = "slicing"
     title = "keep attributes that go together in parts of a row, and permute the parts within buckets of records"
-    publishes = "buckets"
+    form = "slices"
+    makes_parts = True
 
     columns: int | Literal["each"] | None = Field(
         default=None,

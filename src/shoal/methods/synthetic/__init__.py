@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from shoal.core.errors import PolicyError
 from shoal.core.progress import Progress
 from shoal.core.randomness import Chance
-from shoal.methods.base import Method, Publishes
+from shoal.methods.base import Method
 from shoal.methods.synthetic.synthesis import SyntheticOptions, synthesize
 from shoal.plan.problem import Problem
 from shoal.plan.synthetic import Domain, SyntheticPlan
@@ -24,7 +25,9 @@ class Synthetic(Method, SyntheticOptions):
 
     name: ClassVar[str] = "synthetic"
     title: ClassVar[str] = "draw rows that are nobody's from counts with noise (differential privacy)"
-    publishes: ClassVar[Publishes] = "synthetic"
+    form: ClassVar[str] = "synthetic"
+    draws_rows: ClassVar[bool] = True
+    usual: ClassVar[Mapping[str, Any]] = {"epsilon": 1}
     models: ClassVar[Literal["required", "optional", "none"]] = "none"
 
     def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> SyntheticPlan:  # noqa: ARG002

@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +33,8 @@ from shoal.plan.plan import Plan
 from shoal.policy.encoding import Encoding
 from shoal.policy.policy import Policy
 from shoal.release.columns import CellColumn
-from shoal.release.forms.classes import GeneralizedPublication
+from shoal.release.forms.base import EXACT, LABELS, Form, OwnColumn, Section, quoted
+from shoal.release.forms.classes import Classes, GeneralizedPublication
 from shoal.release.release import CLASS
 from shoal.sources.base import Source
 
@@ -329,6 +330,98 @@ def make_model(agreed: AgreedPlan) -> PrivacyModel:
     return MODELS[agreed.promise.model].model_validate(parameters)
 
 
+_MEANING = (
+    "The column `class` is the number of a class of the plan. What a row says is that somebody of this class has this "
+    "sensitive value, and nothing more. The generalized columns are there for people who read the table: they tell the "
+    "range around all combinations of quasi values that are in the class. Such ranges overlap, and combinations within "
+    "them may be of other classes. Whoever counts or links should go by `class`; `plan.json` tells which class a "
+    "combination of quasi values is in (`points` and `runs`)."
+)
+_WAIT = (
+    "Delta is the probability with which an owner who has enough records must wait for more of them. It says nothing "
+    "against a release that exists: this one was published because all classes keep the promise."
+)
+_LINKED = (
+    "If several releases by this very plan are linked, somebody who knows the quasi values of a person finds one and "
+    "the same class in all of them. "
+)
+_LINKED_VALUES = (
+    "Each shows the same l values there, so l values remain for everybody, however many releases there are."
+)
+_LINKED_OTHERS = (
+    "Each release by itself keeps the promise; how much they leave together is not promised, but `shoal link` tells."
+)
+_OTHER_PLANS = (
+    "Releases by another plan, or by none, have other classes; nothing is promised if these are linked with them."
+)
+_AMONG_RELEASES = (
+    "Promises are about this release and others by the same plan. One by another plan, or by none, about the same "
+    "people can leave less together: shoal link and the ledger measure that, if they are told of it."
+)
+_COUNTING = (
+    "- Count and link by `class`. Ranges of other columns overlap, and only the plan tells which class is meant."
+)
+
+
+class Agreed(Classes):
+    """Records in the classes of an agency's plan, with the number of their class."""
+
+    name: ClassVar[str] = "agreed"
+    by_plan: ClassVar[bool] = True
+    linkability: ClassVar[str | None] = (
+        "Releases by the same plan have the same classes, so that linking them leaves each class as it is."
+    )
+
+    @property
+    def class_columns(self) -> tuple[str, ...]:
+        """The number of the class."""
+        return (CLASS,)
+
+    @property
+    def models(self) -> Mapping[str, type[PrivacyModel]]:
+        """The models that a plan can promise."""
+        return MODELS
+
+    def promises(self) -> list[str]:
+        """Return what the plan promises of this release, and of several."""
+        (promise,) = self.manifest["guarantees"]
+        linked = _LINKED_VALUES if promise["model"] == L_DIVERSITY else _LINKED_OTHERS
+        return [*self.promise_lines(), "", _WAIT, "", _LINKED + linked, "", _OTHER_PLANS]
+
+    @property
+    def _among_releases(self) -> str:
+        return _AMONG_RELEASES
+
+    def own_section(self) -> Section:
+        """Return what the class column and the plan are."""
+        agreed = self.manifest["agreed"]
+        plan = (
+            "Several data owners publish by one plan, which an agency made before anybody looked at these data. It is "
+            f"in `{agreed['file']}` and has {agreed['classes']:,} classes; its digest is `{agreed['digest']}`."
+        )
+        return Section("classes", "Classes", [plan, "", _MEANING])
+
+    def own_columns(self) -> list[OwnColumn]:
+        """Return the column of classes."""
+        return [OwnColumn(CLASS, "class", "number", f"the number of the record's class in `{PLAN_FILE}`")]
+
+    def describe_missing(self) -> str:
+        """Say that plans have no missing values."""
+        return "No value is missing."
+
+    def advice(self) -> list[str]:
+        """Return that one counts by classes."""
+        return [_COUNTING, LABELS, EXACT]
+
+    def examples(self) -> list[tuple[str, str]]:
+        """Return a count by class."""
+        return Form.examples(self)
+
+    def _count_example(self) -> str:
+        secret = quoted(self.names_by_role()["sensitive"][0])
+        return f'print(data.groupby("class")[{secret}].value_counts().head(20))\n'
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class AgreedPublication(GeneralizedPublication):
     """Every row is a record: the number of its class in the plan, the hull of that class, and its sensitive value."""
@@ -384,7 +477,7 @@ class AgreedPublishing:
         """Prepare what is published."""
         if not isinstance(plan, Plan):
             raise TypeError("a plan of an agency has classes, and nothing else")
-        common = GeneralizedPublication.of(policy, source, counted, encoding, plan)
+        common = Agreed.prepare(policy, source, counted, encoding, plan)
         return AgreedPublication(
             policy,
             source,

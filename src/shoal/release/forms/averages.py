@@ -1,6 +1,9 @@
-"""Quasi columns that publish an average, a day or a most frequent value for all records of a class."""
+"""The form `averages`: all records of a class publish an average, a day or a most frequent value."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -9,20 +12,88 @@ from shoal.core.arrays import IntArray
 from shoal.methods.base import Method
 from shoal.methods.microaggregation import Microaggregation
 from shoal.methods.microaggregation.mdav import Grouping
-from shoal.methods.microaggregation.planning import Averages, centres
+from shoal.methods.microaggregation.planning import Averages as Averaging
+from shoal.methods.microaggregation.planning import centres
+from shoal.plan.counted import CountedCells
 from shoal.plan.plan import Plan
 from shoal.plan.problem import Attribute
 from shoal.policy.encoding import Encoding
-from shoal.release.columns import ValueColumn
+from shoal.policy.policy import Policy
+from shoal.release.columns import ClassColumn, ValueColumn
+from shoal.release.forms.base import EXACT, RECORDS, Form, quoted
+from shoal.release.forms.classes import Classes
 from shoal.taxonomies.scales import iso_day
 from shoal.taxonomies.tree import Taxonomy
+
+_MEANS = "- The mean and the total of an averaged column are those of the records, up to rounding."
+_MEDIANS = "- Medians of groups keep neither the mean nor the total of a column; the middle of a column is about right."
+_SPREAD = (
+    "- Variances are too small, and so are the extremes: within a group all records show the same. Associations "
+    "between averaged columns look stronger than they are, those with other columns weaker."
+)
+_MODES = "- Most frequent values of groups make frequent values more frequent, and rare ones vanish."
+
+
+class Averages(Classes):
+    """Records of which all in a class publish the same centre of their quasi values."""
+
+    name: ClassVar[str] = "averages"
+    generalizes: ClassVar[bool] = False
+    where_dropped: ClassVar[str] = "quasi"
+    unlinkable: ClassVar[str | None] = "it publishes averages, which stand for no set of original values"
+    no_levels: ClassVar[str] = "Hierarchies do not show in the data: quasi columns hold averages of groups."
+
+    @classmethod
+    def column(cls, place: int, policy: Policy, counted: CountedCells, encoding: Encoding, plan: Plan) -> ClassColumn:
+        """Return the centres of the classes in one quasi attribute."""
+        del counted
+        return centre_column(place, encoding, plan, policy.method)
+
+    def _describe_row(self) -> str:
+        return (
+            f"{RECORDS}, but its quasi columns hold averages: records were put into groups of similar ones, and all "
+            "records of a group show the same."
+        )
+
+    def _quasi_made(self, entry: Mapping[str, Any]) -> str:
+        """Say what all records of a group show of a column."""
+        if entry["kind"] not in ("number", "date"):
+            return "the most frequent value of a group"
+        written = ", as year-month-day" if entry["kind"] == "date" else ""
+        return f"the {self.manifest['method_parameters']['numbers']} of a group{written}"
+
+    def advice(self) -> list[str]:
+        """Return what averaging does to figures."""
+        kinds = {entry["kind"] for entry in self.manifest["attributes"].values() if entry["role"] == "quasi"}
+        medians = self.manifest["method_parameters"].get("numbers") == "median"
+        return [
+            *([_MEDIANS if medians else _MEANS, _SPREAD] if kinds & {"number", "date"} else ()),
+            *([_MODES] if kinds - {"number", "date"} else ()),
+            EXACT,
+            *self.advise_on_withheld(),
+        ]
+
+    def examples(self) -> list[tuple[str, str]]:
+        """Return an average, or a count where nothing is a number."""
+        return Form.examples(self)
+
+    def _count_example(self) -> str:
+        by_role = self.names_by_role()
+        numbers = [name for name in by_role["quasi"] if self.manifest["attributes"][name]["kind"] == "number"]
+        if not numbers:
+            return super()._count_example()
+        grouped = f".groupby(data[{quoted(by_role['sensitive'][0])}])" if by_role["sensitive"] else ""
+        return f"print(data[{quoted(numbers[0])}]{grouped}.mean())\n"
+
+    def _describe_kept(self, evidence: Mapping[str, Any]) -> str:
+        return f"Variation kept: {1 - evidence['search']['variation_lost']:.1%}."
 
 
 def centre_column(place: int, encoding: Encoding, plan: Plan, method: Method) -> ValueColumn:
     """Average the source's values of the quasi attribute at *place*, class by class."""
     if not isinstance(method, Microaggregation):
         raise TypeError(f"method {method.name} does not say how numbers are averaged")
-    averages = Averages(method.numbers, method.decimals)
+    averages = Averaging(method.numbers, method.decimals)
     problem = encoding.problem
     cell, class_of, records, _ = plan.pieces(problem.cells.counts)
     shown = class_of >= 0
@@ -35,7 +106,7 @@ def centre_column(place: int, encoding: Encoding, plan: Plan, method: Method) ->
     return ValueColumn(attribute, index, _entries(attribute, steps, averages))
 
 
-def _entries(attribute: Attribute, steps: IntArray, averages: Averages) -> pa.Array:
+def _entries(attribute: Attribute, steps: IntArray, averages: Averaging) -> pa.Array:
     """Return what is published for each of these centres; equal ones, and no others, are equal."""
     taxonomy = attribute.taxonomy
     if taxonomy.scale.kind == "number":

@@ -1,11 +1,12 @@
-"""Generalization: stream the source again and rewrite its rows by the plan, in random order."""
+"""The form `classes`: every row is a record under the labels of its class, rewritten by the plan, in random order."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from statistics import median_low
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,7 @@ from shoal.core.arrays import CodeArray, IntArray
 from shoal.core.errors import InputError
 from shoal.core.progress import Progress
 from shoal.core.randomness import Chance, Shuffler
+from shoal.methods.base import AnyPlan
 from shoal.plan.counted import CountedCells
 from shoal.plan.plan import KEPT, WITHHELD, Dealer, Plan
 from shoal.policy.encoding import Encoding
@@ -25,11 +27,11 @@ from shoal.release.columns import (
     ClassColumn,
     PublishedColumn,
     SensitiveColumn,
-    ValueColumn,
     coded,
     labelled_table,
     without_dictionary,
 )
+from shoal.release.forms.base import EXACT, IMPORTS, LABELS, RECORDS, Form, quoted
 from shoal.release.guarantees import Guarantee, achieved
 from shoal.release.publication import Engine, PlannedPublication, PublishedRows, Witness
 from shoal.release.tallies import class_shares, levels_told, plan_levels
@@ -40,6 +42,106 @@ from shoal.utility.base import Utility, measured
 from shoal.utility.rows import published_rows
 
 _TARGET = "target"
+_RANGES = """
+labels = json.loads(Path("manifest.json").read_text(encoding="utf-8"))["attributes"][{name}]["labels"]
+edge = {edge}
+
+
+def surely(cover):  # all of the range is at or above the edge
+    return cover.get("from") is not None and cover["from"] >= edge
+
+
+def possibly(cover):  # some of it is
+    return cover.get("any") or ("from" in cover and (cover["below"] is None or cover["below"] > edge))
+
+
+counts = data[{name}].value_counts()
+least = sum(count for label, count in counts.items() if surely(labels[label]))
+most = sum(count for label, count in counts.items() if possibly(labels[label]))
+print("from", edge, "on: at least", least, "and at most", most, "records")
+"""
+_SETS = """
+labels = json.loads(Path("manifest.json").read_text(encoding="utf-8"))["attributes"][{name}]["labels"]
+value = {value}
+counts = data[{name}].value_counts()
+fits = [label for label, cover in labels.items() if cover.get("any") or value in cover.get("values", [])]
+alone = [label for label in fits if labels[label].get("values") == [value]]
+print("at least", counts.reindex(alone).sum(), "and at most", counts.reindex(fits).sum(), "records have", value)
+"""
+_LABEL_IMPORTS = f"import json\nfrom pathlib import Path\n\n{IMPORTS}"
+_OVERLAP = (
+    "- Labels of one column may overlap: `[20, 39]` and `[20, 59]` are not separate groups. To compare groups, combine "
+    "labels until they do not overlap."
+)
+_SAME_LEVEL = "- All records have labels of the same level, so labels do not overlap and can be used as groups."
+
+
+class Classes(Form):
+    """Generalized records: all records of a class publish the same labels of their quasi values."""
+
+    name: ClassVar[str] = "classes"
+    generalizes: ClassVar[bool] = True
+    where_dropped: ClassVar[str] = "generalized"
+
+    @classmethod
+    def prepare(
+        cls, policy: Policy, source: Source, counted: CountedCells, encoding: Encoding, plan: AnyPlan
+    ) -> GeneralizedPublication:
+        """Write down what all classes publish."""
+        if not isinstance(plan, Plan):
+            raise TypeError(f"the form {cls.name} is made of a plan of classes")
+        quasi, sensitive = encoding.problem.quasi, encoding.problem.sensitive
+        columns = tuple(cls.column(place, policy, counted, encoding, plan) for place in range(len(quasi)))
+        generalized = tuple(SensitiveColumn.of(place, counted, encoding, plan) for place in range(len(sensitive)))
+        return GeneralizedPublication(policy, source, counted, encoding, plan, columns, generalized)
+
+    @classmethod
+    def column(cls, place: int, policy: Policy, counted: CountedCells, encoding: Encoding, plan: Plan) -> ClassColumn:
+        """Return what the classes publish of one quasi attribute."""
+        del policy, counted
+        cells = encoding.problem.cells
+        cell, class_of, _, _ = plan.pieces(cells.counts)
+        known = np.concatenate([cell[class_of >= 0], np.flatnonzero(cells.counts == 0)])  # the last: populations'
+        shown = kernels.occurring(cells.codes[place][known])
+        return PublishedColumn.of(encoding.problem.quasi[place], plan.lo[:, place], plan.hi[:, place], shown)
+
+    def _describe_row(self) -> str:
+        attributes = self.manifest["attributes"]
+        changed = any(attributes[name]["role"] == "quasi" for name in self.manifest.get("techniques", {}))
+        contained = "original value, or the changed one where values were changed" if changed else "original value"
+        return f"{RECORDS}. Values of the generalized columns stand for a range or a set that contains the {contained}."
+
+    def advice(self) -> list[str]:
+        """Return how to count by labels."""
+        return [
+            LABELS,
+            _SAME_LEVEL if "levels" in self.manifest else _OVERLAP,
+            EXACT,
+            *self.advise_on_withheld(),
+        ]
+
+    def examples(self) -> list[tuple[str, str]]:
+        """Return how to bound a count by the labels of a column."""
+        labelled = {name: entry for name, entry in self.manifest["attributes"].items() if "labels" in entry}
+        ranged = [name for name, entry in labelled.items() if any("below" in one for one in entry["labels"].values())]
+        name = next(iter(ranged or labelled), None)
+        if name is None:
+            return []
+        covers = labelled[name]["labels"].values()
+        starts = [cover["from"] for cover in covers if "below" in cover and cover["from"] is not None]
+        if starts:
+            lines = _RANGES.format(name=quoted(name), edge=quoted(median_low(starts)))
+        else:
+            named = [value for cover in covers for value in cover.get("values", ())]
+            lines = _SETS.format(name=quoted(name), value=quoted(named[0] if named else ""))
+        found = [("Python", _LABEL_IMPORTS + self.read_example(texts=True) + lines)]
+        return [*found, ("R", self._example_in_r(name))] if self.file.endswith(".csv") else found
+
+    def _example_in_r(self, name: str) -> str:
+        return (
+            f'data <- read.csv("{self.file}", colClasses = "character", check.names = FALSE)\n'
+            f"sort(table(data[[{quoted(name)}]]), decreasing = TRUE)\n"
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,16 +151,6 @@ class GeneralizedPublication(PlannedPublication):
     plan: Plan
     columns: tuple[ClassColumn, ...]
     sensitive_columns: tuple[SensitiveColumn | None, ...]  # None: published as it is
-
-    @classmethod
-    def of(
-        cls, policy: Policy, source: Source, counted: CountedCells, encoding: Encoding, plan: Plan
-    ) -> GeneralizedPublication:
-        """Write down what all classes publish."""
-        quasi, sensitive = encoding.problem.quasi, encoding.problem.sensitive
-        columns = tuple(_column(place, policy, counted, encoding, plan) for place in range(len(quasi)))
-        generalized = tuple(SensitiveColumn.of(place, counted, encoding, plan) for place in range(len(sensitive)))
-        return cls(policy, source, counted, encoding, plan, columns, generalized)
 
     @property
     def own_entries(self) -> Mapping[str, Any]:
@@ -122,7 +214,7 @@ class GeneralizedPublication(PlannedPublication):
 
     def levels(self) -> dict[str, Any]:
         """Return how many records publish a value of which level, for each attribute with labels."""
-        if self.policy.method.publishes != "classes":
+        if not self.form.generalizes:
             return {}
         return levels_told(
             plan_levels(self.encoding.problem, self.plan), self.generalized_sensitive(), self.policy.names("sensitive")
@@ -198,24 +290,6 @@ class GeneralizedPublication(PlannedPublication):
             arrays[name] = heap.column(1 + len(sensitive) + number).combine_chunks()
         names = [name for name in self.parts[0] if name in arrays]
         return pa.RecordBatch.from_arrays([arrays[name] for name in names], names=list(names))
-
-
-def _column(place: int, policy: Policy, counted: CountedCells, encoding: Encoding, plan: Plan) -> ClassColumn:
-    """Return what the classes publish of one quasi attribute, as the method wants it."""
-    attribute = encoding.problem.quasi[place]
-    match policy.method.publishes:
-        case "values":
-            return ValueColumn.of(attribute, counted, encoding, plan)
-        case "centres":
-            from shoal.release.forms.averages import centre_column  # only here: it loads microaggregation
-
-            return centre_column(place, encoding, plan, policy.method)
-        case _:
-            cells = encoding.problem.cells
-            cell, class_of, _, _ = plan.pieces(cells.counts)
-            known = np.concatenate([cell[class_of >= 0], np.flatnonzero(cells.counts == 0)])  # the last: populations'
-            shown = kernels.occurring(cells.codes[place][known])
-            return PublishedColumn.of(attribute, plan.lo[:, place], plan.hi[:, place], shown)
 
 
 def _spilled(targets: CodeArray, sensitive: Sequence[CodeArray], carried: pa.RecordBatch) -> pa.RecordBatch:

@@ -1,11 +1,11 @@
-"""Slicing: within each bucket, every part of the records is put in an order of its own."""
+"""The form `slices`: records in buckets, and within each bucket every part of them in an order of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -17,16 +17,19 @@ from shoal.core.arrays import CodeArray, IntArray
 from shoal.core.errors import InputError, PolicyError
 from shoal.core.progress import Progress
 from shoal.core.randomness import Chance
+from shoal.core.wording import code
+from shoal.methods.base import AnyPlan
 from shoal.plan.counted import CountedCells
 from shoal.plan.plan import SPLIT, WITHHELD, Assignment
 from shoal.plan.slices import Part, SlicedPlan
 from shoal.policy.encoding import Encoding
 from shoal.policy.policy import Policy
 from shoal.release.columns import CellColumn, PublishedColumn
+from shoal.release.forms.base import Form, OwnColumn, Section, quoted
 from shoal.release.guarantees import Guarantee, sliced_guarantees
 from shoal.release.publication import Engine, PlannedPublication, PublishedRows
 from shoal.release.sliced.expected import SlicedRows, sliced_measured
-from shoal.release.sliced.table import BUCKET, published_columns
+from shoal.release.sliced.table import BUCKET, published_columns, read_published, sampled
 from shoal.release.tallies import LevelTally, bucket_shares
 from shoal.sources.base import Source
 from shoal.utility.association_kept import paired
@@ -37,6 +40,143 @@ _NOTHING_SENSITIVE = (
     "no attribute is sensitive, so nothing is promised about what people have; nor is it promised that nobody can tell "
     "who is in the table: shoal attack measures that"
 )
+
+
+_MEANING = (
+    "Rows with the same number in the column `bucket` make up a bucket. Within each bucket the parts were shuffled "
+    "independently of each other: the values in one part of a row belong to one person, those in another part of the "
+    "same row to a person of the same bucket, who need not be the same. Buckets are numbered at random."
+)
+_BELIEFS = (
+    "Somebody who knows all quasi values of a person can compute from the whole table how likely each sensitive value "
+    "is for that person, if all ways to link the parts within a bucket are equally likely. Where a promise below "
+    "speaks of a *class*, it means this distribution of sensitive values."
+)
+_NOT_PROMISED = (
+    "Nothing is promised about who is in the table: the combination of all quasi values of a person may fit a single "
+    "record."
+)
+_ONE_PART = "- A question about columns of one part: use these columns as they are."
+_SEVERAL_PARTS = (
+    "- A question about columns of several parts: do not count rows, since each combines several people. In Python, "
+    "`shoal.read_sliced` opens this folder, and its `estimate` answers counts and sums bucket by bucket. The error "
+    "that it reports assumes random linking within buckets; where parts are associated there, the estimate is biased."
+)
+_LINKED = (
+    "- Software that needs one record per row: `sample_table` links the parts within each bucket at random. Every call "
+    "returns another, equally likely table; use several, as with multiple imputation."
+)
+_LINKED_ROWS = """
+first = data[{first}] == data[{first}].mode()[0]  # a condition on one part
+second = data[{second}] == data[{second}].mode()[0]  # and one on another
+bucket = data["bucket"]
+expected = first.groupby(bucket).sum() * second.groupby(bucket).sum() / bucket.groupby(bucket).size()
+print("about", round(expected.sum()), "records meet both")
+"""
+
+
+class Slices(Form):
+    """Parts of records: what stands in one row, but in different parts, need not be of one person.
+
+    The two tables of anatomy are a further way to write the same.
+    """
+
+    name: ClassVar[str] = "slices"
+    group: ClassVar[str] = "bucket"
+    plural: ClassVar[str] = "buckets"
+    groups: ClassVar[str | None] = "buckets"
+    whole_records: ClassVar[bool] = False
+    no_levels: ClassVar[str] = "No part was generalized: all quasi columns hold values as they are."
+    where_missing: ClassVar[str] = "generalized"
+
+    @classmethod
+    def prepare(
+        cls, policy: Policy, source: Source, counted: CountedCells, encoding: Encoding, plan: AnyPlan
+    ) -> SlicedPublication:
+        """Write down what every cell publishes in every column."""
+        if not isinstance(plan, SlicedPlan):
+            raise TypeError(f"the form {cls.name} is made of a plan of buckets")
+        return SlicedPublication.of(policy, source, counted, encoding, plan)
+
+    @property
+    def class_columns(self) -> tuple[str, ...]:
+        """The bucket."""
+        return (BUCKET,)
+
+    @property
+    def part_columns(self) -> list[list[str]]:
+        """The columns of each part."""
+        return published_columns(self.manifest["parts"])
+
+    def read_rows(self, path: Path) -> pa.Table:
+        """Return the rows of the published file; numbers that are published as they are become numbers."""
+        return read_published(path, self.manifest)
+
+    def complete_rows(self, rows: pa.Table, rng: np.random.Generator) -> pa.Table:
+        """Return one of the tables that the original may be."""
+        return sampled(self.slice_rows(rows), rng)
+
+    def promises(self) -> list[str]:
+        """Return what the promises say of somebody who knows all quasi values of a person and has the whole table."""
+        believed = any(self.models[one["model"]].sees == "values" for one in self.manifest["guarantees"])
+        return [*([_BELIEFS, ""] if believed else ()), *self.promise_lines(), "", _NOT_PROMISED]
+
+    def describe_rows(self) -> str:
+        """Say that rows are taken apart."""
+        return (
+            f"They are in {self.manifest['buckets']:,} buckets, and their columns in {len(self.manifest['parts'])} "
+            "parts. **Values in one row that are in different parts need not belong to the same person.**"
+        )
+
+    def own_section(self) -> Section:
+        """Return what buckets and parts are."""
+        lines = [_MEANING, *self._describe_repeated(), *self._describe_two_files()]
+        return Section("parts", "Parts and buckets", lines, self.part_columns)
+
+    def _describe_repeated(self) -> list[str]:
+        names = [name for part in self.manifest["parts"] for name in part]
+        twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+        if not twice:
+            return []
+        listed = ", ".join(code(f"{name} (2)") for name in twice)
+        return ["", f"Some parts share attributes: {listed} is the same attribute, repeated in a later part."]
+
+    def _describe_two_files(self) -> list[str]:
+        if "tables" not in self.manifest:
+            return []
+        quasi, sensitive = (self.manifest["tables"][name]["file"] for name in ("quasi", "sensitive"))
+        both = (
+            f"Two further files contain the same data: `{quasi}` has all parts except the one with sensitive values, "
+            f"`{sensitive}` the number of records of each bucket and sensitive value."
+        )
+        return ["", both]
+
+    def own_columns(self) -> list[OwnColumn]:
+        """Return the column of buckets."""
+        return [OwnColumn(BUCKET, "bucket", "number", "rows with the same number share a bucket")]
+
+    def advice(self) -> list[str]:
+        """Return what can be counted within a part, and what cannot."""
+        return [_ONE_PART, _SEVERAL_PARTS, _LINKED, *self.advise_on_withheld()]
+
+    def _count_example(self) -> str:
+        first, second = (quoted(part[0]) for part in self.part_columns[:2])
+        return _LINKED_ROWS.format(first=first, second=second)
+
+    def summary(self, evidence: Mapping[str, Any]) -> list[str]:
+        """Say which columns stay together, and among how many records the others hide."""
+        risks = evidence["risk_after"]
+        return [
+            *(f"Part {number}: {', '.join(columns)}" for number, columns in enumerate(self.part_columns, start=1)),
+            (
+                "Within each bucket the parts are shuffled independently of each other. Records per bucket: at least "
+                f"{risks['smallest_bucket']:,}, {risks['mean_bucket']:,.1f} on average."
+            ),
+            *(
+                f"The {name} values are also in public/{entry['file']}."
+                for name, entry in self.manifest.get("tables", {}).items()
+            ),
+        ]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

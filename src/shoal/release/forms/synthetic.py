@@ -1,11 +1,12 @@
-"""Synthetic rows: nobody's records, and a manifest that tells nothing which was looked up without noise."""
+"""The form `synthetic`: nobody's records, and a manifest that tells nothing which was looked up without noise."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -14,11 +15,14 @@ from shoal.core import kernels
 from shoal.core.arrays import CodeArray, IntArray
 from shoal.core.progress import Progress
 from shoal.core.randomness import Chance
+from shoal.core.wording import code, promise_line
+from shoal.methods.base import AnyPlan
 from shoal.methods.synthetic.synthesis import distances
 from shoal.plan.counted import CountedCells
 from shoal.plan.synthetic import Domain, SyntheticPlan
 from shoal.policy.encoding import Encoding
 from shoal.policy.policy import Policy
+from shoal.release.forms.base import SEVERAL, TRUE_OF_MOST, Claim, Form, Section, quoted
 from shoal.release.guarantees import Guarantee
 from shoal.release.publication import Engine, PlannedPublication, PublishedRows
 from shoal.sources.base import Source
@@ -26,6 +30,157 @@ from shoal.taxonomies.tree import Cover
 from shoal.utility.base import Utility
 
 _BATCH_ROWS = 1 << 20
+
+
+_NOBODY = (
+    "**No row is a person.** Rows were drawn at random from counts of the original table, to which noise was added "
+    "first. Whoever is looked for will not be found: that a row is there says no more about anybody than is claimed "
+    "below. The number of rows is not that of people."
+)
+_KEPT = (
+    "Up to the noise, the table keeps how often each value of a column occurs, and how often values of these pairs of "
+    "columns occur together:"
+)
+_ALONE = (
+    "Up to the noise, the table keeps how often each value of a column occurs. Columns are independent of each other: "
+    "no pair of them was kept."
+)
+_LOST = (
+    "Other pairs are linked only through these. What depends on three columns at once is not kept, and rare values are "
+    "lost in the noise: do not look for either."
+)
+_CLAIM = (
+    "This is a claim: no file can show that noise was drawn as declared. What files show, and `shoal verify` checks, "
+    "is that the parts of the account in `manifest.json` (`synthetic`) add up to no more."
+)
+_RECORDS = (
+    "It is about single records. Of a person with several of them each one is protected, and all together less: their "
+    "epsilons add up. So do those of several tables that are drawn from the same people."
+)
+_WEAKNESSES = (
+    "It bounds what one record changes, not what is true of many: whatever the table teaches about people in general "
+    "can be concluded about anybody. It rests on noise having been drawn as declared, which no file shows."
+)
+_TOGETHER = "The claim is about records. Of a person with several of them, all together are protected less."
+_SHARES = "- Use shares, not counts: the number of rows is not that of people."
+_PAIRS = "- Cross-tables of kept pairs are right up to the noise; other ones, and three columns at once, are not kept."
+_RARE = "- Small shares are mostly noise. A finding that rests on a few rows is none."
+_LARGEST = 20.0  # epsilons beyond promise next to nothing, and their factor says nothing to people
+
+
+class Synthetic(Form):
+    """Rows that were drawn from noisy counts, and are nobody's."""
+
+    name: ClassVar[str] = "synthetic"
+    groups: ClassVar[str | None] = None
+    of_people: ClassVar[bool] = False
+    unlinkable: ClassVar[str | None] = "its rows are nobody's"
+    no_levels: ClassVar[str] = "Rows have values of the lowest level only, drawn from noisy counts."
+
+    @classmethod
+    def prepare(
+        cls, policy: Policy, source: Source, counted: CountedCells, encoding: Encoding, plan: AnyPlan
+    ) -> SyntheticPublication:
+        """Write down the labels of all columns."""
+        if not isinstance(plan, SyntheticPlan):
+            raise TypeError(f"the form {cls.name} is made of a plan of drawn rows")
+        return SyntheticPublication.of(policy, source, counted, encoding, plan)
+
+    @property
+    def class_columns(self) -> tuple[str, ...]:
+        """None: no row has a class."""
+        return ()
+
+    def claims(self) -> list[Claim]:
+        """Return the claim of differential privacy."""
+        return [
+            Claim(one["model"], one["parameters"], explain_claim(one["parameters"]), _WEAKNESSES)
+            for one in self.manifest["claims"]
+        ]
+
+    def promises(self) -> list[str]:
+        """Return what is claimed, and that no file can show it."""
+        return [
+            line
+            for claim, one in zip(self.claims(), self.manifest["claims"], strict=True)
+            for line in (promise_line(one, claim.meaning), "", _CLAIM, "", _RECORDS)
+        ]
+
+    def general_limits(self) -> list[str]:
+        """Return what the claim does not cover."""
+        return [_TOGETHER, SEVERAL, TRUE_OF_MOST]
+
+    def headline(self) -> str:
+        """Say how many rows were drawn."""
+        manifest = self.manifest
+        made = f"drawn with shoal {manifest['shoal_version']} (method `{manifest['method']}`)"
+        return f"{manifest['rows']:,} rows, {made}."
+
+    def describe_rows(self) -> str:
+        """Say that no row is a person."""
+        return _NOBODY
+
+    def own_section(self) -> Section:
+        """Return what the table keeps of the original one, and what it does not."""
+        pairs = [f"- {code(first)} and {code(second)}" for first, second in self.manifest["synthetic"]["tree"]]
+        lines = [_KEPT, "", *pairs, "", _LOST] if pairs else [_ALONE]
+        return Section("kept", "What is kept", lines)
+
+    def published_as(self, name: str) -> str:
+        """Say that values were drawn."""
+        del name
+        return "drawn; see below"
+
+    def describe_missing(self) -> str:
+        """Say how a missing value is published."""
+        if self.manifest["missing"]["policy"] == "drop":
+            return super().describe_missing()
+        return "A missing value is published as `missing`."
+
+    def advice(self) -> list[str]:
+        """Return what can be asked of noisy rows."""
+        return [_SHARES, _PAIRS, _RARE]
+
+    def _count_example(self) -> str:
+        pairs = self.manifest["synthetic"]["tree"]
+        if not pairs:
+            first = quoted(next(iter(self.manifest["attributes"])))
+            return f"print(data[{first}].value_counts(normalize=True).round(2))\n"
+        first, second = map(quoted, pairs[0])
+        return f'print(pd.crosstab(data[{first}], data[{second}], normalize="index").round(2))\n'
+
+    def summary(self, evidence: Mapping[str, Any]) -> list[str]:
+        """Say how far the rows are from the records."""
+        pairs, found = [" and ".join(pair) for pair in self.manifest["synthetic"]["tree"]], evidence["synthetic"]
+        alone = _mean(found["attributes"].values())
+        together = _mean(one["distance"] for one in found["pairs"])
+        return [
+            f"Pairs kept: {'; '.join(pairs) if pairs else 'none'}.",
+            (
+                f"Shares of values are off by {alone:.1%} on average, those of pairs of values by {together:.1%}; "
+                "these are figures for you alone."
+            ),
+        ]
+
+
+def explain_claim(parameters: Mapping[str, Any]) -> str:
+    """Say what a claim of differential privacy means.
+
+    >>> explain_claim({"epsilon": 1.0, "delta": 0.0})
+    'whatever somebody knows, no table is more than e^1 (about 2.7) times as likely with a record as without it'
+    """
+    epsilon, delta = parameters["epsilon"], parameters["delta"]
+    factor = "" if epsilon > _LARGEST else f" (about {math.exp(epsilon):,.{1 if epsilon < 3 else 0}f})"
+    but = f", but for a probability of {delta:g}" if delta else ""
+    return (
+        f"whatever somebody knows, no table is more than e^{epsilon:g}{factor} times as likely with a record as "
+        f"without it{but}"
+    )
+
+
+def _mean(values: Iterable[float]) -> float:
+    listed = list(values)
+    return sum(listed) / len(listed) if listed else 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -86,14 +86,9 @@ class SlicedTable:
         return tuple(dict.fromkeys(name for part in self.parts for name in part.names))
 
 
-def is_sliced(manifest: Mapping[str, Any]) -> bool:
-    """Whether the rows of a release are slices: no part has all of a record."""
-    return len(manifest["parts"]) > 1
-
-
 def sliced_parts(manifest: Mapping[str, Any]) -> list[list[str]]:
     """Return the names of each part's attributes; a release that is not sliced is refused."""
-    if not is_sliced(manifest):
+    if len(manifest["parts"]) < 2:
         raise UsageError(
             "this release is not sliced: each of its rows is a record as it stands, so count, sum and cross-tabulate "
             "`release.data` itself"

@@ -2,29 +2,13 @@
 
 from __future__ import annotations
 
+from shoal.attacks.base import Attack
 from shoal.core.registry import discover
 from shoal.core.wording import attack_text, listed, parameters_text
-from shoal.models.base import PrivacyModel
 from shoal.reports.frame import Section
 from shoal.reports.html import number, paragraph, percent, table
 from shoal.reports.internal.given import Given
 
-# Attacks by the question of the opinion that they ask.
-QUESTIONS = {
-    "singling out": ("singling-out", "downcoding", "external", "membership"),
-    "linkability": ("linkability", "composition"),
-    "inference": (
-        "inference",
-        "homogeneity",
-        "similarity",
-        "skewness",
-        "background-knowledge",
-        "definetti",
-        "minimality",
-        "refinement",
-    ),
-}
-_ABOUT_SIZES = ("k-delta-anonymity",)
 _DOES_NOT = {
     "singling out": "Nothing is promised against singling out.",
     "linkability": (
@@ -118,23 +102,22 @@ def nist(given: Given) -> Section:
 def _promised(given: Given, question: str) -> str:
     if given.manifest.get("claims"):
         return "Claimed by differential privacy: whether a record is in the table changes little of what is published."
-    known = discover("shoal.models", PrivacyModel)
     names = [str(promise["model"]) for promise in given.manifest["guarantees"]]
-    sizes = [name for name in names if name in _ABOUT_SIZES or (name in known and known[name].sees != "values")]
+    sizes = [name for name in names if given.form.models[name].sees != "values"]
     values = [name for name in names if name not in sizes]
-    if question == "singling out" and given.form != "buckets" and (sizes or values):
+    if question == "singling out" and given.form.whole_records and (sizes or values):
         return f"{listed(sizes or values)}: every record is in a {given.group} with others."
     if question == "inference" and values:
         return f"{listed(values)}: what can be concluded from a {given.group} is bounded."
-    if question == "linkability" and "agreed" in given.manifest:
-        return "Releases by the same plan have the same classes, so that linking them leaves each class as it is."
+    if question == "linkability" and given.form.linkability:
+        return given.form.linkability
     return _DOES_NOT[question]
 
 
 def _found(given: Given, question: str) -> str:
     if given.attacks is None:
         return "Not measured: no attacks were recorded."
-    wanted = QUESTIONS[question]
+    wanted = {name for name, kind in discover("shoal.attacks", Attack).items() if kind.question == question}
     told = [
         f"{attack_text(one)} {percent(max(one['risk']['value'], 0.0))} "
         f"({percent(max(one['risk']['low'], 0.0))} to {percent(max(one['risk']['high'], 0.0))})"
@@ -158,9 +141,9 @@ def _standard(given: Given) -> str:
 
 def _results(given: Given) -> str:
     after = given.evidence["risk_after"]
-    if given.form == "synthetic":
+    if not given.form.of_people:
         return "No class of rows hides a person; the claim bounds what one record changes."
-    if given.form == "buckets":
+    if not given.form.whole_records:
         return f"The smallest bucket has {number(after['smallest_bucket'])} records."
     before = given.evidence["risk_before"]
     return (

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from shoal.methods.base import Publishes
-from shoal.release.forms.kinds import form_of
+from shoal.release.forms.base import Form, read_form
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,11 +18,11 @@ class Given:
     attacks: Mapping[str, Any] | None = None
 
     @property
-    def form(self) -> Publishes:
+    def form(self) -> Form:
         """What the rows of the release are."""
-        return form_of(self.manifest)
+        return read_form(self.manifest)
 
     @property
     def group(self) -> str:
         """What a set of records that hide each other is called."""
-        return "bucket" if self.form == "buckets" else "class"
+        return self.form.group

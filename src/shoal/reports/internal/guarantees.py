@@ -5,15 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from shoal.core.registry import discover
 from shoal.core.wording import counted_text, model_text, parameters_text
-from shoal.models.base import PrivacyModel
-from shoal.reports.agreed_readme import TITLES
 from shoal.reports.frame import Section
 from shoal.reports.html import bullets, code, details, number, paragraph, table, verdict
 from shoal.reports.internal.given import Given
-from shoal.reports.limits import general_limits, limits_of
-from shoal.reports.promises import claim_told
 
 _CLAIMED = "No class of records is promised anything, for no row is a record. What is claimed, no file can show."
 _NOTHING = "This release promises nothing about people."
@@ -30,20 +25,20 @@ def guarantees(given: Given) -> Section:
 
 def limitations(given: Given) -> Section:
     """Return what the promises do not protect against."""
-    models = limits_of(given.manifest)
+    models = given.form.weaknesses()
     return Section.of(
         "limitations",
         "Limitations",
         table("What each promise does not protect against", ("promise", "limits"), models) if models else "",
         paragraph("Of all promises together:" if models else "What to keep in mind:"),
-        bullets(general_limits(given.manifest)),
+        bullets(given.form.general_limits()),
     )
 
 
 def _told(given: Given) -> Sequence[str]:
     manifest = given.manifest
     if manifest.get("claims"):
-        claims = ((one["model"], parameters_text(one["parameters"]), claim_told(one)) for one in manifest["claims"])
+        claims = ((one.model, parameters_text(one.parameters), one.meaning) for one in given.form.claims())
         caption = "Claimed, and not to be checked by files"
         return [paragraph(_CLAIMED), table(caption, ("claim", "parameters", "meaning"), claims)]
     if not manifest["guarantees"]:
@@ -51,12 +46,11 @@ def _told(given: Given) -> Sequence[str]:
             paragraph(_NOTHING, class_="bad"),
             paragraph(_MEASURE, code("shoal attack"), " measures how often."),
         ]
-    titles = {name: model.title for name, model in discover("shoal.models", PrivacyModel).items()} | TITLES
     rows = [
         (
             model_text(one),
             parameters_text(one["parameters"]),
-            titles[one["model"]].replace("`", ""),
+            given.form.models[one["model"]].title.replace("`", ""),
             number(one["achieved"]),
             verdict(one["ok"]),
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from shoal.reports.columns import published_as
 from shoal.reports.frame import Section
 from shoal.reports.html import code, figure, joined, marked, number, paragraph, percent, table
 from shoal.reports.internal.given import Given
@@ -22,19 +21,13 @@ _STEPS = (
     "Steps are counted from the original values up the hierarchy of the policy. Its top stands for all values and says "
     "nothing. A range between is no node of the hierarchy: it was cut where the records asked for it."
 )
-_WHY_NOT = {
-    "values": "No hierarchy was used: quasi columns hold values, not labels.",
-    "centres": "Hierarchies do not show in the data: quasi columns hold averages of groups.",
-    "synthetic": "Rows have values of the lowest level only, drawn from noisy counts.",
-    "buckets": "No part was generalized: all quasi columns hold values as they are.",
-}
 
 
 def published(given: Given) -> Section:
     """Return what each attribute publishes, what is withheld, and the levels that were used."""
     manifest, losses = given.manifest, given.manifest["utility"].get("attribute-loss", {})
     rows = [
-        (name, entry["role"], marked(published_as(name, manifest)), percent(losses[name]) if name in losses else "–")
+        (name, entry["role"], marked(given.form.published_as(name)), percent(losses[name]) if name in losses else "–")
         for name, entry in manifest["attributes"].items()
     ]
     return Section.of(
@@ -48,7 +41,7 @@ def published(given: Given) -> Section:
 
 def _withheld(given: Given) -> str:
     manifest, source = given.manifest, given.evidence["source"]
-    if "synthetic" in manifest:
+    if not given.form.of_people:
         return "No record was withheld, and none was published."
     left_out = manifest["withheld"] + manifest["missing"]["dropped"]
     if not left_out:
@@ -63,7 +56,7 @@ def _withheld(given: Given) -> str:
 def _levels(given: Given) -> Sequence[str]:
     found = given.evidence.get("levels")
     if not found:
-        return [paragraph(_WHY_NOT.get(given.form, "Levels were not counted by the version that made this release."))]
+        return [paragraph(given.form.no_levels)]
     highest = max(2, *(len(entry["nodes"]) for entry in found.values()))
     heads = ("column", "original", *(f"{step} up" for step in range(1, highest - 1)), "top", "ranges between")
     rows = [(name, *_shares(entry, highest)) for name, entry in found.items()]
@@ -88,7 +81,7 @@ def sensitive(given: Given) -> Section:
 
 
 def _told(given: Given) -> Sequence[str]:
-    if given.form == "synthetic":
+    if not given.form.of_people:
         return [paragraph(_NO_RECORDS)]
     if all(entry["role"] != "sensitive" for entry in given.manifest["attributes"].values()):
         return [paragraph(_NO_ATTRIBUTE)]
@@ -135,7 +128,7 @@ def _associations(given: Given) -> Sequence[str]:
             ),
             figure(associations(found)),
         ]
-    if given.form == "synthetic" or len(given.manifest["attributes"]) < 2:
+    if not given.form.of_people or len(given.manifest["attributes"]) < 2:
         return []
     if "regions" in given.evidence["search"]:
         return [paragraph("Correlations were not counted: the table is larger than the memory that was allowed.")]

@@ -51,9 +51,9 @@ _OTHERS = (
 
 def risk(given: Given) -> Section:
     """Return how well records hide, and what gives them away."""
-    if given.form == "synthetic":
+    if not given.form.of_people:
         inside = [*_before(given), paragraph(_NOBODY), *_distances(given.evidence["synthetic"])]
-    elif given.form == "buckets":
+    elif not given.form.whole_records:
         inside = [*_before(given), *_buckets(given), *_carriers(given)]
     else:
         before, after = given.evidence["risk_before"], given.evidence["risk_after"]

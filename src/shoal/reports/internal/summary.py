@@ -59,7 +59,7 @@ def _kept(given: Given) -> list[dict[str, object]]:
 def _records(given: Given) -> Sequence[str]:
     manifest, source = given.manifest, given.evidence["source"]
     name, method = code(source["name"]), code(manifest["method"])
-    if "synthetic" in manifest:
+    if not given.form.of_people:
         told = (f"{manifest['rows']:,} rows were drawn from noisy counts of {source['rows']:,} records of ", name)
         return [paragraph(*told, " with the method ", method, ". No row is a record.")]
     lines = [

@@ -48,7 +48,7 @@ def release_html(release: Release) -> str:
 def _summary(release: Release) -> Iterator[str]:
     """Yield what became of the records, in sentences."""
     manifest, source = release.manifest, release.evidence["source"]
-    if "synthetic" in manifest:
+    if not release.form.of_people:
         yield f"{counted_text(manifest['rows'], 'row')} drawn from noisy counts of {source['name']}; none is a record."
     else:
         yield (

@@ -6,18 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from shoal.core.wording import counted_text
-from shoal.release.sliced.table import is_sliced, published_columns
-from shoal.reports.agreed_readme import agreed_promises, classes
+from shoal.release.forms.base import read_form
 from shoal.reports.changes import change_told
-from shoal.reports.columns import kind_of, meaning, published_as
+from shoal.reports.columns import kind_of, meaning
 from shoal.reports.frame import Section
 from shoal.reports.html import block, code, details, figure, marked, paragraph, sentences, table
 from shoal.reports.plots.attribute_loss import attribute_loss
-from shoal.reports.promises import of_changed_values, promises
+from shoal.reports.promises import of_changed_values
 from shoal.reports.public.advice import advice
-from shoal.reports.readme import missing_told, origin_told
-from shoal.reports.sliced_readme import parts_told, sliced_promises
-from shoal.reports.synthetic_readme import kept
+from shoal.reports.readme import origin_told
 
 _MOST_LABELS = 200
 _LOST = (
@@ -30,7 +27,9 @@ _NOTHING_COMPARED = "Not told: rows were drawn from noisy counts, and are compar
 def public_sections(manifest: Mapping[str, Any]) -> list[Section]:
     """Return all sections that this release has."""
     sections = [
-        Section.of("about", "What this is", sentences([origin_told(manifest), "", missing_told(manifest)])),
+        Section.of(
+            "about", "What this is", sentences([origin_told(manifest), "", read_form(manifest).describe_missing()])
+        ),
         _form(manifest),
         _changes(manifest),
         _promises(manifest),
@@ -43,18 +42,19 @@ def public_sections(manifest: Mapping[str, Any]) -> list[Section]:
     return [section for section in sections if section is not None]
 
 
+def _about(manifest: Mapping[str, Any]) -> Section:
+    lines = [origin_told(manifest), "", read_form(manifest).describe_missing()]
+    return Section.of("about", "What this is", sentences(lines))
+
+
 def _form(manifest: Mapping[str, Any]) -> Section | None:
     """Say what stays together in a row, where that is not everything."""
-    if is_sliced(manifest):
-        columns = published_columns(manifest["parts"])
-        rows = ((str(place), ", ".join(names)) for place, names in enumerate(columns, start=1))
-        parts = table("Columns that stay together", ("part", "columns"), rows)
-        return Section.of("parts", "Parts and buckets", parts, sentences(parts_told(manifest)))
-    if "agreed" in manifest:
-        return Section.of("classes", "Classes", sentences(classes(manifest)[1:]))
-    if "synthetic" in manifest:
-        return Section.of("kept", "What is kept", sentences(kept(manifest)[1:]))
-    return None
+    own = read_form(manifest).own_section()
+    if own is None:
+        return None
+    rows = ((str(place), ", ".join(names)) for place, names in enumerate(own.parts, start=1))
+    parts = table("Columns that stay together", ("part", "columns"), rows) if own.parts else ""
+    return Section.of(own.id, own.title, parts, sentences(own.lines))
 
 
 def _changes(manifest: Mapping[str, Any]) -> Section | None:
@@ -66,22 +66,16 @@ def _changes(manifest: Mapping[str, Any]) -> Section | None:
 
 
 def _promises(manifest: Mapping[str, Any]) -> Section:
-    if is_sliced(manifest):
-        lines = sliced_promises(manifest)
-    else:
-        lines = agreed_promises(manifest) if "agreed" in manifest else promises(manifest)
+    lines = read_form(manifest).promises()
     return Section.of("promises", "What is promised", sentences([*lines, *of_changed_values(manifest)]))
 
 
 def _columns(manifest: Mapping[str, Any]) -> Section:
-    rows = []
-    if is_sliced(manifest):
-        rows.append(("bucket", "bucket", "number", "rows with the same number share a bucket"))
-    if "agreed" in manifest:
-        rows.append(("class", "class", "number", "the number of the record's class in plan.json"))
+    form = read_form(manifest)
+    rows = [(own.name, own.role, own.kind, own.meaning.replace("`", "")) for own in form.own_columns()]
     for name, entry in manifest["attributes"].items():
         description = f"{entry['description']}; " if "description" in entry else ""
-        rows.append((name, entry["role"], kind_of(entry), f"{description}{published_as(name, manifest)}"))
+        rows.append((name, entry["role"], kind_of(entry), f"{description}{form.published_as(name)}"))
     dictionary = table("Data dictionary", ("column", "role", "kind", "values"), rows)
     roles = (
         "Quasi columns are those by which people could be recognised; sensitive ones hold what is nobody's business; "

@@ -139,7 +139,8 @@ def arguments(form: Form, names: list[str]) -> list[str]:
 
 def _written(method: str) -> str:
     """Return a method as the command takes it: with a usual value of what must be given."""
-    given = start_of(method, parameters(discover("shoal.methods", Method)[method]))
+    kind = discover("shoal.methods", Method)[method]
+    given = start_of(kind, parameters(kind))
     return f"{method}{flow(given)}" if given else method
 
 

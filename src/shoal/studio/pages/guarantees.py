@@ -129,7 +129,7 @@ def add(visit: Visit) -> Response:
     if name not in _models():
         raise UsageError("choose one of the guarantees")
     promises = _promises(visit.project.document)
-    return _changed(visit, [*promises, (name, start_of(name, parameters(_models()[name])))])
+    return _changed(visit, [*promises, (name, start_of(_models()[name], parameters(_models()[name])))])
 
 
 def change(visit: Visit) -> Response:
@@ -182,7 +182,7 @@ def choose_method(visit: Visit) -> Response:
     if name not in _methods():
         raise UsageError("choose one of the methods")
     fields = parameters(_methods()[name])
-    kept = _read(visit.form, fields, given) if name == before else start_of(name, fields)
+    kept = _read(visit.form, fields, given) if name == before else start_of(_methods()[name], fields)
     document["method"] = {name: kept}
     return _kept(visit, document)
 

@@ -1,0 +1,328 @@
+"""What every form of release is, and how a written release is read back to its form."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from shoal.core.errors import InputError, PolicyError
+from shoal.core.registry import discover, find
+from shoal.core.wording import promise_line
+from shoal.methods.base import AnyPlan, Method
+from shoal.models.base import PrivacyModel
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+    from shoal.plan.counted import CountedCells
+    from shoal.policy.encoding import Encoding
+    from shoal.policy.policy import Policy
+    from shoal.release.publication import PlannedPublication
+    from shoal.release.sliced.table import SlicedTable
+    from shoal.sources.base import Source
+
+RECORDS = "Each row is one record of the original table"
+EXACT = "- Columns that hold original values can be counted as they stand, for the records that were published."
+LABELS = (
+    "- A label stands for a range or a set of values. Count records by label, or bound a count: at least those whose "
+    "label lies wholly within what you ask for, at most those whose label overlaps with it. For one figure in between, "
+    "spread the records of a label evenly over it."
+)
+IMPORTS = "import pandas as pd\n\n"
+_ORDER = "Rows are in random order."
+_WITHHELD = "- Some records were left out, and not at random: they were those unlike others."
+_NOTHING = (
+    "**This release promises nothing about people.** Whoever knows some values of a person may find the person's row, "
+    "and read there what they did not know. Treat it as personal data."
+)
+_NOTHING_VERIFIED = (
+    "What can be verified is the form of the files and, with the original table, that values are the original ones or "
+    "were changed as told above."
+)
+_QUASI = (
+    "Promises are about somebody who knows the attributes that the policy calls quasi. A sensitive or insensitive "
+    "attribute that others can look up is as good as a quasi one, and nothing here knows that."
+)
+_RECORDS = "Promises are about records. A person with several of them is in several classes, which can be compared."
+SEVERAL = (
+    "Promises are about this release alone. Another one about the same people can leave less together than each by "
+    "itself: shoal link and the ledger measure that, if they are told of it."
+)
+_BACKGROUND = (
+    "Who knows more than quasi values, such as the order of rows in another file or how the method decides, may "
+    "conclude more. The attacks try some of that, not all."
+)
+_MEASURED = "Figures of risk and attacks are measured on these data and these adversaries. They bound no other ones."
+TRUE_OF_MOST = (
+    "What is true of most people in a class is learned about all of them, in it or not: that is what data are for."
+)
+
+
+class Section(NamedTuple):
+    """What only one form has to explain, in lines of Markdown, and the columns of each part if there are several."""
+
+    id: str
+    title: str
+    lines: list[str]
+    parts: list[list[str]] = []  # noqa: RUF012  never changed
+
+
+class OwnColumn(NamedTuple):
+    """A column that the form itself adds; its meaning is in Markdown."""
+
+    name: str
+    role: str
+    kind: str
+    meaning: str
+
+
+class Claim(NamedTuple):
+    """What is claimed and no file can show."""
+
+    model: str
+    parameters: Mapping[str, Any]
+    meaning: str
+    weaknesses: str
+
+
+class Form(ABC):
+    """What the rows of a release are, and everything that depends on it: a new form is one file with a subclass.
+
+    An instance speaks of one release, by its manifest. Sentences for pages are in Markdown.
+    """
+
+    name: ClassVar[str]
+    group: ClassVar[str] = "class"  # what a set of records that hide each other is called
+    plural: ClassVar[str] = "classes"  # what several of them are called
+    groups: ClassVar[str | None] = "classes"  # under which the evidence counts them; None: it does not
+    of_people: ClassVar[bool] = True  # whether rows are about people; else they are nobody's
+    whole_records: ClassVar[bool] = True  # whether all values of a row belong to one record
+    generalizes: ClassVar[bool] = False  # whether classes publish labels of leaf ranges
+    as_they_are: ClassVar[bool] = False  # whether quasi values are those of the source, or what techniques made of them
+    by_plan: ClassVar[bool] = False  # whether classes are those of an agency's plan, and told by their numbers
+    unlinkable: ClassVar[str | None] = None  # why such a release cannot be linked with others
+    not_for_ledgers: ClassVar[str | None] = None  # why such a release cannot be entered into a ledger
+    linkability: ClassVar[str | None] = None  # what is promised against linking several such releases
+    no_levels: ClassVar[str] = "Levels were not counted by the version that made this release."
+    where_dropped: ClassVar[str] = "quasi"  # columns besides sensitive ones whose missing values drop a record
+    where_missing: ClassVar[str] = "quasi"  # columns whose labels say that a value is missing
+
+    def __init__(self, manifest: Mapping[str, Any]) -> None:
+        self.manifest = manifest
+
+    # What is made.
+
+    @classmethod
+    @abstractmethod
+    def prepare(
+        cls, policy: Policy, source: Source, counted: CountedCells, encoding: Encoding, plan: AnyPlan
+    ) -> PlannedPublication:
+        """Prepare what the plan publishes of the table."""
+
+    # What is read.
+
+    @property
+    def class_columns(self) -> tuple[str, ...]:
+        """The columns whose values together tell the class of a row; none where rows have no class."""
+        return tuple(name for name, entry in self.manifest["attributes"].items() if entry["role"] == "quasi")
+
+    def read_rows(self, path: Path) -> pa.Table:
+        """Return the rows of the published file."""
+        import pyarrow as pa
+
+        from shoal.sources.opening import open_source
+        from shoal.sources.options import SourceOptions
+
+        return pa.Table.from_batches(list(open_source(path, SourceOptions(delimiter=",")).batches()))
+
+    def slice_rows(self, rows: pa.Table) -> SlicedTable:
+        """Return the buckets and parts of published rows; whole rows are refused."""
+        from shoal.release.sliced.table import SlicedTable
+
+        return SlicedTable.of(rows, self.manifest)
+
+    def complete_rows(self, rows: pa.Table, rng: np.random.Generator) -> pa.Table:  # noqa: ARG002
+        """Return rows as whole records; parts of records are linked at random."""
+        return rows
+
+    # What is promised.
+
+    @property
+    def models(self) -> Mapping[str, type[PrivacyModel]]:
+        """Every model that such a release may promise, by name."""
+        return discover("shoal.models", PrivacyModel)
+
+    def promised_models(self) -> tuple[PrivacyModel, ...]:
+        """Return the models that the release promises."""
+        known = self.models
+        return tuple(known[one["model"]].model_validate(one["parameters"]) for one in self.manifest["guarantees"])
+
+    def claims(self) -> list[Claim]:
+        """Return what is claimed and no file can show."""
+        return []
+
+    def promises(self) -> list[str]:
+        """Return what is promised, or that nothing is."""
+        if not self.manifest["guarantees"]:
+            return [_NOTHING, "", _NOTHING_VERIFIED]
+        return [*self.promise_lines(), *self._explain_classes()]
+
+    def promise_lines(self) -> list[str]:
+        """Return each promise as an item of a list."""
+        return [promise_line(one, self.models[one["model"]].title) for one in self.manifest["guarantees"]]
+
+    def _explain_classes(self) -> list[str]:
+        """Say what a class is where no labels show it."""
+        quasi = [entry for entry in self.manifest["attributes"].values() if entry["role"] == "quasi"]
+        if all("labels" in entry for entry in quasi):
+            return []
+        return ["", "A class is all rows that are equal in every quasi column."]
+
+    def weaknesses(self) -> list[tuple[str, str]]:
+        """Return each promised or claimed model with what it does not protect against."""
+        promised = dict.fromkeys(str(one["model"]) for one in self.manifest["guarantees"])
+        return [
+            *((name, self.models[name].weaknesses) for name in promised),
+            *((claim.model, claim.weaknesses) for claim in self.claims()),
+        ]
+
+    def general_limits(self) -> list[str]:
+        """Return what no promise of this form of release covers."""
+        if not self.manifest["guarantees"]:
+            return ["This release promises nothing about people: all that is below is what was measured.", _MEASURED]
+        return [_QUASI, _RECORDS, self._among_releases, _BACKGROUND, TRUE_OF_MOST, _MEASURED]
+
+    @property
+    def _among_releases(self) -> str:
+        return SEVERAL
+
+    # What readers are told.
+
+    def headline(self) -> str:
+        """Say how many rows there are, and how they were made."""
+        manifest = self.manifest
+        made = f"published with shoal {manifest['shoal_version']} (method `{manifest['method']}`)"
+        return f"{manifest['rows']:,} records, {made}."
+
+    def describe_rows(self) -> str:
+        """Say what a row is, and how far its values are those of a record."""
+        return f"{self._describe_row()} {_ORDER}"
+
+    def _describe_row(self) -> str:
+        return f"{RECORDS}."
+
+    def own_section(self) -> Section | None:
+        """Return what has to be explained before anything is counted; None if rows speak for themselves."""
+        return None
+
+    def own_columns(self) -> list[OwnColumn]:
+        """Return the columns that are no attributes; they come first."""
+        return []
+
+    def published_as(self, name: str) -> str:
+        """Say what an attribute's values are."""
+        entry, changed = self.manifest["attributes"][name], name in self.manifest.get("techniques", {})
+        own = "changed: see above" if changed else "as in the original table"
+        if entry["role"] == "quasi" and (made := self._quasi_made(entry)) is not None:
+            return f"{own}; then {made}" if changed else made
+        if "labels" not in entry:
+            return own
+        made = f"{'' if changed else f'some {own}, '}some generalized; see below"
+        return f"{own}; then {made}" if changed else made
+
+    def _quasi_made(self, entry: Mapping[str, Any]) -> str | None:
+        """Say what was made of a quasi attribute; None if nothing was."""
+        return "generalized; see below" if "labels" in entry else None
+
+    def describe_missing(self) -> str:
+        """Say how a missing value is published."""
+        if self.manifest["missing"]["policy"] == "drop":
+            return f"Records with a missing value in a {self.where_dropped} or sensitive column were left out."
+        quasi = [entry for entry in self.manifest["attributes"].values() if entry["role"] == "quasi"]
+        if not any("labels" in entry for entry in quasi):
+            return "A missing value is published as empty."
+        return f"A missing value is published as `missing` in {self.where_missing} columns and as empty elsewhere."
+
+    @abstractmethod
+    def advice(self) -> list[str]:
+        """Return how to analyse such rows, as items of a list."""
+
+    def advise_on_withheld(self) -> list[str]:
+        """Return what records that were left out mean for an analysis."""
+        return [_WITHHELD] if self.manifest["withheld"] else []
+
+    def examples(self) -> list[tuple[str, str]]:
+        """Return (language, lines) of examples that run in the folder of the data."""
+        return [("Python", IMPORTS + self.read_example() + self._count_example())]
+
+    def _count_example(self) -> str:
+        by_role = self.names_by_role()
+        shown = [name for role in ("quasi", "sensitive", "insensitive") for name in by_role[role]]
+        return f"print(data[{quoted(shown[0])}].value_counts())\n"
+
+    def names_by_role(self) -> dict[str, list[str]]:
+        """Return the attributes of each role."""
+        found: dict[str, list[str]] = {"quasi": [], "sensitive": [], "insensitive": []}
+        for name, entry in self.manifest["attributes"].items():
+            found[entry["role"]].append(name)
+        return found
+
+    @property
+    def file(self) -> str:
+        """The name of the published file."""
+        return str(self.manifest["data"]["file"]) if "data" in self.manifest else "data.csv"
+
+    def read_example(self, *, texts: bool = False) -> str:
+        """Return the line that reads the file in Python."""
+        if self.file.endswith(".parquet"):
+            return f'data = pd.read_parquet("{self.file}")\n'
+        options = ", dtype=str, keep_default_na=False" if texts else ""
+        return f'data = pd.read_csv("{self.file}"{options})\n'
+
+    def summary(self, evidence: Mapping[str, Any]) -> list[str]:
+        """Say to the data holder how well records hide and what is kept, in sentences without Markdown."""
+        before, after = evidence["risk_before"]["unique_records"], evidence["risk_after"]["unique_records"]
+        whom = "People" if "counts" in evidence["risk_before"] else "Records"
+        unique = f"{whom} unique by their quasi-identifiers: {before:,} before, {after:,} after."
+        return [f"{unique} {kept}" if (kept := self._describe_kept(evidence)) else unique]
+
+    def _describe_kept(self, evidence: Mapping[str, Any]) -> str:  # noqa: ARG002
+        return f"Information kept: {self.manifest['utility']['um']:.1%}."
+
+
+def quoted(value: object) -> str:
+    """Return a number or a text as Python and R write it."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def find_form(name: str) -> type[Form]:
+    """Return the form of that name: a method says which one its plans have."""
+    return find("shoal.release.forms", Form, name, what="form of release")
+
+
+def read_form(manifest: Mapping[str, Any]) -> Form:
+    """Return the form of a release, by the method that its manifest names.
+
+    >>> read_form({"method": "mondrian"}).name
+    'classes'
+    """
+    if "agreed" in manifest:
+        return find_form("agreed")(manifest)
+    try:
+        method = find("shoal.methods", Method, str(manifest.get("method")), what="method")
+    except PolicyError:
+        raise InputError(
+            "the manifest names no method that this shoal knows; run `shoal verify` on the release"
+        ) from None
+    return find_form(method.form)(manifest)
+
+
+def publish_plan(
+    policy: Policy, source: Source, counted: CountedCells, encoding: Encoding, plan: AnyPlan
+) -> PlannedPublication:
+    """Prepare what a plan of the policy's method publishes of the table."""
+    return find_form(policy.method.form).prepare(policy, source, counted, encoding, plan)

@@ -1,0 +1,51 @@
+"""The form `plain`: every row is a record with its own quasi values, or what techniques made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from shoal.plan.counted import CountedCells
+from shoal.plan.plan import Plan
+from shoal.policy.encoding import Encoding
+from shoal.policy.policy import Policy
+from shoal.release.columns import ClassColumn, ValueColumn
+from shoal.release.forms.base import RECORDS, Form
+from shoal.release.forms.classes import Classes
+
+_VALUES = (
+    "- Values are those of records, or changed as told above: count and model them as you would the original ones."
+)
+
+
+class Plain(Classes):
+    """Records as they are: all that are equal in their quasi values are a class."""
+
+    name: ClassVar[str] = "plain"
+    plural: ClassVar[str] = "groups of equal quasi-identifiers"
+    groups: ClassVar[str | None] = None
+    generalizes: ClassVar[bool] = False
+    as_they_are: ClassVar[bool] = True
+    where_dropped: ClassVar[str] = "quasi"
+    not_for_ledgers: ClassVar[str | None] = "it publishes original values, which hide nothing"
+    no_levels: ClassVar[str] = "No hierarchy was used: quasi columns hold values, not labels."
+
+    @classmethod
+    def column(cls, place: int, policy: Policy, counted: CountedCells, encoding: Encoding, plan: Plan) -> ClassColumn:
+        """Return the values that all records of a class have in common."""
+        del policy
+        return ValueColumn.of(encoding.problem.quasi[place], counted, encoding, plan)
+
+    def _describe_row(self) -> str:
+        return f"{RECORDS}."
+
+    def advice(self) -> list[str]:
+        """Return that values can be used as they are."""
+        return [_VALUES, *self.advise_on_withheld()]
+
+    def examples(self) -> list[tuple[str, str]]:
+        """Return a count."""
+        return Form.examples(self)
+
+    def _describe_kept(self, evidence: Mapping[str, Any]) -> str:  # noqa: ARG002
+        return ""
