@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := -m pip --quiet --disable-pip-version-check
 DEMO := demo-out
 
-.PHONY: help demo test thorough check bench comparison figures screenshots clean
+.PHONY: help demo test corpus thorough check bench comparison figures screenshots clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,9 +30,13 @@ demo: $(VENV)/ready ## generate hospital stays, draft a policy, audit, anonymize
 	rm -rf $(DEMO)
 	$(BIN)/shoal demo --out $(DEMO)
 
-test: check .venv-pycanon/ready ## lint, types, all tests; SHOAL_NO_SKIP=1 turns skips into failures
-	$(BIN)/python -m pytest --numprocesses 3 --dist worksteal --ignore tests/engines/spark
+test: check corpus .venv-pycanon/ready ## lint, types, all tests; SHOAL_NO_SKIP=1 turns skips into failures
+	$(BIN)/python -m pytest --numprocesses 3 --dist worksteal --ignore tests/engines/spark --ignore tests/corpus
 	$(BIN)/python -m pytest tests/engines/spark
+
+# Releases of every kind, first and alone: they compile nearly all kernels, which workers would otherwise do three times.
+corpus: $(VENV)/dev-ready
+	$(BIN)/python -m pytest --quiet tests/corpus
 
 thorough: $(VENV)/dev-ready ## the long tests of promises that shorter ones hold too, and more repetitions
 	$(BIN)/python -m pytest -m thorough
