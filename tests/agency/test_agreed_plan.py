@@ -16,10 +16,9 @@ import pytest
 from shoal.agency.distribution import read_distribution
 from shoal.agency.planning import make_plan, plan_document
 from shoal.core.errors import InputError
+from shoal.manifest import AgreedFile, ManifestError
 from shoal.release.forms.agreed import K_ANONYMITY, Promise, digest_plan, parse_plan
-from shoal.verify.agreed.plan import read_plan
-from shoal.verify.fields import ManifestError
-from shoal.verify.files import AgreedFile
+from shoal.verify.agreed import read_plan
 
 Document = dict[str, Any]
 
@@ -42,11 +41,11 @@ def document(documents) -> Document:
 def written(folder: Path, content: bytes, document: Document) -> AgreedFile:
     (folder / "plan.json").write_bytes(content)
     own = document.get("digest")
-    return AgreedFile(
-        "plan.json",
-        hashlib.sha256(content).hexdigest(),
-        own if isinstance(own, str) else "0" * 64,
-        document["classes"] if type(document.get("classes")) is int else 1,
+    return AgreedFile.model_construct(
+        file="plan.json",
+        sha256=hashlib.sha256(content).hexdigest(),
+        digest=own if isinstance(own, str) else "0" * 64,
+        classes=document["classes"] if type(document.get("classes")) is int else 1,
     )
 
 
@@ -221,9 +220,9 @@ def test_the_plan_must_be_the_declared_one(document, tmp_path):
     declared = written(tmp_path, content, document)
     path = tmp_path / "plan.json"
     for wrong in (
-        AgreedFile("plan.json", "0" * 64, declared.digest, declared.classes),
-        AgreedFile("plan.json", declared.sha256, "0" * 64, declared.classes),
-        AgreedFile("plan.json", declared.sha256, declared.digest, declared.classes + 1),
+        declared.model_copy(update={"sha256": "0" * 64}),
+        declared.model_copy(update={"digest": "0" * 64}),
+        declared.model_copy(update={"classes": declared.classes + 1}),
     ):
         with pytest.raises(ManifestError):
             read_plan(path, wrong)

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 from shoal.core.registry import discover
+from shoal.manifest import Attribute as PublishedAttribute
 from shoal.plan.problem import Attribute
 from shoal.release.columns import PublishedColumn
 from shoal.taxonomies.builders import TaxonomyBuilder
 from shoal.taxonomies.tree import Taxonomy, widen
-from shoal.verify.attributes import read_attribute
 from shoal.verify.labels import check_readings
 from shoal.verify.lines import CoverError
 
@@ -68,7 +68,7 @@ def ranges_of(tree: Taxonomy) -> tuple[np.ndarray, np.ndarray]:
 def test_all_labels_are_made_again(name: str, number: int, missing: bool) -> None:
     tree = built(name, number, missing=missing)
     column = PublishedColumn.of(Attribute("a", tree), *ranges_of(tree), np.arange(0, tree.n_leaves, 2))
-    check_readings(read_attribute("a", column.describe(), labels="own"))
+    check_readings(PublishedAttribute(name="a", **column.describe()))
 
 
 def test_every_builder_is_here_but_files() -> None:
@@ -87,4 +87,4 @@ def test_covers_of_other_labels_are_refused(name: str, number: int) -> None:
         changed = {**entry, "labels": {**entry["labels"], label: cover}}
         changed.pop("domain", None)
         with pytest.raises(CoverError):
-            check_readings(read_attribute("a", changed, labels="own"))
+            check_readings(PublishedAttribute(name="a", **changed))

@@ -18,12 +18,9 @@ from shoal.core.randomness import Chance
 from shoal.sources.opening import open_source
 from shoal.verify.account import epsilon_bound
 from shoal.verify.counts import likely_sample
-from shoal.verify.techniques.coding import Coding
-from shoal.verify.techniques.noise import Noise
-from shoal.verify.techniques.numbers import Grid, extreme_sums
-from shoal.verify.techniques.rounding import Rounding
+from shoal.verify.techniques.base import ColumnValues
+from shoal.verify.techniques.numbers import Coding, Noise, Rounding, extreme_sums
 from shoal.verify.techniques.tokens import Tokens
-from shoal.verify.techniques.values import ColumnValues
 
 FALSE_ALARM = 1e-12
 
@@ -31,6 +28,11 @@ FALSE_ALARM = 1e-12
 def values_of(items: list[object]) -> ColumnValues:
     counted = Counter(items)
     return ColumnValues(pa.array(list(counted)), np.array(list(counted.values()), dtype=np.int64), 0)
+
+
+def noise_of(gaussian: bool, width: float, **ends: object) -> Noise:
+    shape = {"gaussian": {"sd": width}} if gaussian else {"laplace": {"scale": width}}
+    return Noise(column="x", technique="noise", decimals=0, differential_privacy=False, **shape, **ends)
 
 
 def nearest(text: str, base: Fraction, low: Fraction | None, high: Fraction | None) -> Fraction:
@@ -53,8 +55,8 @@ def test_rounding_is_recomputed_exactly(base: float, low: float | None, high: fl
     table = open_source(pa.table({"x": numbers}))
     source = treat({"x": RoundingTechnique(base=base)}, table, Chance.of(1), {"x": domain})
     entry = source.describe()["x"]
-    declared = Rounding.read("x", entry, "techniques.x")
-    found = declared.recomputed(pa.array(numbers))
+    declared = Rounding(column="x", **entry)
+    found = declared.recompute(pa.array(numbers))
     assert found.equals(pa.Table.from_batches(source.batches())["x"].combine_chunks())
     ends = [None if end is None else Fraction(str(end)) for end in (low, high)]
     exact = [float(nearest(text, Fraction(str(base)), *ends)) for text in texts]
@@ -68,19 +70,19 @@ def test_coding_by_shares_is_found_again() -> None:
         source = treat(
             {"x": CodingTechnique(shares={"top": share})}, open_source(pa.table({"x": numbers})), Chance.of(1)
         )
-        declared = Coding.read("x", source.describe()["x"], "techniques.x")
-        assert declared.unlike(values_of(numbers), values_of(numbers)) is None
+        declared = Coding(column="x", **source.describe()["x"])
+        assert declared.compare(values_of(numbers), values_of(numbers)) is None
         # The largest number that at least the share of all records reaches.
         least = math.ceil(Fraction(str(share)) * 300)
         assert declared.top == max(n for n in set(numbers) if sum(m >= n for m in numbers) >= least)
         for other in (declared.top - 1, declared.top + 1):
-            moved = Coding("x", declared.grid, other, None, declared.shares)
-            assert moved.unlike(values_of(numbers), values_of(numbers)) is not None
+            moved = declared.model_copy(update={"top": other})
+            assert moved.compare(values_of(numbers), values_of(numbers)) is not None
 
 
 def test_random_rounding_refuses_just_what_no_arrangement_permits() -> None:
     """Published multiples, up to three, beside all ways to get them; sums never speak against so few."""
-    declared = Rounding("x", Grid(0), 10, True, None, None)
+    declared = Rounding(column="x", technique="rounding", base=10, random=True)
     for numbers in ([3, 12], [10, 10], [1, 19, 20], [5, 25, 31]):
         for size in range(1, len(numbers) + 1):
             possible = {
@@ -89,7 +91,7 @@ def test_random_rounding_refuses_just_what_no_arrangement_permits() -> None:
                 for picked in itertools.product(*({n // 10 * 10, -(-n // 10) * 10} for n in some))
             }
             for guess in itertools.combinations_with_replacement(range(-10, 50, 10), size):
-                fault = declared.unlike(values_of(list(guess)), values_of(numbers))
+                fault = declared.compare(values_of(list(guess)), values_of(numbers))
                 if guess in possible:
                     assert fault is None
                 elif size == len(numbers):
@@ -98,12 +100,12 @@ def test_random_rounding_refuses_just_what_no_arrangement_permits() -> None:
 
 def test_random_rounding_that_always_goes_up_is_refused() -> None:
     """Each multiple is next to its number; that all went up has a chance of 2**-400."""
-    declared = Rounding("x", Grid(0), 10, True, None, None)
-    assert declared.unlike(values_of([0] * 200 + [10] * 200), values_of([5] * 400)) is None
-    assert declared.unlike(values_of([10] * 400), values_of([5] * 400)) is not None
-    assert declared.unlike(values_of([0] * 400), values_of([5] * 400)) is not None
-    ended = Rounding("x", Grid(0), 10, True, None, 0)  # 10 is outside the domain, so all go down
-    assert ended.unlike(values_of([0] * 400), values_of([5] * 400)) is None
+    declared = Rounding(column="x", technique="rounding", base=10, random=True)
+    assert declared.compare(values_of([0] * 200 + [10] * 200), values_of([5] * 400)) is None
+    assert declared.compare(values_of([10] * 400), values_of([5] * 400)) is not None
+    assert declared.compare(values_of([0] * 400), values_of([5] * 400)) is not None
+    ended = declared.model_copy(update={"max": 0.0})  # 10 is outside the domain, so all go down
+    assert ended.compare(values_of([0] * 400), values_of([5] * 400)) is None
 
 
 def tail(chances: dict[int, float], n: int, reach: float) -> float:
@@ -121,8 +123,8 @@ def tail(chances: dict[int, float], n: int, reach: float) -> float:
 @pytest.mark.parametrize("n", [1, 2, 10])
 @pytest.mark.parametrize("gaussian", [False, True])
 def test_noise_passes_its_reach_hardly_ever(width: float, n: int, gaussian: bool) -> None:
-    declared = Noise("x", Grid(0), gaussian, width, None, None)
-    reach = declared._reach(n)
+    declared = noise_of(gaussian, width)
+    reach = declared.reach(n)
     most = math.ceil(width * 45)
     if gaussian:
         chances = {
@@ -142,12 +144,14 @@ def test_noise_passes_its_reach_hardly_ever(width: float, n: int, gaussian: bool
 @pytest.mark.parametrize("n", [1, 50])
 def test_a_number_is_as_far_as_noise_leads_once_in_a_trillion_times(n: int, gaussian: bool) -> None:
     width = 6.0
-    noise = Noise("age", Grid(0), gaussian, width, -(10**6), 10**6)  # with a domain, so that sums are not compared
+    noise = noise_of(
+        gaussian, width, min=-(10**6), max=10**6, edges="clamp"
+    )  # with a domain, so that sums are not compared
     everyone = values_of([0] * n)
 
     def accepted(distance: int) -> bool:
         both = (values_of([sign * distance] + [0] * (n - 1)) for sign in (-1, 1))
-        found = {noise.unlike(published, everyone) is None for published in both}
+        found = {noise.compare(published, everyone) is None for published in both}
         return found.pop() if len(found) == 1 else pytest.fail("both sides are alike")
 
     def chance(distance: int) -> float:
@@ -178,7 +182,7 @@ def test_numbers_of_tokens_fit_just_if_tokens_can_be_dealt_out() -> None:
     class Bare(Tokens):
         """Tokens of no form."""
 
-    declared = Bare("x", False)
+    declared = Bare(column="x", technique="bare")
     for own in itertools.product(range(1, 4), repeat=3):
         for other in itertools.product(range(1, 4), repeat=3):
             for m in (1, 2, 3):
@@ -188,7 +192,7 @@ def test_numbers_of_tokens_fit_just_if_tokens_can_be_dealt_out() -> None:
                     all(count <= other[place] for count, place in zip(own[:m], places, strict=True))
                     for places in itertools.permutations(range(3), m)
                 )
-                assert (declared.unlike(mine, theirs) is None) == possible
+                assert (declared.compare(mine, theirs) is None) == possible
 
 
 def test_extreme_sums_are_those_of_sorted_numbers() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.verify.attributes import Attribute
+from shoal.manifest import Attribute
 from shoal.verify.boxes import NOBODY, SEVERAL, BoxTree
 from shoal.verify.contents import Contents, common_type
 from shoal.verify.covers import CoverError, read_covers
@@ -194,8 +194,8 @@ def test_boxes_against_brute_force(seed: int, n_classes: int, wide: bool):
         some = rng.choice(values, size=int(rng.integers(1, 20 if wide else 3)), replace=False)
         text_labels[f"t{place}"] = {"values": some.tolist()} | ({"missing": True} if place % 7 == 0 else {})
     covers = [
-        read_covers(Attribute("a", "quasi", "number", number_labels)),
-        read_covers(Attribute("b", "quasi", "category", text_labels)),
+        read_covers(Attribute(name="a", role="quasi", kind="number", labels=number_labels)),
+        read_covers(Attribute(name="b", role="quasi", kind="category", labels=text_labels)),
     ]
     labels = np.stack([rng.integers(0, len(c.labels) + 1, size=n_classes) for c in covers], axis=1).astype(np.int32)
     tree = BoxTree.of(covers, Spans.of(covers, labels))

@@ -19,9 +19,9 @@ from typer.testing import CliRunner
 import shoal
 from shoal.cli import app
 from shoal.core.errors import InputError, UsageError
+from shoal.manifest import Attribute
 from shoal.sources.base import Source
 from shoal.sources.opening import open_source
-from shoal.verify.attributes import Attribute
 from shoal.verify.coding import CodedRows, CodedSource, Layout, ReleaseCoder
 from shoal.verify.counting import Counting
 from shoal.verify.covers import read_covers
@@ -41,7 +41,12 @@ from shoal.verify.truth import contents_for
 from shoal.verify.verifier import verify_folder, verify_rows, verify_table
 
 LABELS = {"young": (0, 30), "old": (30, 100), "any age": (0, 100), "teens": (10, 20), "adult": (20, 30)}
-AGE = Attribute("age", "quasi", "number", {name: {"from": low, "below": high} for name, (low, high) in LABELS.items()})
+AGE = Attribute(
+    name="age",
+    role="quasi",
+    kind="number",
+    labels={name: {"from": low, "below": high} for name, (low, high) in LABELS.items()},
+)
 PLACE = {name: number for number, name in enumerate(LABELS)}
 
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shoal.manifest import Attribute
 from shoal.sources.opening import open_source
 from shoal.verify import comparing, cutting
 from shoal.verify.ahead import prepared
-from shoal.verify.attributes import Attribute
 from shoal.verify.boxes import NOBODY, BoxTree
 from shoal.verify.contents import Contents, common_type
 from shoal.verify.covers import read_covers
@@ -167,7 +167,7 @@ def test_halves_of_a_tree_built_side_by_side(monkeypatch, side):
     """A grid of boxes that all touch and a point in each; some cells of the grid are left out."""
     monkeypatch.setattr(cutting, "_APART", 10)
     labels = {f"{i}": {"from": 3 * i, "below": 3 * i + 3} for i in range(side)}
-    covers = [read_covers(Attribute(name, "quasi", "number", labels)) for name in "ab"]
+    covers = [read_covers(Attribute(name=name, role="quasi", kind="number", labels=labels)) for name in "ab"]
     grid = np.array([(a, b) for a in range(side) for b in range(side) if (a + b) % 5], dtype=np.int32)
     tree = BoxTree.of(covers, Spans.of(covers, grid))
     values = pa.array([3 * i + 1 for i in range(side)])

@@ -15,12 +15,13 @@ from typer.testing import CliRunner
 import shoal
 from shoal.cli import app
 from shoal.core.errors import InputError
+from shoal.manifest import Account
 from shoal.sources.opening import open_source
-from shoal.verify.account import Account, Use, check_account
+from shoal.verify.account import check_account
 from shoal.verify.counts import likely_sample
 from shoal.verify.result import Check, Verification
-from shoal.verify.techniques.pseudonym import Pseudonym
-from shoal.verify.techniques.values import ColumnValues
+from shoal.verify.techniques.base import ColumnValues
+from shoal.verify.techniques.tokens import Pseudonym
 from shoal.verify.verifier import verify_folder, verify_table
 
 N = 60
@@ -96,48 +97,48 @@ CODING = {"technique": "coding", "decimals": 0}
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"techniques/nobody": {"technique": "token", "length": 26}}, "no attribute"),
     ({f"{NOISE}/technique": "magic"}, "none that this verifier knows"),
-    ({f"{NOISE}/technique": ...}, "is not text"),
+    ({f"{NOISE}/technique": ...}, "none that this verifier knows"),
     ({f"{NOISE}/secret": 1}, "1 keys"),
-    ({f"{NOISE}/differential_privacy": True}, "not false"),
-    ({f"{NOISE}/decimals": 10}, "from 0 to 9"),
-    ({f"{NOISE}/decimals": True}, "from 0 to 9"),
+    ({f"{NOISE}/differential_privacy": True}, "differential_privacy should be False"),
+    ({f"{NOISE}/decimals": 10}, "less than or equal to 9"),
+    ({f"{NOISE}/decimals": True}, "should be a valid integer"),
     ({f"{NOISE}/laplace": {"scale": 0.5}}, "less than a step"),
     ({f"{NOISE}/laplace": {"scale": 1e300}}, "less than a step"),
     ({f"{NOISE}/laplace": {"scale": 3, "mean": 4}}, "1 keys"),
     ({f"{NOISE}/gaussian": {"sd": 3}}, "not one of laplace and gaussian"),
-    ({f"{NOISE}/edges": "bounce"}, "what happens there"),
+    ({f"{NOISE}/edges": "bounce"}, "'clamp', 'reflect' or 'redraw'"),
     ({f"{NOISE}/edges": ...}, "what happens there"),
     ({f"{NOISE}/min": 100}, "not below max"),
     ({f"{NOISE}/min": 0.5}, "not a number of 0 decimals"),
-    ({f"{NOISE}/min": "0"}, "not a number"),
-    ({NOISE: {"technique": "rounding", "base": 0, "random": False}}, "not above 0"),
+    ({f"{NOISE}/min": "0"}, "should be a valid number"),
+    ({NOISE: {"technique": "rounding", "base": 0, "random": False}}, "greater than 0"),
     ({NOISE: {"technique": "rounding", "base": 1e-11, "random": False}}, "more than 9 decimals"),
-    ({NOISE: {"technique": "rounding", "base": 5, "random": 1}}, "neither true nor false"),
+    ({NOISE: {"technique": "rounding", "base": 5, "random": 1}}, "should be a valid boolean"),
     ({NOISE: {"technique": "rounding", "base": 5, "random": False, "min": 1, "max": 4}}, "no multiple"),
     ({NOISE: {"technique": "coding", "decimals": 0, "edges_from_data": False}}, "no edges"),
     ({NOISE: {"technique": "coding", "decimals": 0, "top": 1, "bottom": 1, "edges_from_data": False}}, "not below"),
     ({NOISE: {"technique": "coding", "decimals": 0, "top": 1, "edges_from_data": True}}, "do not fit"),
     (
         {NOISE: {"technique": "coding", "decimals": 0, "top": 1, "edges_from_data": True, "shares": {"top": 1}}},
-        "between",
+        "shares.top should be less than 1",
     ),
-    ({NOISE: {"technique": "swapping", "share": 0, "within": []}}, "above 0"),
+    ({NOISE: {"technique": "swapping", "share": 0, "within": []}}, "greater than 0"),
     ({NOISE: {"technique": "permutation", "within": ["age"]}}, "the column itself"),
-    ({NOISE: {"technique": "token", "length": 15}}, "from 16 to 51"),
+    ({NOISE: {"technique": "token", "length": 15}}, "greater than or equal to 16"),
     ({"techniques/illness": {"technique": "token", "length": 26}}, "no sensitive attribute"),
-    ({"techniques/name/of": "person"}, "not 'identifier'"),
+    ({"techniques/name/of": "person"}, "should be 'identifier'"),
     ({"techniques/sex": {"technique": "token", "length": 26, "of": "identifier"}}, "not an insensitive category"),
     ({f"{NOISE}/of": "identifier"}, "1 keys"),
     ({"techniques/name": {"technique": "pseudonym", "reversible": True, "domain": "d", "length": 26}}, "has a length"),
-    ({"techniques/name": {"technique": "hash", "salt": "little"}}, "neither random nor none"),
+    ({"techniques/name": {"technique": "hash", "salt": "little"}}, "should be 'random' or 'none'"),
     ({"techniques/name": {"technique": "hash", "salt": "none", "accept": "dictionary-attacks"}}, "1 keys"),
-    ({"sample": {"share": 1}}, "between 0 and 1"),
-    ({"sample": {"share": 0}}, "between 0 and 1"),
+    ({"sample": {"share": 1}}, "less than 1"),
+    ({"sample": {"share": 0}}, "greater than 0"),
     ({"sample": {"share": 0.5, "seed": 3}}, "1 keys"),
-    ({"sample": None}, "not an object"),
+    ({"sample": None}, "has a null"),
     ({"claims": [{"model": "differential-privacy", "parameters": {"epsilon": 1, "delta": 0}}]}, "not what the account"),
     ({"claims": [{"model": "trust", "parameters": {}}]}, "knows as a claim"),
-    ({"synthetic": {}}, "the other way round"),
+    ({"synthetic": {}}, "synthetic lacks epsilon"),
     ({"levels": {"age": 1, "sex": 0}}, "no classes of labels"),
     ({"attributes/sex/labels": {"f": {"values": ["f"]}}}, "does not publish"),
 ]
@@ -156,7 +157,7 @@ def test_who_may_promise_nothing() -> None:
     assert Verification(fine, (), may_promise_nothing=True).verified
     assert not Verification((), (), may_promise_nothing=True).verified
     assert "promises nothing" in refusal(classes(), {"guarantees": []})
-    assert "has no labels" in refusal(classes(), {"attributes/sex/labels": ...})
+    assert "has no labels" in refusal(classes(), {"attributes/sex/labels": ..., "attributes/sex/domain": ...})
     assert "promises nothing" in refusal(plain(), {"method": "microaggregation"})
 
 
@@ -164,8 +165,8 @@ def test_averages_are_declared() -> None:
     promise = [{"model": "k-anonymity", "parameters": {"k": 1}, "achieved": 1}]
     for parameters, said in (
         ({}, "lacks numbers, decimals"),
-        ({"numbers": "mode", "decimals": 0}, "neither mean nor median"),
-        ({"numbers": "mean", "decimals": 0.5}, "from 0 to 9"),
+        ({"numbers": "mode", "decimals": 0}, "should be 'mean' or 'median'"),
+        ({"numbers": "mean", "decimals": 0.5}, "should be a valid integer"),
     ):
         changes = {"method": "microaggregation", "guarantees": promise, "method_parameters": parameters}
         assert said in refusal(plain(), changes)
@@ -176,7 +177,7 @@ ACCOUNT: list[tuple[dict[str, Any], str]] = [
     ({"synthetic/ledger/0/loss": 1e-3}, "cost more than the ledger says"),
     ({"synthetic/ledger/0/scale": 1e-3}, "cost more than the ledger says"),
     ({"synthetic/ledger/0/loss": 30}, "more than is stated as spent"),
-    ({"synthetic/ledger/0/loss": -1}, "below 0"),
+    ({"synthetic/ledger/0/loss": -1}, "greater than 0"),
     ({"synthetic/ledger/0/purpose": "counts of names"}, "does not name each"),
     ({"synthetic/ledger/1/purpose": "counts of age"}, "does not name each"),
     ({"synthetic/tree": [], "method_parameters/tree": []}, "does not name each"),
@@ -188,14 +189,14 @@ ACCOUNT: list[tuple[dict[str, Any], str]] = [
     ({"method_parameters/epsilon": 1}, "another epsilon or delta than method_parameters"),
     ({"method_parameters/delta": 0.01}, "another epsilon or delta than method_parameters"),
     ({"method_parameters/tree": []}, "not the one of method_parameters"),
-    ({"synthetic/epsilon": 0}, "not above 0"),
-    ({"synthetic/delta": 1}, "not below 1"),
+    ({"synthetic/epsilon": 0}, "greater than 0"),
+    ({"synthetic/delta": 1}, "less than 1"),
     ({"synthetic/spent/left": 1}, "1 keys"),
     ({"claims/0/parameters/epsilon": 1}, "not what the account"),
     ({"claims": []}, "just the one"),
-    ({"utility": {"um": 0.5}}, "how near"),
+    ({"utility": {"um": 0.5, "ncp": 0.5, "loss": 0.5, "attribute-loss": {}}}, "how near"),
     ({"withheld": 1}, "left out"),
-    ({"missing/dropped": 1}, "left out"),
+    ({"missing/dropped": 1}, "the policy is not 'drop'"),
     ({"missing/dropped": 1, "missing/policy": "drop"}, "left out"),
     ({"techniques": {}}, "tables of people"),
     ({"sample": {"share": 0.5}}, "tables of people"),
@@ -231,24 +232,31 @@ def test_concentrated_losses_are_turned_into_epsilon_by_the_verifier() -> None:
     assert "stated as spent" in refusal(synthetic(1e-6), {"synthetic/spent/rho": 0.01})
 
 
+def account_of(epsilon: float, tree: tuple[tuple[str, str], ...], ledger: list[tuple[str, float]]) -> Account:
+    return Account(
+        epsilon=epsilon,
+        delta=0.0,
+        neighbours="tables that differ by one record, added or removed",
+        spent={"epsilon": epsilon, "delta": 0.0},
+        tree=tree,
+        ledger=[{"purpose": purpose, "scale": 10.0, "loss": loss} for purpose, loss in ledger],
+    )
+
+
 def test_a_choice_costs_twice_what_counts_do() -> None:
-    counts = [Use(f"counts of {name}", 10.0, 0.1) for name in ("a", "b")]
+    counts = [(f"counts of {name}", 0.1) for name in ("a", "b")]
     for loss, fine in ((0.2, True), (0.19, False)):
-        ledger = (*counts, Use("pair 1 of the tree", 10.0, loss))
-        account = Account(1.0, 0.0, {"epsilon": 1.0, "delta": 0.0}, (), ledger)
-        assert check_account(account, ("a", "b")).ok is fine
+        account = account_of(1.0, (), [*counts, ("pair 1 of the tree", loss)])
+        assert check_account(account, ("a", "b"), tree_given=False).ok is fine
 
 
 def test_every_choice_is_in_the_ledger_and_so_is_the_one_that_ends_them() -> None:
-    counts = [Use(f"counts of {name}", 10.0, 0.1) for name in ("a", "b", "c", "a and b")]
-    choices = [Use(f"pair {turn} of the tree", 10.0, 0.2) for turn in (1, 2, 3)]
-    spent = {"epsilon": 2.0, "delta": 0.0}
+    counts = [(f"counts of {name}", 0.1) for name in ("a", "b", "c", "a and b")]
+    choices = [(f"pair {turn} of the tree", 0.2) for turn in (1, 2, 3)]
     for n_choices in range(4):
-        ledger = (*counts, *choices[:n_choices])
-        chosen = Account(2.0, 0.0, spent, (("a", "b"),), ledger)
-        given = Account(2.0, 0.0, spent, (("a", "b"),), ledger, by_hand=True)
-        assert check_account(chosen, ("a", "b", "c")).ok is (n_choices == 2)
-        assert check_account(given, ("a", "b", "c")).ok is (n_choices == 0)
+        account = account_of(2.0, (("a", "b"),), [*counts, *choices[:n_choices]])
+        assert check_account(account, ("a", "b", "c"), tree_given=False).ok is (n_choices == 2)
+        assert check_account(account, ("a", "b", "c"), tree_given=True).ok is (n_choices == 0)
 
 
 def test_a_synthetic_label_must_be_declared() -> None:
@@ -282,11 +290,11 @@ def test_reversible_tokens_of_values_of_any_length_have_the_form(length: int, tm
     from shoal.columns.keys import sealed_tokens
 
     tokens = sealed_tokens(bytes(range(32)), "name")(["a" * length])
-    declared = Pseudonym("name", True, None)
+    declared = Pseudonym(column="name", technique="pseudonym", reversible=True, domain="name", of="identifier")
     one = np.ones(1, dtype=np.int64)
-    assert declared.misshapen(ColumnValues(tokens, one, 0)) is None
+    assert declared.find_fault(ColumnValues(tokens, one, 0)) is None
     cut = pa.array([tokens[0].as_py()[:-1]])
-    assert declared.misshapen(ColumnValues(cut, one, 0)) is not None
+    assert declared.find_fault(ColumnValues(cut, one, 0)) is not None
 
 
 def test_a_sample_of_everything_or_nothing() -> None:

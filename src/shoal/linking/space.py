@@ -15,7 +15,7 @@ from shoal.linking import kernels
 from shoal.linking.columns import LinkColumn
 from shoal.linking.histograms import Histograms
 from shoal.linking.linkable import Linkable
-from shoal.verify.attributes import Attribute
+from shoal.manifest import Attribute
 from shoal.verify.covers import CoverError, Covers, read_covers
 
 MOST_WORDS = 2**26
@@ -94,7 +94,7 @@ def _common(name: str, linkables: Sequence[Linkable]) -> Covers:
     if len(formats) > 1 or len(lengths) > 1:
         raise InputError(f"the releases do not write {name!r} alike: formats or lengths differ")
     covers = [cover for column in columns for cover in column.covers]
-    attribute = Attribute(
+    attribute = Attribute.model_construct(
         name=name,
         role="quasi",
         kind=kinds[0] if kinds else "category",

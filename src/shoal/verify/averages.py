@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,16 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shoal.core.arrays import FloatArray, IntArray
-from shoal.verify.attributes import Attribute
-from shoal.verify.kinds import Averaging
+from shoal.manifest import Attribute
 from shoal.verify.lines import NumberLine
-from shoal.verify.manifest import Manifest
+from shoal.verify.manifest import Averaging, Manifest
 from shoal.verify.reading import PublishedRows
 from shoal.verify.result import Check
-from shoal.verify.techniques.base import kept_missing
-from shoal.verify.techniques.gaps import gap_fault
-from shoal.verify.techniques.numbers import Grid, extreme_sums, summed
-from shoal.verify.techniques.values import ColumnValues, as_texts, gathered
+from shoal.verify.techniques.base import ColumnValues, as_texts, compare_missing, gather_values
+from shoal.verify.techniques.checking import gap_fault
+from shoal.verify.techniques.numbers import Grid, extreme_sums, sum_steps
 
 if TYPE_CHECKING:
     from shoal.sources.base import Source
@@ -35,13 +32,13 @@ def check_averages(rows: PublishedRows, manifest: Manifest, source: Source | Non
         return []
     quasi = manifest.of_role("quasi")
     named = {attribute.name: attribute.name for attribute in quasi}
-    published = gathered(rows.batches(list(named)), named)
+    published = gather_values(rows.batches(list(named)), named)
     original: dict[str, ColumnValues] = {}
     if source is not None:
         known = {a.name: a.name for a in quasi if _follows(manifest, a)}
         if known:
             read = source.batches(list(known), dictionary=list(known))
-            original = gathered(read, known, manifest.missing_tokens)
+            original = gather_values(read, known, manifest.missing_tokens)
     gaps = {name: gap_fault(manifest, name, values) for name, values in published.items()}
     return [_check(a, manifest.averaging, gaps[a.name], published[a.name], original.get(a.name)) for a in quasi]
 
@@ -73,12 +70,12 @@ def _number_fault(
     attribute: Attribute, averaging: Averaging, published: ColumnValues, original: ColumnValues | None
 ) -> str | None:
     grid = Grid(0 if attribute.kind == "date" else averaging.decimals)
-    mine = _numbers(replace(attribute, format=None), published)
+    mine = _numbers(attribute.model_copy(update={"format": None}), published)
     if mine is None or not bool(grid.holds(mine[0]).all()):
         return "has averages that are no numbers of the declared decimals, or no dates"
     if original is None:
         return None
-    if fault := kept_missing(published, original):
+    if fault := compare_missing(published, original):
         return fault
     theirs = _numbers(attribute, original)
     if theirs is None:
@@ -107,7 +104,7 @@ def _sum_fault(
     fine = _FINE if bool((np.abs(scaled) < 2.0**31).all()) else 0
     least, most = extreme_sums(np.floor(scaled * 2.0**fine), original[1], n)
     slack = math.ceil(n * 2.0**fine * (0.5 + _ROUNDING))
-    if not least - slack <= summed(steps, counts) << fine <= most + n + slack:
+    if not least - slack <= sum_steps(steps, counts) << fine <= most + n + slack:
         return "has averages that do not add up to the source's total"
     return None
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
-from shoal.verify.attributes import Attribute
+from shoal.manifest import Attribute
 from shoal.verify.contents import TEXT, Contents, common_type, is_textual
 from shoal.verify.counts import SourceRows, source_rows
 from shoal.verify.covers import Covers

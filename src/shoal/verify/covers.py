@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from shoal.core.arrays import BoolArray, CodeArray, IntArray
-from shoal.verify.attributes import Attribute
+from shoal.manifest import Attribute
 from shoal.verify.kernels import kernel
 from shoal.verify.lines import Cover, CoverError, Line, NumberLine, TextLine, ValueLine
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shoal.core.progress import Progress
-from shoal.verify.attributes import Attribute
+from shoal.manifest import Attribute
 from shoal.verify.classes import read_all_covers, verify_classes
 from shoal.verify.exact import at_most
 from shoal.verify.manifest import Manifest
@@ -101,7 +101,9 @@ def _undefended(
     if not holds.all():
         return f"{int((~holds).sum())} values are more frequent under a label of a class than tau and than in the table"
     values = [value for value in table[_VALUE].to_pylist() if value is not None]
-    spelled_out = replace(attribute, labels={value: {"values": [value]} for value in values}, defended=False)
+    spelled_out = attribute.model_copy(
+        update={"labels": {value: {"values": [value]} for value in values}, "defended": None}
+    )
     quasi = tuple(spelled_out if one.name == name else one for one in manifest.attributes if one.name in told)
     stated = replace(manifest, attributes=quasi, promises=())
     everything = everything.rename_columns([*keys, name, _RECORDS])

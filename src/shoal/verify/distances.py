@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from shoal.core.arrays import IntArray
-from shoal.verify.attributes import Attribute
+from shoal.manifest import Attribute
 from shoal.verify.counting import Histograms
 from shoal.verify.exact import CannotCheckError, check_size
 from shoal.verify.kernels import Function, kernel, uncompiled

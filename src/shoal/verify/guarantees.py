@@ -16,7 +16,7 @@ from fractions import Fraction
 import numpy as np
 
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
-from shoal.verify.attributes import Attribute
+from shoal.manifest import Attribute
 from shoal.verify.coding import Subject
 from shoal.verify.confidence import confidence
 from shoal.verify.counting import Histograms

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shoal.core.errors import InputError
-from shoal.verify.attributes import Attribute
+from shoal.manifest import Attribute, Basket, ManifestError, read_entry
 from shoal.verify.manifest import Manifest
 from shoal.verify.reading import FAULTS, PublishedRows, coded
 from shoal.verify.result import Check
@@ -162,16 +162,12 @@ def read_items(raw: Mapping[str, Any], attributes: Sequence[Attribute]) -> tuple
 
 def _folded(column: str, entry: Any, roles: Mapping[str, str]) -> Folded:
     where = f"items.{column}"
-    if not isinstance(entry, Mapping) or set(entry) != {"separator", "groups", "sensitive"}:
-        raise ItemsError(f"{where} does not have just separator, groups and sensitive")
-    separator, groups, sensitive = entry["separator"], entry["groups"], entry["sensitive"]
-    if not isinstance(separator, str) or not separator:
-        raise ItemsError(f"{where}.separator is not text")
-    if not isinstance(groups, list | tuple) or not groups:
-        raise ItemsError(f"{where}.groups is not a list of lists of items")
-    every = [*groups, sensitive]
-    if not all(isinstance(group, list | tuple) and all(isinstance(item, str) for item in group) for group in every):
-        raise ItemsError(f"{where} lists something that is no item")
+    try:
+        basket = read_entry(Basket, entry, where)
+    except ManifestError as fault:
+        raise ItemsError(str(fault)) from None
+    separator, groups, sensitive = basket.separator, basket.groups, basket.sensitive
+    every = (*groups, sensitive)
     listed = [item for group in every for item in group]
     if len(set(listed)) != len(listed) or any(item in ("", _NOTHING) or separator in item for item in listed):
         raise ItemsError(f"{where} lists an item twice, or one that cannot be an item")
@@ -182,8 +178,8 @@ def _folded(column: str, entry: Any, roles: Mapping[str, str]) -> Folded:
     if (sensitive or secret in roles) and roles.get(secret) != "sensitive":
         raise ItemsError(f"{where}.sensitive has items, and {secret!r} is not a sensitive attribute")
     if secret in roles:
-        return Folded(column, separator, (*names, secret), tuple(map(tuple, every)))
-    return Folded(column, separator, tuple(names), tuple(map(tuple, groups)))
+        return Folded(column, separator, (*names, secret), every)
+    return Folded(column, separator, tuple(names), groups)
 
 
 def check_items(manifest: Manifest, rows: PublishedRows) -> Check:

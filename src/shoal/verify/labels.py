@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from shoal.verify.attributes import Attribute
+from shoal.manifest import Attribute
 from shoal.verify.lines import Cover, CoverError
 
 _SPAN = re.compile(r"(\d{4})(s|-Q([1-4])|-(\d\d))?")

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shoal.core.arrays import FloatArray, IntArray
-from shoal.verify.attributes import Attribute
+from shoal.manifest import Attribute
 
 _NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
 _EPOCH = datetime.date(1970, 1, 1)

@@ -1,82 +1,41 @@
-"""Reading a manifest as a stranger would: nothing in it is believed before it has the right shape."""
+"""What a manifest claims: its entries have the written format, and fit together and to the method's form of release."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
+from pydantic import ConfigDict
 
-from shoal.verify.account import Account, read_account, read_claims
-from shoal.verify.attributes import Attribute, read_attribute
+from shoal.manifest import PAGES, Account, AgreedFile, Attribute, DataFile, ManifestError, StrictEntry, read_entry
+from shoal.manifest import Manifest as Written
+from shoal.verify.account import check_asked, read_claims
 from shoal.verify.contents import TEXT, common_type
-from shoal.verify.fields import (
-    ManifestError,
-    check_keys,
-    digest_of,
-    mapping,
-    number,
-    sequence,
-    text_of,
-    texts_of,
-    whole,
-)
-from shoal.verify.files import AgreedFile, DataFile, read_agreed, read_data, read_digest, read_tables
-from shoal.verify.kinds import (
-    SLICED_KEYS,
-    Averaging,
-    check_agreed,
-    check_method,
-    check_parts,
-    check_sliced_keys,
-    check_synthetic,
-    labels_of,
-    may_promise_nothing,
-    read_averaging,
-    read_sample,
-)
 from shoal.verify.promises import Promise, read_promise
 from shoal.verify.result import Claim
-from shoal.verify.techniques.base import Declared
-from shoal.verify.techniques.declaring import read_techniques
+from shoal.verify.techniques.base import Decimals, Declared
+from shoal.verify.techniques.declared import read_techniques
 
-_REQUIRED = (
-    "format",
-    "shoal_version",
-    "method",
-    "method_parameters",
-    "guarantees",
-    "parts",
-    "rows",
-    "withheld",
-    "missing",
-    "attributes",
-)
-_OPTIONAL = (
-    "data",
-    "utility",
-    "populations",
-    "levels",
-    "readme",
-    "report",
-    "items",
-    "agreed",
-    "techniques",
-    "sample",
-    "people",
-    "claims",
-    "synthetic",
-)
-_PAGES = {"readme": "README.md", "report": "report.html"}  # key -> name of the file
-_FIGURES = ("um", "ncp", "loss")  # of utility
-_LOSSES = "attribute-loss"  # another, by attributes
+SLICED = ("slicing", "anatomy")
+AVERAGED, PLAIN, SYNTHETIC, AGREED = "microaggregation", "plain", "synthetic", "agreed"
+_FULL_DOMAIN, _LIFTING = "incognito", "sweep"
+_METHODS = (*SLICED, _FULL_DOMAIN, _LIFTING, AVERAGED, PLAIN, SYNTHETIC, AGREED, "mondrian", "hilbert")
+
+
+class Averaging(StrictEntry):
+    """How the centres of groups were written, among the other parameters of the method."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore")
+    numbers: Literal["mean", "median"]
+    decimals: Decimals
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A well-formed manifest."""
+    """A manifest that is well formed; what it claims is still to be checked."""
 
     attributes: tuple[Attribute, ...]  # in the order of the columns
     promises: tuple[Promise, ...]
@@ -101,6 +60,7 @@ class Manifest:
     people: Mapping[str, str] = field(default_factory=dict)  # unit, household -> the source's column that names them
     averaging: Averaging | None = None  # if quasi attributes are published as centres of groups
     account: Account | None = None  # of a synthetic table
+    tree_given: bool = False  # whether the tree of a synthetic table was given, so that no choice was made
     claims: tuple[Claim, ...] = ()
     utility: Mapping[str, float] = field(default_factory=dict)  # figures for the whole table
     losses: Mapping[str, float] = field(default_factory=dict)  # the figure that is told by attributes
@@ -166,156 +126,203 @@ class Manifest:
 
 def read_manifest(raw: object, *, with_file: bool) -> Manifest:
     """Return the manifest, or raise a ManifestError that says what is wrong with it."""
-    top = mapping(raw, "the manifest")
-    check_keys(top, "the manifest", _REQUIRED, (*_OPTIONAL, *SLICED_KEYS))
-    if whole(top["format"], "format") != 1:
-        raise ManifestError("its format is not 1, the only one this verifier knows")
-    text_of(top["shoal_version"], "shoal_version")
-    method = text_of(top["method"], "method")
-    parameters = mapping(top["method_parameters"], "method_parameters")
-    declared = mapping(top["attributes"], "attributes")
-    parts = _parts(top["parts"], declared)
-    sliced = len(parts) > 1
-    check_sliced_keys(top, sliced=sliced)
-    check_synthetic(top)
-    columns = dict.fromkeys(name for part in parts for name in part)
-    labels = labels_of(method, sliced=sliced)
-    attributes = tuple(read_attribute(name, declared[name], labels=labels) for name in columns)
-    check_method(method, top, attributes)
-    promised = bool(sequence(top["guarantees"], "guarantees"))
-    if not promised and not may_promise_nothing(method):
-        raise ManifestError("guarantees is empty: it promises nothing")
-    if not any(attribute.role == "quasi" for attribute in attributes) and (promised or not may_promise_nothing(method)):
-        raise ManifestError("it declares no quasi attribute, so there are no classes to check")
-    agreed = read_agreed(top["agreed"]) if "agreed" in top else None
-    check_agreed(top, with_file=with_file)
-    if sliced:
-        check_parts(parts, attributes, overlapping=parameters.get("overlapping") is True)
-    missing = mapping(top["missing"], "missing")
-    check_keys(missing, "missing", ("policy", "tokens", "dropped"), ())
-    if missing["policy"] not in ("category", "drop"):
-        raise ManifestError("missing.policy is neither 'category' nor 'drop'")
-    dropped = whole(missing["dropped"], "missing.dropped")
-    if dropped and missing["policy"] != "drop":
-        raise ManifestError("missing.dropped is not 0 although the policy is not 'drop'")
-    _check_complete(attributes, missing["policy"])
-    utility = mapping(top.get("utility", {}), "utility")
-    check_keys(utility, "utility", (*_FIGURES, _LOSSES) if utility else (), ())
-    sensitive = tuple(attribute.name for attribute in attributes if attribute.role == "sensitive")
-    data = read_data(top.get("data")) if with_file else None
-    account = read_account(top["synthetic"], tuple(columns), parameters) if "synthetic" in top else None
-    people = _people(top.get("people", {}))
-    share, one_per = read_sample(top["sample"]) if "sample" in top else (None, None)
+    written = read_entry(Written, raw, "the manifest")
+    demand(not with_file or written.data is not None, "the manifest lacks data")
+    columns = dict.fromkeys(name for part in written.parts for name in part)
+    attributes = tuple(written.attributes[name] for name in columns)
+    for check in (_check_method, _check_sliced, _check_synthetic, _check_labels, _check_promises):
+        check(written)
+    _check_agreed(written, with_file=with_file)
+    if written.synthetic is not None:
+        check_asked(written.synthetic, tuple(columns), written.method_parameters)
+    people = written.people.model_dump(exclude_none=True)
+    sample = written.sample
+    data, tables = written.data if with_file else None, {}
+    if data is not None and written.tables is not None:
+        tables = {name: _table(name, getattr(written.tables, name), data) for name in ("quasi", "sensitive")}
     manifest = Manifest(
         attributes=attributes,
-        promises=_promises(top["guarantees"], sensitive, people, agreed=agreed is not None),
-        rows=whole(top["rows"], "rows"),
-        withheld=whole(top["withheld"], "withheld"),
-        missing_policy=str(missing["policy"]),
-        missing_tokens=texts_of(missing["tokens"], "missing.tokens"),
-        dropped=dropped,
+        promises=_read_promises(written, [one.name for one in attributes if one.role == "sensitive"], people),
+        rows=written.rows,
+        withheld=written.withheld,
+        missing_policy=written.missing.policy,
+        missing_tokens=written.missing.tokens,
+        dropped=written.missing.dropped,
         data=data,
-        populations=_populations(top.get("populations")),
-        pages={name: read_digest(top[key], key) for key, name in _PAGES.items() if key in top},
-        items=mapping(top.get("items", {}), "items"),
-        levels=_levels(top["levels"], attributes) if "levels" in top else {},
-        parts=parts,
-        buckets=whole(top["buckets"], "buckets") if sliced else 0,
-        tables=read_tables(top["tables"], data) if data is not None and "tables" in top else {},
-        agreed=agreed,
-        method=method,
-        techniques=read_techniques(top.get("techniques", {}), attributes),
-        sample=share,
-        one_per=one_per,
+        populations={name: entry.sha256 for name, entry in written.populations.items()},
+        pages={name: getattr(written, key).sha256 for key, name in PAGES.items() if getattr(written, key) is not None},
+        items=written.items,
+        levels=written.levels or {},
+        parts=written.parts,
+        buckets=written.buckets or 0,
+        tables=tables,
+        agreed=written.agreed,
+        method=written.method,
+        techniques=read_techniques(written.techniques, attributes),
+        sample=None if sample is None else sample.share,
+        one_per=None if sample is None else sample.one_per,
         people=people,
-        averaging=read_averaging(method, parameters),
-        account=account,
-        claims=read_claims(top.get("claims", []), account),
-        utility=_shares({name: figure for name, figure in utility.items() if name != _LOSSES}, "utility"),
-        losses=_shares(utility.get(_LOSSES, {}), f"utility.{_LOSSES}"),
+        averaging=(
+            read_entry(Averaging, written.method_parameters, "method_parameters")
+            if written.method == AVERAGED
+            else None
+        ),
+        account=written.synthetic,
+        tree_given="tree" in written.method_parameters,
+        claims=read_claims(written.claims, written.synthetic),
+        utility={} if written.utility is None else written.utility.of_table,
+        losses={} if written.utility is None else written.utility.losses,
     )
-    if sliced and len(set(manifest.columns)) != len(manifest.columns):
-        raise ManifestError("two columns of its parts, or one and the bucket's, have the same name")
+    demand(
+        not manifest.sliced or len(set(manifest.columns)) == len(manifest.columns),
+        "two columns of its parts, or one and the bucket's, have the same name",
+    )
     if any(promise.counts is not None for promise in manifest.promises):
         _check_followed(manifest)
-    if one_per is not None and one_per not in people:
-        raise ManifestError("sample takes one row of each of whom 'people' does not name the column")
+    demand(
+        manifest.one_per is None or manifest.one_per in people,
+        "sample takes one row of each of whom 'people' does not name the column",
+    )
     return manifest
 
 
-def _people(raw: object) -> dict[str, str]:
-    """Return the source's columns that name people."""
-    entries = mapping(raw, "people")
-    check_keys(entries, "people", (), ("unit", "household"))
-    return {key: text_of(entry, f"people.{key}") for key, entry in entries.items()}
+def demand(holds: bool, otherwise: str) -> None:
+    """Raise a ManifestError with this sentence unless something holds."""
+    if not holds:
+        raise ManifestError(otherwise)
+
+
+def may_promise_nothing(method: str) -> bool:
+    """Whether a release by this method may have no guarantees: its values are as they are, or nobody's."""
+    return method in (PLAIN, SYNTHETIC)
+
+
+def _check_method(written: Written) -> None:
+    """The method is known, and publishes what is there: levels, and labels of sensitive values, are of one method."""
+    method = written.method
+    demand(method in _METHODS, "its method is unknown")
+    lifted = any(attribute.may_keep_missing for attribute in written.attributes.values())
+    demand(
+        not lifted or method in (PLAIN, AVERAGED, _LIFTING, SYNTHETIC, AGREED),
+        "it has labels of sensitive values, which its method does not make",
+    )
+    if written.levels is None:
+        return
+    own = method not in (PLAIN, AVERAGED, SYNTHETIC, *SLICED)
+    demand(own, "it has levels, and yet its method makes no classes of labels")
+    demand(method == _FULL_DOMAIN, "it has levels, which its method does not make")
+    quasi = {attribute.name for attribute in written.attributes.values() if attribute.role == "quasi"}
+    demand(set(written.levels) == quasi, "levels does not name just the quasi attributes")
+
+
+def _check_sliced(written: Written) -> None:
+    """Only releases in several parts have buckets, and all of them; parts overlap only where that is declared."""
+    sliced, own = len(written.parts) > 1, {"buckets", "tables"} & written.model_fields_set
+    demand(sliced or not own, "it has buckets or tables, and yet all attributes are in one part")
+    demand(not sliced or "buckets" in own, "it has several parts and does not say how many buckets")
+    demand(sliced == (written.method in SLICED), "its method does not make so many parts")
+    if not sliced:
+        return
+    by_name = written.attributes
+    named = [name for part in written.parts for name in part]
+    repeated = sorted({name for name in named if named.count(name) > 1})
+    demand(
+        not repeated or written.method_parameters.get("overlapping") is True,
+        "its parts overlap, and method_parameters does not say 'overlapping'",
+    )
+    sensitive = [attribute for attribute in written.attributes.values() if attribute.role == "sensitive"]
+    for name in repeated:
+        one = by_name[name]
+        plain = one.role != "insensitive" and not one.boxed
+        demand(plain, f"several parts have {name!r}, which is insensitive or published as labels")
+        alone = one not in sensitive or len(sensitive) == 1
+        demand(alone, f"several parts have {name!r}, which is not the only sensitive attribute")
+    for place, part in enumerate(written.parts):
+        kinds = {by_name[name].boxed for name in part if by_name[name].role == "quasi"}
+        demand(len(kinds) < 2, f"parts[{place}] has quasi attributes with labels and others without")
+    for one in sensitive:
+        demand(not one.boxed, f"attributes.{one.name} is sensitive and has labels in a sliced release")
+
+
+def _check_labels(written: Written) -> None:
+    """All attributes of synthetic tables have labels, and quasi attributes of classes; averages and plain values none.
+
+    Where rows with missing values are dropped, no sensitive label may count them among the values it covers.
+    """
+    method = written.method
+    for one in written.attributes.values():
+        where = f"attributes.{one.name}"
+        if one.boxed:
+            demand(method not in (PLAIN, AVERAGED), f"{where} has labels, which its method does not publish")
+            category = one.role != "sensitive" or one.kind == "category" or method == SYNTHETIC
+            demand(category, f"{where} is sensitive and has labels, and yet its kind is not 'category'")
+        else:
+            classes = one.role == "quasi" and method not in (PLAIN, AVERAGED, *SLICED)
+            demand(not classes and method != SYNTHETIC, f"{where} is {one.role} and has no labels")
+        flagged = one.role == "sensitive" and any("missing" in cover for cover in (one.labels or {}).values())
+        dropped = flagged and written.missing.policy == "drop"
+        demand(not dropped, f"attributes.{one.name}.labels cover missing values, which were dropped")
+
+
+def _check_promises(written: Written) -> None:
+    """Something is promised, of classes that there are, unless the method needs no promise."""
+    promised, free = bool(written.guarantees), may_promise_nothing(written.method)
+    demand(promised or free, "guarantees is empty: it promises nothing")
+    some = any(attribute.role == "quasi" for attribute in written.attributes.values())
+    demand(some or (free and not promised), "it declares no quasi attribute, so there are no classes to check")
+
+
+def _check_synthetic(written: Written) -> None:
+    """A synthetic table tells nothing that was looked up without noise, and other releases have no account."""
+    synthetic = written.method == SYNTHETIC
+    demand(
+        synthetic == (written.synthetic is not None),
+        "its method is 'synthetic' and it has no account, or the other way round",
+    )
+    if not synthetic:
+        return
+    of_people = {"techniques", "sample", "items", "populations"} & written.model_fields_set
+    demand(not of_people, "it is synthetic and yet has what only tables of people have")
+    near = written.utility is not None or bool(written.guarantees)
+    demand(not near, "it is synthetic and yet tells how near it is to its source, or promises what classes do")
+    left_out = written.withheld or written.missing.dropped
+    demand(not left_out, "it is synthetic and yet tells how many records were left out")
+
+
+def _check_agreed(written: Written, *, with_file: bool) -> None:
+    """A release by a plan has all records of its source, whole, and one promise: the plan's."""
+    agreed = written.agreed is not None
+    demand(agreed == (written.method == AGREED), "its method is 'agreed' and it names no plan, or the other way round")
+    if not agreed:
+        return
+    demand(with_file, "it names a plan, which is checked in the folder of the release only")
+    others = {"buckets", "tables", "levels", "items", "populations", "techniques", "sample"} & written.model_fields_set
+    demand(not others, "it names a plan and yet has what only other releases have")
+    whole = (written.withheld, written.missing.policy, written.missing.tokens) == (0, "category", ("",))
+    demand(whole, "it names a plan and yet left records out, or reads values as missing")
+    demand(len(written.guarantees) == 1, "it names a plan and does not promise just what that does")
 
 
 def _check_followed(manifest: Manifest) -> None:
     """People can be counted where the rows of a person are followed into classes, whose values are the source's."""
     told = [attribute for attribute in manifest.attributes if attribute.role != "insensitive"]
-    changed = any(not manifest.traced(one) or (one.role == "sensitive" and one.boxed) for one in told)
-    if changed or manifest.sliced or manifest.agreed is not None:
-        raise ManifestError("it counts people, and their rows cannot be followed into its classes")
+    changed = any(not manifest.traced(one) or one.may_keep_missing for one in told)
+    followed = not changed and not manifest.sliced and manifest.agreed is None
+    demand(followed, "it counts people, and their rows cannot be followed into its classes")
 
 
-def _promises(raw: object, sensitive: Sequence[str], people: Mapping[str, str], *, agreed: bool) -> tuple[Promise, ...]:
+def _read_promises(written: Written, sensitive: Sequence[str], people: Mapping[str, str]) -> tuple[Promise, ...]:
     promises = []
-    for place, item in enumerate(sequence(raw, "guarantees")):
-        entry = mapping(item, f"guarantees[{place}]")
-        check_keys(entry, f"guarantees[{place}]", ("model", "parameters", "achieved"), ("counts",))
-        model = text_of(entry["model"], f"guarantees[{place}].model")
-        parameters = mapping(entry["parameters"], f"guarantees[{place}].parameters")
-        achieved = entry["achieved"]
-        claimed = None if achieved is None else number(achieved, f"guarantees[{place}].achieved")
-        promise = read_promise(model, parameters, claimed, sensitive, agreed=agreed)
-        if "counts" in entry:
-            counts = text_of(entry["counts"], f"guarantees[{place}].counts")
-            if counts not in people:
-                raise ManifestError(f"guarantees[{place}] counts people of whom 'people' does not name the column")
-            promise = replace(promise, counts=counts)
-        promises.append(promise)
+    for place, one in enumerate(written.guarantees):
+        agreed = written.agreed is not None
+        promise = read_promise(one.model, one.parameters, one.achieved, sensitive, agreed=agreed)
+        known = one.counts is None or one.counts in people
+        demand(known, f"guarantees[{place}] counts people of whom 'people' does not name the column")
+        promises.append(replace(promise, counts=one.counts))
     return tuple(promises)
 
 
-def _parts(raw: object, declared: Mapping[str, Any]) -> tuple[tuple[str, ...], ...]:
-    groups = sequence(raw, "parts")
-    parts = tuple(texts_of(group, f"parts[{place}]") for place, group in enumerate(groups))
-    if not parts or not all(parts):
-        raise ManifestError("parts, or one of them, is empty")
-    if any(len(set(part)) != len(part) for part in parts):
-        raise ManifestError("one of its parts names an attribute twice")
-    if {name for part in parts for name in part} != set(declared):
-        raise ManifestError("parts and attributes do not name the same columns")
-    return parts
-
-
-def _check_complete(attributes: Sequence[Attribute], policy: str) -> None:
-    """Where rows with missing values are dropped, no sensitive label may count them among the values it covers."""
-    for attribute in attributes:
-        flagged = any("missing" in cover for cover in (attribute.labels or {}).values())
-        if policy == "drop" and attribute.role == "sensitive" and flagged:
-            raise ManifestError(f"attributes.{attribute.name}.labels cover missing values, which were dropped")
-
-
-def _shares(raw: object, where: str) -> dict[str, float]:
-    figures = {name: number(figure, f"{where}.{name}") for name, figure in mapping(raw, where).items()}
-    if not all(-1e-9 <= figure <= 1 + 1e-9 for figure in figures.values()):
-        raise ManifestError(f"{where} has a figure that is not between 0 and 1")
-    return figures
-
-
-def _levels(raw: object, attributes: Sequence[Attribute]) -> dict[str, int]:
-    levels = mapping(raw, "levels")
-    if set(levels) != {attribute.name for attribute in attributes if attribute.role == "quasi"}:
-        raise ManifestError("levels does not name just the quasi attributes")
-    return {name: whole(level, f"levels.{name}") for name, level in levels.items()}
-
-
-def _populations(raw: object) -> dict[str, str]:
-    if raw is None:
-        return {}
-    found = {}
-    for name, entry in mapping(raw, "populations").items():
-        digest = mapping(entry, "an entry of populations").get("sha256")
-        found[name] = digest_of(digest, "the sha256 of a population")
-    return found
+def _table(name: str, entry: Any, data: DataFile) -> DataFile:
+    """Return a file of a bucketized release, which is written as the data file is."""
+    demand(entry.file == f"{name}.{data.format}", f"tables.{name}.file is not {name}.{data.format}")
+    return data.model_copy(update={"file": entry.file, "sha256": entry.sha256})

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shoal.core.arrays import BoolArray, CodeArray
-from shoal.verify.attributes import Attribute
+from shoal.manifest import Attribute
 from shoal.verify.contents import MISSING, Contents
 from shoal.verify.kernels import looked_up, mark
 from shoal.verify.reading import coded

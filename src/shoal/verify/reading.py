@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from shoal.core.arrays import BoolArray, CodeArray, IntArray
 from shoal.core.errors import InputError
-from shoal.verify.files import DataFile
+from shoal.manifest import DataFile
 from shoal.verify.kernels import mark
 from shoal.verify.result import Check
 
@@ -67,7 +67,7 @@ class CsvRows(PublishedRows):
 
     def __init__(self, path: Path, data: DataFile, dictionary: Collection[str]) -> None:
         self._path = path
-        self._data = data
+        self._style = data.csv
         self._dictionary = dictionary
         with self._open(None) as reader:
             self.columns = tuple(reader.schema.names)
@@ -77,10 +77,10 @@ class CsvRows(PublishedRows):
         kinds = {name: _CODES if name in self._dictionary else pa.string() for name in columns or ()}
         return pa_csv.open_csv(
             self._path,
-            read_options=pa_csv.ReadOptions(encoding=self._data.encoding, block_size=_BLOCK),
+            read_options=pa_csv.ReadOptions(encoding=self._style.encoding, block_size=_BLOCK),
             parse_options=pa_csv.ParseOptions(
-                delimiter=self._data.delimiter,
-                quote_char=self._data.quote,
+                delimiter=self._style.delimiter,
+                quote_char=self._style.quote,
                 newlines_in_values=True,
                 ignore_empty_lines=False,
             ),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.core.errors import InputError, UsageError
-from shoal.verify.fields import ManifestError, mapping, parse_json
+from shoal.manifest import ManifestError, parse_json
 from shoal.verify.result import Check
 
 SIGNATURE = "manifest.sig"
@@ -20,13 +20,14 @@ def check_recorded(public: Path, content: bytes) -> list[Check]:
     if public.name != "public" or not path.is_file():
         return []
     try:
-        evidence = mapping(parse_json(path.read_text(encoding="utf-8")), "evidence.json")
-        recorded = mapping(evidence.get("manifest", {}), "manifest").get("sha256")
+        evidence = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, ManifestError):
+        evidence = None
+    if not isinstance(evidence, dict) or not isinstance(evidence.get("manifest", {}), dict):
         return [Check("recorded", False, "internal/evidence.json cannot be read")]
     if "manifest" not in evidence:
         return [Check("recorded", True, "internal/evidence.json has no digest of the manifest", done=False)]
-    same = recorded == hashlib.sha256(content).hexdigest()
+    same = evidence["manifest"].get("sha256") == hashlib.sha256(content).hexdigest()
     is_it = "is" if same else "is not"
     return [Check("recorded", same, f"the manifest {is_it} the one that internal/evidence.json was written with")]
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shoal.core.arrays import FloatArray, IntArray
-from shoal.verify.attributes import Attribute, Domain
+from shoal.manifest import Attribute, Domain
 from shoal.verify.manifest import Manifest
 from shoal.verify.reading import PublishedRows, coded
 from shoal.verify.result import Check

@@ -12,20 +12,17 @@ import pyarrow as pa
 
 from shoal.core.arrays import IntArray
 from shoal.core.progress import Progress, Silent
+from shoal.manifest import AgreedFile, DataFile, ManifestError, parse_json
 from shoal.verify.account import check_account
-from shoal.verify.agreed.checking import verify_agreed
-from shoal.verify.agreed.plan import Plan, read_plan
+from shoal.verify.agreed import Plan, read_plan, verify_agreed
 from shoal.verify.ahead import WORKERS
 from shoal.verify.averages import check_averages
 from shoal.verify.classes import Populations, read_all_covers, verify_classes
 from shoal.verify.contents import is_textual
 from shoal.verify.covers import CoverError, Covers
 from shoal.verify.decoding import check_defended
-from shoal.verify.fields import ManifestError, parse_json
-from shoal.verify.files import AgreedFile, DataFile
 from shoal.verify.items import check_items, unfolded_source
-from shoal.verify.kinds import may_promise_nothing
-from shoal.verify.manifest import Manifest, read_manifest
+from shoal.verify.manifest import Manifest, may_promise_nothing, read_manifest
 from shoal.verify.people import check_one_each, judge_people
 from shoal.verify.reading import (
     FAULTS,
@@ -87,17 +84,17 @@ def verify_folder(
     checks = [Check("manifest", True, "the manifest is well formed"), *checks]
     data = manifest.data
     assert data is not None  # noqa: S101 - read_manifest was asked for it
-    path = public / data.name
-    names = [file.name for file in (data, *manifest.tables.values())]
-    names += [SIGNATURE] if manifest.agreed is None else [SIGNATURE, manifest.agreed.name]
+    path = public / data.file
+    names: list[str] = [file.file for file in (data, *manifest.tables.values())]
+    names += [SIGNATURE] if manifest.agreed is None else [SIGNATURE, manifest.agreed.file]
     checks.append(check_folder(public, names, manifest.pages))
-    plan = None if manifest.agreed is None else _plan(public / manifest.agreed.name, manifest.agreed)
+    plan = None if manifest.agreed is None else _plan(public / manifest.agreed.file, manifest.agreed)
     if isinstance(plan, Check):
         return _answer(manifest, (*checks, plan))
     try:
         for file in (data, *manifest.tables.values()):
-            checks.append(check_digest(public / file.name, file))
-            checks.append(check_hygiene(public / file.name, file))
+            checks.append(check_digest(public / file.file, file))
+            checks.append(check_hygiene(public / file.file, file))
         rows = _open(path, data, manifest, spark)
         labelled = None if source is None else read_labelled(public)
         witness = None if source is None else read_witness(public, "bucket" if manifest.sliced else "class")
@@ -108,7 +105,7 @@ def verify_folder(
     if not manifest.tables or found.failures:
         return found
     try:
-        tables = {name: _open(public / file.name, file, manifest) for name, file in manifest.tables.items()}
+        tables = {name: _open(public / file.file, file, manifest) for name, file in manifest.tables.items()}
         more = check_tables(rows, manifest, **tables)
     except FAULTS as fault:
         more = unreadable(fault)
@@ -185,7 +182,7 @@ def _verify(
     if not checks[-1].ok:
         return _answer(manifest, checks)
     if manifest.account is not None:
-        checks.append(check_account(manifest.account, manifest.columns))
+        checks.append(check_account(manifest.account, manifest.columns, tree_given=manifest.tree_given))
         source = None
     if manifest.sample is not None or manifest.one_per is not None:
         buckets = None  # they are told of the rows that were drawn, and nobody knows which these are

@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
-from shoal.verify.attributes import Attribute
+from shoal.manifest import Attribute
 from shoal.verify.confidence import largest_harmful
 from shoal.verify.counting import Histograms
 from shoal.verify.distances import nodes_of, ranks_of

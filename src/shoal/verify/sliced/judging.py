@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shoal.core.arrays import BoolArray, CodeArray
-from shoal.verify.attributes import Attribute
+from shoal.manifest import Attribute
 from shoal.verify.exact import CannotCheckError
 from shoal.verify.guarantees import Found, agrees, reached_by, worst_of
 from shoal.verify.manifest import Manifest

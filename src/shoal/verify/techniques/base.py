@@ -1,29 +1,68 @@
-"""What a manifest declares of a column whose values were changed before anything else was done with the source.
+"""What a manifest declares of a column that was changed before anything else, and the values that a column holds.
 
-Written for this purpose alone: the verifier shares no code with the techniques that changed the columns.
+Written for this purpose alone: the verifier shares no code with the techniques that changed the columns. A technique is
+a strict model of its entry in the manifest, which says how published values must look and what they follow from.
 """
 
 from __future__ import annotations
 
-from abc import ABC
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field
 
-from shoal.verify.techniques.values import ColumnValues
+from shoal.core.arrays import BoolArray, FloatArray, IntArray
+from shoal.manifest import StrictEntry
+from shoal.verify.reading import coded
+
+MOST_DECIMALS = 9
+Decimals = Annotated[int, Field(ge=0, le=MOST_DECIMALS)]
+_NUMBER = r"^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*$"
+_MANY = 4_000_000  # values of several batches that are held before equal ones are joined
 
 
-@dataclass(frozen=True, slots=True)
-class Declared(ABC):
-    """One column's technique as the manifest declares it: what its values must look like, and what they follow from."""
+@dataclass(frozen=True, slots=True, eq=False)
+class ColumnValues:
+    """What a column holds, in whatever order; memory is bounded by the distinct values."""
 
-    name: ClassVar[str]
+    values: pa.Array  # (n_values,) distinct, none missing
+    counts: IntArray  # (n_values,) rows, all > 0
+    missing: int
+
+    @property
+    def present(self) -> int:
+        """Rows that have a value."""
+        return int(self.counts.sum())
+
+    def texts(self) -> pa.Array:
+        """Return (n_values,) the values as text."""
+        return as_texts(self.values)
+
+    def numbers(self) -> tuple[FloatArray, IntArray] | None:
+        """Return the values as ascending numbers and how many rows have each; None if one is no finite number."""
+        return self.ascending(as_numbers(self.values))
+
+    def ascending(self, found: FloatArray) -> tuple[FloatArray, IntArray] | None:
+        """Return (n_values,) what was read of the values, equal ones once, and how many rows have each; see above."""
+        if not bool(np.isfinite(found).all()):
+            return None
+        numbers, place = np.unique(found + 0.0, return_inverse=True)
+        return numbers, np.bincount(place, self.counts, len(numbers)).astype(np.int64)
+
+
+class Declared(StrictEntry):
+    """One column's technique: what its published values must look like, and what they follow from."""
+
     moved: ClassVar[bool] = False  # whether rows have each other's values
     numeric: ClassVar[bool] = False  # whether what is published are numbers, however they are spelled
     roles: ClassVar[tuple[str, ...]] = ("quasi", "sensitive", "insensitive")
 
-    column: str
+    column: str  # the entry's key in the manifest
+    technique: str
 
     @property
     def determined(self) -> bool:
@@ -32,7 +71,7 @@ class Declared(ABC):
 
     @property
     def compared(self) -> bool:
-        """Whether ``unlike`` looks for something in the source's values."""
+        """Whether ``compare`` looks for something in the source's values."""
         return not self.determined and not self.moved
 
     @property
@@ -40,26 +79,114 @@ class Declared(ABC):
         """The type of recomputed values."""
         raise NotImplementedError
 
-    def recomputed(self, values: pa.Array) -> pa.Array:
+    def recompute(self, values: pa.Array) -> pa.Array:
         """Return what values of the source become, none of which is missing, if that is determined."""
         raise NotImplementedError
 
-    def misshapen(self, published: ColumnValues) -> str | None:  # noqa: ARG002
+    def find_fault(self, published: ColumnValues) -> str | None:  # noqa: ARG002
         """Return what is wrong with the published values by themselves, if something is."""
         return None
 
-    def unlike(self, published: ColumnValues, original: ColumnValues) -> str | None:  # noqa: ARG002
+    def compare(self, published: ColumnValues, original: ColumnValues) -> str | None:  # noqa: ARG002
         """Return why the published values cannot come from the source's, if they cannot."""
         return None
 
     @property
-    def confirmed(self) -> str:
+    def finding(self) -> str:
         """What was found if nothing is wrong, compared with the source or not."""
         raise NotImplementedError
 
 
-def kept_missing(published: ColumnValues, original: ColumnValues) -> str | None:
+def compare_missing(published: ColumnValues, original: ColumnValues) -> str | None:
     """Return a fault unless values and missing values are both no more than the source has."""
     if published.missing > original.missing or published.present > original.present:
         return "has another number of missing values than the source"
     return None
+
+
+class _Gathering:
+    """Joins the values of one batch after the other."""
+
+    def __init__(self, missing: pa.Array) -> None:
+        self._tokens = missing
+        self._values: list[pa.Array] = []
+        self._counts: list[IntArray] = []
+        self._held = 0
+        self._missing = 0
+
+    def add(self, column: pa.Array) -> None:
+        values, places = coded(column)
+        counts = np.bincount(places, minlength=len(values) + 1).astype(np.int64)
+        gone = missing_values(values, self._tokens)
+        self._missing += int(counts[-1] + counts[:-1][gone].sum())
+        used = ~gone & (counts[:-1] > 0)
+        if used.any():
+            self._values.append(values.filter(pa.array(used)))
+            self._counts.append(counts[:-1][used])
+            self._held += int(used.sum())
+        if self._held > _MANY and len(self._values) > 1:
+            self._join()
+
+    def _join(self) -> None:
+        joined = pa.concat_arrays(self._values).dictionary_encode()
+        counts = np.bincount(np.asarray(joined.indices), np.concatenate(self._counts), len(joined.dictionary))
+        self._values, self._counts = [joined.dictionary], [counts.astype(np.int64)]
+        self._held = len(joined.dictionary)
+
+    def result(self) -> ColumnValues:
+        if not self._values:
+            return ColumnValues(pa.array([], pa.string()), np.zeros(0, dtype=np.int64), self._missing)
+        self._join()
+        return ColumnValues(self._values[0], self._counts[0], self._missing)
+
+
+def gather_values(
+    batches: Iterable[pa.RecordBatch], columns: Mapping[str, str], missing: Sequence[str] = ()
+) -> dict[str, ColumnValues]:
+    """Return the values of columns, which are given by names that they shall have here.
+
+    *missing* are texts of a source. A release has none in their place, so that no text of it goes unchecked.
+    """
+    tokens = pa.array(list(missing), type=pa.string())
+    found = {name: _Gathering(tokens) for name in columns}
+    for batch in batches:
+        for name, column in columns.items():
+            found[name].add(batch.column(column))
+    return {name: one.result() for name, one in found.items()}
+
+
+def missing_values(values: pa.Array, tokens: pa.Array) -> BoolArray:
+    """Return (n,) which of some values, none of them null, mean missing."""
+    if pa.types.is_floating(values.type):
+        return np.isnan(np.asarray(values, dtype=np.float64))
+    if _is_text(values.type):
+        return np.asarray(pc.is_in(values.cast(pa.string()), value_set=tokens), dtype=np.bool_)
+    return np.zeros(len(values), dtype=np.bool_)
+
+
+def as_texts(values: pa.Array) -> pa.Array:
+    """Return values as text, numbers in their shortest form."""
+    return values if pa.types.is_string(values.type) else values.cast(pa.string())
+
+
+def as_numbers(values: pa.Array) -> FloatArray:
+    """Return (n,) values as numbers, NaN for those that are none.
+
+    >>> as_numbers(pa.array(["17", "1.50", "x"])).tolist()
+    [17.0, 1.5, nan]
+    """
+    if _is_text(values.type):
+        texts = values.cast(pa.string())
+        read = pc.if_else(pc.match_substring_regex(texts, pattern=_NUMBER), pc.utf8_trim_whitespace(texts), None)
+        numbers = read.cast(pa.float64())
+    elif pa.types.is_integer(values.type):
+        numbers = values.cast(pa.float64(), safe=False)
+    elif pa.types.is_floating(values.type) or pa.types.is_decimal(values.type):
+        numbers = values.cast(pa.float64())
+    else:
+        numbers = pa.nulls(len(values), pa.float64())
+    return np.asarray(numbers.fill_null(float("nan")), dtype=np.float64)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from shoal.core.arrays import IntArray
 from shoal.core.errors import InputError
-from shoal.verify.attributes import Attribute
+from shoal.manifest import Attribute
 from shoal.verify.coding import PointReader
 from shoal.verify.contents import Contents, common_type
 from shoal.verify.covers import Covers
@@ -23,11 +23,9 @@ from shoal.verify.reading import PublishedRows, coded
 from shoal.verify.result import Check
 from shoal.verify.spans import Spans
 from shoal.verify.tally import Tally
-from shoal.verify.techniques.base import Declared
-from shoal.verify.techniques.gaps import gap_fault
-from shoal.verify.techniques.moved import Moved
+from shoal.verify.techniques.base import ColumnValues, Declared, gather_values, missing_values
+from shoal.verify.techniques.declared import Moved
 from shoal.verify.techniques.tokens import Tokens
-from shoal.verify.techniques.values import ColumnValues, gathered, missing_values
 from shoal.verify.truth import occurring
 
 if TYPE_CHECKING:
@@ -46,12 +44,12 @@ def check_techniques(
     by_name = {attribute.name: attribute for attribute in manifest.attributes}
     plain = [name for name in manifest.techniques if not (by_name[name].boxed or manifest.averaged(by_name[name]))]
     read = {name: columns[name] for name in plain}
-    published = gathered(rows.batches(list(read.values())), read) if read else {}
+    published = gather_values(rows.batches(list(read.values())), read) if read else {}
     needed = [name for name in plain if _needs_source(manifest.techniques[name], manifest)]
     original = {}
     if source is not None and needed:
         named = {name: name for name in needed}
-        original = gathered(source.batches(needed, dictionary=needed), named, manifest.missing_tokens)
+        original = gather_values(source.batches(needed, dictionary=needed), named, manifest.missing_tokens)
     checks: list[Check] = []
     for name, declared in manifest.techniques.items():
         if name in published:
@@ -84,17 +82,25 @@ def _needs_source(declared: Declared, manifest: Manifest) -> bool:
 def _fault(
     declared: Declared, manifest: Manifest, published: ColumnValues, original: ColumnValues | None
 ) -> str | None:
-    fault = gap_fault(manifest, declared.column, published) or declared.misshapen(published)
-    persons = isinstance(declared, Tokens) and declared.of_identifier
+    fault = gap_fault(manifest, declared.column, published) or declared.find_fault(published)
+    persons = isinstance(declared, Tokens) and declared.of is not None
     if fault is None and persons and manifest.promises and bool((published.counts > 1).any()):
         fault = "has the same token in several rows: the rows of a class may be one person's"
-    return fault if fault is not None or original is None else declared.unlike(published, original)
+    return fault if fault is not None or original is None else declared.compare(published, original)
+
+
+def gap_fault(manifest: Manifest, name: str, published: ColumnValues) -> str | None:
+    """Return a fault if rows lack a value of an attribute, and yet such rows are said to be dropped."""
+    needed = {attribute.name for attribute in manifest.attributes if attribute.role != "insensitive"}
+    if manifest.missing_policy == "drop" and name in needed and published.missing:
+        return "has missing values, and rows that lack a value are said to be dropped"
+    return None
 
 
 def _check(declared: Declared, fault: str | None) -> Check:
     if fault is not None:
-        return Check("technique", False, f"{declared.column} ({declared.name}) {fault}")
-    return Check("technique", True, f"{declared.column} ({declared.name}): {declared.confirmed}")
+        return Check("technique", False, f"{declared.column} ({declared.technique}) {fault}")
+    return Check("technique", True, f"{declared.column} ({declared.technique}): {declared.finding}")
 
 
 def _strange_values(declared: Moved, manifest: Manifest, rows: PublishedRows, source: Source) -> str | None:
@@ -124,18 +130,18 @@ def _tokens_shown(attribute: Attribute, rows: PublishedRows, covers: Mapping[str
     """Return the tokens that labels list or that stand for groups, whatever rows have them."""
     name = attribute.name
     if not attribute.boxed:
-        return gathered(rows.batches([name]), {name: name})[name]
+        return gather_values(rows.batches([name]), {name: name})[name]
     listed = sorted({value for one in covers[name].declared() for value in one.get("values", ())})
     return ColumnValues(pa.array(listed, pa.string()), np.ones(len(listed), dtype=np.int64), 0)
 
 
 def _token_fault(declared: Tokens, manifest: Manifest, shown: ColumnValues, source: Source | None) -> str | None:
-    fault = declared.misshapen(shown)
+    fault = declared.find_fault(shown)
     if fault is not None or source is None or declared.determined:
         return fault
     name = declared.column
-    original = gathered(source.batches([name], dictionary=[name]), {name: name}, manifest.missing_tokens)
-    return declared.telling(shown, original[name])
+    original = gather_values(source.batches([name], dictionary=[name]), {name: name}, manifest.missing_tokens)
+    return declared.compare_texts(shown, original[name])
 
 
 def _labelled(
@@ -205,7 +211,7 @@ class ExpectedRows(RewrittenRows):
     def _recomputed(self, declared: Declared, column: pa.Array) -> pa.DictionaryArray:
         values, places = coded(column)
         present = ~missing_values(values, self.missing)
-        found = declared.recomputed(values.filter(pa.array(present)))
+        found = declared.recompute(values.filter(pa.array(present)))
         place = np.append(np.where(present, np.cumsum(present) - 1, -1), -1)[places].astype(np.int32)
         return pa.DictionaryArray.from_arrays(pa.array(place, mask=place < 0), found)
 

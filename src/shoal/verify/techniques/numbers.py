@@ -1,40 +1,40 @@
-"""Numbers on a grid of decimals, and sums of some of them."""
+"""Numbers that a technique put on a grid of decimals: rounding, top and bottom coding, and noise."""
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
+from pydantic import Field, model_validator
 
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
-from shoal.verify.fields import ManifestError, number
+from shoal.core.errors import InputError
+from shoal.manifest import Positive, StrictEntry
+from shoal.verify.result import FALSE_ALARM
+from shoal.verify.techniques.base import (
+    MOST_DECIMALS,
+    ColumnValues,
+    Decimals,
+    Declared,
+    as_numbers,
+    compare_missing,
+)
 
-MOST_DECIMALS = 9
 FARTHEST = 2.0**52  # grid steps from 0, beyond which floats skip some
 _HALF = 26  # bits
+_WIDEST = 2.0**40  # grid steps of noise
+_INSIDE = 0.05  # noise that is drawn again stays inside with a larger chance: it is at most four domains wide
 
 
 def exact(raw: float) -> Fraction:
     """Return the number as it is written: 0.1 is one tenth."""
     return Fraction(repr(raw))
-
-
-def finite(raw: object, where: str) -> int | float:
-    """Return a finite number of the manifest as it stands there."""
-    if not math.isfinite(number(raw, where)):
-        raise ManifestError(f"{where} is not finite")
-    return raw  # type: ignore[return-value]
-
-
-def decimals_of(raw: object, where: str) -> int:
-    """Return a declared number of decimals."""
-    if isinstance(raw, bool) or not isinstance(raw, int) or not 0 <= raw <= MOST_DECIMALS:
-        raise ManifestError(f"{where} is not a whole number from 0 to {MOST_DECIMALS}")
-    return raw
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,11 @@ class Grid:
         """Return (n,) the nearest multiples, in steps from 0."""
         return np.rint(numbers * 10.0**self.decimals) + 0.0
 
-    def step_of(self, raw: float, where: str) -> int:
+    def step_of(self, raw: float, what: str) -> int:
         """Return the step of a declared number, which must be on the grid."""
         step = exact(raw) * 10**self.decimals
         if step.denominator != 1 or abs(step) > FARTHEST:
-            raise ManifestError(f"{where} is not a number of {self.decimals} decimals")
+            raise ValueError(f"has a {what} that is not a number of {self.decimals} decimals")
         return int(step)
 
     def numbers(self, steps: FloatArray) -> FloatArray:
@@ -74,10 +74,10 @@ class Grid:
         return np.asarray((np.abs(steps) <= FARTHEST) & (self.numbers(steps) == numbers), dtype=np.bool_)
 
 
-def summed(steps: FloatArray, counts: IntArray) -> int:
+def sum_steps(steps: FloatArray, counts: IntArray) -> int:
     """Return the sum of whole numbers, each as often as it is counted, exactly.
 
-    >>> summed(np.array([2.0**52, -1.0]), np.array([4, 1])) == 4 * 2**52 - 1
+    >>> sum_steps(np.array([2.0**52, -1.0]), np.array([4, 1])) == 4 * 2**52 - 1
     True
     """
     whole = steps.astype(np.int64)
@@ -93,7 +93,7 @@ def extreme_sums(steps: FloatArray, counts: IntArray, n: int) -> tuple[int, int]
     >>> extreme_sums(np.array([1.0, 5.0]), np.array([2, 2]), 3)
     (7, 11)
     """
-    return summed(steps, _first(counts, n)), summed(steps[::-1], _first(counts[::-1], n))
+    return sum_steps(steps, _first(counts, n)), sum_steps(steps[::-1], _first(counts[::-1], n))
 
 
 def _first(counts: IntArray, n: int) -> IntArray:
@@ -101,6 +101,360 @@ def _first(counts: IntArray, n: int) -> IntArray:
     return np.asarray(np.clip(n - before, 0, counts), dtype=np.int64)
 
 
-def order_statistics(steps: FloatArray, counts: IntArray, ranks: IntArray) -> FloatArray:
-    """Return (n,) the numbers at some ranks, from 0, of all rows in ascending order; steps ascend."""
-    return steps[np.searchsorted(np.cumsum(counts), ranks, side="right")]
+def are_within(
+    own: tuple[FloatArray, IntArray], low: FloatArray, high: FloatArray, counts: IntArray, reach: float = 0.0
+) -> bool:
+    """Whether numbers can come from others, of which each became one from *low* to *high*, no farther than the reach.
+
+    The i-th smallest of some numbers is not below the i-th smallest of all lows, and likewise from above. All ascend.
+    """
+    numbers, times = own
+    first, last, ends = np.cumsum(times) - times, np.cumsum(times) - 1, np.cumsum(counts)
+    lowest = low[np.searchsorted(ends, last, side="right")] - reach
+    highest = high[np.searchsorted(ends, int(counts.sum() - times.sum()) + first, side="right")] + reach
+    return not bool((numbers < lowest).any()) and not bool((numbers > highest).any())
+
+
+class Gridded(Declared):
+    """Every published number is a step of the grid, and one that the technique can lead to."""
+
+    numeric: ClassVar[bool] = True
+    off_grid: ClassVar[str] = "has numbers of more decimals than declared"
+
+    @property
+    @abstractmethod
+    def grid(self) -> Grid:
+        """The grid of the published numbers."""
+
+    @property
+    def kind(self) -> pa.DataType:
+        """The type of the grid."""
+        return self.grid.kind
+
+    def find_fault(self, published: ColumnValues) -> str | None:
+        """Numbers are on the grid, and where they may be."""
+        found = published.numbers()
+        if found is None:
+            return "has values that are no numbers"
+        if not bool(self.grid.holds(found[0]).all()):
+            return self.off_grid
+        return self.find_misplaced(self.grid.steps(found[0]))
+
+    @abstractmethod
+    def find_misplaced(self, steps: FloatArray) -> str | None:
+        """Return what is wrong with published numbers that are on the grid, given in its steps, if something is."""
+
+    def scale(self, numbers: FloatArray, unit: int = 1) -> FloatArray:
+        """Return numbers of the source in units of grid steps; those that the grid does not reach are refused."""
+        scaled: FloatArray = numbers * 10.0**self.grid.decimals / unit
+        if not bool((np.abs(scaled) <= FARTHEST / unit).all()):
+            raise InputError(f"column {self.column!r} of the source has values that are no numbers, or too large ones")
+        return scaled
+
+
+def _clip(steps: FloatArray, low: int | None, high: int | None) -> FloatArray:
+    """Return the same numbers, cut at the ends that there are."""
+    steps = steps if low is None else np.maximum(steps, low)
+    return steps if high is None else np.minimum(steps, high)
+
+
+class Rounding(Gridded):
+    """Multiples of a base, from the first to the last in the declared domain; at random, each next to the source's."""
+
+    off_grid: ClassVar[str] = "has numbers that are no multiples of the base"
+
+    base: Positive
+    random: bool
+    min: float | None = None
+    max: float | None = None
+
+    @model_validator(mode="after")
+    def _fits(self) -> Rounding:
+        if not 0 <= self.grid.decimals <= MOST_DECIMALS:
+            raise ValueError(f"has a base with more than {MOST_DECIMALS} decimals")
+        self.grid.step_of(self.base, "base")
+        low, high = self.ends
+        if low is not None and high is not None and low > high:
+            raise ValueError("has no multiple of its base between min and max")
+        return self
+
+    @property
+    def grid(self) -> Grid:
+        """As many decimals as the base has; -1 for too many."""
+        fits = (d for d in range(MOST_DECIMALS + 1) if (exact(self.base) * 10**d).denominator == 1)
+        return Grid(next(fits, -1))
+
+    @property
+    def unit(self) -> int:
+        """The base in grid steps."""
+        return self.grid.step_of(self.base, "base")
+
+    @property
+    def ends(self) -> tuple[int | None, int | None]:
+        """The first and the last multiple in the domain."""
+        low = None if self.min is None else math.ceil(exact(self.min) / exact(self.base))
+        return low, None if self.max is None else math.floor(exact(self.max) / exact(self.base))
+
+    @property
+    def determined(self) -> bool:
+        """To the nearest, halves up."""
+        return not self.random
+
+    def recompute(self, values: pa.Array) -> pa.Array:
+        """Return the nearest multiples."""
+        scaled = self.scale(as_numbers(values), self.unit)
+        below = np.floor(scaled)
+        return self.grid.array(_clip(below + (scaled - below >= 0.5), *self.ends) * self.unit)
+
+    def find_misplaced(self, steps: FloatArray) -> str | None:
+        """Numbers are multiples in the domain."""
+        if bool((np.fmod(steps, self.unit) != 0).any()):
+            return self.off_grid
+        multiples = steps / self.unit
+        if bool((_clip(multiples, *self.ends) != multiples).any()):
+            return "has numbers outside the declared domain"
+        return None
+
+    def compare(self, published: ColumnValues, original: ColumnValues) -> str | None:
+        """Sorted, no number is a base or more away from what the source allows; the sum is where chance puts it.
+
+        Each number is one of the two multiples around its source number. Errors are independent, have mean 0 and lie
+        in an interval of one base: Hoeffding's inequality bounds their sum.
+        """
+        if fault := compare_missing(published, original):
+            return fault
+        mine, theirs = published.numbers(), original.numbers()
+        if mine is None or theirs is None:
+            return "has values that are no numbers, here or in the source"
+        (numbers, counts), (sources, source_counts) = mine, theirs
+        multiples = self.grid.steps(numbers) / self.unit
+        scaled = _clip(self.scale(sources, self.unit), *self.ends)
+        below, above = (_clip(side(scaled), *self.ends) for side in (np.floor, np.ceil))
+        if not are_within((multiples, counts), below, above, source_counts):
+            return "has numbers that are a base or more away from the source's"
+        n = published.present
+        fine = 2**20 if bool((np.abs(scaled) < 2.0**31).all()) else 1  # parts of a base that sums are counted in
+        least, most = extreme_sums(np.floor(scaled * fine), source_counts, n)
+        reach = fine * math.sqrt(n * math.log(2 / FALSE_ALARM) / 2) + n
+        if not least - reach <= sum_steps(multiples, counts) * fine <= most + n + reach:
+            return "has numbers whose sum random rounding does not explain"
+        return None
+
+    @property
+    def finding(self) -> str:
+        """What was found."""
+        return "rounded to multiples of the base" + (", at random" if self.random else "")
+
+
+class Shares(StrictEntry):
+    """Of records at edges that come from the data."""
+
+    top: Annotated[float, Field(gt=0, lt=1)] | None = None
+    bottom: Annotated[float, Field(gt=0, lt=1)] | None = None
+
+
+class Coding(Gridded):
+    """Numbers between two edges."""
+
+    decimals: Decimals
+    edges_from_data: bool
+    top: float | None = None
+    bottom: float | None = None
+    shares: Shares = Shares()
+
+    @model_validator(mode="after")
+    def _fits(self) -> Coding:
+        bottom, top = self.ends
+        if (bottom is None and top is None) or (bottom is not None and top is not None and bottom >= top):
+            raise ValueError("has no edges, or the bottom is not below the top")
+        shares = self.shares.model_fields_set
+        if self.edges_from_data is not bool(shares) or not shares <= self.model_fields_set:
+            raise ValueError("has edges_from_data, shares and edges that do not fit")
+        return self
+
+    @property
+    def grid(self) -> Grid:
+        """The declared decimals."""
+        return Grid(self.decimals)
+
+    @property
+    def ends(self) -> tuple[int | None, int | None]:
+        """The bottom and the top in grid steps."""
+        bottom = None if self.bottom is None else self.grid.step_of(self.bottom, "bottom")
+        return bottom, None if self.top is None else self.grid.step_of(self.top, "top")
+
+    @property
+    def determined(self) -> bool:
+        """It leaves nothing to chance."""
+        return True
+
+    @property
+    def compared(self) -> bool:
+        """Edges from the data are where its records say."""
+        return self.edges_from_data
+
+    def recompute(self, values: pa.Array) -> pa.Array:
+        """Return the numbers on the grid, cut at the edges."""
+        return self.grid.array(_clip(self._steps(as_numbers(values)), *self.ends))
+
+    def _steps(self, numbers: FloatArray) -> FloatArray:
+        return np.rint(self.scale(numbers)) + 0.0
+
+    def find_misplaced(self, steps: FloatArray) -> str | None:
+        """No number is beyond an edge."""
+        beyond = bool((_clip(steps, *self.ends) != steps).any())
+        return "has numbers beyond the declared edges" if beyond else None
+
+    def compare(self, published: ColumnValues, original: ColumnValues) -> str | None:  # noqa: ARG002
+        """Edges that come from the data are where the shares of its records say."""
+        found = original.numbers()
+        if found is None:
+            return "has values that are no numbers in the source"
+        steps, place = np.unique(self._steps(found[0]), return_inverse=True)
+        records = np.bincount(place, found[1], len(steps)).astype(np.int64)
+        bottom, top = self.ends
+        if self.shares.top is not None and top != _find_edge(steps[::-1], records[::-1], exact(self.shares.top)):
+            return "has a top that is not where the share of the records says"
+        if self.shares.bottom is not None and bottom != _find_edge(steps, records, exact(self.shares.bottom)):
+            return "has a bottom that is not where the share of the records says"
+        return None
+
+    @property
+    def finding(self) -> str:
+        """What was found."""
+        return "no number is beyond an edge"
+
+
+def _find_edge(steps: FloatArray, records: IntArray, share: Fraction) -> int | None:
+    """Return the first step, from the outside, by which at least the share of all records was passed."""
+    if not len(steps):
+        return None
+    wanted = math.ceil(share * int(records.sum()))
+    return int(steps[np.searchsorted(np.cumsum(records), wanted)])
+
+
+class Laplace(StrictEntry):
+    """Noise of this scale."""
+
+    scale: float
+
+
+class Gaussian(StrictEntry):
+    """Noise of this standard deviation."""
+
+    sd: float
+
+
+class Noise(Gridded):
+    """Numbers moved by random steps of a grid, and a sum that chance explains."""
+
+    decimals: Decimals
+    differential_privacy: Literal[False]  # noise of single records is none
+    laplace: Laplace | None = None
+    gaussian: Gaussian | None = None
+    min: float | None = None
+    max: float | None = None
+    edges: Literal["clamp", "reflect", "redraw"] | None = None
+
+    @model_validator(mode="after")
+    def _fits(self) -> Noise:
+        if (self.laplace is None) == (self.gaussian is None):
+            raise ValueError("has not one of laplace and gaussian")
+        if not 1 <= self.width <= _WIDEST:
+            raise ValueError("has noise that is less than a step of its grid, or too wide for it")
+        low, high = self.ends
+        if (self.edges is None) != (low is None and high is None):
+            raise ValueError("has ends and does not say what happens there, or the other way round")
+        if low is not None and high is not None and low >= high:
+            raise ValueError("has a min that is not below max")
+        return self
+
+    @property
+    def grid(self) -> Grid:
+        """The declared decimals."""
+        return Grid(self.decimals)
+
+    @property
+    def ends(self) -> tuple[int | None, int | None]:
+        """The ends of the domain in grid steps."""
+        low = None if self.min is None else self.grid.step_of(self.min, "min")
+        return low, None if self.max is None else self.grid.step_of(self.max, "max")
+
+    @property
+    def width(self) -> float:
+        """The scale or the standard deviation in grid steps."""
+        width = self.laplace.scale if self.laplace is not None else self.gaussian.sd if self.gaussian else 0.0
+        return width * 10.0**self.decimals
+
+    def find_misplaced(self, steps: FloatArray) -> str | None:
+        """No number is outside the domain."""
+        outside = bool((_clip(steps, *self.ends) != steps).any())
+        return "has numbers outside the declared domain" if outside else None
+
+    def compare(self, published: ColumnValues, original: ColumnValues) -> str | None:
+        """Sorted, no number is farther from the source's than chance explains; without a domain, nor is the sum.
+
+        What is put back at an edge comes nearer, never farther.
+        """
+        if fault := compare_missing(published, original):
+            return fault
+        mine, theirs = published.numbers(), original.numbers()
+        if mine is None or theirs is None:
+            return "has values that are no numbers, here or in the source"
+        (numbers, counts), (sources, source_counts) = mine, theirs
+        steps, true, n = self.grid.steps(numbers), self.grid.steps(sources), published.present
+        if not are_within((steps, counts), true, true, source_counts, self._farthest(n)):
+            return "has numbers that are farther from the source's than noise explains"
+        if self.ends != (None, None):
+            return None
+        least, most = extreme_sums(true, source_counts, n)
+        reach = math.ceil(self.reach(n))
+        if not least - reach <= sum_steps(steps, counts) <= most + reach:
+            return "has numbers whose sum is farther from the source's than noise explains"
+        return None
+
+    def _farthest(self, n: int) -> int:
+        """Return how far one of n draws is with a chance below 10**-12, even if it is drawn until it is inside.
+
+        Laplace noise of scale b is x or more away with a chance of at most 2 exp(-x / b), normal noise with one of at
+        most 2 exp(-x^2 / (2 s^2)); it is rounded by half a step.
+        """
+        needed = math.log(2 * max(n, 1) / (FALSE_ALARM * _INSIDE))
+        return math.ceil(self.width * (math.sqrt(2 * needed) if self.gaussian else needed)) + 1
+
+    def reach(self, n: int) -> float:
+        """Return a bound that the sum of n draws passes with a chance below 10**-12.
+
+        Chernoff: for every t > 0 the sum S of n draws has P(S >= s) <= exp(n log E exp(tX) - ts), so each t gives a
+        bound, of which the least is taken.
+        """
+        if n == 0:
+            return 0.0
+        needed = math.log(2 / FALSE_ALARM)
+        transform: Callable[[float, float], float] = _log_normal if self.gaussian else _log_laplace
+        most = 50.0 if self.gaussian else 1 / self.width
+        likely = math.sqrt(2 * needed / n) / self.width  # the best t for normal sums
+        chosen: list[float] = np.minimum(likely * np.logspace(-3, 3, 601), most * (1 - 1e-6)).tolist()
+        return min((n * transform(t, self.width) + needed) / t for t in chosen)
+
+    @property
+    def finding(self) -> str:
+        """What was found."""
+        return "numbers are on their grid and in their domain; that noise was drawn as declared, no file shows"
+
+
+def _log_laplace(t: float, scale: float) -> float:
+    """Return log E exp(tX) of whole numbers with probabilities in proportion to exp(-|x| / scale), t < 1 / scale."""
+    p = math.exp(-1 / scale)
+    return 2 * math.log1p(-p) - math.log1p(-p * math.exp(t)) - math.log1p(-p * math.exp(-t))
+
+
+def _log_normal(t: float, deviation: float) -> float:
+    """Return a bound of log E exp(tX) of a normal number rounded to a whole one, deviation >= 1.
+
+    X = Y + r with r a function of Y of period 1. Its Fourier series gives E exp(tX) as exp(t^2 s^2 / 2) times the sum
+    over m of c(m) exp(-2 pi^2 m^2 s^2) up to phases, c(0) = sinh(t/2) / (t/2) and |c(m)| <= sinh(t/2) / (pi |m|).
+    """
+    half = math.sinh(t / 2)
+    others = 4 * half * math.exp(-2 * math.pi**2 * deviation**2) / math.pi
+    return (t * deviation) ** 2 / 2 + math.log(half / (t / 2) + others)

@@ -1,20 +1,28 @@
-"""The verification of a release by a plan: its form, what every class of the plan shows, and whether it is true."""
+"""Checking releases by an agency's plan: a row says its class in the plan and its sensitive value, nothing more.
+
+Rameshwar and Tandon, "(l,delta)-diversity", and ``docs/adr/0018-agreed-releases.md``. Nothing in the plan is believed
+before it fits together; then follow the form of the rows, what every class of the plan shows, and whether it is true.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic import AfterValidator, Field
 
 from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
 from shoal.core.errors import InputError
 from shoal.core.progress import Progress
-from shoal.verify.agreed.plan import CLASS, Plan
+from shoal.manifest import AgreedFile, Digest, Listed, ManifestError, StrictEntry, parse_json, read_entry
 from shoal.verify.ahead import prepared
 from shoal.verify.counting import Histograms, histograms_of
 from shoal.verify.counts import SourceRows, source_counts
@@ -23,17 +31,179 @@ from shoal.verify.exact import entropies, entropy_at_least
 from shoal.verify.form import check_dictionaries, check_labels, check_rows
 from shoal.verify.guarantees import agrees
 from shoal.verify.kernels import kernel, paired
-from shoal.verify.manifest import Manifest
+from shoal.verify.manifest import Manifest, demand
 from shoal.verify.numbering import LabelReader
 from shoal.verify.promises import AGREED, PARAMETER, Promise
 from shoal.verify.reading import FAULTS, CsvRows, PublishedRows, coded, unreadable
 from shoal.verify.result import Check, CheckedGuarantee
-from shoal.verify.tally import Tally
+from shoal.verify.tally import Combinations, Tally
 
 if TYPE_CHECKING:
     from shoal.sources.base import Source
 
+CLASS = "class"
+_ROUNDING = Fraction(1, 10**9)  # m is written in floating point
 Answer = tuple[list[Check], list[CheckedGuarantee] | None]
+
+
+def _refuse_repeated(values: tuple[str, ...]) -> tuple[str, ...]:
+    if len(set(values)) != len(values):
+        raise ValueError("has a value twice")
+    return values
+
+
+Number = Annotated[int, Field(ge=0, lt=2**31)]
+Positive = Annotated[int, Field(ge=1, lt=2**53)]
+
+
+class _Attribute(StrictEntry):
+    name: Annotated[str, Field(min_length=1)]
+    values: Annotated[Listed[str], Field(min_length=1), AfterValidator(_refuse_repeated)]
+
+
+class _PlanFile(StrictEntry):
+    """The plan as it is written."""
+
+    format: Literal[2]
+    kind: Literal["shoal-agency-plan"]
+    quasi: Annotated[Listed[_Attribute], Field(min_length=1)]
+    sensitive: _Attribute
+    order: str
+    arrangement: str
+    promise: dict[str, Any]
+    delta: Annotated[float, Field(gt=0, lt=1)]
+    p: Annotated[float, Field(gt=0, le=1)]
+    eta: Annotated[float, Field(ge=0)]
+    n: Positive
+    n_tight: Positive
+    records: Positive
+    m: float
+    classes: Annotated[int, Field(ge=1, lt=2**31)]
+    points: Listed[Annotated[Listed[Number], Field(min_length=1)]]
+    runs: Annotated[Listed[Listed[Number]], Field(min_length=1)]
+    values: Listed[Listed[Number]]
+    digest: Digest
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """A plan that fits together."""
+
+    quasi: tuple[str, ...]
+    quasi_values: tuple[pa.Array, ...]
+    sensitive: str
+    sensitive_values: pa.Array
+    model: str
+    least: Fraction
+    delta: Fraction
+    records: int
+    n_classes: int
+    points: tuple[CodeArray, ...]  # n_quasi x (n_points,) into quasi_values
+    class_of: CodeArray  # (n_points,) from 0
+    shown: CodeArray  # (n_classes, l) values that every class must show; (n_classes, 0) where none are named
+    numbers: Combinations  # the n-th point has the number n; one code more than values stands for unknown ones
+
+
+def read_plan(path: Path, declared: AgreedFile) -> Plan:
+    """Return the plan beside the data, or raise a ManifestError: it is the declared one, unaltered, and sound."""
+    demand(path.is_file(), "it cannot be read (no plain file)")  # of a pipe or a device the end may never come
+    try:
+        content = path.read_bytes()
+    except OSError as fault:
+        raise ManifestError(f"it cannot be read ({type(fault).__name__})") from None
+    demand(hashlib.sha256(content).hexdigest() == declared.sha256, "its SHA-256 is not the declared one")
+    try:
+        raw = parse_json(content.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise ManifestError("it is not UTF-8") from None
+    written = read_entry(_PlanFile, raw, "it")
+    # The digest is that of everything but the digest, with sorted keys and without blanks.
+    rest = {key: value for key, value in dict(raw).items() if key != "digest"}  # type: ignore[call-overload]
+    text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
+    found = hashlib.sha256(text.encode("ascii")).hexdigest()
+    demand(found == written.digest, "it was altered: its digest is not that of its content")
+    demand(found == declared.digest, "its digest is not the one that the manifest names")
+    demand(written.classes == declared.classes, "it has another number of classes than the manifest says")
+    return _fit(written)
+
+
+def _fit(written: _PlanFile) -> Plan:
+    """Return the plan, whose entries fit together, or raise a ManifestError."""
+    names = [*(entry.name for entry in written.quasi), written.sensitive.name]
+    demand(len(set(names)) == len(names), "it names an attribute twice")
+    demand(CLASS not in names, f"it has an attribute called {CLASS!r}")
+    demand(written.eta < written.p, "its p and eta are no probabilities that fit together")
+    sizes = [len(entry.values) for entry in written.quasi]
+    demand(len(written.points) == len(sizes), "it has not a list of points for every quasi attribute")
+    points = tuple(np.array(column, dtype=np.int32) for column in written.points)
+    n_points, n_classes = len(points[0]), written.classes
+    demand(all(len(column) == n_points for column in points), "its points are not of one length")
+    known = all(column.max() < size for column, size in zip(points, sizes, strict=True))
+    demand(known, "its points have values that it does not list")
+    numbers = Combinations([size + 1 for size in sizes])
+    numbers.ids(points)
+    demand(numbers.count == n_points, "it has a point twice")
+    model, least = _read_promise(written)
+    return Plan(
+        quasi=tuple(entry.name for entry in written.quasi),
+        quasi_values=tuple(pa.array(entry.values, pa.string()) for entry in written.quasi),
+        sensitive=written.sensitive.name,
+        sensitive_values=pa.array(written.sensitive.values, pa.string()),
+        model=model,
+        least=least,
+        delta=Fraction(str(written.delta)),
+        records=_check_records(written, model),
+        n_classes=n_classes,
+        points=points,
+        class_of=_read_classes(written, n_points),
+        shown=_read_shown(written, int(least) if model == AGREED[0] else 0),
+        numbers=numbers,
+    )
+
+
+def _read_classes(written: _PlanFile, n_points: int) -> CodeArray:
+    """Return (n_points,) the class of each point, from 0."""
+    demand(all(len(run) == 2 for run in written.runs), "its runs are not pairs")
+    number, length = np.array(written.runs, dtype=np.int64).T
+    demand(
+        bool((length >= 1).all()) and int(length.sum()) == n_points, "its runs are not as long as its points are many"
+    )
+    classes = np.arange(1, written.classes + 1) if written.classes <= n_points else np.zeros(0)
+    demand(np.array_equal(np.unique(number), classes), "its runs are not of just its classes")
+    return (np.repeat(number, length) - 1).astype(np.int32)
+
+
+def _read_promise(written: _PlanFile) -> tuple[str, Fraction]:
+    model = written.promise.get("model")
+    demand(model in AGREED, "it promises what this verifier does not know")
+    demand(set(written.promise) == {"model", PARAMETER[str(model)]}, "its promise has other parameters than its model")
+    least = written.promise[PARAMETER[str(model)]]
+    kinds = (int, float) if model == AGREED[2] else (int,)
+    demand(type(least) in kinds, "it promises what is no number, or none that is whole")
+    most = 2**53 if model == AGREED[1] else len(written.sensitive.values)
+    demand(1 <= least <= most, "it promises less than 1, or more than there are")
+    return str(model), Fraction(str(least))
+
+
+def _check_records(written: _PlanFile, model: str) -> int:
+    n, n_tight, m = written.n, written.n_tight, Fraction(str(written.m))
+    demand(n_tight <= n and written.records in (n, n_tight), "its n, n_tight and records do not fit together")
+    demand(written.classes <= m * (1 + _ROUNDING), "it has more classes than its m")
+    own = model == AGREED[0] or (n == n_tight and m == written.classes)
+    demand(own, "its n or m are not those of its promise")
+    return written.records
+
+
+def _read_shown(written: _PlanFile, l: int) -> CodeArray:
+    if not l:
+        demand(not written.values, "it names values of classes and does not promise them")
+        return np.empty((written.classes, 0), dtype=np.int32)
+    demand(len(written.values) == written.classes, "it has not a list of values for every class")
+    demand(all(len(each) == l for each in written.values), "it has not l values for every class")
+    values = np.array(written.values, dtype=np.int32)
+    demand(int(values.max()) < len(written.sensitive.values), "it names values that it does not list")
+    demand(bool((np.diff(values, axis=1) > 0).all()), "it names a value of a class twice, or not in order")
+    return values
 
 
 def verify_agreed(
@@ -56,9 +226,9 @@ def verify_agreed(
     checks.append(check_labels(released.unknown, released.idle))
     checks += [_classes(released), _values(released, plan), _records(released, plan)]
     checks.append(_hulls(released, plan, covers))
-    guarantees = [_judged(promise, plan, released) for promise in manifest.promises]
+    guarantees = [_judge(promise, plan, released) for promise in manifest.promises]
     if source is not None:
-        checks += _true(released, manifest, plan, source, progress)
+        checks += _compare(released, manifest, plan, source, progress)
     return checks, guarantees
 
 
@@ -102,7 +272,7 @@ def _records(released: AgreedRows, plan: Plan) -> Check:
 def _hulls(released: AgreedRows, plan: Plan, covers: Mapping[str, Covers]) -> Check:
     wrong = {}
     for place, (name, values) in enumerate(zip(plan.quasi, plan.quasi_values, strict=True)):
-        found = wrong_hulls(covers[name], values, plan.points[place], plan.class_of, released.labels[:, place])
+        found = _count_wrong(covers[name], values, plan.points[place], plan.class_of, released.labels[:, place])
         if found:
             wrong[name] = found
     if wrong:
@@ -111,7 +281,7 @@ def _hulls(released: AgreedRows, plan: Plan, covers: Mapping[str, Covers]) -> Ch
     return Check("hulls", True, "every label is the one around the points of its class")
 
 
-def _judged(promise: Promise, plan: Plan, released: AgreedRows) -> CheckedGuarantee:
+def _judge(promise: Promise, plan: Plan, released: AgreedRows) -> CheckedGuarantee:
     """Return the promise beside what the classes of the plan keep; in doubt it does not hold."""
 
     def answer(achieved: float | None, ok: bool, detail: str) -> CheckedGuarantee:
@@ -125,7 +295,7 @@ def _judged(promise: Promise, plan: Plan, released: AgreedRows) -> CheckedGuaran
     empty = int((released.histograms.sizes == 0).sum())
     if empty:
         return answer(None, False, f"{empty} of {plan.n_classes} classes of the plan have no record")
-    failing, achieved = _found(plan, released)
+    failing, achieved = _reach(plan, released)
     if failing.any():
         return answer(achieved, False, f"{int(failing.sum())} of {plan.n_classes} classes do not keep it")
     if not agrees(promise.claimed, achieved):
@@ -133,7 +303,7 @@ def _judged(promise: Promise, plan: Plan, released: AgreedRows) -> CheckedGuaran
     return answer(achieved, True, f"all {plan.n_classes} classes of the plan keep it")
 
 
-def _found(plan: Plan, released: AgreedRows) -> tuple[BoolArray, float]:
+def _reach(plan: Plan, released: AgreedRows) -> tuple[BoolArray, float]:
     """Return (n_classes,) which classes break the promise, and the least that they reach."""
     histograms = released.histograms
     if plan.model == AGREED[1]:
@@ -146,7 +316,7 @@ def _found(plan: Plan, released: AgreedRows) -> tuple[BoolArray, float]:
     return hidden, float(np.diff(histograms.start).min())
 
 
-def _true(released: AgreedRows, manifest: Manifest, plan: Plan, source: Source, progress: Progress) -> list[Check]:
+def _compare(released: AgreedRows, manifest: Manifest, plan: Plan, source: Source, progress: Progress) -> list[Check]:
     """Compare with the source: as many records of every class have every value there."""
     absent = [name for name in (*plan.quasi, plan.sensitive) if name not in source.schema.names]
     if absent:
@@ -155,14 +325,14 @@ def _true(released: AgreedRows, manifest: Manifest, plan: Plan, source: Source, 
     checks = [source_counts(manifest, released.rows, SourceRows(original.rows, 0))]
     if original.outside:
         checks.append(Check("domain", False, f"{original.outside} source rows are outside the domain of the plan"))
-    wrong = misplaced(released, original)
+    wrong = count_misplaced(released, original)
     detail = f"{wrong} rows differ from the source in their class or their value"
     right = "every class has just the values that the source has for it"
     return [*checks, Check("truth", not wrong, detail if wrong else right)]
 
 
 @kernel
-def _spanned(
+def _widen(
     owner: IntArray,
     begin: IntArray,
     end: IntArray,
@@ -180,7 +350,7 @@ def _spanned(
         covered[label] += end[piece] - begin[piece]
 
 
-def wrong_hulls(cover: Covers, values: pa.Array, points: CodeArray, class_of: CodeArray, labels: CodeArray) -> int:
+def _count_wrong(cover: Covers, values: pa.Array, points: CodeArray, class_of: CodeArray, labels: CodeArray) -> int:
     """Return how many classes bear a label that covers neither just their hull nor all values of the plan.
 
     *points* are the values of the plan's points, in its order; *labels* the one that each class bears, -1 for none.
@@ -195,7 +365,7 @@ def wrong_hulls(cover: Covers, values: pa.Array, points: CodeArray, class_of: Co
     covered = np.zeros(n_labels + 1, dtype=np.int64)
     owner = np.repeat(np.arange(n_labels, dtype=np.int64), np.diff(cover.start))
     begin, end = (np.searchsorted(codes[order], side) for side in (cover.low, cover.high))
-    _spanned(owner, begin, end, order, first, last, covered)
+    _widen(owner, begin, end, order, first, last, covered)
     low = np.full(len(labels), n_values, dtype=np.int64)
     high = np.full(len(labels), -1, dtype=np.int64)
     np.minimum.at(low, class_of, points)
@@ -220,10 +390,10 @@ class AgreedRows:
     histograms: Histograms
 
 
-def placed(column: pa.Array, known: pa.Array) -> CodeArray:
+def find_places(column: pa.Array, known: pa.Array) -> CodeArray:
     """Return (n_rows,) the place of each value, as text, among the known ones; their number for any other, or none.
 
-    >>> placed(pa.array([34, None, 7]), pa.array(["7", "34"])).tolist()
+    >>> find_places(pa.array([34, None, 7]), pa.array(["7", "34"])).tolist()
     [1, 2, 0]
     """
     values, places = coded(column)
@@ -241,8 +411,8 @@ def read_rows(rows: PublishedRows, manifest: Manifest, plan: Plan, progress: Pro
     def prepare(batch: pa.RecordBatch) -> tuple[CodeArray, CodeArray, list[CodeArray]]:
         labels = [reader.read(batch.column(reader.name)) for reader in readers]
         return (
-            placed(batch.column(CLASS), numbers),
-            placed(batch.column(plan.sensitive), plan.sensitive_values),
+            find_places(batch.column(CLASS), numbers),
+            find_places(batch.column(plan.sensitive), plan.sensitive_values),
             labels,
         )
 
@@ -315,10 +485,10 @@ def read_source(source: Source, plan: Plan, progress: Progress) -> AgreedSource:
 
 def _codes(batch: pa.RecordBatch, known: Sequence[pa.Array]) -> Iterator[CodeArray]:
     for column, values in zip(batch.columns, known, strict=True):
-        yield placed(column, values)
+        yield find_places(column, values)
 
 
-def misplaced(released: AgreedRows, original: AgreedSource) -> int:
+def count_misplaced(released: AgreedRows, original: AgreedSource) -> int:
     """Return how many rows of either table have no counterpart with their class and value in the other.
 
     Half of them, where both tables have as many rows.

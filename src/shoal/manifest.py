@@ -1,0 +1,429 @@
+"""The written format of a release's manifest: strict models, below both who writes it and who checks it.
+
+Unknown keys, nulls and values of another type are errors, so that nothing can hide in a manifest. Only the shape of
+each entry is told here. Whether entries fit together, and whether what they claim is so, the verifier asks. Models and
+techniques are not listed: each has its parameters where its formula or its check is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    AllowInfNan,
+    BaseModel,
+    ConfigDict,
+    Field,
+    Strict,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from shoal.core.strict_json import AmbiguousJsonError, read_json
+
+FORMAT = 1
+FIGURES = ("um", "ncp", "loss", "attribute-loss")  # of utility, that the verifier recomputes
+PAGES = {"readme": "README.md", "report": "report.html"}  # key -> the file whose digest is told
+_MAX_DEPTH = 100  # of a taxonomy
+_PRIVATE = ("labels", "values", "ledger")  # below these keys no path is quoted
+
+T = TypeVar("T")
+Entry = TypeVar("Entry", bound="StrictEntry")
+Listed = Annotated[tuple[T, ...], Strict(False)]  # a list of JSON, or a tuple of a manifest in memory
+Count = Annotated[int, Field(ge=0, lt=2**53)]
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Share = Annotated[float, Field(ge=-1e-9, le=1 + 1e-9)]
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+
+
+class ManifestError(Exception):
+    """The manifest cannot be understood; the message says what and where, in one sentence, and quotes no value."""
+
+
+class StrictEntry(BaseModel):
+    """An object of JSON with just the declared keys, none of which is null unless it may be."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+    may_be_null: ClassVar[tuple[str, ...]] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_nulls(cls, raw: Any) -> Any:
+        if not isinstance(raw, Mapping):
+            raise ValueError("is not an object")
+        for key, value in raw.items():
+            if value is None and key not in cls.may_be_null:
+                raise ValueError("has a null where a value should be")
+        return dict(raw)
+
+
+class Guarantee(StrictEntry):
+    """A promise, and what the release is said to reach of it."""
+
+    may_be_null: ClassVar[tuple[str, ...]] = ("achieved",)
+    model: str
+    parameters: dict[str, Any]
+    achieved: Annotated[float, AllowInfNan(True)] | None
+    counts: str | None = None  # the people that it is about: unit or household; None: records
+
+    @field_validator("achieved")
+    @classmethod
+    def _refuse_nan(cls, achieved: float | None) -> float | None:
+        if achieved is not None and math.isnan(achieved):
+            raise ValueError("is not a number")
+        return achieved
+
+
+class Missing(StrictEntry):
+    """What was done with missing values."""
+
+    policy: Literal["category", "drop"]
+    tokens: Listed[str]
+    dropped: Count
+
+    @model_validator(mode="after")
+    def _fits(self) -> Missing:
+        if self.dropped and self.policy != "drop":
+            raise ValueError("has dropped rows although the policy is not 'drop'")
+        return self
+
+
+class Domain(StrictEntry):
+    """How much of an attribute's taxonomy each label covers."""
+
+    leaves: Count  # of the whole taxonomy
+    labels: dict[str, Annotated[tuple[Count, float], Strict(False)]]  # leaves under it, and their reach: 0 to 1
+
+
+class Attribute(StrictEntry):
+    """One published column."""
+
+    name: str  # its key in the manifest
+    role: Literal["quasi", "sensitive", "insensitive"]
+    kind: Literal["category", "number", "date", "prefix"]
+    labels: dict[str, dict[str, Any]] | None = None  # label -> what it covers
+    domain: Domain | None = None  # of labels from a declared taxonomy
+    order: Listed[str] | None = None
+    taxonomy: dict[str, Any] | None = None
+    length: Count | None = None  # prefixes: integer source values are filled up with zeros to this length
+    format: str | None = None  # dates: how source texts write them, if not as ISO dates
+    description: str | None = None
+    defended: Literal[True] | None = None  # no label of a class tells more of its records than tau or the base rate
+
+    @property
+    def boxed(self) -> bool:
+        """Whether what is published is a label that covers source values."""
+        return self.labels is not None
+
+    @property
+    def may_keep_missing(self) -> bool:
+        """Whether rows without a label are legal: a missing sensitive value that is kept has none."""
+        return self.boxed and self.role == "sensitive"
+
+    @model_validator(mode="after")
+    def _fits(self) -> Attribute:
+        if self.boxed and self.role == "insensitive":
+            raise ValueError("is insensitive and yet has labels")
+        if self.defended and not (self.boxed and self.role == "sensitive"):
+            raise ValueError("is defended, and yet has no labels of sensitive values")
+        if self.taxonomy is not None:
+            _check_tree(self.taxonomy)
+        if self.domain is not None:
+            _check_domain(self.domain, self.labels or {})
+        return self
+
+
+def _check_tree(taxonomy: Mapping[str, Any]) -> None:
+    if len(taxonomy) != 1:
+        raise ValueError("has a taxonomy without exactly one root")
+    level: list[Mapping[str, Any]] = [taxonomy]
+    leaves: list[str] = []
+    for _ in range(_MAX_DEPTH):
+        following: list[Mapping[str, Any]] = []
+        for label, children in (pair for node in level for pair in node.items()):
+            if not isinstance(children, dict) or not all(isinstance(key, str) for key in children):
+                raise ValueError("has a taxonomy with a node that is not an object")
+            if children:
+                following.append(children)
+            else:
+                leaves.append(label)
+        if not following:
+            break
+        level = following
+    else:
+        raise ValueError("has a taxonomy that is nested too deeply")
+    if len(set(leaves)) != len(leaves):
+        raise ValueError("has a taxonomy with the same leaf twice")
+
+
+def _check_domain(domain: Domain, covers: Mapping[str, Mapping[str, Any]]) -> None:
+    if set(domain.labels) != set(covers):
+        raise ValueError("has a domain whose labels are not the attribute's")
+    for label, (under, width) in domain.labels.items():
+        listed = covers[label].get("values", ())
+        least = max(len(listed) if isinstance(listed, list | tuple) else 1, 1)
+        if not least <= under <= domain.leaves or not 0 <= width <= 1 or (under == 1 and width):
+            raise ValueError("has a domain with a number that cannot be")
+        if "any" in covers[label] and (under, width) != (domain.leaves, float(domain.leaves > 1)):
+            raise ValueError("has a domain that does not count all leaves under a label of all values")
+
+
+class CsvStyle(StrictEntry):
+    """How a CSV file is written."""
+
+    delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
+    quote: Annotated[str, Field(min_length=1, max_length=1)] = '"'
+    encoding: str = "utf-8"
+
+
+class DataFile(StrictEntry):
+    """The file of the rows."""
+
+    file: Literal["data.csv", "data.parquet"]
+    format: Literal["csv", "parquet"]
+    sha256: Digest
+    csv: CsvStyle = CsvStyle()
+
+    @model_validator(mode="after")
+    def _fits(self) -> DataFile:
+        if self.file != f"data.{self.format}":
+            raise ValueError("has a file and a format that do not fit")
+        return self
+
+
+class TableFile(StrictEntry):
+    """One of the two tables of a bucketized release, written as the data file is."""
+
+    file: str
+    sha256: Digest
+
+
+class Tables(StrictEntry):
+    """The two tables of a bucketized release."""
+
+    quasi: TableFile
+    sensitive: TableFile
+
+
+class AgreedFile(StrictEntry):
+    """The plan of an agency by which the release was made."""
+
+    file: Literal["plan.json"]
+    sha256: Digest
+    digest: Digest
+    classes: Count
+
+
+class FileDigest(StrictEntry):
+    """The digest of a file that is told by nothing else."""
+
+    sha256: Digest
+
+
+class Figures(StrictEntry):
+    """What is left of the table: figures for all of it, and one by attributes."""
+
+    um: Share
+    ncp: Share
+    loss: Share
+    losses: dict[str, Share] = Field(alias="attribute-loss")
+
+    @property
+    def of_table(self) -> dict[str, float]:
+        """The figures for the whole table."""
+        return {"um": self.um, "ncp": self.ncp, "loss": self.loss}
+
+
+class Sample(StrictEntry):
+    """The share of the source's rows that were drawn, or of whom one row each was."""
+
+    share: Annotated[float, Field(gt=0, lt=1)] | None = None
+    one_per: Literal["unit", "household"] | None = None
+
+    @model_validator(mode="after")
+    def _fits(self) -> Sample:
+        if (self.share is None) == (self.one_per is None):
+            raise ValueError("has not one of share and one_per")
+        return self
+
+
+class People(StrictEntry):
+    """The source's columns that name people."""
+
+    unit: str | None = None
+    household: str | None = None
+
+
+class Basket(StrictEntry):
+    """How a column of baskets was unfolded."""
+
+    separator: Annotated[str, Field(min_length=1)]
+    groups: Annotated[Listed[Listed[str]], Field(min_length=1)]
+    sensitive: Listed[str]
+
+
+class Privacy(StrictEntry):
+    """The parameters of differential privacy."""
+
+    epsilon: Positive
+    delta: Annotated[float, Field(ge=0, lt=1)]
+
+
+class Claim(StrictEntry):
+    """A promise that no file can show to be kept."""
+
+    model: str
+    parameters: dict[str, Any]
+
+
+class Spent(StrictEntry):
+    """What a synthetic table is said to have cost."""
+
+    epsilon: NotNegative
+    delta: NotNegative
+    rho: NotNegative | None = None
+
+
+class Use(StrictEntry):
+    """One use of the budget."""
+
+    purpose: str
+    scale: Positive
+    loss: Positive
+
+
+class Account(Privacy):
+    """What a synthetic table says of its cost."""
+
+    neighbours: Literal["tables that differ by one record, added or removed"]
+    spent: Spent
+    tree: Listed[Annotated[tuple[str, str], Strict(False)]]
+    ledger: Listed[Use]
+
+    @model_validator(mode="after")
+    def _fits(self) -> Account:
+        if (self.spent.rho is None) != (self.delta == 0):
+            raise ValueError("has a spent rho without a delta, or the other way round")
+        tree_of: dict[str, str] = {}
+        for first, second in self.tree:
+            one, other = tree_of.get(first, first), tree_of.get(second, second)
+            if one == other:
+                raise ValueError("has a tree with a circle")
+            members = {first, second, *(name for name, root in tree_of.items() if root in (one, other))}
+            tree_of |= dict.fromkeys(members, one)
+        return self
+
+
+def _filled(groups: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...]:
+    if not groups or not all(groups):
+        raise ValueError("is empty, or one of its lists is")
+    if any(len(set(group)) != len(group) for group in groups):
+        raise ValueError("names an attribute twice in one list")
+    return groups
+
+
+class Manifest(StrictEntry):
+    """What a release says of itself to whoever receives it."""
+
+    format: Literal[1]
+    shoal_version: str
+    method: str
+    method_parameters: dict[str, Any]
+    guarantees: Listed[Guarantee]
+    parts: Annotated[Listed[Listed[str]], AfterValidator(_filled)]  # attributes that stay together in a row
+    rows: Count
+    withheld: Count
+    missing: Missing
+    attributes: dict[str, Attribute]
+    data: DataFile | None = None
+    utility: Figures | None = None
+    populations: dict[str, FileDigest] = {}  # name in the parameters -> the table's digest
+    levels: dict[str, Count] | None = None  # of a full-domain release
+    readme: FileDigest | None = None
+    report: FileDigest | None = None
+    items: dict[str, Any] = {}  # column of baskets -> Basket
+    agreed: AgreedFile | None = None
+    techniques: dict[str, dict[str, Any]] = {}  # of changed columns
+    sample: Sample | None = None
+    people: People = People()
+    claims: Listed[Claim] = ()
+    synthetic: Account | None = None
+    buckets: Count | None = None  # of a sliced release
+    tables: Tables | None = None
+
+    @field_validator("attributes", mode="before")
+    @classmethod
+    def _name_attributes(cls, raw: Any) -> Any:
+        if not isinstance(raw, Mapping) or not all(isinstance(entry, Mapping) for entry in raw.values()):
+            raise ValueError("is not an object of objects")
+        if any("name" in entry for entry in raw.values()):
+            raise ValueError("has 1 keys that do not belong there")
+        return {name: {**entry, "name": name} for name, entry in raw.items()}
+
+    @field_validator("utility", mode="before")
+    @classmethod
+    def _no_figures(cls, raw: Any) -> Any:
+        return None if raw == {} else raw
+
+    @model_validator(mode="after")
+    def _fits(self) -> Manifest:
+        if {name for part in self.parts for name in part} != set(self.attributes):
+            raise ValueError("has parts and attributes that do not name the same columns")
+        return self
+
+
+def parse_json(text: str) -> object:
+    """Return what JSON says, refusing what readers of it disagree on, or raise a ManifestError."""
+    try:
+        return read_json(text)
+    except AmbiguousJsonError as fault:
+        raise ManifestError(str(fault)) from None
+    except ValueError:
+        raise ManifestError("it is not valid JSON") from None
+
+
+def read_entry(kind: type[Entry], raw: object, where: str) -> Entry:
+    """Return an object of JSON as one of the models here, or raise a ManifestError that says what is wrong.
+
+    >>> read_entry(Sample, {"share": 2}, "sample")
+    Traceback (most recent call last):
+    shoal.manifest.ManifestError: sample.share should be less than 1
+    """
+    try:
+        return TypeAdapter(kind).validate_python(raw)
+    except ValidationError as error:
+        raise ManifestError(_explain(error, where)) from None
+
+
+def _explain(error: ValidationError, where: str) -> str:
+    """Say in one sentence what the first fault is; keys that do not belong there are counted, never quoted."""
+    faults = error.errors(include_url=False, include_input=False)
+    first = faults[0]
+    above = first["loc"][:-1]
+    alike = [fault["loc"] for fault in faults if fault["type"] == first["type"] and fault["loc"][:-1] == above]
+    if first["type"] == "missing":
+        return f"{_path(where, above)} lacks {', '.join(str(place[-1]) for place in alike)}"
+    if first["type"] == "extra_forbidden":
+        return f"{_path(where, above)} has {len(alike)} keys that do not belong there"
+    path = _path(where, first["loc"])
+    if first["type"] == "value_error":
+        return f"{path} {first['msg'].removeprefix('Value error, ')}"
+    return f"{path} {first['msg'].removeprefix('Input ')}"
+
+
+def _path(where: str, places: Sequence[int | str]) -> str:
+    """Write where something stands, as far as keys are names of the format or of columns."""
+    path = "" if where == "the manifest" else where
+    for place in places:
+        if place in ("[key]", "int", "float"):  # what pydantic adds
+            break
+        path += f"[{place}]" if isinstance(place, int) else f".{place}" if path else str(place)
+        if place in _PRIVATE:
+            break
+    return path or where
