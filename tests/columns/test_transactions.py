@@ -22,9 +22,8 @@ from shoal.sources.arrow import open_arrow
 from shoal.sources.opening import open_source
 from shoal.sources.options import SourceOptions
 from shoal.taxonomies.builders.listed import FlatTaxonomy
-from shoal.verify.confidence import harmful_items
 from shoal.verify.items import Folded, UnfoldedRows
-from shoal.verify.promises import Promise
+from shoal.verify.promises import Promise, harmful_items
 
 BOUND = {"confidence-bounding": {"most": 0.5, "harmless": ["none"], "separator": ";"}}
 

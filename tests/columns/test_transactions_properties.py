@@ -17,8 +17,7 @@ from shoal.policy.policy import Policy
 from shoal.policy.preparing import unfold_baskets
 from shoal.sources.opening import open_source
 from shoal.taxonomies.builders.listed import FlatTaxonomy
-from shoal.verify.confidence import confidence
-from shoal.verify.counting import Histograms
+from shoal.verify.exact import Histograms
 from shoal.verify.items import Folded, UnfoldedRows
 from shoal.verify.promises import read_promise
 
@@ -103,5 +102,5 @@ def test_bounds_on_items_are_what_counting_says(classes: list[list[frozenset[str
     )
     promise = read_promise(model.name, model.model_dump(mode="json", exclude_none=True), None, ["s"])
     assert promise.obstacle is None
-    holds, reached = confidence(promise, seen)
+    holds, reached = evaluate(promise, seen, None)
     assert (holds.tolist(), reached.tolist()) == (expected, [float(share) for share in shares])

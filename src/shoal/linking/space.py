@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -94,14 +95,15 @@ def _common(name: str, linkables: Sequence[Linkable]) -> Covers:
     if len(formats) > 1 or len(lengths) > 1:
         raise InputError(f"the releases do not write {name!r} alike: formats or lengths differ")
     covers = [cover for column in columns for cover in column.covers]
-    attribute = Attribute.model_construct(
-        name=name,
-        role="quasi",
-        kind=kinds[0] if kinds else "category",
-        labels={str(number): cover for number, cover in enumerate(covers)},
-        length=next(iter(lengths), None),
-        format=next(iter(formats), None),
-    )
+    entry: dict[str, Any] = {
+        "name": name,
+        "role": "quasi",
+        "kind": kinds[0] if kinds else "category",
+        "labels": {str(number): cover for number, cover in enumerate(covers)},
+        "length": next(iter(lengths), None),
+        "format": next(iter(formats), None),
+    }
+    attribute = Attribute.model_construct(**entry)
     try:
         return read_covers(attribute)
     except CoverError as error:

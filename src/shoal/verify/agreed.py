@@ -24,16 +24,16 @@ from shoal.core.errors import InputError
 from shoal.core.progress import Progress
 from shoal.manifest import AgreedFile, Digest, Listed, ManifestError, StrictEntry, parse_json, read_entry
 from shoal.verify.ahead import prepared
-from shoal.verify.counting import Histograms, histograms_of
+from shoal.verify.counting import histograms_of
 from shoal.verify.counts import SourceRows, source_counts
 from shoal.verify.covers import Covers
-from shoal.verify.exact import entropies, entropy_at_least
+from shoal.verify.exact import Histograms, entropies, entropy_at_least
 from shoal.verify.form import check_dictionaries, check_labels, check_rows
 from shoal.verify.guarantees import agrees
 from shoal.verify.kernels import kernel, paired
 from shoal.verify.manifest import Manifest, demand
 from shoal.verify.numbering import LabelReader
-from shoal.verify.promises import AGREED, PARAMETER, Promise
+from shoal.verify.promises import Promise
 from shoal.verify.reading import FAULTS, CsvRows, PublishedRows, coded, unreadable
 from shoal.verify.result import Check, CheckedGuarantee
 from shoal.verify.tally import Combinations, Tally
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from shoal.sources.base import Source
 
 CLASS = "class"
+PARAMETER = {"l-delta-diversity": "l", "k-delta-anonymity": "k", "entropy-l-delta-diversity": "l"}  # model -> its own
+AGREED = tuple(PARAMETER)
 _ROUNDING = Fraction(1, 10**9)  # m is written in floating point
 Answer = tuple[list[Check], list[CheckedGuarantee] | None]
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from shoal.core.arrays import CodeArray, IntArray, KeyArray
 from shoal.verify.coding import Coded, CodedRows, Layout
+from shoal.verify.exact import Histograms
 from shoal.verify.kernels import kernel, paired
 from shoal.verify.numbering import gathered_codes
 from shoal.verify.room import Room
@@ -33,41 +34,6 @@ class Table:
     values: tuple[str | None, ...]  # (n_values,) what the numbers stand for, None = missing; () for joint values
     n_values: int
     counts: IntArray | None = None  # (n_values,) of the whole table, if classes are those of a part of it
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Histograms:
-    """Sensitive values of every class, sparse: class i has entries ``start[i]:start[i + 1]``, by value."""
-
-    sizes: IntArray  # (n_classes,)
-    start: IntArray  # (n_classes + 1,)
-    value: IntArray  # (n_entries,)
-    count: IntArray  # (n_entries,) all > 0
-    values: tuple[str | None, ...]  # (n_values,) what the codes stand for, None = missing; () for joint values
-    n_values: int
-    table: IntArray | None = None  # (n_values,) counts in the published table, if these are not all of its classes
-    people: int | None = None  # of the published table, if they are counted; some may have several values
-
-    @property
-    def owner(self) -> IntArray:
-        """(n_entries,) the class of each entry."""
-        return np.repeat(np.arange(self.sizes.shape[0], dtype=np.int64), np.diff(self.start))
-
-    @property
-    def whole(self) -> IntArray:
-        """(n_values,) counts in the published table."""
-        if self.table is not None:
-            return self.table.astype(self.count.dtype)
-        out = np.zeros(self.n_values, dtype=self.count.dtype)
-        np.add.at(out, self.value, self.count)
-        return out
-
-    @property
-    def total(self) -> int:
-        """Rows of the published table, or its people."""
-        if self.people is not None:
-            return self.people
-        return int(self.sizes.sum() if self.table is None else self.table.sum())
 
 
 @kernel

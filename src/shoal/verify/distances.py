@@ -14,8 +14,7 @@ import numpy as np
 
 from shoal.core.arrays import IntArray
 from shoal.manifest import Attribute
-from shoal.verify.counting import Histograms
-from shoal.verify.exact import CannotCheckError, check_size
+from shoal.verify.exact import CannotCheckError, Histograms, check_size
 from shoal.verify.kernels import Function, kernel, uncompiled
 
 

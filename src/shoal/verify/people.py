@@ -17,8 +17,9 @@ import pyarrow as pa
 from shoal.core.arrays import CodeArray, IntArray
 from shoal.core.errors import InputError
 from shoal.verify.coding import CodedSource, ReleaseCoder, SourceCoder, Subject
-from shoal.verify.counting import Counting, Histograms
+from shoal.verify.counting import Counting
 from shoal.verify.covers import Covers
+from shoal.verify.exact import Histograms
 from shoal.verify.guarantees import Judged, conclude, judge
 from shoal.verify.manifest import Manifest
 from shoal.verify.promises import Promise

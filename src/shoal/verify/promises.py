@@ -1,16 +1,43 @@
-"""The models a manifest may promise, and which parameters of them make sense.
+"""The models that a manifest may promise: which parameters of each make sense, and its formula.
 
-Declared here a second time on purpose: the verifier shares no code with the models it checks.
+Written here a second time on purpose: the verifier shares no code with the models it checks. Every formula is told the
+classes of the published rows and answers for each class whether it holds, exactly, and what it reaches.
+
+Another package that adds a privacy model registers its formula, a ``Model``, under the model's name in the entry point
+group ``shoal.promises``. A model without a formula is never confirmed, so its releases are not published.
 """
 
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Annotated, Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import AfterValidator, Field, create_model
+
+from shoal.core.arrays import BoolArray, FloatArray, IntArray
+from shoal.manifest import Attribute, Listed, ManifestError, NotNegative, Positive, StrictEntry, read_entry
+from shoal.verify.distances import equal_distance, hierarchical_distance, largest_product, ordered_distance
+from shoal.verify.exact import (
+    CannotCheckError,
+    Histograms,
+    at_most,
+    clearly_below,
+    divide,
+    entropies,
+    entropy_at_least,
+    widen,
+)
+
+GROUP = "shoal.promises"  # of entry points
+_MOST_LIMITS = 100_000  # of a curve psi; whoever writes a larger l into a manifest wants the checker to be busy
+Found: TypeAlias = tuple[BoolArray, FloatArray]  # for each class: does it hold, and what does it reach
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,153 +60,320 @@ class Promise:
         return int(self.parameters[name])
 
 
-Rule = Callable[[Any], bool]
-_LARGEST = sys.float_info.max
+Formula: TypeAlias = Callable[[Promise, Histograms, Attribute | None], Found]
 
 
-def _number(raw: Any) -> bool:
-    return not isinstance(raw, bool) and isinstance(raw, int | float) and -_LARGEST <= raw <= _LARGEST
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A privacy model as the verifier knows it.
+
+    *parameters* are types, as pydantic has them, and defaults; ``...``: must be given. The *formula* gets the promise,
+    the classes with their values of one sensitive attribute, and that attribute (None for joint values of several).
+    """
+
+    parameters: Mapping[str, tuple[Any, Any]]
+    formula: Formula
+    about: Literal["values", "sizes", "population", "parts", "plan"] = "values"
+    worst: Callable[..., float] = max  # of what several classes reach
+    mixes: bool = True  # whether a mixture of classes that keep it keeps it too, so that sliced releases can promise it
+    labels: bool = False  # whether it may be about labels, by the frequencies that they induce
+    demands: tuple[tuple[Callable[[Mapping[str, Any]], bool], str], ...] = field(default=())  # of all parameters
 
 
-def _whole_from(least: int) -> Rule:
-    def holds(raw: Any) -> bool:
-        return not isinstance(raw, bool) and isinstance(raw, int) and raw >= least
-
-    return holds
+def _count_sizes(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
+    return classes.sizes >= promise.whole("k"), classes.sizes.astype(np.float64)
 
 
-def _between(low: float, high: float, *, above: bool = False) -> Rule:
-    def holds(raw: Any) -> bool:
-        return _number(raw) and (low < raw if above else low <= raw) and raw <= high
-
-    return holds
+def _count_values(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
+    kinds = np.diff(classes.start)
+    return kinds >= promise.whole("l"), kinds.astype(np.float64)
 
 
-def _name(raw: Any) -> bool:
-    return isinstance(raw, str) and bool(raw)
+def _bound_largest(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
+    holds = at_most(classes.largest, classes.sizes, 1 / promise.fraction("l"), share=True)
+    return holds, divide(classes.sizes, classes.largest)
 
 
-def _psi(raw: Any) -> bool:
-    if raw is None:
-        return True
-    numbers = isinstance(raw, list | tuple) and len(raw) >= 2 and all(_number(item) for item in raw)
-    return numbers and list(raw) == sorted(raw) and raw[0] > 0 and raw[-1] == 1
+def _bound_entropy(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
+    return entropy_at_least(classes, promise.fraction("l")), np.exp(entropies(classes))
 
 
-def _names(raw: Any) -> bool:
-    return isinstance(raw, list | tuple) and all(isinstance(item, str) for item in raw)
+def _bound_recursively(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
+    l, first = promise.whole("l"), classes.start[:-1]
+    counts, rank = classes.rank()
+    largest, tail = counts[first], np.add.reduceat(np.where(rank >= l - 1, counts, 0), first)
+    some = tail > 0
+    reached = np.full(largest.shape[0], math.inf)
+    reached[some] = divide(largest[some], tail[some])
+    holds = np.full(largest.shape[0], l == 1, dtype=np.bool_)
+    if l > 1:
+        holds[some] = at_most(largest[some], tail[some], promise.fraction("c"), strict=True)
+    return holds, reached
 
 
-def _text_or_nothing(raw: Any) -> bool:
-    return raw is None or _name(raw)
+def psi_limits(promise: Promise) -> list[Fraction]:
+    """Return psi(0), ..., psi(l - 1): what the most frequent values may make up together."""
+    l, tau, psi = promise.whole("l"), promise.fraction("tau"), promise.parameters["psi"]
+    if psi is None:
+        if l > _MOST_LIMITS:
+            raise CannotCheckError(f"l is above {_MOST_LIMITS:,}")
+        return [tau + (1 - tau) * Fraction(k, l - 1) for k in range(l)]
+    limits = [Fraction(str(limit)) for limit in psi]
+    if limits[0] != tau:
+        raise CannotCheckError("psi does not begin with tau")
+    return limits
 
 
-def _weights(raw: Any) -> bool:
-    if raw is None:
-        return True
-    return isinstance(raw, Mapping) and all(_number(item) and item >= 0 for item in raw.values())
+def _bound_most_frequent(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
+    tau, limits, first = promise.fraction("tau"), psi_limits(promise), classes.start[:-1]
+    l = len(limits)
+    counts, rank = classes.rank()
+    holds = np.ones(first.shape[0], dtype=np.bool_)
+    reached = np.zeros(first.shape[0], dtype=np.float64)
+    top = np.zeros_like(classes.sizes)
+    for k in range(min(l - 1, int(rank.max()) + 1)):
+        # top: (n_classes,) units of the k + 1 most frequent values
+        top = top + np.add.reduceat(np.where(rank == k, counts, 0), first)
+        holds &= at_most(top, classes.sizes, limits[k], share=True)
+        # Another tau bends the curve so that 1 - psi(k) stays in proportion to 1 - tau.
+        bend = 1 - Fraction(k, l - 1) if tau == 1 else (1 - limits[k]) / (1 - tau)
+        if bend > 0:
+            reached = np.maximum(reached, 1 - (1 - divide(top, classes.sizes)) / float(bend))
+    return holds, reached
 
 
-_K = _whole_from(1)
-_POSITIVE = _between(0, math.inf, above=True)
-_UNIT = _between(0, 1)
+def _bound_share_and_size(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
+    holds = at_most(classes.largest, classes.sizes, promise.fraction("alpha"))
+    return holds & (classes.sizes >= promise.whole("k")), divide(classes.largest, classes.sizes)
 
 
-def _truth(raw: Any) -> bool:
-    return isinstance(raw, bool)
+def _bound_gain(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
+    # (p - q) / q = (c N - n C) / (n C), for values with p > q
+    classes = widen(classes, classes.total * int(classes.sizes.max()))
+    whole, total, first = classes.whole[classes.value], classes.total, classes.start[:-1]
+    bottom = classes.sizes[classes.owner] * whole
+    top = np.maximum(classes.count * total - bottom, 0)
+    gain = divide(top, bottom)
+    holds = at_most(top, bottom, promise.fraction("beta"))
+    if promise.parameters["enhanced"]:
+        holds &= (top == 0) | clearly_below(gain, -np.log(divide(whole, total)), classes)
+    return np.logical_and.reduceat(holds, first), np.maximum.reduceat(gain, first)
 
 
-def _distance(raw: Any) -> bool:
-    return raw in ("equal", "ordered", "hierarchical")
+def _bound_change(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
+    classes = widen(classes, classes.total * int(classes.sizes.max()))
+    top = classes.count * classes.total
+    bottom = classes.sizes[classes.owner] * classes.whole[classes.value]
+    change = np.abs(np.log(divide(top, bottom)))
+    change[top == bottom] = 0.0
+    reached = np.maximum.reduceat(change, classes.start[:-1])
+    reached[np.diff(classes.start) < classes.n_values] = math.inf
+    return clearly_below(reached, float(promise.fraction("delta")), classes), reached
 
 
-# model -> parameter -> (what is legal, default; ... = must be given)
-_VALUE_MODELS: dict[str, dict[str, tuple[Rule, Any]]] = {
-    "distinct-l-diversity": {"l": (_K, ...)},
-    "simple-l-diversity": {"l": (_between(1, math.inf), ...)},
-    "entropy-l-diversity": {"l": (_between(1, math.inf), ...)},
-    "recursive-cl-diversity": {"c": (_POSITIVE, ...), "l": (_K, ...)},
-    "tau-l-diversity": {
-        "tau": (_between(0, 1, above=True), ...),
-        "l": (_whole_from(2), ...),
-        "psi": (_psi, None),
-        "weights": (_weights, None),
-    },
-    "t-closeness": {"t": (_between(0, math.inf), ...), "distance": (_distance, "equal")},
-    "alpha-k-anonymity": {"alpha": (_between(0, 1, above=True), ...), "k": (_K, ...)},
-    "beta-likeness": {"beta": (_POSITIVE, ...), "enhanced": (_truth, False)},
-    "delta-disclosure": {"delta": (_POSITIVE, ...)},
-    "confidence-bounding": {
-        "most": (_between(0, 1, above=True), ...),
-        "harmless": (_names, ()),
-        "separator": (_text_or_nothing, None),
-    },
+def _bound_distance(promise: Promise, classes: Histograms, attribute: Attribute | None) -> Found:
+    distance = promise.parameters["distance"]
+    classes = widen(classes, largest_product(classes, attribute))
+    if distance == "equal":
+        top, factor = equal_distance(classes)
+    elif attribute is None:
+        raise CannotCheckError("joint values have no order and no taxonomy")
+    else:
+        top, factor = (ordered_distance if distance == "ordered" else hierarchical_distance)(classes, attribute)
+    bottom = classes.sizes * classes.total * factor
+    return at_most(top, bottom, promise.fraction("t"), share=True), divide(top, bottom)
+
+
+def _bound_harmful(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
+    largest = _largest_harmful(promise, classes)
+    return at_most(largest, classes.sizes, promise.fraction("most"), share=True), divide(largest, classes.sizes)
+
+
+def harmful_items(promise: Promise, values: Sequence[str | None], n_values: int) -> list[list[int]]:
+    """Return for each value the numbers of its harmful items; a missing value is an item of its own.
+
+    >>> promise = Promise("confidence-bounding", {"most": 0.2, "harmless": ["none"], "separator": ";"}, None)
+    >>> harmful_items(promise, ["none", "gout", "flu; gout", None], 4)
+    [[], [0], [1, 0], [2]]
+    """
+    harmless, separator = frozenset(promise.parameters["harmless"]), promise.parameters["separator"]
+    if not harmless and separator is None:
+        return [[value] for value in range(n_values)]
+    if len(values) != n_values:
+        raise CannotCheckError("joint values have no names that could be harmless, and no items")
+    number: dict[str | None, int] = {}
+    found = []
+    for value in values:
+        items: list[str | None] = [value]
+        if value is not None and separator is not None:
+            items = list(dict.fromkeys(item for part in value.split(separator) if (item := part.strip())))
+        found.append([number.setdefault(item, len(number)) for item in items if item is None or item not in harmless])
+    return found
+
+
+def _largest_harmful(promise: Promise, classes: Histograms) -> NDArray[Any]:
+    """Return (n_classes,) the most that a harmful value, or a harmful item of values that are sets, has."""
+    of_value = harmful_items(promise, classes.values, classes.n_values)
+    width = np.array([len(items) for items in of_value], dtype=np.int64)
+    flat = np.array([item for items in of_value for item in items], dtype=np.int64)
+    largest = np.zeros(classes.sizes.shape[0], dtype=classes.count.dtype)
+    if not len(flat):
+        return largest
+    # every entry once for each item of its value
+    repeat = width[classes.value]
+    entry = np.repeat(np.arange(len(repeat)), repeat)
+    within = np.arange(len(entry)) - np.repeat(np.cumsum(repeat) - repeat, repeat)
+    item = flat[(np.cumsum(width) - width)[classes.value[entry]] + within]
+    n_items = int(flat.max()) + 1
+    pair, place = np.unique(classes.owner[entry] * n_items + item, return_inverse=True)
+    total = np.zeros(len(pair), dtype=classes.count.dtype)
+    np.add.at(total, place.reshape(-1), classes.count[entry])
+    np.maximum.at(largest, pair // n_items, total)
+    return largest
+
+
+def _count_population(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
+    """Count the population that each class covers, which stands in place of its values."""
+    covered = classes.count
+    return covered >= promise.whole("k"), covered.astype(np.float64)
+
+
+def _bound_presence(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
+    sizes, covered, low = classes.sizes, classes.count, promise.fraction("min")
+    some = covered > 0
+    reached = np.full(sizes.shape[0], math.inf)
+    reached[some] = sizes[some] / covered[some]
+    holds = some & (sizes > 0)
+    holds[some] &= at_most(sizes[some], covered[some], promise.fraction("max"))
+    if low > 0:
+        holds[some] &= at_most(covered[some], sizes[some], 1 / low)
+    return holds, reached
+
+
+def _refuse(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:  # noqa: ARG001
+    raise CannotCheckError("only a sliced release has parts to promise this model of")
+
+
+def _check_curve(psi: tuple[float, ...]) -> tuple[float, ...]:
+    if len(psi) < 2 or list(psi) != sorted(psi) or psi[0] <= 0 or psi[-1] != 1:
+        raise ValueError("does not rise from above 0 to 1")
+    return psi
+
+
+_K = Annotated[int, Field(ge=1, lt=2**53)]
+_TWO = Annotated[int, Field(ge=2, lt=2**53)]
+_FROM_1 = Annotated[float, Field(ge=1)]
+_PART = Annotated[float, Field(gt=0, le=1)]
+_UNIT = Annotated[float, Field(ge=0, le=1)]
+_NAME = Annotated[str, Field(min_length=1)]
+_CURVE = Annotated[Listed[float], AfterValidator(_check_curve)]
+_DISTANCE = Literal["equal", "ordered", "hierarchical"]
+_K_OF_POPULATION = {"k": (_K, ...), "population": (_NAME, ...)}
+_PRESENCE = {"min": (_UNIT, 0), "max": (_UNIT, ...), "population": (_NAME, ...)}
+_TAU = {"tau": (_PART, ...), "l": (_TWO, ...), "psi": (_CURVE, None), "weights": (dict[str, NotNegative], None)}
+_HARM = {"most": (_PART, ...), "harmless": (Listed[str], ()), "separator": (_NAME, None)}
+_ALL_OF_PSI = (lambda given: given["psi"] is None or len(given["psi"]) == given["l"], "'psi' does not have l numbers")
+_IN_ORDER = (lambda given: given["min"] <= given["max"], "'min' is greater than 'max'")
+
+MODELS: Mapping[str, Model] = {
+    "k-anonymity": Model({"k": (_K, ...)}, _count_sizes, "sizes", min),
+    "column-frequency": Model({"k": (_K, ...)}, _refuse, "parts", min),
+    "k-map": Model(_K_OF_POPULATION, _count_population, "population", min),
+    "delta-presence": Model(_PRESENCE, _bound_presence, "population", demands=(_IN_ORDER,)),
+    "distinct-l-diversity": Model({"l": (_K, ...)}, _count_values, worst=min),
+    "simple-l-diversity": Model({"l": (_FROM_1, ...)}, _bound_largest, worst=min),
+    "entropy-l-diversity": Model({"l": (_FROM_1, ...)}, _bound_entropy, worst=min),
+    "recursive-cl-diversity": Model({"c": (Positive, ...), "l": (_K, ...)}, _bound_recursively),
+    "tau-l-diversity": Model(_TAU, _bound_most_frequent, labels=True, demands=(_ALL_OF_PSI,)),
+    "t-closeness": Model({"t": (NotNegative, ...), "distance": (_DISTANCE, "equal")}, _bound_distance),
+    "alpha-k-anonymity": Model({"alpha": (_PART, ...), "k": (_K, ...)}, _bound_share_and_size, mixes=False),
+    "beta-likeness": Model({"beta": (Positive, ...), "enhanced": (bool, False)}, _bound_gain),
+    "delta-disclosure": Model({"delta": (Positive, ...)}, _bound_change),
+    "confidence-bounding": Model(_HARM, _bound_harmful),
+    # of releases by an agency's plan, and of these only; agreed.py asks the plan
+    "l-delta-diversity": Model({"l": (_K, ...), "delta": (Positive, ...)}, _refuse, "plan"),
+    "k-delta-anonymity": Model({"k": (_K, ...), "delta": (Positive, ...)}, _refuse, "plan"),
+    "entropy-l-delta-diversity": Model({"l": (_FROM_1, ...), "delta": (Positive, ...)}, _refuse, "plan"),
 }
-_OTHER_MODELS: dict[str, dict[str, tuple[Rule, Any]]] = {
-    "k-anonymity": {"k": (_K, ...)},
-    "column-frequency": {"k": (_K, ...)},
-    "k-map": {"k": (_K, ...), "population": (_name, ...)},
-    "delta-presence": {"min": (_UNIT, 0), "max": (_UNIT, ...), "population": (_name, ...)},
-}
-# of releases by an agency's plan, and of these only
-AGREED = ("l-delta-diversity", "k-delta-anonymity", "entropy-l-delta-diversity")
-PARAMETER = dict(zip(AGREED, ("l", "k", "l"), strict=True))
-_AGREED_MODELS: dict[str, dict[str, tuple[Rule, Any]]] = {
-    AGREED[0]: {"l": (_K, ...), "delta": (_POSITIVE, ...)},
-    AGREED[1]: {"k": (_K, ...), "delta": (_POSITIVE, ...)},
-    AGREED[2]: {"l": (_between(1, math.inf), ...), "delta": (_POSITIVE, ...)},
-}
+
+
+@cache
+def find_model(name: str) -> Model | None:
+    """Return a model of this verifier or, if another package registered one, of that; None if nobody knows it."""
+    if name in MODELS:
+        return MODELS[name]
+    for entry in entry_points(group=GROUP, name=name):
+        found = entry.load()
+        if isinstance(found, Model):
+            return found
+    return None
 
 
 def read_promise(
-    model: str,
-    parameters: Mapping[str, Any],
-    claimed: float | None,
-    sensitive: Sequence[str],
-    *,
-    agreed: bool = False,
+    name: str, parameters: Mapping[str, Any], claimed: float | None, sensitive: Sequence[str], *, agreed: bool = False
 ) -> Promise:
     """Return the promise with defaults filled in; whatever makes it uncheckable is its obstacle.
 
     A release by an agency's plan has promises of its own, which no other release can make.
     """
-    rules = _AGREED_MODELS.get(model) if agreed else _VALUE_MODELS.get(model) or _OTHER_MODELS.get(model)
+    model = find_model(name)
 
-    def refused(why: str) -> Promise:
-        return Promise(model, dict(parameters), claimed, obstacle=why)
+    def refuse(why: str) -> Promise:
+        return Promise(name, dict(parameters), claimed, obstacle=f"cannot check: {why}")
 
-    if rules is None:
-        return refused("cannot check: this verifier does not know the model")
-    full: dict[str, Any] = {}
-    for name, (legal, default) in rules.items():
-        value = parameters.get(name, default)
-        if value is ...:
-            return refused(f"cannot check: the parameter {name!r} is not given")
-        if not legal(value):
-            return refused(f"cannot check: the parameter {name!r} is not legal")
-        full[name] = value
-    about_values = model in _VALUE_MODELS
-    known = set(rules) | ({"attribute"} if about_values else set())
-    if set(parameters) - known:
-        return refused("cannot check: it has parameters that this verifier does not know")
-    if model == "delta-presence" and full["min"] > full["max"]:
-        return refused("cannot check: 'min' is greater than 'max'")
-    if model == "tau-l-diversity" and full["psi"] is not None and len(full["psi"]) != full["l"]:
-        return refused("cannot check: 'psi' does not have l numbers")
+    if model is None or (model.about == "plan") != agreed:
+        return refuse("this verifier does not know the model")
+    about_values = model.about == "values"
+    given = {key: value for key, value in parameters.items() if not about_values or key != "attribute"}
+    shape: Any = create_model("Parameters", __base__=StrictEntry, **dict(model.parameters))  # type: ignore[call-overload]
+    try:
+        read_entry(shape, given, "its parameters")
+    except ManifestError as fault:
+        return refuse(str(fault))
+    full = {key: given.get(key, default) for key, (_, default) in model.parameters.items()}
+    for holds, otherwise in model.demands:
+        if not holds(full):
+            return refuse(otherwise)
     if not about_values:
-        return Promise(model, full, claimed)
-    named = parameters.get("attribute")
-    full["attribute"] = named
-    subjects = _subjects(named, sensitive)
+        return Promise(name, full, claimed)
+    subjects = _find_subjects(parameters.get("attribute"), sensitive)
     if not subjects:
-        return refused("cannot check: 'attribute' names no sensitive attribute of the release")
-    return Promise(model, full, claimed, subjects)
+        return refuse("'attribute' names no sensitive attribute of the release")
+    return Promise(name, {**full, "attribute": parameters.get("attribute")}, claimed, subjects)
 
 
-def _subjects(named: Any, sensitive: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+def _find_subjects(named: Any, sensitive: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     if named is None:
         return tuple((name,) for name in sensitive)
     members = [named] if isinstance(named, str) else named
     if not isinstance(members, list | tuple) or not members or len(set(map(str, members))) != len(members):
         return ()
     return (tuple(members),) if all(member in sensitive for member in members) else ()
+
+
+def worst_of(promise: Promise) -> Callable[..., float]:
+    """Return which of several figures is the worst: the least, or the greatest."""
+    model = find_model(promise.model)
+    return max if model is None else model.worst
+
+
+def evaluate(promise: Promise, classes: Histograms, attribute: Attribute | None) -> Found:
+    """Return whether each class keeps a promise, and what it reaches.
+
+    *attribute* is None if the values are joint ones of several attributes.
+    """
+    model = find_model(promise.model)
+    if model is None:
+        raise CannotCheckError("this verifier does not know the model")
+    return model.formula(promise, classes, attribute)
+
+
+def count_covered(sizes: IntArray, covered: IntArray) -> Histograms:
+    """Return classes with the rows of a population that each covers in place of values."""
+    start = np.arange(len(sizes) + 1, dtype=np.int64)
+    return Histograms(sizes, start, np.zeros(len(sizes), dtype=np.int64), covered, (None,), 1)
+
+
+def count_only(sizes: IntArray) -> Histograms:
+    """Return classes of which only the sizes are asked."""
+    return count_covered(sizes, sizes)

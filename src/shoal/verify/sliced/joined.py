@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray, KeyArray
-from shoal.verify.counting import Histograms
+from shoal.verify.exact import Histograms
 from shoal.verify.kernels import kernel, paired
 from shoal.verify.numbering import ValueReader
 from shoal.verify.sliced.layout import Layout

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from shoal.core.arrays import BoolArray, CodeArray
 from shoal.manifest import Attribute
-from shoal.verify.exact import CannotCheckError
-from shoal.verify.guarantees import Found, agrees, reached_by, worst_of
+from shoal.verify.exact import CannotCheckError, Histograms
+from shoal.verify.guarantees import agrees
 from shoal.verify.manifest import Manifest
-from shoal.verify.promises import Promise
+from shoal.verify.promises import Found, Promise, evaluate, find_model, worst_of
 from shoal.verify.result import CheckedGuarantee
-from shoal.verify.sliced.believed import SERVED, believed
 from shoal.verify.sliced.joined import Subject, joined_beliefs
-from shoal.verify.sliced.mixtures import Beliefs, Groups, World, mixtures
+from shoal.verify.sliced.mixtures import Beliefs, Block, Groups, World, mixtures
 from shoal.verify.sliced.postings import matched, numbered
 from shoal.verify.sliced.reading import SlicedRows
 
@@ -54,7 +53,7 @@ class Judge:
         """Return for each group whether it keeps a promise, exactly, and what it reaches."""
         if subject not in self._released.histograms:
             raise CannotCheckError("the attributes that it is about are in different parts")
-        return reached_by(promise, self._released.histograms[subject], self._attribute(subject))
+        return evaluate(promise, self._released.histograms[subject], self._attribute(subject))
 
     def tuples(
         self, subject: Subject, promises: Sequence[Promise], groups: Sequence[Found], tuples: CodeArray
@@ -73,8 +72,9 @@ class Judge:
         for block in mixtures(
             self._world, self._kernel_groups(subject), histograms.n_values, self._numbers(tuples), holds, beliefs
         ):
+            mixed = _mixed(block, histograms)
             for place, promise in enumerate(promises):
-                kept, reached = believed(promise, block, histograms, attribute)
+                kept, reached = evaluate(promise, mixed, attribute)
                 failing[place] += int((~(kept | block.exact[place])).sum())
                 figures[place].append(float(worst_of(promise)(reached)))
         single = beliefs.group[beliefs.matches == 1]
@@ -102,8 +102,9 @@ class Judge:
             if block is None:
                 continue
             n += len(block.start) - 1
+            mixed = _mixed(block, histograms)
             for place, promise in enumerate(promises):
-                kept, reached = believed(promise, block, histograms, attribute)
+                kept, reached = evaluate(promise, mixed, attribute)
                 failing[place] += int((~kept).sum())
                 figures[place].append(float(worst_of(promise)(reached)))
         return [
@@ -144,6 +145,18 @@ class Judge:
         """Return (n, n_lists) the numbers of the tuples' values in the lists of parts and of separators."""
         separated = self._columns(tuples)[len(tuples.T) :] if self._released.joined is None else []
         return numbered(self._released.lists, np.column_stack([tuples, *separated]))
+
+
+def _mixed(block: Block, histograms: Histograms) -> Histograms:
+    """Return what is believed of tuples as classes of shares; *histograms* are those of all groups."""
+    return replace(
+        histograms,
+        sizes=np.ones(len(block.start) - 1),
+        start=block.start,
+        value=block.value,
+        count=block.share,
+        table=histograms.whole,
+    )
 
 
 def _beliefs(n: int) -> Beliefs:
@@ -201,7 +214,8 @@ def _without_beliefs(promise: Promise, judge: Judge) -> Outcome | None:
         if not agrees(promise.claimed, crowd):
             return crowd, False, "the manifest's 'achieved' is not what the rows reach"
         return crowd, True, "every bucket, and all quasi values within one part, have as many records"
-    if promise.model not in SERVED:
+    model = find_model(promise.model)
+    if model is None or model.about != "values" or not model.mixes:
         return None, False, "cannot check: no sliced release can promise this model"
     return None
 

@@ -14,7 +14,7 @@ from shoal.core.errors import InputError
 from shoal.core.progress import Progress
 from shoal.verify.ahead import prepared
 from shoal.verify.contents import Contents
-from shoal.verify.counting import Histograms
+from shoal.verify.exact import Histograms
 from shoal.verify.kernels import paired
 from shoal.verify.manifest import Manifest
 from shoal.verify.numbering import ValueReader
