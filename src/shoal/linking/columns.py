@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from shoal.core.arrays import CodeArray
 from shoal.core.errors import InputError
-from shoal.verify.lines import Cover
+from shoal.verify.covers import Cover
 
 ABSENT = "(missing)"  # how a missing value reads among labels
 

@@ -24,7 +24,7 @@ from shoal.sources.options import SourceOptions
 from shoal.taxonomies.builders import TaxonomyBuilder
 from shoal.taxonomies.builders.mask import MaskTaxonomy
 from shoal.taxonomies.tree import Taxonomy
-from shoal.verify.lines import Cover
+from shoal.verify.covers import Cover
 
 SUPPRESSED = "*"
 Linked: TypeAlias = "Release | str | Path"

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from shoal.core.arrays import FloatArray, IntArray
 from shoal.manifest import Attribute
-from shoal.verify.lines import NumberLine
+from shoal.verify.covers import NumberLine
 from shoal.verify.manifest import Averaging, Manifest
 from shoal.verify.reading import PublishedRows
 from shoal.verify.result import Check

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from shoal.manifest import Attribute
-from shoal.verify.lines import Cover, CoverError
+from shoal.verify.covers import Cover, CoverError
 
 _SPAN = re.compile(r"(\d{4})(s|-Q([1-4])|-(\d\d))?")
 _ELEMENT = re.compile(r'"(?:[^"\\]|\\.)*"|[^,{}" ][^,{}"]*')

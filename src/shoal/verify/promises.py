@@ -327,7 +327,7 @@ def read_promise(
     given = {key: value for key, value in parameters.items() if not about_values or key != "attribute"}
     shape: Any = create_model("Parameters", __base__=StrictEntry, **dict(model.parameters))  # type: ignore[call-overload]
     try:
-        read_entry(shape, given, "its parameters")
+        read_entry(shape, given, "parameters")
     except ManifestError as fault:
         return refuse(str(fault))
     full = {key: given.get(key, default) for key, (_, default) in model.parameters.items()}

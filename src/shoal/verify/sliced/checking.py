@@ -24,11 +24,10 @@ from shoal.verify.kernels import kernel
 from shoal.verify.manifest import Manifest
 from shoal.verify.reading import FAULTS, PublishedRows, coded, unreadable
 from shoal.verify.result import Check, CheckedGuarantee
-from shoal.verify.sliced.alone import formable
-from shoal.verify.sliced.judging import Judge, check_promises
+from shoal.verify.sliced.beliefs import Postings, count_bounds, number_values
+from shoal.verify.sliced.judging import Judge, check_promises, form_tuples
 from shoal.verify.sliced.layout import Layout, OverlapError
 from shoal.verify.sliced.linking import BucketError, bucket_codes, check_permuted
-from shoal.verify.sliced.postings import Postings, count_bounds, numbered
 from shoal.verify.sliced.reading import SlicedRows, read_sliced
 from shoal.verify.sliced.tuples import SourceTuples, read_source
 from shoal.verify.spans import Ragged, Spans
@@ -71,14 +70,14 @@ def verify_sliced(
         checks.append(check_regions(released, covers))
     judge = Judge(released, manifest)
     if source is None:
-        return checks, check_promises(judge, manifest, formable(released), with_source=False)
+        return checks, check_promises(judge, manifest, form_tuples(released), with_source=False)
     original = read_source(released, manifest, covers, source, witness, progress)
     checks += check_sliced_truth(manifest, released, original, with_witness=witness is not None)
     if released.linking is not None and original.linking is not None:
         checks.append(check_permuted(*released.linking, original.linking))
     if layout.blurred:
         # An adversary may know values as they are published: all tuples that the buckets could form are judged.
-        return checks, check_promises(judge, manifest, formable(released), with_source=False)
+        return checks, check_promises(judge, manifest, form_tuples(released), with_source=False)
     absent = 0 if witness is not None else untold(manifest, released.rows, original.rows)
     checks.append(_matching(judge, original, absent))
     return checks, check_promises(judge, manifest, original.tuples, with_source=True)
@@ -208,7 +207,7 @@ def _by_bounds(manifest: Manifest, released: SlicedRows, original: SourceTuples)
     complete = absent == 0
     yield _parts(_changed(lists, kinds, records, complete=complete), len(released.readers))
     forced, available = (np.zeros(lists.times.shape[0], dtype=np.int64) for _ in range(2))
-    lost, _ = count_bounds(lists, numbered(lists, kinds), records, forced, available)
+    lost, _ = count_bounds(lists, number_values(lists, kinds), records, forced, available)
     if lost > absent:
         yield Check("truth", False, f"{lost} source rows are in no bucket, {absent} are said not to be told")
         return

@@ -10,15 +10,15 @@ import numpy as np
 from shoal.core.arrays import BoolArray, CodeArray
 from shoal.manifest import Attribute
 from shoal.verify.exact import CannotCheckError, Histograms
-from shoal.verify.guarantees import agrees
+from shoal.verify.guarantees import Subject, agrees
 from shoal.verify.manifest import Manifest
 from shoal.verify.promises import Found, Promise, evaluate, find_model, worst_of
 from shoal.verify.result import CheckedGuarantee
-from shoal.verify.sliced.joined import Subject, joined_beliefs
-from shoal.verify.sliced.mixtures import Beliefs, Block, Groups, World, mixtures
-from shoal.verify.sliced.postings import matched, numbered
+from shoal.verify.sliced.beliefs import Beliefs, Block, Groups, World, join_beliefs, mix, number_values, weigh
 from shoal.verify.sliced.reading import SlicedRows
+from shoal.verify.tally import Combinations
 
+MOST_FORMABLE = 2_000_000  # tuples that are worth forming without a source
 _SHARES = 1 << 22  # shares of joined beliefs that are held at a time
 
 
@@ -47,7 +47,7 @@ class Judge:
 
     def matched(self, tuples: CodeArray) -> BoolArray:
         """Return (n,) whether some bucket matches each tuple."""
-        return matched(self._released.lists, self._numbers(tuples))
+        return np.asarray(weigh(self._world, self._numbers(tuples)) != 0, dtype=np.bool_)
 
     def groups(self, promise: Promise, subject: Subject) -> Found:
         """Return for each group whether it keeps a promise, exactly, and what it reaches."""
@@ -69,7 +69,7 @@ class Judge:
         failing = [0] * len(promises)
         figures: list[list[float]] = [[] for _ in promises]
         beliefs = _beliefs(len(tuples))
-        for block in mixtures(
+        for block in mix(
             self._world, self._kernel_groups(subject), histograms.n_values, self._numbers(tuples), holds, beliefs
         ):
             mixed = _mixed(block, histograms)
@@ -98,7 +98,7 @@ class Judge:
         figures: list[list[float]] = [[] for _ in promises]
         together = max(1, _SHARES // joined.n_values)
         for first in range(0, len(tuples), together):
-            block = joined_beliefs(joined, world, self._columns(tuples[first : first + together]), len(promises))
+            block = join_beliefs(joined, world, self._columns(tuples[first : first + together]), len(promises))
             if block is None:
                 continue
             n += len(block.start) - 1
@@ -144,7 +144,7 @@ class Judge:
     def _numbers(self, tuples: CodeArray) -> CodeArray:
         """Return (n, n_lists) the numbers of the tuples' values in the lists of parts and of separators."""
         separated = self._columns(tuples)[len(tuples.T) :] if self._released.joined is None else []
-        return numbered(self._released.lists, np.column_stack([tuples, *separated]))
+        return number_values(self._released.lists, np.column_stack([tuples, *separated]))
 
 
 def _mixed(block: Block, histograms: Histograms) -> Histograms:
@@ -161,6 +161,47 @@ def _mixed(block: Block, histograms: Histograms) -> Histograms:
 
 def _beliefs(n: int) -> Beliefs:
     return Beliefs(np.zeros(n, dtype=np.int64), np.full(n, -1, dtype=np.int64))
+
+
+def form_tuples(released: SlicedRows) -> CodeArray | None:
+    """Return (n, n_known_parts) the distinct tuples that some bucket matches, or None if they are too many.
+
+    Tuples have values of all parts with quasi attributes, and agree where parts overlap.
+    """
+    lists, n_parts = released.lists, len(released.layout.known)
+    values, starts = [], []
+    for part in range(n_parts):
+        keys = lists.keys_of(part)
+        bucket = (keys & np.uint64(0xFFFFFFFF)).astype(np.int64)
+        order = np.argsort(bucket, kind="stable")
+        values.append((keys[order] >> np.uint64(32)).astype(np.int32))
+        starts.append(np.searchsorted(bucket[order], np.arange(len(released.sizes) + 1)))
+    widths = np.diff(starts, axis=1)
+    if widths.astype(np.float64).prod(axis=0).sum() > MOST_FORMABLE:
+        return None
+    rows, owner = np.empty((len(released.sizes), 0), dtype=np.int32), np.arange(len(released.sizes))
+    for part in range(n_parts):
+        # every row once for each value that its bucket has in this part
+        times = widths[part][owner]
+        place = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
+        owner = np.repeat(owner, times)
+        rows = np.column_stack([np.repeat(rows, times, axis=0), values[part][starts[part][owner] + place]])
+    rows = rows[_find_agreeing(released, rows)]
+    numbers = Combinations(np.diff(lists.first)[:n_parts].tolist())
+    numbers.ids(list(rows.T), len(rows))
+    return numbers.tuples()
+
+
+def _find_agreeing(released: SlicedRows, rows: CodeArray) -> BoolArray:
+    """Return (n,) whether the values of overlapping parts agree in what they share."""
+    agree = np.ones(len(rows), dtype=np.bool_)
+    known = released.layout.known
+    for separator, (first, second) in zip(released.layout.separators, released.shared_of, strict=True):
+        if separator.first not in known or separator.second not in known:
+            continue  # only the sensitive attribute is shared
+        one, other = rows[:, known.index(separator.first)], rows[:, known.index(separator.second)]
+        agree &= first[one] == second[other]
+    return agree
 
 
 Outcome = tuple[float | None, bool, str]  # what is reached, whether that confirms the promise, and a sentence
