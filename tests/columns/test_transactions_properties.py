@@ -19,7 +19,7 @@ from shoal.sources.opening import open_source
 from shoal.taxonomies.builders.listed import FlatTaxonomy
 from shoal.verify.exact import Histograms
 from shoal.verify.items import Folded, UnfoldedRows
-from shoal.verify.promises import read_promise
+from shoal.verify.promises import evaluate, read_promise
 
 ITEMS = ["ale", "Bread", "milk 1", "oß", "tea", "日本"]
 SETS = st.lists(st.sampled_from(ITEMS), max_size=5)

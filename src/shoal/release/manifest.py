@@ -10,16 +10,12 @@ import pyarrow as pa
 import shoal
 from shoal.columns.base import describe_changes
 from shoal.columns.baskets import describe_items
+from shoal.manifest import FIGURES, FORMAT
 from shoal.models.base import ValueModel
 from shoal.release.columns import spelled
 from shoal.release.publication import Publication
 from shoal.taxonomies.files import nested
 from shoal.utility.base import Utility
-
-FORMAT = 1
-
-
-_CHECKED = ("um", "ncp", "loss", "attribute-loss")  # figures of utility that the verifier recomputes
 
 
 def build_manifest(publication: Publication, utility: Utility, population_digests: Mapping[str, str]) -> dict[str, Any]:
@@ -40,7 +36,7 @@ def build_manifest(publication: Publication, utility: Utility, population_digest
             "dropped": publication.n_dropped,
         },
         "attributes": _attributes(publication),
-        "utility": {name: utility[name] for name in _CHECKED if name in utility and not policy.method.averages},
+        "utility": {name: utility[name] for name in FIGURES if name in utility and not policy.method.averages},
         **publication.own_entries,
         **describe_changes(publication.source),
     }
