@@ -10,16 +10,14 @@ import pyarrow as pa
 import pytest
 
 from shoal.agency.distribution import read_distribution
-from shoal.agency.service.bodies import parse
-from shoal.agency.service.counted import from_storage, read_rows
-from shoal.agency.service.limits import Buckets
+from shoal.agency.service.administration import render_reference
+from shoal.agency.service.guard import parse
 from shoal.agency.service.messages import Domain
-from shoal.agency.service.plan_cache import PlanCache, SentPlan
-from shoal.agency.service.pooling import Wanted, plan_of, pooled
-from shoal.agency.service.reference import reference_page
+from shoal.agency.service.pooling import Wanted, from_storage, plan_of, pool, read_rows
 from shoal.agency.service.refusals import Refusal, of_validation
 from shoal.agency.service.settings import Settings, settings
-from shoal.agency.service.tokens import digest_of
+from shoal.agency.service.tokens import read_digest
+from shoal.agency.service.visits import Buckets, PlanCache, SentPlan
 from shoal.core.errors import InputError, UsageError
 
 DOMAIN = Domain.model_validate(
@@ -102,10 +100,10 @@ def test_a_refusal_names_places_of_the_schema_and_no_word_of_the_caller() -> Non
 
 def test_only_tokens_of_our_form_are_looked_up() -> None:
     token = "shoal_" + "a" * 43
-    assert digest_of(f"Bearer {token}") == hashlib.sha256(token.encode()).hexdigest()
-    assert digest_of(f"bearer  {token}") == digest_of(f"Bearer {token}")
+    assert read_digest(f"Bearer {token}") == hashlib.sha256(token.encode()).hexdigest()
+    assert read_digest(f"bearer  {token}") == read_digest(f"Bearer {token}")
     for wrong in ("", token, f"Basic {token}", f"Bearer {token}a", f"Bearer {token} ", f"Bearer {token}\n", "Bearer é"):
-        assert digest_of(wrong) is None
+        assert read_digest(wrong) is None
 
 
 def test_settings_come_from_options_then_the_environment_then_defaults() -> None:
@@ -170,17 +168,17 @@ def test_rows_that_are_no_counts_of_the_domain_are_refused(rows: list[object]) -
 def test_contributions_are_added_exactly_and_the_small_domain_is_whole() -> None:
     first = counted(["40", "M", "gout", 2**60], ["9", "F", "flu", 1])
     second = counted(["40", "M", "gout", 2**60 + 1], ["40", "M", "flu", 3])
-    known = pooled(DOMAIN, [first, second], "lexicographic", 6)
+    known = pool(DOMAIN, [first, second], "lexicographic", 6)
     assert known.n_points == 6
     assert known.sensitive_values == ("flu", "gout", "zoster")
     assert known.quasi_values == (("9", "40", "41"), ("F", "M"))
     assert known.total == 2**61 + 1 + 4
     assert known.point_weights().tolist() == [1, 0, 0, 2**61 + 4, 0, 0]
-    only = pooled(DOMAIN, [first, second], "lexicographic", 5)
+    only = pool(DOMAIN, [first, second], "lexicographic", 5)
     assert only.n_points == 2
     assert only.sensitive_values == ("flu", "gout", "zoster")
     with pytest.raises(InputError):
-        pooled(DOMAIN, [counted(["9", "F", "flu", 2**61])] * 2, "lexicographic", 6)
+        pool(DOMAIN, [counted(["9", "F", "flu", 2**61])] * 2, "lexicographic", 6)
 
 
 def test_the_sum_is_the_distribution_of_the_summed_table() -> None:
@@ -192,7 +190,7 @@ def test_the_sum_is_the_distribution_of_the_summed_table() -> None:
     ]
     table = pa.table(dict(zip(COLUMNS, zip(*([*row[:3], 2 * row[3]] for row in rows), strict=True), strict=True)))
     plain = read_distribution(table, "illness", order="hilbert")
-    known = pooled(DOMAIN, [counted(*rows), counted(*reversed(rows))], "hilbert", 100)
+    known = pool(DOMAIN, [counted(*rows), counted(*reversed(rows))], "hilbert", 100)
     assert known.weights.tolist() == plain.weights.tolist()
     assert [column.tolist() for column in known.points] == [column.tolist() for column in plain.points]
     made = plan_of(DOMAIN, [counted(*rows)], Wanted(2, 0.1, 0.0, "lexicographic", "contiguous", "tight"), 100)
@@ -205,8 +203,8 @@ def test_the_order_by_taxonomy_is_the_order_of_the_domain() -> None:
     columns = ["illness", "age", "count"]
     rows = [["flu", "9", 1], ["flu", "40", 2], ["gout", "41", 3]]
     table = read_rows(columns, rows, listed, probabilities=False, most=9)
-    assert pooled(listed, [table], "taxonomy", 9).quasi_values == (("41", "9", "40"),)
-    assert pooled(listed, [table], "lexicographic", 9).quasi_values == (("9", "40", "41"),)
+    assert pool(listed, [table], "taxonomy", 9).quasi_values == (("41", "9", "40"),)
+    assert pool(listed, [table], "lexicographic", 9).quasi_values == (("9", "40", "41"),)
 
 
 def test_probabilities_are_numbers_or_decimal_texts() -> None:
@@ -216,7 +214,7 @@ def test_probabilities_are_numbers_or_decimal_texts() -> None:
         rows = [[*cell, share] for cell, share in zip(cells, shares, strict=True)]
         table = from_storage(read_rows(columns, rows, DOMAIN, probabilities=True, most=9).stored())
         assert (table.counted, table.records) == (False, None)
-        known = pooled(DOMAIN, [table], "lexicographic", 100)
+        known = pool(DOMAIN, [table], "lexicographic", 100)
         assert float(known.probability(int(known.point_weights()[0]))) == pytest.approx(float(shares[0]))
     for shares in (("0.1", 0.9), (0.5, True), (-0.5, 1.5), (float("inf"), 0.1), ("x" * 200, "1"), (None, 1.0)):
         rows = [[*cell, share] for cell, share in zip(cells, shares, strict=True)]
@@ -227,7 +225,7 @@ def test_probabilities_are_numbers_or_decimal_texts() -> None:
 def test_the_page_about_routes_escapes_everything() -> None:
     answers = {"200": {"description": "<i>fine</i>"}}
     operation = {"operationId": "x", "description": "<script>", "responses": answers}
-    page, policy = reference_page(
+    page, policy = render_reference(
         {"info": {"title": "a & b", "version": "1"}, "paths": {"/<x>": {"get": operation}}, "components": {}}
     )
     assert "<script" not in page

@@ -13,15 +13,14 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import OperationalError
 
-from shoal.agency.service import audit, campaigns, contributions, planning, schema, tokens
+from shoal.agency.service import campaigns, plans, pooling, schema, tokens, visits
 from shoal.agency.service import database as databases
-from shoal.agency.service.application import service_of
-from shoal.agency.service.counted import read_rows
-from shoal.agency.service.failures import refusal_of
+from shoal.agency.service.administration import check_health
+from shoal.agency.service.application import make_service
+from shoal.agency.service.database import migrate
 from shoal.agency.service.messages import NewCampaign, PlanRequest
-from shoal.agency.service.migrating import migrate
-from shoal.agency.service.refusals import Refusal
-from shoal.agency.service.routes.unguarded import _asked
+from shoal.agency.service.pooling import read_rows
+from shoal.agency.service.refusals import Refusal, of_failure
 from shoal.agency.service.settings import Settings
 from shoal.agency.service.visits import Visit
 from shoal.core.errors import InputError
@@ -59,7 +58,7 @@ class Inside:
 
     def state(self, campaign: int) -> str:
         with self.service.database.reading() as connection:
-            return campaigns.one(connection, campaign)["state"]
+            return campaigns.read_campaign(connection, campaign)["state"]
 
     def lines(self) -> list[Any]:
         with self.service.database.reading() as connection:
@@ -71,13 +70,13 @@ def inside(new_database, monkeypatch) -> Iterator[Inside]:
     """Nobody waits longer than a moment for a lock."""
     monkeypatch.setattr(databases, "_SECONDS", 2)
     database = databases.open_database(new_database()[0])
-    yield Inside(service_of(Settings(), database))
+    yield Inside(make_service(Settings(), database))
     database.engine.dispose()
 
 
 def while_planning(monkeypatch, *events: Callable[[], None]) -> list[int]:
     """Let each of these happen while a plan is computed, one at each attempt; return how many tables each had."""
-    waiting, seen, real = list(events), [], planning.plan_of
+    waiting, seen, real = list(events), [], pooling.plan_of
 
     def plan_of(domain: Any, tables: Any, *others: Any) -> Any:
         seen.append(len(tables))
@@ -86,7 +85,7 @@ def while_planning(monkeypatch, *events: Callable[[], None]) -> list[int]:
             waiting.pop(0)()
         return made
 
-    monkeypatch.setattr(planning, "plan_of", plan_of)
+    monkeypatch.setattr(pooling, "plan_of", plan_of)
     return seen
 
 
@@ -94,7 +93,7 @@ def test_a_draft_that_is_opened_meanwhile_is_not_planned_by_its_distribution(ins
     """The agency was told that owners are asked now; then the plan must be by what they say."""
     agency = inside.holder("agency")
     campaign = inside.campaign(agency)
-    contributions.distribute(inside.visit(agency), campaign, inside.table())
+    campaigns.distribute(inside.visit(agency), campaign, inside.table())
 
     def opened() -> None:
         with inside.visit(agency).writing() as connection:
@@ -102,7 +101,7 @@ def test_a_draft_that_is_opened_meanwhile_is_not_planned_by_its_distribution(ins
 
     while_planning(monkeypatch, opened)
     with pytest.raises(Refusal) as refused:
-        planning.make(inside.visit(agency), campaign, PlanRequest())
+        plans.make(inside.visit(agency), campaign, PlanRequest())
     assert (refused.value.status, refused.value.code) == (409, "nothing_to_plan_by")
     assert inside.state(campaign) == "collecting"
 
@@ -113,17 +112,17 @@ def test_a_contribution_that_comes_meanwhile_is_in_the_plan(inside: Inside, monk
     with inside.visit(agency).writing() as connection:
         campaigns.move(connection, campaign, "collecting")
     first, second = (inside.holder("owner", name) for name in ("first", "second"))
-    contributions.contribute(inside.visit(first), campaign, inside.table())
+    campaigns.contribute(inside.visit(first), campaign, inside.table())
     seen = while_planning(
         monkeypatch,
-        lambda: contributions.contribute(inside.visit(second), campaign, inside.table(2)),
-        lambda: contributions.contribute(inside.visit(second), campaign, inside.table(3)),
+        lambda: campaigns.contribute(inside.visit(second), campaign, inside.table(2)),
+        lambda: campaigns.contribute(inside.visit(second), campaign, inside.table(3)),
     )
-    made = planning.make(inside.visit(agency), campaign, PlanRequest())
+    made = plans.make(inside.visit(agency), campaign, PlanRequest())
     assert seen == [1, 2, 2]
-    assert planning.sent(inside.visit(agency), campaign).digest == made.digest
+    assert plans.read_sent(inside.visit(agency), campaign).digest == made.digest
     with pytest.raises(Refusal):
-        contributions.contribute(inside.visit(second), campaign, inside.table())
+        campaigns.contribute(inside.visit(second), campaign, inside.table())
 
 
 def test_who_contributes_without_end_is_told_of_and_stops_nobody_else(inside: Inside, monkeypatch) -> None:
@@ -131,13 +130,13 @@ def test_who_contributes_without_end_is_told_of_and_stops_nobody_else(inside: In
     campaign = inside.campaign(agency)
     with inside.visit(agency).writing() as connection:
         campaigns.move(connection, campaign, "collecting")
-    contributions.contribute(inside.visit(owner), campaign, inside.table())
-    again = [lambda: contributions.contribute(inside.visit(owner), campaign, inside.table())] * 99
+    campaigns.contribute(inside.visit(owner), campaign, inside.table())
+    again = [lambda: campaigns.contribute(inside.visit(owner), campaign, inside.table())] * 99
     seen = while_planning(monkeypatch, *again)
     with pytest.raises(Refusal) as refused:
-        planning.make(inside.visit(agency), campaign, PlanRequest())
+        plans.make(inside.visit(agency), campaign, PlanRequest())
     assert (refused.value.status, refused.value.code) == (409, "changed")
-    assert len(seen) == planning.ATTEMPTS
+    assert len(seen) == plans.ATTEMPTS
 
 
 def test_a_token_that_is_revoked_after_it_was_looked_up_writes_nothing(inside: Inside) -> None:
@@ -180,7 +179,7 @@ def test_lines_wait_while_the_log_cannot_be_written_and_none_is_lost(inside: Ins
     queue, holder = inside.service.audit, inside.holder("client")
     before, broken, tried = len(inside.lines()), threading.Event(), threading.Event()
     broken.set()
-    real = audit.append
+    real = visits.append
 
     def append(*given: Any) -> None:
         if broken.is_set():
@@ -188,8 +187,8 @@ def test_lines_wait_while_the_log_cannot_be_written_and_none_is_lost(inside: Ins
             raise RuntimeError("no disk")
         real(*given)
 
-    monkeypatch.setattr(audit, "append", append)
-    monkeypatch.setattr(audit, "_SECONDS", 0.01)
+    monkeypatch.setattr(visits, "append", append)
+    monkeypatch.setattr(visits, "_SECONDS", 0.01)
     queue.start()
     for number in range(5):
         inside.visit(holder, f"read{number}").record(200)
@@ -198,10 +197,10 @@ def test_lines_wait_while_the_log_cannot_be_written_and_none_is_lost(inside: Ins
     while not queue.failing and time.monotonic() < until:  # the thread is about to note it
         time.sleep(0.01)
     with pytest.raises(RuntimeError):
-        _asked(inside.service)  # what /healthz asks
+        check_health(inside.service)  # what /healthz asks
     assert (queue.failing, queue.waiting) == (True, 5)
     broken.clear()
-    _asked(inside.service)
+    check_health(inside.service)
     assert (queue.failing, queue.waiting) == (False, 0)
     inside.visit(holder, "read5").record(200)
     queue.stop()
@@ -211,7 +210,7 @@ def test_lines_wait_while_the_log_cannot_be_written_and_none_is_lost(inside: Ins
 
 
 def test_lines_that_cannot_be_written_at_the_end_are_told_and_the_end_comes(inside, monkeypatch, caplog) -> None:
-    monkeypatch.setattr(audit, "append", lambda *_: 1 / 0)
+    monkeypatch.setattr(visits, "append", lambda *_: 1 / 0)
     inside.service.audit.start()
     inside.visit(inside.holder("client")).record(200)
     inside.service.audit.stop()
@@ -228,7 +227,7 @@ def test_a_database_that_is_locked_for_long_is_503_and_a_queue_behind_it_too(ins
             with inside.visit(agency).writing() as connection:
                 campaigns.touch(connection, campaign, "draft")
         except Exception as error:  # noqa: BLE001
-            failures.append(refusal_of(error).status)
+            failures.append(of_failure(error).status)
 
     url = inside.service.database.engine.url
     if kind == "sqlite":
@@ -263,8 +262,8 @@ def test_a_full_disk_or_a_database_that_may_only_be_read_is_503(inside: Inside, 
     engine.dispose()
     with pytest.raises(sa.exc.DBAPIError) as failed:
         [inside.campaign(agency) for _ in range(200)]
-    assert refusal_of(failed.value).status == 503
-    assert refusal_of(sa.exc.ProgrammingError("", {}, Exception())).status == 500
+    assert of_failure(failed.value).status == 503
+    assert of_failure(sa.exc.ProgrammingError("", {}, Exception())).status == 500
 
 
 def test_two_who_migrate_at_once_both_succeed(empty_database) -> None:

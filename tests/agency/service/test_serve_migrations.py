@@ -14,8 +14,7 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
-from shoal.agency.service.database import open_database
-from shoal.agency.service.migrating import alembic_config, migrate
+from shoal.agency.service.database import alembic_config, migrate, open_database
 from shoal.agency.service.schema import metadata
 
 

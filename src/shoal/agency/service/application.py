@@ -1,46 +1,51 @@
-"""The service put together: routes, limits, and the same form for every refusal."""
+"""The service put together and served: routes, limits, the same form for every refusal, and an orderly end."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
+import uvicorn
 from anyio import CapacityLimiter, to_thread
 from fastapi import FastAPI, Request, Response
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 import shoal
-from shoal.agency.service import refusals
-from shoal.agency.service.audit import AuditQueue
-from shoal.agency.service.bodies import Waiting
+from shoal.agency.service import administration, campaigns, plans, refusals, releases
 from shoal.agency.service.database import Database
-from shoal.agency.service.failures import refusal_of
-from shoal.agency.service.guard import address_of
-from shoal.agency.service.limits import Buckets
-from shoal.agency.service.metrics import Metrics
-from shoal.agency.service.plan_cache import PlanCache
+from shoal.agency.service.guard import caller_address
 from shoal.agency.service.refusals import Refusal
-from shoal.agency.service.routes import audit, campaigns, plans, releases, tokens, unguarded
 from shoal.agency.service.settings import Settings
-from shoal.agency.service.visits import Service
+from shoal.agency.service.visits import AuditQueue, BodyBytes, Buckets, Metrics, PlanCache, Service
+from shoal.core.errors import UsageError
 
 _GUARDED = "/v1/"
 _GONE = 499  # in the metrics only: the caller hung up, or sent what is no HTTP, before it was answered
-_MODULES = (unguarded, tokens, campaigns, plans, releases, audit)
+_ROUTERS = (administration.unguarded, administration.routes, campaigns.routes, plans.routes, releases.routes)
 _PLANNERS = 2
 _CHECKERS = 2
 _TABLES = 2  # parsed, a body takes up to thirty times its bytes
 _LINES_A_SECOND = 1
+_IDLE_SECONDS = 5
+_UNFINISHED = "ASGI callable returned without completing"  # to callers that hung up; all others are answered
 
 
-def service_of(settings: Settings, database: Database) -> Service:
+def make_service(settings: Settings, database: Database) -> Service:
     """Return what the requests of one service share."""
-    queue, waiting = AuditQueue(database), Waiting(settings.waiting_bytes)
+    queue, held = AuditQueue(database), BodyBytes(settings.waiting_bytes)
     return Service(
         settings=settings,
         database=database,
@@ -49,8 +54,8 @@ def service_of(settings: Settings, database: Database) -> Service:
         callers=Buckets(settings.rate, settings.burst),
         addresses=Buckets(settings.address_rate, settings.address_burst),
         crowds=Buckets(_LINES_A_SECOND, _LINES_A_SECOND),
-        bodies=waiting,
-        metrics=Metrics(lambda: queue.waiting, lambda: waiting.taken),
+        body_bytes=held,
+        metrics=Metrics(lambda: queue.waiting, lambda: held.taken),
         planners=CapacityLimiter(_PLANNERS),
         checkers=CapacityLimiter(_CHECKERS),
         tables=CapacityLimiter(_TABLES),
@@ -59,7 +64,7 @@ def service_of(settings: Settings, database: Database) -> Service:
 
 def create_app(settings: Settings, database: Database) -> FastAPI:
     """Return the service on a database that is at the newest version."""
-    service = service_of(settings, database)
+    service = make_service(settings, database)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -80,10 +85,9 @@ def create_app(settings: Settings, database: Database) -> FastAPI:
     )
     app.state.service = service
     app.add_middleware(Watch, service=service)
-    app.add_exception_handler(Refusal, _refused)
-    app.add_exception_handler(HTTPException, _refused_by_framework)
-    for module in _MODULES:
-        app.include_router(module.routes)
+    app.add_exception_handler(HTTPException, _refuse)
+    for router in _ROUTERS:
+        app.include_router(router)
     return app
 
 
@@ -98,13 +102,11 @@ class _Documented(FastAPI):
         return schema
 
 
-async def _refused(_: Request, error: Exception) -> Response:
-    assert isinstance(error, Refusal)  # noqa: S101 - registered for these only
-    return error.response()
-
-
-async def _refused_by_framework(request: Request, error: Exception) -> Response:
+async def _refuse(request: Request, error: Exception) -> Response:
+    """Answer a refusal, ours or the framework's, in our form."""
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for these only
+    if isinstance(error, Refusal):
+        return error.response()
     if error.status_code == 405:  # the framework names the methods of one route of several with this path
         return refusals.plain(405, {"Allow": ", ".join(sorted(_methods(request)))}).response()
     return refusals.plain(error.status_code, error.headers).response()
@@ -112,7 +114,7 @@ async def _refused_by_framework(request: Request, error: Exception) -> Response:
 
 def _methods(request: Request) -> set[str]:
     found = {"GET"} if request.url.path == request.app.openapi_url else set()
-    for route in (route for module in _MODULES for route in module.routes.routes):
+    for route in (route for router in _ROUTERS for route in router.routes):
         if route.matches(request.scope)[0] is not Match.NONE:
             found |= getattr(route, "methods", None) or set()
     return found | {"HEAD"} if "GET" in found else found
@@ -154,7 +156,9 @@ class Watch:
         metrics.begin()
         try:
             wait = (
-                0.0 if scope["path"].startswith(_GUARDED) else self._service.addresses.take(address_of(Request(scope)))
+                0.0
+                if scope["path"].startswith(_GUARDED)
+                else self._service.addresses.take(caller_address(Request(scope)))
             )
             if wait:
                 await refusals.too_many(wait).response()(scope, receive, sending)
@@ -163,7 +167,7 @@ class Watch:
         except _GoneError:
             status = _GONE
         except Exception as error:
-            refusal = refusal_of(error)
+            refusal = refusals.of_failure(error)
             if status:
                 raise
             await refusal.response()(scope, receive, sending)
@@ -174,3 +178,122 @@ class Watch:
 def _template(scope: Scope) -> str:
     route: Any = scope.get("route")
     return getattr(route, "path_format", None) or getattr(route, "path", None) or "none"
+
+
+def serve(settings: Settings, database: Database, announce: Callable[[str, int], None]) -> None:
+    """Serve until SIGTERM or SIGINT; *announce* gets the address once requests are taken."""
+    configure_logs()
+    listening = _listen(settings.host, settings.port)
+    host, port = listening.getsockname()[:2]
+    config = uvicorn.Config(
+        create_app(settings, database),
+        http=make_protocol(settings),
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        ws="none",
+        lifespan="on",
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=settings.trusted_proxies or None,
+        timeout_keep_alive=_IDLE_SECONDS,
+        timeout_graceful_shutdown=settings.shutdown_seconds,
+    )
+    server = _Server(config, lambda: announce(f"[{host}]" if ":" in host else host, port))
+    with contextlib.suppress(KeyboardInterrupt):  # the signal again, once the server has stopped
+        server.run(sockets=[listening])
+
+
+class _Server(uvicorn.Server):
+    """A server that says when it is ready, and does not wait for ever at the end."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().shutdown(sockets)
+        if left := len(self.server_state.tasks):
+            logging.getLogger("shoal.agency").error("%d requests took too long and were cut off", left)
+            os._exit(0)
+
+
+def write_port(path: Path, port: int) -> None:
+    """Write the port to a file, whole or not at all."""
+    beside = path.with_name(f"{path.name}.{os.getpid()}")
+    beside.write_text(f"{port}\n", encoding="ascii")
+    beside.replace(path)
+
+
+def configure_logs() -> None:
+    """Log to standard error: what happened and where, never a traceback, for it may quote a request."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(lambda record: not record.getMessage().startswith(_UNFINISHED))
+    handler.setFormatter(_WithoutTraceback("%(asctime)s %(levelname)s %(message)s"))
+    for name in ("shoal.agency", "uvicorn.error"):
+        log = logging.getLogger(name)
+        log.handlers, log.propagate = [handler], False
+        log.setLevel(logging.WARNING)
+
+
+class _WithoutTraceback(logging.Formatter):
+    """One line per record."""
+
+    def formatException(self, ei: object) -> str:  # noqa: ARG002, N802 - the signature is logging's
+        return ""
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        made = socket.socket(family, kind, protocol)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(address)
+    except OSError as error:
+        raise UsageError(f"cannot listen on {host} port {port}: {error.strerror or 'no such address'}") from None
+    return made
+
+
+class BoundedProtocol(H11Protocol):
+    """One connection, looked at now and then: who neither asks nor listens from one look to the next is cut off."""
+
+    most: int
+    seconds: float
+    _timer: asyncio.TimerHandle | None = None
+    _seen: tuple[RequestResponseCycle | None, bool, int] = (None, False, 0)  # the request, whether idle, bytes unsent
+
+    def connection_made(self, transport: Any) -> None:
+        """Take a connection, unless there are too many."""
+        super().connection_made(transport)
+        if len(self.connections) > self.most:
+            transport.abort()
+        else:
+            self._look()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Look no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        super().connection_lost(exc)
+
+    def _look(self) -> None:
+        request, unsent = self.cycle, self.transport.get_write_buffer_size()
+        idle = (request is None or request.response_complete) and not unsent
+        last, was_idle, before = self._seen
+        if request is last and ((idle and was_idle) or 0 < before <= unsent):
+            self.transport.abort()
+            return
+        self._seen = request, idle, unsent
+        self._timer = self.loop.call_later(self.seconds, self._look)
+
+
+def make_protocol(settings: Settings) -> type[BoundedProtocol]:
+    """Return the protocol with the limits of these settings."""
+    limits = {"most": settings.connections, "seconds": settings.idle_seconds}
+    return type("LimitedProtocol", (BoundedProtocol,), limits)

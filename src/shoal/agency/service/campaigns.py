@@ -1,19 +1,42 @@
-"""Campaigns in the database: what they are, and how they go on. draft < collecting < planned < closed, never back."""
+"""Campaigns: opened, filled and moved on by the agency; owners add their counts.
+
+Their states are draft < collecting < planned < closed, never back.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, select, update
 
 from shoal.agency.service import schema
-from shoal.agency.service.database import COUNT_LOCK, Database
-from shoal.agency.service.messages import STATES, Domain, NewCampaign, State
-from shoal.agency.service.refusals import absent, conflict
-from shoal.agency.service.tokens import now
+from shoal.agency.service.database import COUNT_LOCK, Database, read_page
+from shoal.agency.service.guard import CurrentVisit, Routes
+from shoal.agency.service.messages import (
+    Campaign,
+    CampaignEntry,
+    ContributionEntry,
+    Counts,
+    CurrentPage,
+    Domain,
+    Id,
+    NewCampaign,
+    NewState,
+    Page,
+    State,
+    Stored,
+    Weights,
+)
+from shoal.agency.service.refusals import absent, conflict, invalid
+from shoal.agency.service.tokens import ROLES, now
+from shoal.agency.service.visits import Visit
 
+if TYPE_CHECKING:
+    from shoal.agency.service.pooling import CountedTable
+
+routes = Routes("campaigns")
 _PLAN = ("n", "n_tight", "records", "m", "p", "classes", "digest")
 _table, _plans = schema.campaigns, schema.plans
 _ENTRY = select(
@@ -43,13 +66,7 @@ def create(database: Database, connection: Connection, asked: NewCampaign, limit
     return int(connection.execute(insert(_table).values(values).returning(_table.c.id)).scalar_one())
 
 
-def entries(connection: Connection, after: int, limit: int) -> list[dict[str, Any]]:
-    """Return campaigns by number, without their domains."""
-    rows = connection.execute(_ENTRY.where(_table.c.id > after).order_by(_table.c.id).limit(limit)).mappings()
-    return [_entry(row) for row in rows]
-
-
-def one(connection: Connection, campaign: int) -> dict[str, Any]:
+def read_campaign(connection: Connection, campaign: int) -> dict[str, Any]:
     """Return a campaign with its domain."""
     asked = _ENTRY.add_columns(_table.c.domain).where(_table.c.id == campaign)
     row = connection.execute(asked).mappings().one_or_none()
@@ -68,7 +85,7 @@ def _entry(found: Mapping[Any, Any]) -> dict[str, Any]:
     }
 
 
-def domain_of(connection: Connection, campaign: int) -> Domain:
+def read_domain(connection: Connection, campaign: int) -> Domain:
     """Return the domain of a campaign, which never changes."""
     found = connection.execute(select(_table.c.domain).where(_table.c.id == campaign)).scalar_one_or_none()
     if found is None:
@@ -76,25 +93,16 @@ def domain_of(connection: Connection, campaign: int) -> Domain:
     return Domain.model_validate(json.loads(found))
 
 
-def promise(connection: Connection, campaign: int) -> dict[str, Any]:
-    """Return the numbers of a planned campaign and its plan that releases must have."""
-    asked = select(_table.c.l, _table.c.delta, _plans.c.digest, _plans.c.records, _plans.c.classes)
-    row = connection.execute(asked.select_from(_table.join(_plans)).where(_table.c.id == campaign)).mappings().one()
-    return dict(row)
-
-
-def demand(connection: Connection, campaign: int) -> None:
-    """Refuse if there is no such campaign."""
-    demand_state(connection, campaign, *STATES)
-
-
 def demand_state(connection: Connection, campaign: int, *states: State, held: bool = False) -> None:
-    """Refuse unless a campaign is in one of these states; if *held*, it stays so until the transaction ends."""
+    """Refuse unless there is such a campaign, in one of these states if some are named.
+
+    If *held*, it stays so until the transaction ends.
+    """
     asked = select(_table.c.state).where(_table.c.id == campaign)
     found = connection.execute(asked.with_for_update(key_share=True) if held else asked).scalar_one_or_none()
     if found is None:
         raise absent("campaign")
-    if found not in states:
+    if states and found not in states:
         raise conflict(f"the campaign is {found}; this is for campaigns that are {' or '.join(states)}")
 
 
@@ -125,3 +133,97 @@ def move(connection: Connection, campaign: int, state: Literal["collecting", "cl
     if not advance(connection, campaign, before, state):
         demand_state(connection, campaign, before)
         raise conflict("the campaign has just gone on")
+
+
+@routes.serve("POST /v1/campaigns", ("agency",), Campaign, status=201, body="manifest_bytes")
+def create_campaign(visit: CurrentVisit, asked: NewCampaign) -> Any:
+    """Open a campaign, in the state draft."""
+    service = visit.service
+    if len(asked.domain.quasi) > service.settings.attributes:
+        raise invalid(f"a domain may have {service.settings.attributes} quasi columns")
+    if any(len(values) > service.settings.values for values in asked.domain.values):
+        raise invalid(f"a column may have {service.settings.values:,} values")
+    with visit.writing() as connection:
+        number = create(service.database, connection, asked, service.settings.campaigns)
+        visit.subject = f"/v1/campaigns/{number}"
+        return read_campaign(connection, number)
+
+
+@routes.serve("GET /v1/campaigns", ROLES, Page[CampaignEntry])
+def list_campaigns(visit: CurrentVisit, paging: CurrentPage) -> Any:
+    """List campaigns, without their domains."""
+    with visit.reading() as connection:
+        return read_page(connection, _ENTRY, _table.c.id, paging, _entry)
+
+
+@routes.serve("GET /v1/campaigns/{campaign}", ROLES, Campaign)
+def show_campaign(visit: CurrentVisit, campaign: Id) -> Any:
+    """Show a campaign with its domain."""
+    with visit.reading() as connection:
+        return read_campaign(connection, campaign)
+
+
+@routes.serve("POST /v1/campaigns/{campaign}/state", ("agency",), Campaign, body="body_bytes")
+def move_campaign(visit: CurrentVisit, campaign: Id, asked: NewState) -> Any:
+    """Begin to collect counts, or close a planned campaign; no way leads back."""
+    with visit.writing() as connection:
+        move(connection, campaign, asked.state)
+        return read_campaign(connection, campaign)
+
+
+@routes.serve("PUT /v1/campaigns/{campaign}/distribution", ("agency",), Stored, body="table_bytes")
+def set_distribution(visit: CurrentVisit, campaign: Id, asked: Weights) -> Any:
+    """Give a draft the distribution to plan by, in place of an earlier one."""
+    from shoal.agency.service.pooling import pool, read_rows
+
+    settings = visit.service.settings
+    domain = _domain_in_state(visit, campaign, "draft")
+    table = read_rows(asked.columns, asked.rows, domain, probabilities=True, most=settings.rows)
+    pool(domain, [table], "lexicographic", settings.points)  # raises if it is no distribution
+    distribute(visit, campaign, table)
+    return {"rows": table.table.num_rows, "records": table.records}
+
+
+@routes.serve("PUT /v1/campaigns/{campaign}/counts", ("owner",), Stored, body="table_bytes")
+def set_counts(visit: CurrentVisit, campaign: Id, asked: Counts) -> Any:
+    """Contribute counts, in place of one's earlier ones."""
+    from shoal.agency.service.pooling import read_rows
+
+    domain = _domain_in_state(visit, campaign, "collecting")
+    table = read_rows(asked.columns, asked.rows, domain, probabilities=False, most=visit.service.settings.rows)
+    contribute(visit, campaign, table)
+    return {"rows": table.table.num_rows, "records": table.records}
+
+
+@routes.serve("GET /v1/campaigns/{campaign}/counts", ("agency",), Page[ContributionEntry])
+def list_counts(visit: CurrentVisit, campaign: Id, paging: CurrentPage) -> Any:
+    """List who contributed how many rows and records; not the counts."""
+    table = schema.contributions
+    asked = select(table.c.owner, table.c.rows, table.c.records, table.c.at).where(table.c.campaign_id == campaign)
+    with visit.reading() as connection:
+        demand_state(connection, campaign)
+        return read_page(connection, asked, table.c.id, paging)
+
+
+def distribute(visit: Visit, campaign: int, table: CountedTable) -> None:
+    """Give a draft its distribution, in place of an earlier one."""
+    values = {"campaign_id": campaign, "rows": table.table.num_rows, "data": table.stored(), "at": now()}
+    with visit.writing() as connection:
+        touch(connection, campaign, "draft")
+        connection.execute(delete(schema.distributions).where(schema.distributions.c.campaign_id == campaign))
+        connection.execute(insert(schema.distributions).values(values))
+
+
+def contribute(visit: Visit, campaign: int, table: CountedTable) -> None:
+    """Keep an owner's counts, in place of its earlier ones."""
+    values = {**visit.owned(campaign), "rows": table.table.num_rows, "records": table.records, "data": table.stored()}
+    with visit.writing() as connection:
+        touch(connection, campaign, "collecting")
+        connection.execute(visit.service.database.upsert(schema.contributions, values, key=["campaign_id", "owner"]))
+
+
+def _domain_in_state(visit: Visit, campaign: int, state: State) -> Domain:
+    """Return the domain of a campaign in a state; in another, a table is refused before it is looked at."""
+    with visit.reading() as connection:
+        demand_state(connection, campaign, state)
+        return read_domain(connection, campaign)

@@ -1,24 +1,36 @@
-"""Connections to the service's database: reads without a transaction, writes in one that waits for its turn."""
+"""The service's database: reads without a transaction, writes in one that waits for its turn, and migrations.
+
+A database is used only at the version of the schema that this version of shoal needs.
+"""
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from sqlalchemy import URL, Connection, Engine, Executable, create_engine, event, make_url, text
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import URL, ColumnElement, Connection, Engine, Executable, Select, create_engine, event, make_url, text
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.sql.schema import Table
 
-from shoal.core.errors import UsageError
+from shoal.agency.service.schema import metadata
+from shoal.core.errors import InputError, UsageError
 
 AUDIT_LOCK, COUNT_LOCK, MIGRATION_LOCK = 7_201, 7_202, 7_203  # names of PostgreSQL's advisory locks
 _SECONDS = 10
 _CONNECTIONS = 8
 _SPARE = 8
+_SCRIPTS = Path(__file__).parent / "migrations"
+_KEY = "key of the page"
 
 
 class TurnTimeoutError(Exception):
@@ -51,12 +63,12 @@ class Database:
         On SQLite writers queue here, for a bounded time, and then hold the file's one write lock from the first
         statement on; on PostgreSQL statements lock rows.
         """
-        turn = self._queued() if self.is_sqlite else nullcontext()
+        turn = self._wait_for_turn() if self.is_sqlite else nullcontext()
         with turn, self.engine.execution_options(writing=True).begin() as connection:
             yield connection
 
     @contextmanager
-    def _queued(self) -> Iterator[None]:
+    def _wait_for_turn(self) -> Iterator[None]:
         if not self._turn.acquire(timeout=_SECONDS):
             raise TurnTimeoutError
         try:
@@ -69,24 +81,41 @@ class Database:
         if not self.is_sqlite:
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": key})
 
-    def insert(self, table: Table, values: dict[str, Any], key: list[str]) -> Executable:
+    def upsert(self, table: Table, values: dict[str, Any], key: list[str]) -> Executable:
         """Return an insert that changes all other columns of the row with the same key, if there is one."""
         made = sqlite.insert(table) if self.is_sqlite else postgresql.insert(table)
         replaced = {name: made.excluded[name] for name in values if name not in key}
         return made.values(values).on_conflict_do_update(index_elements=key, set_=replaced)
 
 
+class Paging(NamedTuple):
+    """Which entries of a list are asked for."""
+
+    after: int
+    limit: int
+
+
+def read_page(
+    connection: Connection,
+    asked: Select[Any],
+    key: ColumnElement[Any],
+    paging: Paging,
+    change: Callable[[Mapping[Any, Any]], dict[str, Any]] = dict,
+) -> dict[str, Any]:
+    """Return the entries after a number, and after which one the next page begins; None at the end."""
+    keyed = asked.add_columns(key.label(_KEY)).where(key > paging.after).order_by(key).limit(paging.limit)
+    rows = [dict(row) for row in connection.execute(keyed).mappings()]
+    keys = [row.pop(_KEY) for row in rows]
+    following = keys[-1] if len(keys) == paging.limit else None
+    return {"items": [change(row) for row in rows], "next": following}
+
+
 def open_database(address: str) -> Database:
     """Return the database of a URL; nothing is connected yet."""
-    url = _url(address)
+    url = _read_url(address)
+    pool: dict[str, Any] = {"pool_size": _CONNECTIONS, "max_overflow": _SPARE, "pool_timeout": _SECONDS}
     if url.get_backend_name() == "sqlite":
-        engine = create_engine(
-            url,
-            pool_size=_CONNECTIONS,
-            max_overflow=_SPARE,
-            pool_timeout=_SECONDS,
-            connect_args={"timeout": _SECONDS, "check_same_thread": False},
-        )
+        engine = create_engine(url, **pool, connect_args={"timeout": _SECONDS, "check_same_thread": False})
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return Database(engine)
@@ -96,22 +125,12 @@ def open_database(address: str) -> Database:
         "statement_timeout": f"{3 * _SECONDS}s",
         "idle_in_transaction_session_timeout": f"{6 * _SECONDS}s",
     }
-    return Database(
-        create_engine(
-            url,
-            pool_size=_CONNECTIONS,
-            max_overflow=_SPARE,
-            pool_timeout=_SECONDS,
-            pool_pre_ping=True,
-            connect_args={
-                "connect_timeout": _SECONDS,
-                "options": " ".join(f"-c {name}={value}" for name, value in settings.items()),
-            },
-        )
-    )
+    options = " ".join(f"-c {name}={value}" for name, value in settings.items())
+    connect_args = {"connect_timeout": _SECONDS, "options": options}
+    return Database(create_engine(url, **pool, pool_pre_ping=True, connect_args=connect_args))
 
 
-def _url(address: str) -> URL:
+def _read_url(address: str) -> URL:
     try:
         url = make_url(address)
         name = url.get_backend_name()
@@ -135,3 +154,82 @@ def _prepare_sqlite(connection: Any, _: object) -> None:
 def _begin_sqlite(connection: Connection) -> None:
     if connection.get_execution_options().get("writing"):
         connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def alembic_config(connection: Connection | None = None) -> Config:
+    """Return Alembic's configuration; its commands work on the given connection."""
+    config = Config()
+    config.set_main_option("script_location", str(_SCRIPTS).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = connection
+    return config
+
+
+def run_environment(context: Any) -> None:
+    """Run what Alembic was asked for, all in one transaction."""
+    context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
+    with context.begin_transaction():
+        context.run_migrations()
+
+
+def migrate(database: Database) -> None:
+    """Bring a database to the newest version; one that a later shoal made is refused and left as it is."""
+    with naming_failures(database), database.writing() as connection:
+        database.lock(connection, MIGRATION_LOCK)  # two that begin at once would both make the first table
+        _refuse_unknown(connection)
+        command.upgrade(alembic_config(connection), "head")
+
+
+def check_migrated(database: Database) -> None:
+    """Raise unless a database is at the newest version."""
+    with naming_failures(database), database.reading() as connection:
+        present = _refuse_unknown(connection)
+    if present != _head():
+        state = "has no tables yet" if present is None else "is of an older version"
+        raise UsageError(f"the database {state}; run `shoal agency migrate` on it, or serve with --migrate")
+
+
+def open_migrated(address: str, *, migrating: bool) -> Database:
+    """Open a database that is at the newest version, after migrating it if that was asked for or the file is new."""
+    database = open_database(address)
+    if _make_file(database) or migrating:
+        migrate(database)
+    else:
+        check_migrated(database)
+    return database
+
+
+def _make_file(database: Database) -> bool:
+    """Make the file of SQLite, for its owner's eyes only, if it is not there; say whether that was done."""
+    path = database.engine.url.database
+    if not database.is_sqlite or not path or Path(path).exists():
+        return False
+    with suppress(OSError):  # SQLite will say so
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    return True
+
+
+@contextmanager
+def naming_failures(database: Database) -> Iterator[None]:
+    """Turn errors of the driver into one that shows no address and no password."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise UsageError(f"the package {error.name} is not installed; install shoal[agency,postgresql]") from None
+    except SQLAlchemyError as error:
+        kind = "file" if database.is_sqlite else "server"
+        raise InputError(
+            f"the database cannot be used ({type(error).__name__}); is its {kind} there, and may shoal write to it?"
+        ) from None
+
+
+def _head() -> str | None:
+    return ScriptDirectory.from_config(alembic_config()).get_current_head()
+
+
+def _refuse_unknown(connection: Connection) -> str | None:
+    present = MigrationContext.configure(connection).get_current_revision()
+    known = {script.revision for script in ScriptDirectory.from_config(alembic_config()).walk_revisions()}
+    if present is not None and present not in known:
+        raise UsageError("the database was made by a later version of shoal; update shoal")
+    return present

@@ -1,34 +1,81 @@
-"""The way to every route of the agency: token, rate, role, then the body, and only then the route itself."""
+"""The way to every route of the agency: token, rate, role, then the body, and only then the route itself.
+
+Bodies are never more than their limit in memory, and nothing but plain JSON.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import Annotated, Any
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from typing import Annotated, Any, TypeVar
 
-from fastapi import Depends, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope, Send
 
 from shoal.agency.service import refusals
-from shoal.agency.service.bodies import SMALL, ParsedRequest, Room, parse, received
-from shoal.agency.service.failures import refusal_of
-from shoal.agency.service.refusals import Refusal
-from shoal.agency.service.tokens import Holder, Role, digest_of, find
+from shoal.agency.service.messages import describe_errors
+from shoal.agency.service.refusals import Refusal, invalid
+from shoal.agency.service.tokens import Holder, Role, find, read_digest
 from shoal.agency.service.visits import Service, Visit
 from shoal.core.errors import ShoalError, UnreachableError
+from shoal.core.strict_json import AmbiguousJsonError, read_json
 
 ROLES_KEY, BODY_KEY = "x-roles", "x-body-limit"
 _MOST_KNOWN = 20_000
+_DISCARDING = 10.0  # seconds
+_SMALL = 64 * 1024  # bytes that are parsed without a thread of their own
+Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
 
-def access(*roles: Role, body: str | None = None) -> dict[str, Any]:
-    """Say who may use a route and which setting limits its body; the schema shows both."""
-    limit = {} if body is None else {BODY_KEY: body}
-    return {ROLES_KEY: list(roles), "security": [{"token": []}], **limit}
+class Routes(APIRouter):
+    """A router whose routes are guarded."""
+
+    def __init__(self, tag: str) -> None:
+        """Begin without a route."""
+        super().__init__(route_class=_GuardedRoute, tags=[tag])
+
+    def serve(
+        self,
+        path: str,
+        roles: tuple[Role, ...],
+        model: Any = None,
+        *,
+        body: str | None = None,
+        status: int = 200,
+        answers: dict[int | str, dict[str, Any]] | None = None,
+    ) -> Callable[[Endpoint], Endpoint]:
+        """Return a decorator that serves a function at "METHOD /path" to roles; *body* names the setting of its limit.
+
+        The schema shows roles and limit. A function without a model returns a response of its own.
+        """
+        method, place = path.split()
+        limit = {} if body is None else {BODY_KEY: body}
+        options = {"response_model": model} if model is not None else {"response_class": Response}
+
+        def register(function: Endpoint) -> Endpoint:
+            self.add_api_route(
+                place,
+                function,
+                methods=[method],
+                operation_id=function.__name__,
+                status_code=status,
+                responses={**describe_errors(body=body is not None), **(answers or {})},
+                openapi_extra={ROLES_KEY: list(roles), "security": [{"token": []}], **limit},
+                **options,
+            )
+            return function
+
+        return register
 
 
-class GuardedRoute(APIRoute):
+class _GuardedRoute(APIRoute):
     """A route that only callers with one of its roles reach; all others learn nothing from it."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -42,31 +89,24 @@ class GuardedRoute(APIRoute):
             service: Service = request.app.state.service
             if service.audit.full:
                 raise refusals.plain(503, {"Retry-After": "1"})
-            holder = await _holder(service, request, lambda known: visit_of(service, request, known))
-            visit = visit_of(service, request, holder)
+            holder = await _find_holder(service, request, lambda known: make_visit(service, request, known))
+            visit = make_visit(service, request, holder)
             request.state.visit = visit
-            room = Room(service.bodies)
-            try:
-                response = await answered(service, request, holder, room)
-            finally:
-                room.leave()
+            response = await answer(service, request, holder)
             visit.record(response.status_code)
             return response
 
-        def visit_of(service: Service, request: Request, holder: Holder) -> Visit:
+        def make_visit(service: Service, request: Request, holder: Holder) -> Visit:
             return Visit(service, holder, action, _subject(request, template), outcome)
 
-        async def answered(service: Service, request: Request, holder: Holder, room: Room) -> Response:
+        async def answer(service: Service, request: Request, holder: Holder) -> Response:
             try:
                 if holder.role not in roles:
                     raise Refusal(403, "forbidden", f"this is for {' and '.join(sorted(roles))} tokens only")
                 if body is None:
                     return await inner(request)
-                content = await received(request, getattr(service.settings, body), service.settings.body_seconds, room)
-                if len(content) <= SMALL:
-                    return await inner(ParsedRequest(request, content, parse(content)))
-                async with service.tables:
-                    return await inner(ParsedRequest(request, content, await run_in_threadpool(parse, content)))
+                async with StrictRequest(request, service, getattr(service.settings, body)) as limited:
+                    return await inner(limited)
             except Refusal as refusal:
                 return refusal.response()
             except RequestValidationError as error:
@@ -74,23 +114,23 @@ class GuardedRoute(APIRoute):
             except UnreachableError as error:
                 return Refusal(422, "unreachable", str(error)).response()
             except ShoalError as error:
-                return refusals.invalid(str(error)).response()
+                return invalid(str(error)).response()
             except Exception as error:  # noqa: BLE001 - it must be a line of the audit log, too
-                return refusal_of(error).response()
+                return refusals.of_failure(error).response()
 
         return handle
 
 
-async def _holder(service: Service, request: Request, visit: Callable[[Holder], Visit]) -> Holder:
+async def _find_holder(service: Service, request: Request, visit: Callable[[Holder], Visit]) -> Holder:
     """Return whose token a request bears; who has none, or asks too often, is refused."""
-    digest = digest_of(request.headers.get("authorization", ""))
+    digest = read_digest(request.headers.get("authorization", ""))
     known = None if digest is None else service.known.get(digest)
     if known is not None and (wait := service.callers.take(known.id)):
         _record_crowd(service, known, visit)
         raise refusals.too_many(wait)
     holder = None if digest is None else await run_in_threadpool(_look_up, service, digest)
     if digest is None or holder is None or not holder.valid:
-        wait = service.addresses.take(address_of(request))
+        wait = service.addresses.take(caller_address(request))
         if holder is not None and wait:
             _record_crowd(service, holder, visit)
         elif holder is not None:
@@ -115,7 +155,7 @@ def _look_up(service: Service, digest: str) -> Holder | None:
         return find(connection, digest)
 
 
-def address_of(request: Request) -> str:
+def caller_address(request: Request) -> str:
     """Return where a request comes from."""
     return request.client.host if request.client else "unknown"
 
@@ -133,3 +173,106 @@ async def _current_visit(request: Request) -> Visit:
 
 
 CurrentVisit = Annotated[Visit, Depends(_current_visit)]
+
+
+class StrictRequest(Request):
+    """A request whose body is bounded in bytes and time, and plain JSON; it holds its share of memory while entered."""
+
+    def __init__(self, request: Request, service: Service, limit: int) -> None:
+        """Stand for a request."""
+        super().__init__(request.scope, request.receive)
+        self._service, self._limit = service, limit
+        self._taken, self._has_thread = 0, False
+
+    async def __aenter__(self) -> StrictRequest:
+        """Refuse what is no JSON by its head."""
+        kind, _, parameters = self.headers.get("content-type", "").partition(";")
+        charset = parameters.strip().lower().replace('"', "")
+        if kind.strip().lower() != "application/json" or charset not in ("", "charset=utf-8"):
+            raise Refusal(415, "unsupported_media_type", "the body must be application/json in UTF-8")
+        if self.headers.get("content-encoding", "identity").lower() != "identity":
+            raise Refusal(415, "unsupported_media_type", "the body must not be compressed")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Give back everything."""
+        self._service.body_bytes.taken -= self._taken
+        if self._has_thread:
+            self._service.tables.release_on_behalf_of(self)
+
+    async def stream(self) -> AsyncGenerator[bytes, None]:
+        """Yield the body up to the limit, whatever its length was said to be."""
+        said = self.headers.get("content-length", "")
+        if said.isascii() and said.isdigit() and int(said[:20]) > self._limit:
+            raise TooLarge(self._limit)
+        held = self._service.body_bytes
+        async for piece in super().stream():
+            if self._taken + len(piece) > self._limit:
+                raise TooLarge(self._limit)
+            if held.taken + len(piece) > held.limit:
+                message = "the service has too many large bodies at hand; try again"
+                raise Refusal(503, "busy", message, {"Retry-After": "1"})
+            held.taken += len(piece)
+            self._taken += len(piece)
+            yield piece
+
+    async def body(self) -> bytes:
+        """Return the body as it came, if it comes in time; one without content is refused."""
+        try:
+            async with asyncio.timeout(self._service.settings.body_seconds):
+                content = await super().body()
+        except TimeoutError:
+            raise Refusal(408, "timeout", "the body took too long to arrive", {"Connection": "close"}) from None
+        except ClientDisconnect:
+            raise Refusal(400, "disconnected", "the body ended too soon") from None
+        return content or parse(content)
+
+    async def json(self) -> Any:
+        """Return what it says; large bodies are parsed, and then handled, a few at a time."""
+        content = await self.body()
+        if len(content) <= _SMALL:
+            return parse(content)
+        await self._service.tables.acquire_on_behalf_of(self)
+        self._has_thread = True
+        return await run_in_threadpool(parse, content)
+
+
+def parse(content: bytes) -> Any:
+    """Read JSON; what databases or other readers would stumble over is refused here."""
+    try:
+        document = read_json(content)
+    except AmbiguousJsonError as error:
+        raise invalid(f"the body is no plain JSON: {error}") from None
+    except ValueError as error:
+        place = f" (line {error.lineno} column {error.colno})" if isinstance(error, json.JSONDecodeError) else ""
+        raise invalid(f"the body is no JSON in UTF-8{place}") from None
+    if b"\\u0000" in content:
+        raise invalid("the body has a NUL character, which no text may have")
+    return document
+
+
+class TooLarge(Refusal):
+    """A body beyond its limit. The rest of it is let in and thrown away, after the answer.
+
+    A caller whose connection breaks while it still sends does not see the answer.
+    """
+
+    def __init__(self, limit: int) -> None:
+        """Name the limit."""
+        super().__init__(413, "too_large", f"the body is larger than {limit:,} bytes", {"Connection": "close"})
+
+    def response(self) -> JSONResponse:
+        """Return it as it is sent."""
+        return _Lingering(self.content, self.status, self.headers)
+
+
+class _Lingering(JSONResponse):
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        await send({"type": "http.response.body", "body": self.body, "more_body": True})
+        asks = any(name == b"expect" for name, _ in scope["headers"])  # whoever asks first sends nothing more
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_DISCARDING):
+                while not asks and (await receive()).get("more_body"):
+                    pass
+        await send({"type": "http.response.body", "body": b""})

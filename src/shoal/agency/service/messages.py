@@ -1,12 +1,12 @@
-"""What callers send: strict, so that nothing is taken for what it is not."""
+"""What callers send and are sent. What they send is strict, so that nothing is taken for what it is not."""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Generic, Literal, TypeVar
 from unicodedata import is_normalized
 
-from fastapi import Path, Query
+from fastapi import Depends, Path, Query
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -18,6 +18,7 @@ from pydantic import (
     model_validator,
 )
 
+from shoal.agency.service.database import Paging
 from shoal.agency.service.tokens import Role
 
 LARGEST = 2**53 - 1  # that every reader of JSON keeps exactly
@@ -45,6 +46,30 @@ Plain = BeforeValidator(_plain)
 Id = Annotated[int, Plain, Path(ge=1, le=LARGEST)]
 After = Annotated[int, Plain, Query(ge=0, le=LARGEST, description="Begin after the entry with this number.")]
 Limit = Annotated[int, Plain, Query(ge=1, le=1000, description="So many entries at most.")]
+Entry = TypeVar("Entry", bound=BaseModel)
+_ERRORS = {
+    401: "No valid token.",
+    403: "A token of another role.",
+    404: "No such thing.",
+    409: "Not in this state, or a limit is reached.",
+    422: "The request is wrong.",
+    429: "Too many requests.",
+    500: "The service failed.",
+    503: "The database does not answer, or the service is busy.",
+}
+_BODY_ERRORS = {
+    400: "The body ended too soon.",
+    408: "The body took too long.",
+    413: "The body is too large.",
+    415: "The body is no JSON.",
+}
+
+
+def _paging(after: After = 0, limit: Limit = 100) -> Paging:
+    return Paging(after, limit)
+
+
+CurrentPage = Annotated[Paging, Depends(_paging)]
 
 
 class Received(BaseModel):
@@ -180,3 +205,171 @@ class NewRelease(Received):
 
     manifest: dict[str, Any]
     files: Annotated[dict[FileName, Digest], Field(min_length=2, max_length=20)]
+
+
+class Sent(BaseModel):
+    """What is sent."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Page(Sent, Generic[Entry]):
+    """Some entries of a list, and after which number the next page begins; null at the end."""
+
+    items: list[Entry]
+    next: int | None
+
+
+class ErrorContent(Sent):
+    """A code for programs and a message for people."""
+
+    code: str
+    message: str
+
+
+class ErrorMessage(Sent):
+    """Every answer that is no success."""
+
+    error: ErrorContent
+
+
+def describe_errors(*, body: bool = False) -> dict[int | str, dict[str, Any]]:
+    """Describe the refusals of a route for the schema."""
+    described = {**_ERRORS, **(_BODY_ERRORS if body else {})}
+    return {status: {"model": ErrorMessage, "description": text} for status, text in sorted(described.items())}
+
+
+class TokenEntry(Sent):
+    """A token as the agency sees it later."""
+
+    id: int
+    name: str
+    role: Role
+    created_at: str
+    revoked_at: str | None
+
+
+class CreatedToken(Sent):
+    """A token, this once."""
+
+    id: int
+    name: str
+    role: Role
+    token: str
+
+
+class PlanSummary(Sent):
+    """The numbers of a plan: owners must have so many records."""
+
+    n: int
+    n_tight: int
+    records: int
+    m: float
+    p: float
+    classes: int
+    digest: str
+
+
+class CampaignEntry(Sent):
+    """A campaign, without its domain."""
+
+    id: int
+    name: str
+    state: State
+    l: int
+    delta: float
+    eta: float
+    order: Order
+    arrangement: Arrangement
+    records: Records
+    created_at: str
+    plan: PlanSummary | None
+
+
+class Campaign(CampaignEntry):
+    """A campaign with its domain."""
+
+    domain: Domain
+
+
+class Stored(Sent):
+    """What was stored of a table."""
+
+    rows: int
+    records: int | None
+
+
+class ContributionEntry(Sent):
+    """Who contributed how much."""
+
+    owner: str
+    rows: int
+    records: int
+    at: str
+
+
+class Report(Sent):
+    """How many it has, needs and lacks."""
+
+    records: int
+    needed: int
+    missing: int
+    enough: bool
+
+
+class ReportEntry(Report):
+    """The same of one owner."""
+
+    owner: str
+    at: str
+
+
+class CreatedRelease(Sent):
+    """The number of a registered release."""
+
+    id: int
+
+
+class ReleaseEntry(Sent):
+    """A registered release."""
+
+    id: int
+    owner: str
+    rows: int
+    files: dict[str, str]
+    at: str
+
+
+class Release(ReleaseEntry):
+    """A registered release with its manifest."""
+
+    manifest: dict[str, Any]
+
+
+class Guarantee(Sent):
+    """What holds for so many releases by the plan together, whichever they are."""
+
+    releases: int
+    registered: int
+    l: int
+    delta: float
+    verified_l: int | None
+    statement: str
+
+
+class AuditLine(Sent):
+    """Who did what, and how it ended (a status of HTTP)."""
+
+    number: int
+    at: str
+    token: int
+    role: Role
+    action: str
+    subject: str
+    outcome: int
+
+
+class Health(Sent):
+    """The service answers and reaches its database."""
+
+    status: Literal["ok"]

@@ -1,11 +1,21 @@
-"""Everything that the service says instead of what it was asked for, in one form."""
+"""Everything that the service says instead of what it was asked for, in one form that repeats no value of a request.
+
+What goes wrong inside the service is logged by kind and place, never with what a request or a record held.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from fastapi import HTTPException
 from fastapi.responses import JSONResponse
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from shoal.agency.service.database import TurnTimeoutError
 
 _CODES = {404: "not_found", 405: "method_not_allowed", 422: "invalid", 500: "internal", 503: "unavailable"}
 _MESSAGES = {
@@ -14,18 +24,17 @@ _MESSAGES = {
     500: "the service failed at this request; its log says where",
     503: "the database of the service does not answer or cannot be written; try again in a moment",
 }
+_AWAY = {"25006", "25P03"}  # PostgreSQL is read-only, or gave up on us; neither is a mistake of a statement
+_log = logging.getLogger("shoal.agency")
 
 
-class Refusal(Exception):  # noqa: N818 - the service's word for it
+class Refusal(HTTPException):
     """A request that is not carried out: status, a code for programs, a message for people that repeats no value."""
 
     def __init__(self, status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> None:
         """Say why."""
-        super().__init__(message)
-        self.status = status
-        self.code = code
-        self.message = message
-        self.headers = headers
+        super().__init__(status, message, headers)
+        self.status, self.code, self.message = status, code, message
         self.content = {"error": {"code": code, "message": message}}
 
     def response(self) -> JSONResponse:
@@ -91,3 +100,29 @@ def _reason(kind: str, error: Mapping[str, Any]) -> str:
         return str(error.get("ctx", {}).get("error", "not allowed"))
     message = str(error.get("msg", "not allowed"))
     return message[:1].lower() + message[1:300]
+
+
+def of_failure(error: Exception) -> Refusal:
+    """Log an error that nobody foresaw, and return what the caller learns of it."""
+    if _is_of_the_database(error):
+        _log.warning("the database did not do it: %s", type(error).__name__)
+        return plain(503, {"Retry-After": "1"})
+    _log.error("unexpected %s at %s", type(error).__name__, _place(error))
+    return plain(500)
+
+
+def _is_of_the_database(error: Exception) -> bool:
+    """Whether the database is away, full, locked or overloaded, which may pass."""
+    if isinstance(error, InterfaceError | OperationalError | PoolTimeoutError | TurnTimeoutError):
+        return True
+    if not isinstance(error, DBAPIError):
+        return False
+    return error.connection_invalidated or getattr(error.orig, "sqlstate", None) in _AWAY
+
+
+def _place(error: Exception) -> str:
+    trace, place = error.__traceback__, "an unknown place"
+    while trace is not None:
+        place = f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return place

@@ -1,42 +1,118 @@
-"""Releases that owners register: a manifest and digests, checked against the plan."""
+"""Releases that owners register: a manifest and digests, checked against the plan; and what they leave together.
+
+Decision 18 says why in numbers and words.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any
+from fractions import Fraction
+from typing import Annotated, Any
 
+from fastapi import Query, Response
 from sqlalchemy import Connection, func, select
 
 from shoal.agency.service import campaigns, schema
-from shoal.agency.service.database import COUNT_LOCK
-from shoal.agency.service.messages import LARGEST, NewRelease
+from shoal.agency.service.database import COUNT_LOCK, read_page
+from shoal.agency.service.guard import CurrentVisit, Routes
+from shoal.agency.service.messages import (
+    LARGEST,
+    CreatedRelease,
+    CurrentPage,
+    Guarantee,
+    Id,
+    NewRelease,
+    Page,
+    Plain,
+    Release,
+    ReleaseEntry,
+)
 from shoal.agency.service.refusals import absent, conflict, invalid
-from shoal.agency.service.tokens import now
+from shoal.agency.service.tokens import ROLES
 from shoal.agency.service.visits import Visit
 
+routes = Routes("releases")
 MODEL = "l-delta-diversity"
 _table = schema.releases
+_ENTRY = select(_table.c.id, _table.c.owner, _table.c.rows, _table.c.files, _table.c.at)
+_AGAIN: dict[int | str, dict[str, Any]] = {200: {"model": CreatedRelease, "description": "It was registered before."}}
+_HowMany = Annotated[
+    int | None,
+    Plain,
+    Query(alias="releases", ge=1, le=1_000_000_000, description="How many together; else all registered."),
+]
+
+
+@routes.serve(
+    "POST /v1/campaigns/{campaign}/releases",
+    ("owner",),
+    CreatedRelease,
+    status=201,
+    body="manifest_bytes",
+    answers=_AGAIN,
+)
+def register_release(visit: CurrentVisit, campaign: Id, asked: NewRelease, response: Response) -> Any:
+    """Register a release by the plan: its manifest and the SHA-256 of its files."""
+    number = register(visit, campaign, asked)
+    response.status_code = visit.outcome
+    return {"id": number}
+
+
+@routes.serve("GET /v1/campaigns/{campaign}/releases", ROLES, Page[ReleaseEntry])
+def list_releases(visit: CurrentVisit, campaign: Id, paging: CurrentPage) -> Any:
+    """List registered releases, without their manifests."""
+    with visit.reading() as connection:
+        campaigns.demand_state(connection, campaign)
+        return read_page(connection, _ENTRY.where(_table.c.campaign_id == campaign), _table.c.id, paging, _entry)
+
+
+@routes.serve("GET /v1/campaigns/{campaign}/releases/{release}", ROLES, Release)
+def show_release(visit: CurrentVisit, campaign: Id, release: Id) -> Any:
+    """Show a registered release with its manifest."""
+    here = _table.c.campaign_id == campaign, _table.c.id == release
+    with visit.reading() as connection:
+        found = connection.execute(_ENTRY.add_columns(_table.c.manifest).where(*here)).mappings().one_or_none()
+    if found is None:
+        raise absent("release")
+    return {**_entry(found), "manifest": json.loads(found["manifest"])}
+
+
+@routes.serve("GET /v1/campaigns/{campaign}/guarantee", ROLES, Guarantee)
+def show_guarantee(visit: CurrentVisit, campaign: Id, releases_: _HowMany = None) -> Any:
+    """Say what so many releases by the plan leave together, whichever of them are linked."""
+    with visit.reading() as connection:
+        return describe_guarantee(connection, campaign, releases_)
+
+
+def _entry(found: Mapping[Any, Any]) -> dict[str, Any]:
+    return {**found, "files": json.loads(found["files"])}
+
+
+def _read_promise(connection: Connection, campaign: int) -> dict[str, Any]:
+    """Return the numbers of a planned campaign and its plan that releases must have."""
+    planned, plans = schema.campaigns, schema.plans
+    asked = select(planned.c.l, planned.c.delta, plans.c.digest, plans.c.records, plans.c.classes)
+    return dict(
+        connection.execute(asked.select_from(planned.join(plans)).where(planned.c.id == campaign)).mappings().one()
+    )
 
 
 def register(visit: Visit, campaign: int, asked: NewRelease) -> int:
     """Keep a release and return its number; the same files of the same owner are one release, however often sent."""
     database, owner = visit.service.database, visit.holder.name
-    manifest, files = _text(asked.manifest), _text(dict(sorted(asked.files.items())))
+    manifest, files = _write_json(asked.manifest), _write_json(dict(sorted(asked.files.items())))
     values = {
-        "campaign_id": campaign,
-        "owner": owner,
-        "token_id": visit.holder.id,
+        **visit.owned(campaign),
         "files_digest": hashlib.sha256(files.encode("ascii")).hexdigest(),
         "files": files,
         "manifest": manifest,
-        "at": now(),
     }
     same = _table.c.campaign_id == campaign, _table.c.owner == owner
     with visit.writing() as connection:
         campaigns.demand_state(connection, campaign, "planned", held=True)
-        values["rows"] = _checked(asked.manifest, asked.files, campaigns.promise(connection, campaign))
+        values["rows"] = _check_manifest(asked.manifest, asked.files, _read_promise(connection, campaign))
         database.lock(connection, COUNT_LOCK)
         here = select(_table.c.id).where(*same, _table.c.files_digest == values["files_digest"])
         number = connection.execute(here).scalar_one_or_none()
@@ -51,33 +127,11 @@ def register(visit: Visit, campaign: int, asked: NewRelease) -> int:
     return int(number)
 
 
-def listed(connection: Connection, campaign: int, after: int, limit: int) -> list[dict[str, Any]]:
-    """Return registered releases by number."""
-    columns = (_table.c.id, _table.c.owner, _table.c.rows, _table.c.files, _table.c.at)
-    rows = connection.execute(
-        select(*columns).where(_table.c.campaign_id == campaign, _table.c.id > after).order_by(_table.c.id).limit(limit)
-    )
-    return [{**row, "files": json.loads(row["files"])} for row in rows.mappings()]
-
-
-def one(connection: Connection, campaign: int, release: int) -> dict[str, Any]:
-    """Return one registered release with its manifest."""
-    columns = (_table.c.id, _table.c.owner, _table.c.rows, _table.c.files, _table.c.at, _table.c.manifest)
-    found = (
-        connection.execute(select(*columns).where(_table.c.campaign_id == campaign, _table.c.id == release))
-        .mappings()
-        .one_or_none()
-    )
-    if found is None:
-        raise absent("release")
-    return {**found, "files": json.loads(found["files"]), "manifest": json.loads(found["manifest"])}
-
-
-def _checked(manifest: Mapping[str, Any], files: Mapping[str, str], promise: Mapping[str, Any]) -> int:
+def _check_manifest(manifest: Mapping[str, Any], files: Mapping[str, str], promise: Mapping[str, Any]) -> int:
     """Return the number of rows of a release, or refuse it if it does not say that it keeps the plan."""
     if manifest.get("method") != "agreed":
         raise invalid("manifest.method must be 'agreed': only releases by a plan are registered")
-    agreed, data = _entry(manifest, "agreed"), _entry(manifest, "data")
+    agreed, data = _part(manifest, "agreed"), _part(manifest, "data")
     if agreed.get("digest") != promise["digest"]:
         raise invalid("manifest.agreed.digest is not that of the campaign's plan; fetch the plan and apply it anew")
     if not _same(agreed.get("classes"), promise["classes"]):
@@ -110,7 +164,7 @@ def _check_guarantee(guarantees: Any, promise: Mapping[str, Any]) -> None:
         raise invalid("manifest.guarantees must say that at least l values were achieved")
 
 
-def _entry(manifest: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _part(manifest: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     found = manifest.get(name)
     if not isinstance(found, dict):
         raise invalid(f"manifest.{name} must be an object")
@@ -121,7 +175,7 @@ def _same(value: Any, number: int) -> bool:
     return type(value) is int and value == number
 
 
-def _text(document: Mapping[str, Any]) -> str:
+def _write_json(document: Mapping[str, Any]) -> str:
     """Write JSON for storage; numbers that a reader could not take back are refused."""
     waiting: list[Any] = [document]
     while waiting:
@@ -135,3 +189,53 @@ def _text(document: Mapping[str, Any]) -> str:
         elif type(value) is float and value in (float("inf"), float("-inf")):
             raise invalid("manifest has a number beyond all bounds")
     return json.dumps(document, allow_nan=False, separators=(",", ":"))
+
+
+def describe_guarantee(connection: Connection, campaign: int, releases: int | None) -> Guarantee:
+    """Say what holds if there are so many releases by the plan; without a number, for all that are registered.
+
+    Each release that was verified shows the same l values in each class, and so do all of them together, for certain.
+    Of releases to come each fails with probability delta, so any of t with t delta at most.
+    """
+    from shoal.agency.samples import composed_delta
+
+    campaigns.demand_state(connection, campaign, "planned", "closed")
+    promise = _read_promise(connection, campaign)
+    of_campaign = schema.releases.c.campaign_id == campaign
+    registered = connection.execute(select(func.count()).select_from(schema.releases).where(of_campaign)).scalar_one()
+    number = max(registered, 1) if releases is None else releases
+    delta = composed_delta(Fraction(repr(promise["delta"])), number)
+    there = number <= registered
+    return Guarantee(
+        releases=number,
+        registered=registered,
+        l=promise["l"],
+        delta=float(delta),
+        verified_l=promise["l"] if there else None,
+        statement=_describe_registered(number, registered, promise["l"])
+        if there
+        else _describe_planned(number, promise["l"], delta),
+    )
+
+
+def _describe_registered(number: int, registered: int, l: int) -> str:
+    several = "release" if number == 1 else f"{number:,} releases"
+    return (
+        f"Whichever {several} of the {registered:,} registered somebody links, at least {l} sensitive values remain "
+        "for everybody, for certain: every class of each shows the values that the plan names for it. The owners "
+        "verified this when they published; the service has their manifests and not their data."
+    )
+
+
+def _describe_planned(number: int, l: int, delta: Fraction) -> str:
+    several = "one release" if number == 1 else f"{number:,} releases"
+    always = (
+        "A release that is verified before it is published, as shoal agency apply does, keeps its part for certain."
+    )
+    if delta == 1:
+        return f"Of {several} by this plan nothing is promised beforehand: their deltas sum to 1 or more. {always}"
+    return (
+        f"If there are {several} by this plan, whichever of them somebody links, at least {l} sensitive values remain "
+        f"for everybody, except with probability {float(delta)} at most. This rests on records that are independent "
+        f"draws from the distribution that was planned with. {always}"
+    )

@@ -38,7 +38,7 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
-def digest_of(header: str) -> str | None:
+def read_digest(header: str) -> str | None:
     """Return the digest of the token in an Authorization header; None if there is none of our form."""
     found = _FORM.fullmatch(header)
     return None if found is None else hashlib.sha256(found[1].encode("ascii")).hexdigest()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from shoal.cli.agency import apply, clients, owners, plan, serve, staff
+from shoal.cli.agency import planning, service
 
 app = typer.Typer(
     help="Releases of several data owners. Plan classes, publish by them, run an agency's service or ask one.",
@@ -18,18 +18,18 @@ def _group() -> None:
     """Plan releases of several data owners about the same people, make them, and run or ask an agency's service."""
 
 
-app.command("plan")(plan.plan)
-app.command("apply")(apply.apply)
-app.command("serve")(serve.serve)
-app.command("migrate")(serve.migrate)
-app.command("token")(serve.token)
-app.command("open")(staff.open_campaign)
-app.command("status")(staff.status)
-app.command("settle")(staff.settle)
-app.command("close")(staff.close)
-app.command("campaigns")(clients.campaigns)
-app.command("contribute")(owners.contribute)
-app.command("fetch")(owners.fetch)
-app.command("report")(owners.report)
-app.command("register")(owners.register)
-app.command("releases")(clients.releases)
+app.command("plan")(planning.plan)
+app.command("apply")(planning.apply)
+app.command("serve")(service.serve)
+app.command("migrate")(service.migrate)
+app.command("token")(service.token)
+app.command("open")(service.open_campaign)
+app.command("status")(service.status)
+app.command("settle")(service.settle)
+app.command("close")(service.close)
+app.command("campaigns")(service.campaigns)
+app.command("contribute")(service.contribute)
+app.command("fetch")(service.fetch)
+app.command("report")(service.report)
+app.command("register")(service.register)
+app.command("releases")(service.releases)

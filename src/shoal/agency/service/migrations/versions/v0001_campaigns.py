@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-import sqlalchemy as sa
 from alembic import op
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    Float,
+    ForeignKey,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
 
 revision = "0001"
 down_revision: str | None = None
 branch_labels = None
 depends_on = None
 
-_ID = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 _FINAL = ("audit", "plans", "releases")  # rows of these are never changed and never deleted
 _KEYS: dict[str, list[tuple[str, ...]]] = {
     "audit": [("number",)],
@@ -29,9 +41,149 @@ _FIXED = {  # what never changes of rows that otherwise do
 _DEEDS = ("update", "delete")
 
 
+metadata = MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+    }
+)
+
+
+def _id() -> Column[int]:
+    return Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True)
+
+
+def _campaign(*, only: bool = False) -> Column[int]:
+    return Column("campaign_id", ForeignKey("campaigns.id"), primary_key=only, nullable=False, autoincrement=False)
+
+
+def _token() -> Column[int]:
+    return Column("token_id", ForeignKey("tokens.id"), nullable=False)
+
+
+def _at(name: str = "at", *, nullable: bool = False) -> Column[str]:
+    return Column(name, String(32), nullable=nullable)  # ISO 8601, UTC
+
+
+tokens = Table(
+    "tokens",
+    metadata,
+    _id(),
+    Column("name", String(200), nullable=False),
+    Column("role", String(10), nullable=False),
+    Column("digest", String(64), nullable=False),
+    _at("created_at"),
+    _at("revoked_at", nullable=True),
+    UniqueConstraint("digest"),
+    CheckConstraint("role IN ('agency', 'owner', 'client')", name="role"),
+    sqlite_autoincrement=True,
+)
+
+campaigns = Table(
+    "campaigns",
+    metadata,
+    _id(),
+    Column("name", String(200), nullable=False),
+    Column("state", String(10), nullable=False),
+    Column("domain", Text, nullable=False),
+    Column("l", Integer, nullable=False),
+    Column("delta", Float(53), nullable=False),
+    Column("eta", Float(53), nullable=False),
+    Column("point_order", String(20), nullable=False),
+    Column("arrangement", String(20), nullable=False),
+    Column("records", String(10), nullable=False),
+    Column("revision", BigInteger, nullable=False),  # grows with everything that a plan rests on
+    _at("created_at"),
+    CheckConstraint("state IN ('draft', 'collecting', 'planned', 'closed')", name="state"),
+    sqlite_autoincrement=True,
+)
+
+distributions = Table(
+    "distributions",
+    metadata,
+    _campaign(only=True),
+    Column("rows", BigInteger, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+    _at(),
+)
+
+contributions = Table(
+    "contributions",
+    metadata,
+    _id(),
+    _campaign(),
+    Column("owner", String(200), nullable=False),
+    _token(),
+    Column("rows", BigInteger, nullable=False),
+    Column("records", BigInteger, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+    _at(),
+    UniqueConstraint("campaign_id", "owner"),
+    sqlite_autoincrement=True,
+)
+
+plans = Table(
+    "plans",
+    metadata,
+    _campaign(only=True),
+    Column("digest", String(64), nullable=False),
+    Column("n", BigInteger, nullable=False),
+    Column("n_tight", BigInteger, nullable=False),
+    Column("records", BigInteger, nullable=False),
+    Column("m", Float(53), nullable=False),
+    Column("p", Float(53), nullable=False),
+    Column("classes", BigInteger, nullable=False),
+    Column("document", Text, nullable=False),
+    _at(),
+)
+
+reports = Table(
+    "reports",
+    metadata,
+    _id(),
+    _campaign(),
+    Column("owner", String(200), nullable=False),
+    _token(),
+    Column("records", BigInteger, nullable=False),
+    _at(),
+    UniqueConstraint("campaign_id", "owner"),
+    sqlite_autoincrement=True,
+)
+
+releases = Table(
+    "releases",
+    metadata,
+    _id(),
+    _campaign(),
+    Column("owner", String(200), nullable=False),
+    _token(),
+    Column("files_digest", String(64), nullable=False),
+    Column("files", Text, nullable=False),
+    Column("rows", BigInteger, nullable=False),
+    Column("manifest", Text, nullable=False),
+    _at(),
+    UniqueConstraint("campaign_id", "owner", "files_digest"),
+    sqlite_autoincrement=True,
+)
+
+audit = Table(
+    "audit",
+    metadata,
+    Column("number", BigInteger, primary_key=True, autoincrement=False),  # from 1, without gaps
+    _at(),
+    _token(),
+    Column("role", String(10), nullable=False),
+    Column("action", String(60), nullable=False),
+    Column("subject", String(200), nullable=False),
+    Column("outcome", Integer, nullable=False),
+)
+
+
 def upgrade() -> None:
     """Make all tables and triggers."""
-    _tables()
+    metadata.create_all(op.get_bind())
     if op.get_bind().dialect.name == "sqlite":
         _sqlite_triggers()
     else:
@@ -41,121 +193,10 @@ def upgrade() -> None:
 def downgrade() -> None:
     """Drop everything."""
     postgresql = op.get_bind().dialect.name == "postgresql"
-    for name in ("audit", "releases", "reports", "plans", "contributions", "distributions", "campaigns", "tokens"):
-        op.drop_table(name)
+    metadata.drop_all(op.get_bind())
     if postgresql:
         for function in ("refuse", "campaigns_forward", "tokens_forward", "collecting"):
             op.execute(f"DROP FUNCTION shoal_{function}()")
-
-
-def _tables() -> None:
-    op.create_table(
-        "tokens",
-        sa.Column("id", _ID, nullable=False),
-        sa.Column("name", sa.String(200), nullable=False),
-        sa.Column("role", sa.String(10), nullable=False),
-        sa.Column("digest", sa.String(64), nullable=False),
-        sa.Column("created_at", sa.String(32), nullable=False),
-        sa.Column("revoked_at", sa.String(32), nullable=True),
-        sa.PrimaryKeyConstraint("id", name="pk_tokens"),
-        sa.UniqueConstraint("digest", name="uq_tokens_digest"),
-        sa.CheckConstraint("role IN ('agency', 'owner', 'client')", name="ck_tokens_role"),
-        sqlite_autoincrement=True,
-    )
-    op.create_table(
-        "campaigns",
-        sa.Column("id", _ID, nullable=False),
-        sa.Column("name", sa.String(200), nullable=False),
-        sa.Column("state", sa.String(10), nullable=False),
-        sa.Column("domain", sa.Text, nullable=False),
-        sa.Column("l", sa.Integer, nullable=False),
-        sa.Column("delta", sa.Float(53), nullable=False),
-        sa.Column("eta", sa.Float(53), nullable=False),
-        sa.Column("point_order", sa.String(20), nullable=False),
-        sa.Column("arrangement", sa.String(20), nullable=False),
-        sa.Column("records", sa.String(10), nullable=False),
-        sa.Column("revision", sa.BigInteger, nullable=False),
-        sa.Column("created_at", sa.String(32), nullable=False),
-        sa.PrimaryKeyConstraint("id", name="pk_campaigns"),
-        sa.CheckConstraint("state IN ('draft', 'collecting', 'planned', 'closed')", name="ck_campaigns_state"),
-        sqlite_autoincrement=True,
-    )
-    op.create_table(
-        "distributions",
-        _reference("campaign_id", "campaigns", "fk_distributions_campaign_id"),
-        sa.Column("rows", sa.BigInteger, nullable=False),
-        sa.Column("data", sa.LargeBinary, nullable=False),
-        sa.Column("at", sa.String(32), nullable=False),
-        sa.PrimaryKeyConstraint("campaign_id", name="pk_distributions"),
-    )
-    op.create_table(
-        "contributions",
-        *_owned("contributions"),
-        sa.Column("rows", sa.BigInteger, nullable=False),
-        sa.Column("records", sa.BigInteger, nullable=False),
-        sa.Column("data", sa.LargeBinary, nullable=False),
-        sa.Column("at", sa.String(32), nullable=False),
-        sa.UniqueConstraint("campaign_id", "owner", name="uq_contributions_campaign_id_owner"),
-        sqlite_autoincrement=True,
-    )
-    op.create_table(
-        "plans",
-        _reference("campaign_id", "campaigns", "fk_plans_campaign_id"),
-        sa.Column("digest", sa.String(64), nullable=False),
-        sa.Column("n", sa.BigInteger, nullable=False),
-        sa.Column("n_tight", sa.BigInteger, nullable=False),
-        sa.Column("records", sa.BigInteger, nullable=False),
-        sa.Column("m", sa.Float(53), nullable=False),
-        sa.Column("p", sa.Float(53), nullable=False),
-        sa.Column("classes", sa.BigInteger, nullable=False),
-        sa.Column("document", sa.Text, nullable=False),
-        sa.Column("at", sa.String(32), nullable=False),
-        sa.PrimaryKeyConstraint("campaign_id", name="pk_plans"),
-    )
-    op.create_table(
-        "reports",
-        *_owned("reports"),
-        sa.Column("records", sa.BigInteger, nullable=False),
-        sa.Column("at", sa.String(32), nullable=False),
-        sa.UniqueConstraint("campaign_id", "owner", name="uq_reports_campaign_id_owner"),
-        sqlite_autoincrement=True,
-    )
-    op.create_table(
-        "releases",
-        *_owned("releases"),
-        sa.Column("files_digest", sa.String(64), nullable=False),
-        sa.Column("files", sa.Text, nullable=False),
-        sa.Column("rows", sa.BigInteger, nullable=False),
-        sa.Column("manifest", sa.Text, nullable=False),
-        sa.Column("at", sa.String(32), nullable=False),
-        sa.UniqueConstraint("campaign_id", "owner", "files_digest", name="uq_releases_campaign_id_owner_files_digest"),
-        sqlite_autoincrement=True,
-    )
-    op.create_table(
-        "audit",
-        sa.Column("number", sa.BigInteger, autoincrement=False, nullable=False),
-        sa.Column("at", sa.String(32), nullable=False),
-        _reference("token_id", "tokens", "fk_audit_token_id"),
-        sa.Column("role", sa.String(10), nullable=False),
-        sa.Column("action", sa.String(60), nullable=False),
-        sa.Column("subject", sa.String(200), nullable=False),
-        sa.Column("outcome", sa.Integer, nullable=False),
-        sa.PrimaryKeyConstraint("number", name="pk_audit"),
-    )
-
-
-def _reference(name: str, table: str, constraint: str) -> sa.Column[int]:
-    return sa.Column(name, _ID, sa.ForeignKey(f"{table}.id", name=constraint), autoincrement=False, nullable=False)
-
-
-def _owned(table: str) -> tuple[sa.Column[int] | sa.Column[str] | sa.Constraint, ...]:
-    return (
-        sa.Column("id", _ID, nullable=False),
-        _reference("campaign_id", "campaigns", f"fk_{table}_campaign_id"),
-        sa.Column("owner", sa.String(200), nullable=False),
-        _reference("token_id", "tokens", f"fk_{table}_token_id"),
-        sa.PrimaryKeyConstraint("id", name=f"pk_{table}"),
-    )
 
 
 def _sqlite_triggers() -> None:

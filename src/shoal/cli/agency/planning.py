@@ -1,4 +1,4 @@
-"""``shoal agency plan``: classes and a number of records that several data owners agree upon."""
+"""``shoal agency plan`` and ``apply``: classes that several data owners agree upon, and an owner's release by them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,28 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from shoal.cli.console import JsonOption, answer, out, reporting
+from shoal.cli.publishing import (
+    DataArgument,
+    FloorOption,
+    FolderOption,
+    FormatOption,
+    LedgerOption,
+    PopulationOption,
+    RecipientOption,
+    SeedOption,
+    WarnOption,
+    answer_release,
+    ledger_asked,
+    show_end,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from shoal.agency.planning import Plan
     from shoal.release.forms.agreed import Promise
+    from shoal.release.release import Release
+
 
 Name = TypeVar("Name", bound=str)
 MOST_DIGITS = 100  # of a number before or after its point
@@ -70,10 +86,8 @@ def plan(
 ) -> None:
     """Plan classes and records. Releases by the plan keep a promise, except with probability delta."""
     with reporting(json_output):
-        from rich.markup import escape
-
         from shoal.agency.distribution import ORDERS, read_distribution
-        from shoal.agency.planning import ARRANGEMENTS, RECORDS, make_plan, round_down, write_plan
+        from shoal.agency.planning import ARRANGEMENTS, RECORDS, make_plan, write_plan
         from shoal.core.errors import UsageError
         from shoal.taxonomies.builders.listed import read_taxonomy
 
@@ -82,56 +96,61 @@ def plan(
             raise UsageError("give --counts, or --data with past records, and not both")
         if output.exists():
             raise UsageError(f"{output} exists already; choose another file or remove it first")
-        wanted = _promise(promise, l, k)
+        wanted = _read_promise(promise, l, k)
         chosen_order = _one_of("order", order, ORDERS)
-        asked, given_p, error = _number("delta", delta), None if p is None else _number("p", p), _number("eta", eta)
+        chance, least, error = _number("delta", delta), None if p is None else _number("p", p), _number("eta", eta)
         trees = {name: read_taxonomy(path) for name, path in map(_taxonomy, taxonomy or [])}
-        known = read_distribution(
-            counts if data is None else _counted(data, columns, sensitive),
-            sensitive,
-            order=chosen_order,
-            attributes=columns,
-            taxonomies=trees,
-        )
+        given = counts if data is None else _count(data, columns, sensitive)
+        known = read_distribution(given, sensitive, order=chosen_order, attributes=columns, taxonomies=trees)
+        chosen_arrangement = _one_of("arrangement", arrangement, tuple(ARRANGEMENTS))
+        chosen_records = _one_of("records", records, RECORDS)
         made = make_plan(
             known,
             promise=wanted,
-            delta=asked,
-            p=given_p,
+            delta=chance,
+            p=least,
             samples=samples,
             eta=error,
-            arrangement=_one_of("arrangement", arrangement, tuple(ARRANGEMENTS)),
-            records=_one_of("records", records, RECORDS),
+            arrangement=chosen_arrangement,
+            records=chosen_records,
         )
         failures = {number: made.failure(number) for number in failure_at or []}
-        digest = write_plan(made, output)
-        if json_output:
-            answer(
-                {
-                    "plan": str(output),
-                    "promise": wanted.model,
-                    wanted.parameter: wanted.least,
-                    "delta": float(asked),
-                    "eta": float(error),
-                    "records": made.records,
-                    "n": made.n,
-                    "n_tight": made.n_tight,
-                    "m": float(made.m),
-                    "p": round_down(made.p),
-                    "classes": made.classes.n_classes,
-                    **({"failure": {str(number): chance for number, chance in failures.items()}} if failures else {}),
-                    "digest": digest,
-                }
-            )
-            return
-        told = "".join(
-            f"\nWith {number:,} records a release misses it with probability {chance:.3g} at most."
-            for number, chance in failures.items()
+        _show_plan(made, write_plan(made, output), output, failures, json_output)
+
+
+def _show_plan(plan: Plan, digest: str, output: Path, failures: dict[int, float], json_output: bool) -> None:
+    """Say what was agreed upon, for programs or for people."""
+    from rich.markup import escape
+
+    from shoal.agency.planning import round_down
+
+    if json_output:
+        answer(
+            {
+                "plan": str(output),
+                "promise": plan.promise.model,
+                plan.promise.parameter: plan.promise.least,
+                "delta": float(plan.delta),
+                "eta": float(plan.eta),
+                "records": plan.records,
+                "n": plan.n,
+                "n_tight": plan.n_tight,
+                "m": float(plan.m),
+                "p": round_down(plan.p),
+                "classes": plan.classes.n_classes,
+                **({"failure": {str(number): chance for number, chance in failures.items()}} if failures else {}),
+                "digest": digest,
+            }
         )
-        out().print(f"{_in_words(made)}{told}\nThe plan is {escape(str(output))}.", soft_wrap=True)
+        return
+    chances = "".join(
+        f"\nWith {number:,} records a release misses it with probability {chance:.3g} at most."
+        for number, chance in failures.items()
+    )
+    out().print(f"{_in_words(plan)}{chances}\nThe plan is {escape(str(output))}.", soft_wrap=True)
 
 
-def _counted(data: Path, columns: list[str] | None, sensitive: str) -> pa.Table:
+def _count(data: Path, columns: list[str] | None, sensitive: str) -> pa.Table:
     """Count past records by the columns that were named."""
     from shoal.agency.distribution import count_records
     from shoal.core.errors import UsageError
@@ -170,7 +189,7 @@ def _in_words(plan: Plan) -> str:
     return "\n".join([*lines, f"This holds for independent records of the distribution in the counts, {known}"])
 
 
-def _promise(name: str, l: float | None, k: int | None) -> Promise:
+def _read_promise(name: str, l: float | None, k: int | None) -> Promise:
     """Return what was asked for; l and k belong to their own promises."""
     from shoal.core.errors import UsageError
     from shoal.release.forms.agreed import ENTROPY, K_ANONYMITY, L_DIVERSITY, Promise
@@ -214,3 +233,64 @@ def _taxonomy(text: str) -> tuple[str, Path]:
     if not (name and equals and path):
         raise UsageError(f"--taxonomy must be COLUMN=FILE, got {text!r}")
     return name, Path(path)
+
+
+def apply(
+    plan: Annotated[Path, typer.Argument(help="The agency's plan, as it was sent.")],
+    data: DataArgument,
+    folder: FolderOption,
+    format_: FormatOption = None,
+    seed: SeedOption = None,
+    ledger: LedgerOption = None,
+    population: PopulationOption = None,
+    recipient: RecipientOption = None,
+    floor: FloorOption = None,
+    warn: WarnOption = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Publish a table by a plan. Exit code 3: too few records, or classes that show too little."""
+    with reporting(json_output, folder):
+        from shoal.agency.apply import apply_plan
+        from shoal.cli.bars import bars
+
+        entering = ledger_asked(ledger, population, recipient, floor, warn)
+        with bars() as progress:
+            release = apply_plan(
+                plan,
+                data,
+                folder,
+                format=None if format_ is None else format_.value,
+                seed=seed,
+                progress=progress,
+                ledger=entering,
+            )
+        if json_output:
+            more = {name: release.evidence[name] for name in ("records_needed", "left_out")}
+            answer_release(release, folder, more)
+        else:
+            _show_release(release)
+
+
+def _show_release(release: Release) -> None:
+    """Say in plain words what was published."""
+    from rich.markup import escape
+
+    from shoal.core.wording import parameters_text
+
+    console, manifest, evidence = out(), release.manifest, release.evidence
+    (promise,) = manifest["guarantees"]
+    console.print(
+        f"[bold]Verified and published[/]: {manifest['rows']:,} rows in the plan's {manifest['agreed']['classes']:,} "
+        f"classes  ->  {escape(str(release.data_file))}",
+        soft_wrap=True,
+    )
+    console.print(
+        f"{promise['model']} ({parameters_text(promise['parameters'])}) holds: the weakest class reaches "
+        f"{promise['achieved']:.6g}. The plan asks for {evidence['records_needed']:,} records.",
+        soft_wrap=True,
+    )
+    if evidence["left_out"]:
+        listed = escape(", ".join(evidence["left_out"]))
+        console.print(f"Left out, since the plan does not know them: {listed}.", soft_wrap=True)
+    console.print(f"The plan goes with the data: public/{manifest['agreed']['file']}.", soft_wrap=True)
+    show_end(release)

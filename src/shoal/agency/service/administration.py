@@ -1,0 +1,165 @@
+"""What the agency's staff asks beside campaigns: tokens and the audit log; and, without a token, how the service is."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from anyio import to_thread
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from pydantic import ValidationError
+from sqlalchemy import select
+
+from shoal.agency.service import schema, tokens
+from shoal.agency.service.database import naming_failures, open_migrated, read_page
+from shoal.agency.service.guard import CurrentVisit, Routes
+from shoal.agency.service.messages import (
+    AuditLine,
+    CreatedToken,
+    CurrentPage,
+    Health,
+    Id,
+    NewToken,
+    Page,
+    TokenEntry,
+    describe_errors,
+)
+from shoal.agency.service.refusals import Refusal, absent, conflict
+from shoal.agency.service.settings import Settings
+from shoal.agency.service.visits import Line, Service, append
+from shoal.core.errors import UsageError
+
+routes, unguarded = Routes("administration"), APIRouter(tags=["service"])
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_ERRORS: dict[int | str, dict[str, Any]] = {
+    status: entry for status, entry in describe_errors().items() if status in (429, 500, 503)
+}
+_METRICS: dict[int | str, dict[str, Any]] = {
+    200: {"description": "Prometheus' text form.", "content": {"text/plain": {"schema": {"type": "string"}}}}
+}
+
+
+@routes.serve("POST /v1/tokens", ("agency",), CreatedToken, status=201, body="body_bytes")
+def create_token(visit: CurrentVisit, asked: NewToken) -> Any:
+    """Make a token for somebody; it is shown this once."""
+    service = visit.service
+    with visit.writing() as connection:
+        number, token = tokens.create(service.database, connection, asked.name, asked.role, service.settings.tokens)
+        visit.subject = f"/v1/tokens/{number}"
+    return {"id": number, "name": asked.name, "role": asked.role, "token": token}
+
+
+@routes.serve("GET /v1/tokens", ("agency",), Page[TokenEntry])
+def list_tokens(visit: CurrentVisit, paging: CurrentPage) -> Any:
+    """List tokens, revoked ones too; never what they are."""
+    table = schema.tokens
+    asked = select(table.c.id, table.c.name, table.c.role, table.c.created_at, table.c.revoked_at)
+    with visit.reading() as connection:
+        return read_page(connection, asked, table.c.id, paging)
+
+
+@routes.serve("DELETE /v1/tokens/{token}", ("agency",), status=204)
+def revoke_token(visit: CurrentVisit, token: Id) -> Response:
+    """Revoke a token for good; not the one that asks."""
+    if token == visit.holder.id:
+        raise conflict("a token cannot revoke itself; use another one of the agency", "own_token")
+    with visit.writing(token) as connection:
+        if not tokens.revoke(connection, token):
+            raise absent("token")
+    return Response(status_code=204)
+
+
+@routes.serve("GET /v1/audit", ("agency",), Page[AuditLine])
+def read_audit(visit: CurrentVisit, paging: CurrentPage) -> Any:
+    """Read lines in the order in which they were written; all requests answered before this one are among them."""
+    visit.service.audit.flush()
+    table = schema.audit
+    columns = [column.label("token") if column.name == "token_id" else column for column in table.c]
+    with visit.reading() as connection:
+        return read_page(connection, select(*columns), table.c.number, paging)
+
+
+@unguarded.get("/healthz", operation_id="health", response_model=Health, responses=_ERRORS)
+async def health(request: Request) -> Any:
+    """Say whether the service reaches its database and writes its audit log; it has threads of its own for that."""
+    service: Service = request.app.state.service
+    await to_thread.run_sync(check_health, service, limiter=service.checkers)
+    return {"status": "ok"}
+
+
+def check_health(service: Service) -> None:
+    """Raise unless the database answers and the audit log can be written."""
+    with service.database.reading() as connection:
+        connection.execute(select(schema.campaigns.c.id).limit(1)).all()
+    if service.audit.failing:
+        service.audit.flush()  # raises if it still fails
+
+
+@unguarded.get("/metrics", operation_id="metrics", response_class=Response, responses={**_ERRORS, **_METRICS})
+async def metrics(request: Request) -> Response:
+    """Send counters of requests by route and status."""
+    service: Service = request.app.state.service
+    return Response(service.metrics.text(), media_type=METRICS_TYPE)
+
+
+@unguarded.get("/docs", include_in_schema=False)
+async def reference(request: Request) -> Response:
+    """Send the page about all routes: without scripts and without anything from elsewhere."""
+    page, policy = _reference_of(request.app)
+    return HTMLResponse(page, headers={"Content-Security-Policy": policy})
+
+
+@lru_cache(maxsize=1)
+def _reference_of(app: FastAPI) -> tuple[str, str]:
+    return render_reference(app.openapi())
+
+
+def render_reference(schema: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the page about the routes of an OpenAPI schema, and the content security policy under which it shows."""
+    folder = Path(__file__).parent
+    environment = Environment(loader=FileSystemLoader(folder), autoescape=True, undefined=StrictUndefined)
+    style = (folder / "reference.css").read_text(encoding="utf-8")
+
+    def resolve(part: Any) -> Any:
+        """Put what references name in their place, without titles."""
+        if isinstance(part, list):
+            return [resolve(entry) for entry in part]
+        if not isinstance(part, dict):
+            return part
+        if "$ref" in part:
+            return resolve(schema["components"]["schemas"][part["$ref"].rpartition("/")[2]])
+        return {key: resolve(value) for key, value in part.items() if key != "title" or not isinstance(value, str)}
+
+    environment.filters["resolved"] = lambda part: json.dumps(resolve(part), indent=2, ensure_ascii=False)
+    page = environment.get_template("reference.html").render(schema=schema, style=style)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    return page, (
+        f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+
+
+def create_first_token(settings: Settings, name: str, role: str) -> dict[str, Any]:
+    """Make a token beside the service, with its line in the audit log, and return it as the service would."""
+    try:
+        asked = NewToken.model_validate({"name": name, "role": role})
+    except ValidationError:
+        known = ", ".join(tokens.ROLES)
+        raise UsageError(f"--role must be one of {known}, and --name a text of 1 to 200 characters") from None
+    database = open_migrated(settings.database, migrating=False)
+    try:
+        with naming_failures(database), database.writing() as connection:
+            number, token = tokens.create(database, connection, asked.name, asked.role, settings.tokens)
+            line = Line(tokens.now(), number, asked.role, "create_token_by_command", f"/v1/tokens/{number}", 201)
+            append(database, connection, [line])
+    except Refusal as refusal:
+        raise UsageError(refusal.message) from None
+    finally:
+        database.engine.dispose()
+    return {"id": number, "name": asked.name, "role": asked.role, "token": token}

@@ -1,0 +1,186 @@
+"""Plans: made once by the agency, fetched by owners, who then report how many records they have."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+from anyio import to_thread
+from fastapi import Header, Response
+from sqlalchemy import Connection, insert, select
+
+from shoal.agency.service import campaigns, schema
+from shoal.agency.service.database import read_page
+from shoal.agency.service.guard import CurrentVisit, Routes
+from shoal.agency.service.messages import (
+    CurrentPage,
+    Domain,
+    Id,
+    NewReport,
+    Page,
+    PlanRequest,
+    PlanSummary,
+    Report,
+    ReportEntry,
+    State,
+)
+from shoal.agency.service.refusals import absent, conflict
+from shoal.agency.service.tokens import now
+from shoal.agency.service.visits import SentPlan, Visit
+
+if TYPE_CHECKING:
+    from shoal.agency.service.pooling import CountedTable, MadePlan, Wanted
+
+routes = Routes("plans")
+ATTEMPTS = 5
+_PLAN_ANSWERS: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The plan, as shoal agency apply reads it.",
+        "content": {"application/json": {"schema": {"type": "object"}}},
+    },
+    304: {"description": "The caller has it already."},
+}
+
+
+@routes.serve("POST /v1/campaigns/{campaign}/plan", ("agency",), PlanSummary, status=201, body="body_bytes")
+async def make_plan(visit: CurrentVisit, campaign: Id, asked: PlanRequest) -> Any:
+    """Make the plan from all counts, or from the distribution of a draft; once and for all."""
+    # Who waits for a planner holds no thread, so that all else is answered meanwhile.
+    made = asdict(await to_thread.run_sync(make, visit, campaign, asked, limiter=visit.service.planners))
+    del made["document"]
+    return made
+
+
+@routes.serve("GET /v1/campaigns/{campaign}/plan", ("agency", "owner"), answers=_PLAN_ANSWERS)
+def fetch_plan(
+    visit: CurrentVisit, campaign: Id, if_none_match: Annotated[str | None, Header(max_length=2000)] = None
+) -> Response:
+    """Send the plan itself; its digest is its ETag."""
+    plan = read_sent(visit, campaign)
+    tag = f'"{plan.digest}"'
+    headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
+    known = {part.strip().removeprefix("W/") for part in (if_none_match or "").split(",")}
+    if known & {tag, "*"}:
+        return Response(status_code=304, headers=headers)
+    return Response(plan.content, media_type="application/json", headers=headers)
+
+
+@routes.serve("PUT /v1/campaigns/{campaign}/records", ("owner",), Report, body="body_bytes")
+def report_records(visit: CurrentVisit, campaign: Id, asked: NewReport) -> Any:
+    """Tell how many records one has, and learn how many are missing; it replaces an earlier number."""
+    values = {**visit.owned(campaign), "records": asked.records}
+    with visit.writing() as connection:
+        campaigns.demand_state(connection, campaign, "planned", held=True)
+        connection.execute(visit.service.database.upsert(schema.reports, values, key=["campaign_id", "owner"]))
+        return compare_records(asked.records, _read_needed(connection, campaign))
+
+
+@routes.serve("GET /v1/campaigns/{campaign}/records", ("agency",), Page[ReportEntry])
+def list_records(visit: CurrentVisit, campaign: Id, paging: CurrentPage) -> Any:
+    """List how many records owners have."""
+    table = schema.reports
+    asked = select(table.c.owner, table.c.records, table.c.at).where(table.c.campaign_id == campaign)
+    with visit.reading() as connection:
+        campaigns.demand_state(connection, campaign, "planned", "closed")
+        needed = _read_needed(connection, campaign)
+        return read_page(
+            connection, asked, table.c.id, paging, lambda row: {**row, **compare_records(row["records"], needed)}
+        )
+
+
+def _read_needed(connection: Connection, campaign: int) -> int:
+    """Return how many records the plan demands."""
+    found = select(schema.plans.c.records).where(schema.plans.c.campaign_id == campaign)
+    return int(connection.execute(found).scalar_one())
+
+
+def compare_records(records: int, needed: int) -> dict[str, Any]:
+    """Compare what an owner has with what the plan demands.
+
+    >>> compare_records(3, 5)
+    {'records': 3, 'needed': 5, 'missing': 2, 'enough': False}
+    """
+    missing = max(0, needed - records)
+    return {"records": records, "needed": needed, "missing": missing, "enough": not missing}
+
+
+def make(visit: Visit, campaign: int, asked: PlanRequest) -> MadePlan:
+    """Plan by all contributions that were acknowledged, or by the distribution of a draft; once and for all.
+
+    It is computed without any lock, and stored only if nothing changed meanwhile: contributions may come, or a draft
+    may be opened to owners. Then it is computed anew, a few times; who contributes all the time keeps the agency from
+    planning, which it learns.
+    """
+    from shoal.agency.service import pooling  # which brings all of planning along
+
+    for _ in range(ATTEMPTS):
+        with visit.reading() as connection:
+            basis = _read_basis(connection, campaign, asked)
+        made = pooling.plan_of(basis.domain, basis.tables, basis.wanted, visit.service.settings.points)
+        with suppress(_ChangedError):
+            _store(visit, campaign, basis, made)
+            return made
+    raise conflict("owners contributed while the plan was made; ask again", "changed")
+
+
+def read_sent(visit: Visit, campaign: int) -> SentPlan:
+    """Return the plan of a campaign as it is sent."""
+    cache = visit.service.plans
+    plan = cache.get(campaign)
+    if plan is None:
+        table = schema.plans
+        with visit.reading() as connection:
+            row = connection.execute(
+                select(table.c.digest, table.c.document).where(table.c.campaign_id == campaign)
+            ).one_or_none()
+            if row is None:
+                campaigns.demand_state(connection, campaign, "planned", "closed")
+                raise absent("plan")
+        plan = SentPlan(row.digest, row.document.encode("ascii"))
+        cache.put(campaign, plan)
+    return plan
+
+
+class _ChangedError(Exception):
+    """What the plan rests on changed while it was made."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Basis:
+    """What a plan rests on, as of a state and a revision of its campaign."""
+
+    state: State
+    revision: int
+    domain: Domain
+    tables: list[CountedTable]
+    wanted: Wanted
+
+
+def _read_basis(connection: Connection, campaign: int, asked: PlanRequest) -> _Basis:
+    """Read state and revision first: whatever is changed after that makes one of them another."""
+    from shoal.agency.service.pooling import Wanted, from_storage
+
+    row = connection.execute(select(schema.campaigns).where(schema.campaigns.c.id == campaign)).one_or_none()
+    if row is None:
+        raise absent("campaign")
+    state: State = row.state
+    if state not in ("draft", "collecting"):
+        raise conflict(f"the campaign is {state}; its plan is made")
+    table = schema.distributions if state == "draft" else schema.contributions
+    stored = connection.execute(select(table.c.data).where(table.c.campaign_id == campaign)).scalars().all()
+    if not stored:
+        missing = "distribution; give it one" if state == "draft" else "counts of any owner"
+        raise conflict(f"the campaign has no {missing}", "nothing_to_plan_by")
+    wanted = Wanted(row.l, row.delta, row.eta, row.point_order, row.arrangement, row.records, asked.p, asked.samples)
+    domain = Domain.model_validate(json.loads(row.domain))
+    return _Basis(state, row.revision, domain, [from_storage(content) for content in stored], wanted)
+
+
+def _store(visit: Visit, campaign: int, basis: _Basis, made: MadePlan) -> None:
+    with visit.writing() as connection:
+        if not campaigns.advance(connection, campaign, basis.state, "planned", revision=basis.revision):
+            campaigns.demand_state(connection, campaign, "draft", "collecting")
+            raise _ChangedError
+        connection.execute(insert(schema.plans).values(campaign_id=campaign, at=now(), **asdict(made)))
