@@ -13,8 +13,7 @@ import pyarrow as pa
 from shoal.core.arrays import FloatArray
 from shoal.core.errors import UsageError
 from shoal.core.progress import Silent
-from shoal.datasets.origins import data_folder
-from shoal.datasets.uci import adult, adult_policy, nursery
+from shoal.datasets.uci import adult, adult_policy, data_folder, nursery
 from shoal.engines.local import CountedCells, LocalEngine
 from shoal.models.tau_l_diversity import TauLDiversity
 from shoal.plan.judging import judged

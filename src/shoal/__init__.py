@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from shoal.compare.compare import compare
     from shoal.compare.result import Comparison
     from shoal.core.errors import ShoalError
-    from shoal.policy.drafting.drafting import Draft, draft_policy
+    from shoal.policy.drafting import Draft, draft_policy
     from shoal.policy.policy import Policy
     from shoal.release.release import Release
     from shoal.release.sliced.estimating import read_sliced
@@ -60,7 +60,7 @@ __all__ = [
 _HOMES = {
     "Audit": "shoal.audit.result",
     "Comparison": "shoal.compare.result",
-    "Draft": "shoal.policy.drafting.drafting",
+    "Draft": "shoal.policy.drafting",
     "Estimate": "shoal.release.sliced.query",
     "Policy": "shoal.policy.policy",
     "Query": "shoal.release.sliced.query",
@@ -72,7 +72,7 @@ _HOMES = {
     "audit": "shoal.audit.audit",
     "baskets": "shoal.columns.baskets",
     "compare": "shoal.compare.compare",
-    "draft_policy": "shoal.policy.drafting.drafting",
+    "draft_policy": "shoal.policy.drafting",
     "open_source": "shoal.sources.opening",
     "read_sliced": "shoal.release.sliced.estimating",
 }

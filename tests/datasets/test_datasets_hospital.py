@@ -18,8 +18,7 @@ import pytest
 
 from shoal.core.errors import UsageError
 from shoal.core.registry import find
-from shoal.datasets.chances import Chances
-from shoal.datasets.hospital import BLOCK, SCHEMA, diagnosis_tree, hospital_policy, occupation_tree, stays
+from shoal.datasets.hospital import BLOCK, SCHEMA, Chances, diagnosis_tree, hospital_policy, occupation_tree, stays
 from shoal.datasets.hospital_files import write_stays
 from shoal.taxonomies.builders import TaxonomyBuilder
 

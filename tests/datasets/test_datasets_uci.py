@@ -18,7 +18,8 @@ import pytest
 
 from shoal.core.errors import InputError, UsageError
 from shoal.core.registry import find
-from shoal.datasets import origins, uci
+from shoal.datasets import uci
+from shoal.datasets import uci as origins
 from shoal.datasets.uci import adult, adult_hierarchy, adult_policy, nursery
 from shoal.taxonomies.builders import TaxonomyBuilder
 

@@ -8,7 +8,7 @@ import pytest
 
 from shoal.core.errors import UsageError
 from shoal.datasets.hospital import diagnosis_tree
-from shoal.datasets.two_hospitals import write_two_hospitals
+from shoal.datasets.hospital_files import write_two_hospitals
 
 NAMES = ("north/past.csv", "north/stays.csv", "shared.csv", "south/past.csv", "south/stays.csv")
 

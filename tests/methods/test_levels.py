@@ -14,7 +14,7 @@ from pyarrow.csv import read_csv
 import shoal
 from shoal.datasets.hospital import hospital_policy
 from shoal.datasets.hospital_files import write_stays
-from shoal.policy.drafting.drafting import draft_policy
+from shoal.policy.drafting import draft_policy
 from shoal.policy.policy import Policy
 from shoal.taxonomies.builders.numbers import NumbersTaxonomy
 from shoal.taxonomies.scales import multiples

@@ -17,11 +17,10 @@ from shoal.anonymize import anonymize
 from shoal.core.errors import InputError
 from shoal.datasets.hospital import stays
 from shoal.datasets.uci import adult, nursery
-from shoal.policy.drafting.domains import nested_widths, round_domain
-from shoal.policy.drafting.drafting import draft_policy
-from shoal.policy.drafting.profiling import MOST_DISTINCT
-from shoal.policy.drafting.writing import flow, scalar
+from shoal.policy.drafting import draft_policy, flow, scalar
+from shoal.policy.guessing import find_widths, round_domain
 from shoal.policy.policy import Policy
+from shoal.policy.profiling import MOST_DISTINCT
 from shoal.sources.options import SourceOptions
 
 
@@ -246,7 +245,7 @@ def test_domains_are_round_and_hold_the_data(lowest, span, whole):
     low, high = round_domain(lowest, lowest + span, whole=whole)
     assert low <= Fraction(lowest)
     assert Fraction(lowest + span) < high if whole else Fraction(lowest + span) <= high
-    widths = nested_widths(high - low)
+    widths = find_widths(high - low)
     assert all((wide / narrow).denominator == 1 for narrow, wide in pairwise(widths))
     assert all(((high - low) / width).denominator == 1 for width in widths)
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from shoal.core.errors import InputError, UsageError
-from shoal.policy.drafting.drafting import draft_policy
+from shoal.policy.drafting import draft_policy
 from shoal.sources import statistical
 from shoal.sources.opening import open_source
 from shoal.sources.options import SourceOptions

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from shoal.core.progress import Silent
-from shoal.policy.drafting.profiling import profiled
 from shoal.policy.policy import Policy
+from shoal.policy.profiling import profile_columns
 from shoal.sources.opening import open_source
 from shoal.studio.describing import BARS, described, spread
 from shoal.studio.roles import with_role
@@ -19,7 +19,7 @@ from shoal.studio.roles import with_role
 
 def column(**values):
     """The profile of a column on its own."""
-    return profiled(open_source(pa.table(values)), Silent())[0]
+    return profile_columns(open_source(pa.table(values)), Silent())[0]
 
 
 def counted(plot) -> int:

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from shoal.core.progress import Silent
-from shoal.policy.drafting import profiling
-from shoal.policy.drafting.profiling import profiled
+from shoal.policy import profiling
 from shoal.policy.policy import Policy
+from shoal.policy.profiling import profile_columns
 from shoal.sources.opening import open_source
 from shoal.sources.options import SourceOptions
 from shoal.sources.parquet import open_parquet
@@ -180,7 +180,7 @@ def test_a_profile_does_not_depend_on_how_rows_come_in_batches(people: Path, tmp
     monkeypatch.setattr(profiling, "_FEW", 3)
     sources = open_source(whole), open_parquet(people, SourceOptions(), batch_rows=500)
     assert [len(list(source.batches())) for source in sources] == [1, 6]
-    told = [{column.name: column for column in profiled(source, Silent())} for source in sources]
+    told = [{column.name: column for column in profile_columns(source, Silent())} for source in sources]
     for name, column in told[0].items():
         for figure in ("kind", "n_rows", "n_missing", "n_distinct", "n_unique", "lowest", "highest", "mean_length"):
             assert getattr(column, figure) == getattr(told[1][name], figure), (name, figure)
@@ -190,5 +190,5 @@ def test_a_late_value_changes_what_a_column_is(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(profiling, "_FEW", 10)
     path = tmp_path / "late.csv"
     path.write_text("number,day\n" + "".join(f"{i},2024-01-{1 + i % 28:02}\n" for i in range(200)) + "x,never\n")
-    kinds = {column.name: column.kind for column in profiled(open_source(path), Silent())}
+    kinds = {column.name: column.kind for column in profile_columns(open_source(path), Silent())}
     assert kinds == {"number": "text", "day": "text"}

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.core.progress import Silent
-from shoal.policy.drafting.profiling import profiled
+from shoal.policy.profiling import profile_columns
 from shoal.sources.opening import open_source
 from shoal.sources.options import SourceOptions
 from shoal.studio.taxonomies.editing import Desk, edited
@@ -32,7 +32,7 @@ FOREST = Grove(("any", "west", "Bonn", "Koeln", "east", "Jena"), (-1, 0, 1, 1, 0
 
 
 def profile(**columns):
-    found = profiled(open_source(pa.table(columns), SourceOptions()), Silent())
+    found = profile_columns(open_source(pa.table(columns), SourceOptions()), Silent())
     return found[0] if len(found) == 1 else found
 
 

@@ -11,7 +11,7 @@ from shoal.cli.console import JsonOption, answer, err, reporting
 from shoal.cli.publishing import DataArgument
 
 if TYPE_CHECKING:
-    from shoal.policy.drafting.drafting import Draft
+    from shoal.policy.drafting import Draft
     from shoal.sources.options import SourceOptions
 
 
@@ -30,7 +30,7 @@ def init(
     with reporting(json_output):
         from shoal.cli.bars import bars
         from shoal.core.errors import UsageError
-        from shoal.policy.drafting.drafting import draft_policy
+        from shoal.policy.drafting import draft_policy
 
         if file is not None and (file.exists() or file.is_symlink()):
             raise UsageError(f"{file} exists already; choose another name or remove it first")

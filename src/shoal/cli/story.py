@@ -16,7 +16,7 @@ from shoal.core.errors import VerificationError
 from shoal.core.progress import Progress
 from shoal.datasets.hospital import hospital_policy
 from shoal.datasets.hospital_files import write_stays
-from shoal.policy.drafting.drafting import Draft, draft_policy
+from shoal.policy.drafting import Draft, draft_policy
 from shoal.release.release import Release, refuse_existing, write_text, written
 from shoal.sources.opening import open_source
 from shoal.verify.result import Verification

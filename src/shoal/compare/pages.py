@@ -12,9 +12,8 @@ from shoal.compare.compare import compare
 from shoal.compare.page import page
 from shoal.compare.picture import draw_comparison
 from shoal.compare.result import Comparison
-from shoal.datasets.hospital import hospital_policy, stays
-from shoal.datasets.hospital_people import INSURANCES
-from shoal.datasets.hospital_tables import SEXES, tables
+from shoal.datasets.hospital import SEXES, hospital_policy, hospital_tables, stays
+from shoal.datasets.hospital_rates import INSURANCES
 from shoal.datasets.uci import adult, adult_policy
 from shoal.release.release import write_text
 
@@ -39,7 +38,7 @@ def demo_policy() -> dict[str, Any]:
     """Return the policy of the generated stays with every value declared."""
     policy = hospital_policy()
     regions: dict[str, list[str]] = {}
-    for postcode in tables().postcodes:
+    for postcode in hospital_tables().postcodes:
         regions.setdefault(f"{postcode[:2]}***", []).append(postcode)
     declared = {
         "sex": {"flat": list(SEXES)},

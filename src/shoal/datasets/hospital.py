@@ -1,13 +1,16 @@
 """Hospital stays that nobody had: a table about people to try everything on, as long as wanted.
 
 The columns depend on each other as in life: births are women's, influenza comes in winter, farmers live in
-the country, hips break in old age. No record describes a person. ``docs/demo-data.md`` tells the whole of it.
+the country, hips break in old age. No record describes a person; ``docs/demo-data.md`` has the whole of it. Columns
+are drawn in this order: postcode, sex, age, occupation, insurance, and day of admission; then diagnosis from age, sex,
+season, weekend and the kind of work; then cost from diagnosis, age and insurance.
 """
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -15,11 +18,25 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray
+from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray
 from shoal.core.errors import UsageError
-from shoal.datasets import hospital_diagnoses, hospital_people
-from shoal.datasets.hospital_diagnoses import EXPOSURES
-from shoal.datasets.hospital_tables import FIRST_DAY, LAST_DAY, OLDEST, SEASONS, SEXES, WOMEN, tables
+from shoal.datasets.hospital_rates import (
+    ADMISSIONS,
+    ADMISSIONS_FOR_BIRTH,
+    AGE_PROFILES,
+    ALL_DIAGNOSES,
+    ALL_OCCUPATIONS,
+    CHARACTERS,
+    DIAGNOSES,
+    EXPOSURES,
+    INSURANCE_CHANCES,
+    INSURANCE_PRICES,
+    INSURANCES,
+    LEANING_TO_AGE,
+    OCCUPATIONS,
+    PRIVATE_BY_AGE,
+    REGIONS,
+)
 
 BLOCK = 50_000  # rows drawn from one generator, whatever the size of the batches
 MOST_ROWS = 10**10  # as many as there are patient numbers
@@ -41,6 +58,182 @@ SCHEMA = pa.schema(
         "cost": pa.float64(),
     }
 )
+SEXES = ("F", "M")
+WOMEN = 0.515  # share of stays
+FIRST_DAY = np.datetime64("2022-01-01")
+LAST_DAY = np.datetime64("2024-12-31")
+OLDEST = 105
+AGES = np.arange(OLDEST + 1)
+SEASONS = ("winter", "spring", "summer", "autumn")
+
+WEEKDAYS = (1.18, 1.15, 1.08, 1.06, 1.0, 0.66, 0.62)  # Monday first
+STEEPNESS = 1.5  # of the weights of diagnoses: a few fill the house, many are rare
+QUIET_DAYS = ("01-01", "12-24", "12-25", "12-26", "12-31")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chances:
+    """One distribution over the same values per context, drawn from in constant time a row.
+
+    A value of weight zero is never drawn. Walker's alias method: every column of a context holds at most two
+    values, so one uniform number picks the column and, by what is left of it, one of the two.
+
+    >>> fair = Chances.of(np.array([[1.0, 1.0], [0.0, 5.0]]))
+    >>> fair.draw(np.array([0.1, 0.9, 0.1, 0.9]), np.array([0, 0, 1, 1]))
+    array([0, 1, 1, 1], dtype=int32)
+    """
+
+    n_values: int
+    keep: NDArray[np.float32]  # (n_contexts * n_values,) below this the column's own value is drawn
+    other: CodeArray  # (n_contexts * n_values,) the value that is drawn otherwise
+
+    @classmethod
+    def of(cls, weights: FloatArray) -> Chances:
+        """Build from (n_contexts, n_values) weights that need not sum to one."""
+        n_contexts, n_values = weights.shape
+        rows = np.arange(n_contexts)
+        room = weights * (n_values / weights.sum(axis=1, keepdims=True))  # mean 1 in every row
+        waiting = np.ones(room.shape, dtype=bool)
+        keep = np.ones(room.shape, dtype=np.float32)
+        other = np.zeros(room.shape, dtype=np.int32)
+        for _ in range(n_values):  # settles the scantest column of every context, filled up by the fullest
+            scant = np.where(waiting, room, np.inf).argmin(axis=1)
+            full = np.where(waiting, room, -np.inf).argmax(axis=1)
+            keep[rows, scant] = room[rows, scant]
+            other[rows, scant] = full
+            room[rows, full] -= 1.0 - room[rows, scant]
+            waiting[rows, scant] = False
+        return cls(n_values, keep.ravel(), other.ravel())
+
+    def draw(self, uniform: FloatArray, context: AnyIntArray | int = 0) -> CodeArray:
+        """Return (n_rows,) a value for each uniform number in [0, 1) under its row's context."""
+        scaled = uniform * self.n_values
+        column = scaled.astype(np.int32)
+        place = context * self.n_values + column
+        return np.where(scaled - column < self.keep.take(place), column, self.other.take(place))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HospitalTables:
+    """The joint distribution that stays are drawn from; contexts are mixed-radix numbers of the codes they name."""
+
+    postcodes: tuple[str, ...]
+    postcode: Chances
+    character: CodeArray  # (n_postcodes,) the kind of region
+    age: Chances  # context: character, sex
+    occupation: Chances  # context: character, sex, age
+    insurance: Chances  # context: occupation, stage of life
+    stage: CodeArray  # (n_ages,) below 30, below 50, older
+    exposure: CodeArray  # (n_occupations,)
+    day: Chances
+    season: CodeArray  # (n_days,)
+    weekend: CodeArray  # (n_days,) 1 on Saturday and Sunday
+    band: CodeArray  # (n_ages,) newborn, then 1 to 4, then five years each
+    diagnosis: Chances  # context: band, sex, season, weekend, exposure
+    log_cost: FloatArray  # (n_diagnoses,) logarithm of the median
+
+
+@cache
+def hospital_tables() -> HospitalTables:
+    """Return the one set of tables; it depends on nothing but this package."""
+    postcodes, weights, character = _postcodes()
+    days = np.arange(FIRST_DAY, LAST_DAY + 1)
+    weekday = (days.astype(np.int64) + 3) % 7  # the first of January 1970 was a Thursday
+    month = days.astype("datetime64[M]").astype(np.int64) % 12 + 1
+    band = np.where(AGES == 0, 0, 1 + AGES // 5)
+    return HospitalTables(
+        postcodes=postcodes,
+        postcode=Chances.of(weights[np.newaxis, :]),
+        character=character,
+        age=Chances.of(_age_weights()),
+        occupation=Chances.of(_occupation_weights()),
+        insurance=Chances.of(_insurance_weights()),
+        stage=np.searchsorted((30, 50), AGES, side="right").astype(np.int32),
+        exposure=np.array([EXPOSURES.index(job.exposure) for job in ALL_OCCUPATIONS], dtype=np.int32),
+        day=Chances.of(_day_weights(days, weekday)[np.newaxis, :]),
+        season=(month % 12 // 3).astype(np.int32),
+        weekend=(weekday >= 5).astype(np.int32),
+        band=band.astype(np.int32),
+        diagnosis=Chances.of(_diagnosis_weights(band)),
+        log_cost=np.log([diagnosis.cost for diagnosis in ALL_DIAGNOSES]),
+    )
+
+
+def _postcodes() -> tuple[tuple[str, ...], FloatArray, CodeArray]:
+    """Return sorted postcodes with Zipf-like weights, within a region and between regions."""
+    rows: list[tuple[str, float, int]] = []
+    for rank, (prefix, kind) in enumerate(REGIONS.items()):
+        size = 150 - 5 * rank
+        places = np.arange(size)
+        weights = (places + 4.0) ** -0.9
+        weights /= weights.sum() * (rank + 2) ** 0.8
+        suffixes = (places * 37 + rank * 113) % 1000  # 37 is prime to 1000, so they differ
+        rows += zip(
+            (f"{prefix}{suffix:03d}" for suffix in suffixes),
+            weights.tolist(),
+            [CHARACTERS.index(kind)] * size,
+            strict=True,
+        )
+    texts, shares, kinds = zip(*sorted(rows), strict=True)
+    return texts, np.array(shares), np.array(kinds, dtype=np.int32)
+
+
+def _age_weights() -> FloatArray:
+    admissions = np.interp(AGES, *ADMISSIONS)
+    births = np.interp(AGES, *ADMISSIONS_FOR_BIRTH)
+    # The oldest are women: their survival reaches further.
+    by_sex = np.stack([admissions * (0.85 + 0.3 * (AGES / 90) ** 4) + births, admissions])
+    leaning = np.array([LEANING_TO_AGE[kind] for kind in CHARACTERS])
+    lean = leaning[:, np.newaxis] ** (AGES / 100)  # (n_characters, n_ages)
+    return (lean[:, np.newaxis, :] * by_sex).reshape(-1, AGES.size)
+
+
+def _occupation_weights() -> FloatArray:
+    weights = np.empty((len(CHARACTERS), len(SEXES), AGES.size, len(ALL_OCCUPATIONS)))
+    for column, job in enumerate(ALL_OCCUPATIONS):
+        ages = np.interp(AGES, *job.ages) * (job.start <= AGES) * job.weight
+        sexes = np.array([job.women, job.men]) / (job.women + job.men)
+        regions = np.array([job.excess if kind == job.where else 1.0 for kind in CHARACTERS])
+        weights[..., column] = regions[:, None, None] * sexes[None, :, None] * ages
+    return weights.reshape(-1, len(ALL_OCCUPATIONS))
+
+
+def _insurance_weights() -> FloatArray:
+    by_job = np.array([INSURANCE_CHANCES[job.insurance] for job in ALL_OCCUPATIONS])
+    stages = np.ones((len(PRIVATE_BY_AGE), len(INSURANCES)))
+    stages[:, INSURANCES.index("private")] = PRIVATE_BY_AGE
+    return (by_job[:, np.newaxis, :] * stages).reshape(-1, len(INSURANCES))
+
+
+def _day_weights(days: np.typing.NDArray[np.datetime64], weekday: np.typing.NDArray[np.int64]) -> FloatArray:
+    since_new_year = (days - days.astype("datetime64[Y]")).astype(np.int64)
+    seasonal = 1 + 0.07 * np.cos(2 * np.pi * (since_new_year - 25) / 365.25)
+    growth = 1 + 0.02 * (days - FIRST_DAY).astype(np.int64) / 365.25
+    quiet = np.isin([str(day)[5:] for day in days], QUIET_DAYS)
+    weights: FloatArray = np.take(WEEKDAYS, weekday) * seasonal * growth * np.where(quiet, 0.6, 1.0)
+    return weights
+
+
+def _diagnosis_weights(band: np.typing.NDArray[np.int64]) -> FloatArray:
+    n_bands = int(band[-1]) + 1
+    middles = np.array([AGES[band == number].mean() for number in range(n_bands)])
+    profiles = {name: np.interp(middles, *knots) for name, knots in AGE_PROFILES.items()}
+    shape = (n_bands, len(SEXES), len(SEASONS), 2, len(EXPOSURES), len(ALL_DIAGNOSES))
+    weights = np.empty(shape)
+    for column, diagnosis in enumerate(ALL_DIAGNOSES):
+        sexes = np.array([diagnosis.women, diagnosis.men]) / (diagnosis.women + diagnosis.men)
+        seasons = np.array([diagnosis.winter, 1.0, diagnosis.summer, 1.0])
+        weekends = np.array([1.0, diagnosis.weekend])
+        works = np.array([diagnosis.excess if kind == diagnosis.exposed else 1.0 for kind in EXPOSURES])
+        ages = diagnosis.weight**STEEPNESS * profiles[diagnosis.ages]
+        weights[..., column] = (
+            ages[:, None, None, None, None]
+            * sexes[None, :, None, None, None]
+            * seasons[None, None, :, None, None]
+            * weekends[None, None, None, :, None]
+            * works
+        )
+    return weights.reshape(-1, len(ALL_DIAGNOSES))
 
 
 def stays(n: int, *, seed: int | None = None, batch: int = 500_000, missing: float = 0.01) -> Iterator[pa.RecordBatch]:
@@ -70,13 +263,13 @@ def diagnosis_tree() -> dict[str, dict[str, list[str]]]:
     """Return chapters of groups of diagnoses: a ``tree`` taxonomy but for its root."""
     return {
         chapter: {group: [diagnosis.name for diagnosis in members] for group, members in groups.items()}
-        for chapter, groups in hospital_diagnoses.DIAGNOSES.items()
+        for chapter, groups in DIAGNOSES.items()
     }
 
 
 def occupation_tree() -> dict[str, list[str]]:
     """Return groups of occupations: a ``tree`` taxonomy but for its root."""
-    return {group: [job.name for job in members] for group, members in hospital_people.OCCUPATIONS.items()}
+    return {group: [job.name for job in members] for group, members in OCCUPATIONS.items()}
 
 
 def hospital_policy(*, k: int = 10, l: float = 4) -> dict[str, Any]:
@@ -122,13 +315,13 @@ def _batches(n: int, entropy: int, batch: int, missing: float) -> Iterator[pa.Re
             rest = rest.slice(room)
             room -= pending[-1].num_rows
             if room == 0:
-                yield _joined(pending)
+                yield _join(pending)
                 pending, room = [], batch
     if pending:
-        yield _joined(pending)
+        yield _join(pending)
 
 
-def _joined(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
+def _join(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
     if len(parts) == 1:
         return parts[0]
     return pa.Table.from_batches(parts).combine_chunks().to_batches()[0]
@@ -140,7 +333,7 @@ def _generator(entropy: int, *key: int) -> np.random.Generator:
 
 def _block(entropy: int, start: int, rounds: AnyIntArray, missing: float) -> pa.RecordBatch:
     """Return the BLOCK stays from row *start* on, drawn by a generator of their own."""
-    chances = tables()
+    chances = hospital_tables()
     generator = _generator(entropy, 1, start // BLOCK)
     uniform = generator.random((8, BLOCK))
     postcode = chances.postcode.draw(uniform[0])
@@ -149,15 +342,13 @@ def _block(entropy: int, start: int, rounds: AnyIntArray, missing: float) -> pa.
     home = character * len(SEXES) + sex
     age = chances.age.draw(uniform[2], home)
     occupation = chances.occupation.draw(uniform[3], home * (OLDEST + 1) + age)
-    insurance = chances.insurance.draw(
-        uniform[4], occupation * len(hospital_people.PRIVATE_BY_AGE) + chances.stage.take(age)
-    )
+    insurance = chances.insurance.draw(uniform[4], occupation * len(PRIVATE_BY_AGE) + chances.stage.take(age))
     day = chances.day.draw(uniform[5])
     moment = (chances.band.take(age) * len(SEXES) + sex) * len(SEASONS) + chances.season.take(day)
     moment = (moment * 2 + chances.weekend.take(day)) * len(EXPOSURES) + chances.exposure.take(occupation)
     diagnosis = chances.diagnosis.draw(uniform[6], moment)
     logarithm = chances.log_cost.take(diagnosis) + generator.normal(0, SPREAD, BLOCK)
-    cost = np.exp(logarithm) * (0.85 + 0.005 * age) * np.take(hospital_people.INSURANCE_PRICES, insurance)
+    cost = np.exp(logarithm) * (0.85 + 0.005 * age) * np.take(INSURANCE_PRICES, insurance)
 
     return pa.RecordBatch.from_arrays(
         [
@@ -166,9 +357,9 @@ def _block(entropy: int, start: int, rounds: AnyIntArray, missing: float) -> pa.
             _dictionary(sex, SEXES),
             _dictionary(postcode, chances.postcodes),
             pa.array(day + FIRST_DAY.astype(np.int32)).cast(pa.date32()),
-            _dictionary(occupation, [job.name for job in hospital_people.ALL], uniform[7] < missing),
-            _dictionary(insurance, hospital_people.INSURANCES),
-            _dictionary(diagnosis, [illness.name for illness in hospital_diagnoses.ALL]),
+            _dictionary(occupation, [job.name for job in ALL_OCCUPATIONS], uniform[7] < missing),
+            _dictionary(insurance, INSURANCES),
+            _dictionary(diagnosis, [illness.name for illness in ALL_DIAGNOSES]),
             pa.array(cost.round(2)),
         ],
         schema=SCHEMA,

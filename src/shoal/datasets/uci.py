@@ -1,14 +1,22 @@
 """Adult and Nursery of the UCI Machine Learning Repository: the tables that the field measures itself on.
 
 Both are published under CC BY 4.0: Becker and Kohavi (1996), doi:10.24432/C5XW20, and Rajkovic (1997),
-doi:10.24432/C5P88W.
+doi:10.24432/C5P88W. They come from a folder of one's own, the cache, or their publisher, always by checksum.
 """
 
 from __future__ import annotations
 
+import gzip
+import hashlib
+import http.client
 import os
 import re
-from collections.abc import Mapping, Sequence
+import urllib.error
+import urllib.request
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +24,11 @@ import pyarrow as pa
 import pyarrow.csv
 
 from shoal.core.errors import InputError, UsageError, did_you_mean
-from shoal.datasets.origins import Origin, SourceFile, data_folder, plain_lines
 
 Folder = str | os.PathLike[str]
 
+LONGEST = 64 * 2**20  # bytes; no file of ours comes near
+PATIENCE = 30  # seconds without a byte
 REPOSITORY = "https://archive.ics.uci.edu/ml/machine-learning-databases"
 ADULT_COLUMNS = (
     "age",
@@ -51,6 +60,138 @@ NURSERY_COLUMNS = (
     "health",
     "class",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """One file as its publisher offers it."""
+
+    address: str
+    md5: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A public table, known by the digest of its normalised text."""
+
+    title: str
+    file: str  # the name in a folder; the text is packed if it ends in .gz
+    sources: tuple[SourceFile, ...]
+    normalise: Callable[[list[bytes]], bytes]
+    sha256: str  # of the normalised text, unpacked
+
+    def text(self, folder: Folder | None = None) -> bytes:
+        """Return the normalised text, of which every byte is as expected.
+
+        Looked for in *folder*, else in the folder that ``SHOAL_DATA`` names, else in the cache, else
+        downloaded into the cache. A cached file that does not fit its checksum is removed.
+        """
+        if folder is not None:
+            return self._check(self._unpack(Path(folder) / self.file), str(folder))
+        given = data_folder()
+        if given is not None and (given / self.file).is_file():
+            return self._check(self._unpack(given / self.file), "the folder of SHOAL_DATA")
+        cached = cache_folder() / self.file
+        if not cached.is_file():
+            self._download(cached)
+        try:
+            return self._check(self._unpack(cached), "the cache")
+        except InputError:
+            cached.unlink(missing_ok=True)
+            raise
+
+    def _unpack(self, path: Path) -> bytes:
+        try:
+            data = path.read_bytes()
+            return gzip.decompress(data) if path.suffix == ".gz" else data
+        except (OSError, EOFError, zlib.error) as error:
+            reason = getattr(error, "strerror", None) or "it is not whole gzip data"
+            raise InputError(f"cannot read {path}: {reason}; {self._remedy}") from error
+
+    def _check(self, text: bytes, where: str) -> bytes:
+        received = hashlib.sha256(text).hexdigest()
+        if received != self.sha256:
+            raise InputError(
+                f"{self.file} from {where} is not the {self.title} table: its unpacked SHA-256 begins with "
+                f"{received[:12]}, expected {self.sha256[:12]}"
+            )
+        return text
+
+    def _download(self, target: Path) -> None:
+        """Put the normalised table at *target*, whole and checked, or leave nothing there."""
+        parts = []
+        for source in self.sources:
+            try:
+                part = fetch(source.address)
+            except (OSError, http.client.HTTPException, ValueError) as error:
+                reason = getattr(error, "reason", None) or type(error).__name__
+                raise InputError(f"cannot download {source.address}: {reason}; {self._remedy}") from error
+            received = hashlib.md5(part, usedforsecurity=False).hexdigest()
+            if source.md5 is not None and received != source.md5:
+                raise InputError(
+                    f"{source.address} is not what it was: its MD5 is {received}, expected {source.md5}; {self._remedy}"
+                )
+            parts.append(part)
+        text = self._check(self.normalise(parts), "its publisher")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with replace_file(target) as partial:
+                partial.write_bytes(gzip.compress(text, mtime=0) if target.suffix == ".gz" else text)
+        except OSError as error:
+            raise InputError(f"cannot keep {self.file} in {target.parent}: {error.strerror}") from error
+
+    @property
+    def _remedy(self) -> str:
+        return f"put {self.file} into a folder and name the folder in SHOAL_DATA"
+
+
+def data_folder() -> Path | None:
+    """Return the folder that ``SHOAL_DATA`` names, if it does."""
+    given = os.environ.get("SHOAL_DATA")
+    return Path(given) if given else None
+
+
+def cache_folder() -> Path:
+    """Return where downloads are kept: ``shoal`` in the user's cache folder."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "shoal"
+
+
+def fetch(address: str) -> bytes:
+    """Return the body behind an HTTP(S) address, whole; the only function here that uses the network."""
+    if not address.startswith(("https://", "http://")):
+        raise ValueError(f"not a web address: {address}")
+    with urllib.request.urlopen(address, timeout=PATIENCE) as answer:  # noqa: S310 (scheme is checked above)
+        body: bytes = answer.read(LONGEST + 1)
+        announced = answer.headers.get("Content-Length")
+    if len(body) > LONGEST:
+        raise urllib.error.URLError(f"more than {LONGEST:,} bytes")
+    if announced is not None and len(body) != int(announced):
+        raise urllib.error.URLError(f"{len(body):,} of {int(announced):,} bytes arrived")
+    return body
+
+
+def plain_lines(text: bytes) -> bytes:
+    """Drop comment lines and empty lines, and blanks around values.
+
+    >>> plain_lines(b"|note\\n39, State-gov\\n\\n50,  Private \\n")
+    b'39,State-gov\\n50,Private\\n'
+    """
+    text = re.sub(rb"\r\n?", b"\n", text)
+    text = re.sub(rb"(?m)^\|.*$", b"", text)
+    text = re.sub(rb"(?m)[ \t]*(,|$)[ \t]*", rb"\1", text)
+    return re.sub(rb"\n{2,}", b"\n", text.strip(b"\n \t") + b"\n")
+
+
+@contextmanager
+def replace_file(target: Path) -> Iterator[Path]:
+    """Give a path to write to; it becomes *target* at the end, or vanishes on any exception."""
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    try:
+        yield partial
+        partial.replace(target)
+    finally:
+        with suppress(OSError):  # it was moved, or never came to be
+            partial.unlink()
 
 
 def _adult_text(parts: list[bytes]) -> bytes:
@@ -89,12 +230,12 @@ def adult(folder: Folder | None = None, *, complete: bool = True, columns: Seque
     selects, in the order given, as many as a policy declares. See :meth:`Origin.text` for where it is found.
     """
     table = _table(ADULT.text(folder), ADULT_NUMBERS)
-    return _selected(table.drop_null() if complete else table, columns, ADULT.title)
+    return _select(table.drop_null() if complete else table, columns, ADULT.title)
 
 
 def nursery(folder: Folder | None = None, *, columns: Sequence[str] | None = None) -> pa.Table:
     """Return Nursery: 12,960 applications, every combination of eight attributes once, and their class."""
-    return _selected(_table(NURSERY.text(folder), ()), columns, NURSERY.title)
+    return _select(_table(NURSERY.text(folder), ()), columns, NURSERY.title)
 
 
 def adult_hierarchy(attribute: str, folder: Folder | None = None) -> Path:
@@ -105,12 +246,12 @@ def adult_hierarchy(attribute: str, folder: Folder | None = None) -> Path:
     home = Path(folder) if folder is not None else data_folder()
     if home is None:
         raise InputError("the taxonomy files of Adult are not at hand: name their folder in SHOAL_DATA")
-    shelf = home / "hierarchies" / "adult"
-    path = shelf / f"{attribute}.csv"
+    hierarchies = home / "hierarchies" / "adult"
+    path = hierarchies / f"{attribute}.csv"
     if not path.is_file():
-        known = sorted(file.stem for file in shelf.glob("*.csv"))
+        known = sorted(file.stem for file in hierarchies.glob("*.csv"))
         hint = did_you_mean(attribute, known) or f"; it has: {', '.join(known) or 'none'}"
-        raise InputError(f"{shelf} has no taxonomy for {attribute!r}{hint}")
+        raise InputError(f"{hierarchies} has no taxonomy for {attribute!r}{hint}")
     return path.absolute()
 
 
@@ -133,7 +274,7 @@ def adult_policy(
     Without *privacy* it asks for 10-anonymity and entropy 4-diversity. The table that fits is
     ``adult(columns=list(policy["attributes"]))``.
     """
-    _known([*quasi, sensitive], ADULT_COLUMNS, ADULT.title)
+    _check_columns([*quasi, sensitive], ADULT_COLUMNS, ADULT.title)
     attributes = {name: {"role": "quasi", "taxonomy": _adult_taxonomy(name, folder)} for name in quasi}
     if sensitive in attributes:
         raise UsageError(f"{sensitive!r} cannot be quasi and sensitive at once")
@@ -161,14 +302,14 @@ def _table(text: bytes, numbers: Sequence[str]) -> pa.Table:
     return pa.csv.read_csv(pa.BufferReader(text), convert_options=options).combine_chunks()
 
 
-def _selected(table: pa.Table, columns: Sequence[str] | None, title: str) -> pa.Table:
+def _select(table: pa.Table, columns: Sequence[str] | None, title: str) -> pa.Table:
     if columns is None:
         return table
-    _known(columns, table.column_names, title)
+    _check_columns(columns, table.column_names, title)
     return table.select(list(columns))
 
 
-def _known(names: Sequence[str], columns: Sequence[str], title: str) -> None:
+def _check_columns(names: Sequence[str], columns: Sequence[str], title: str) -> None:
     for name in names:
         if name not in columns:
             hint = did_you_mean(name, columns) or f"; its columns: {', '.join(columns)}"

@@ -39,13 +39,13 @@ class WholeTable:
     def joint_codes(self, names: tuple[str, ...], leaves: Sequence[AnyIntArray]) -> tuple[CodeArray, int]:
         """Return the codes of the combinations of several columns, the same in all regions, and how many there are."""
         known = self.joint[names]
-        return known.place[mixed(leaves, known.n_leaves)], len(known.records)
+        return known.place[number_combinations(leaves, known.n_leaves)], len(known.records)
 
 
-def mixed(leaves: Sequence[AnyIntArray], n_leaves: Sequence[int]) -> IntArray:
+def number_combinations(leaves: Sequence[AnyIntArray], n_leaves: Sequence[int]) -> IntArray:
     """Return one number for each combination of leaves.
 
-    >>> mixed([np.array([0, 1]), np.array([2, 0])], [2, 3]).tolist()
+    >>> number_combinations([np.array([0, 1]), np.array([2, 0])], [2, 3]).tolist()
     [2, 3]
     """
     number = np.zeros(len(leaves[0]), dtype=np.int64)
@@ -54,7 +54,7 @@ def mixed(leaves: Sequence[AnyIntArray], n_leaves: Sequence[int]) -> IntArray:
     return number
 
 
-def bound(
+def bind_models(
     models: Sequence[PrivacyModel],
     sensitive: tuple[Attribute, ...],
     cells: Cells,
@@ -72,8 +72,8 @@ def bound(
     return tuple(
         counting
         for number, model in enumerate(models)
-        for requirement in _bound(model, number, sensitive, cells, people, whole)
-        for counting in _by_people(_in_whole(_weighted(requirement, seen, sensitive), whole), units or {})
+        for requirement in _bind(model, number, sensitive, cells, people, whole)
+        for counting in _by_people(_in_whole(_look_up_weights(requirement, seen, sensitive), whole), units or {})
     )
 
 
@@ -92,7 +92,7 @@ def _by_people(requirement: Requirement, units: Mapping[str, AnyIntArray]) -> li
     return found or [requirement]
 
 
-def _bound(
+def _bind(
     model: PrivacyModel,
     number: int,
     sensitive: tuple[Attribute, ...],
@@ -139,7 +139,7 @@ def _in_whole(requirement: Requirement, whole: WholeTable | None) -> Requirement
     return replace(requirement, table=Whole(whole.n_records, counts, taxonomy=requirement.taxonomy))
 
 
-def _weighted(requirement: Requirement, seen: SeenValues, sensitive: tuple[Attribute, ...]) -> Requirement:
+def _look_up_weights(requirement: Requirement, seen: SeenValues, sensitive: tuple[Attribute, ...]) -> Requirement:
     """Look up the adversary's weights; a value of the table without one, or one of an unknown value, is refused."""
     given: Mapping[str, float] | None = getattr(requirement.model, "weights", None)
     if given is None:

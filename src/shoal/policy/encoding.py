@@ -16,7 +16,7 @@ from shoal.core.errors import InputError, PolicyError, ShoalError, did_you_mean
 from shoal.plan.cells import Cells
 from shoal.plan.counted import CountedCells, SeenValues
 from shoal.plan.problem import Attribute, Problem
-from shoal.policy.binding import WholeTable, bound
+from shoal.policy.binding import WholeTable, bind_models
 from shoal.policy.policy import Policy
 from shoal.sources.base import Source
 from shoal.sources.opening import open_source
@@ -77,17 +77,19 @@ class Region:
 
 def encode(counted: CountedCells, policy: Policy, populations: Mapping[str, CountedCells] | None = None) -> Encoding:
     """Build taxonomies from what was counted and the policy, and bind the models to the cells."""
-    return encode_cells(counted, policy, grown(counted, policy, populations), populations)
+    return encode_cells(counted, policy, make_trees(counted, policy, populations), populations)
 
 
-def grown(seen: SeenValues, policy: Policy, populations: Mapping[str, CountedCells] | None = None) -> tuple[Tree, ...]:
+def make_trees(
+    seen: SeenValues, policy: Policy, populations: Mapping[str, CountedCells] | None = None
+) -> tuple[Tree, ...]:
     """Make the trees of the quasi attributes and of the sensitive ones from the values of records that are not dropped.
 
     Of a table larger than memory the values of dropped records count too.
     """
     names = (*policy.names("quasi"), *policy.names("sensitive"))
     if policy.missing == "drop" and isinstance(seen, CountedCells):
-        seen = seen.only(_kept(seen, names))
+        seen = seen.only(_complete_cells(seen, names))
     return tuple(_tree(seen, policy, populations or {}, name) for name in names)
 
 
@@ -103,7 +105,7 @@ def encode_cells(
     n_quasi = len(policy.names("quasi"))
     names = [tree.attribute.name for tree in trees]
     columns = [_column(counted, tree) for tree in trees]
-    kept = _kept(counted, names) if policy.missing == "drop" else None
+    kept = _complete_cells(counted, names) if policy.missing == "drop" else None
     counts = counted.run.counts if kept is None else counted.run.counts[kept]
     leaves = tuple(column.leaves if kept is None else column.leaves[kept] for column in columns)
     values = tuple(column.values if kept is None else column.values[kept] for column in columns)
@@ -116,7 +118,7 @@ def encode_cells(
         values = ()
     seen, whole = (counted.only(kept), None) if region is None else (region.seen, region.whole)
     units = {key: _persons(counted, name, kept) for key, name in policy.counted_units.items()}
-    requirements = bound(policy.privacy, sensitive, cells, people, seen, whole, units)
+    requirements = bind_models(policy.privacy, sensitive, cells, people, seen, whole, units)
     n_records = int(counts.sum())
     budget = int(Fraction(str(policy.max_withheld)) * n_records)
     numbers = tuple(_numbers(counted, attribute, kept) for attribute in quasi) if policy.method.averages else ()
@@ -136,7 +138,7 @@ def _persons(counted: CountedCells, name: str, kept: IntArray | None) -> AnyIntA
     return codes
 
 
-def _kept(counted: CountedCells, names: Sequence[str]) -> IntArray | None:
+def _complete_cells(counted: CountedCells, names: Sequence[str]) -> IntArray | None:
     """Return the counted cells without a missing value of these columns; None if that is all of them."""
     complete = np.ones(len(counted.run.counts), dtype=np.bool_)
     for name in names:

@@ -1,4 +1,4 @@
-"""A valid policy."""
+"""A valid policy, what may be written in one, and its JSON Schema."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class Acceptance(BaseModel):
 
     @field_validator("reason")
     @classmethod
-    def _given(cls, reason: str) -> str:
+    def _check_reason(cls, reason: str) -> str:
         if not reason.strip():
             raise ValueError("must say why the finding is accepted")
         return reason.strip()
@@ -229,14 +229,14 @@ def _schema(kind: type[BaseModel]) -> dict[str, Any]:
     schema = kind.model_json_schema()
     definitions = schema.pop("$defs", {})
 
-    def spelled_out(part: Any) -> Any:
+    def resolve(part: Any) -> Any:
         if isinstance(part, list):
-            return [spelled_out(one) for one in part]
+            return [resolve(one) for one in part]
         if not isinstance(part, dict):
             return part
-        own = {key: spelled_out(value) for key, value in part.items() if key != "$ref"}
+        own = {key: resolve(value) for key, value in part.items() if key != "$ref"}
         named = part.get("$ref")
-        return own if named is None else spelled_out(definitions[named.removeprefix("#/$defs/")]) | own
+        return own if named is None else resolve(definitions[named.removeprefix("#/$defs/")]) | own
 
-    spelled: dict[str, Any] = spelled_out(schema)
-    return spelled
+    resolved: dict[str, Any] = resolve(schema)
+    return resolved

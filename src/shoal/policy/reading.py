@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -23,6 +24,27 @@ from shoal.taxonomies.builders import TaxonomyBuilder
 _NO_NUMBER = "must be a number; received a truth value, which is how YAML reads yes, no, on and off"
 
 B = TypeVar("B", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind(Generic[B]):
+    """A kind of component that a policy names, where it is found, and an example for messages."""
+
+    what: str
+    package: str
+    base: type[B]
+    example: str
+
+
+_MODEL = _Kind("privacy model", "shoal.models", PrivacyModel, "{k-anonymity: {k: 5}}")
+_METHOD = _Kind("method", "shoal.methods", Method, "{mondrian: {}}")
+_TECHNIQUE = _Kind("technique", "shoal.columns", Technique, "{noise: {laplace: {scale: 2}}}")
+_TAXONOMY = _Kind(
+    "taxonomy",
+    "shoal.taxonomies.builders",
+    TaxonomyBuilder,
+    "{intervals: {min: 0, max: 120, widths: [5, 10]}}",
+)
 
 
 class PolicyReader:
@@ -54,7 +76,7 @@ class PolicyReader:
             if name not in sensitive:
                 hint = did_you_mean(name, sensitive)
                 self._note(("max_generalized", name), f"{name!r} is not a sensitive attribute of the policy{hint}")
-        method = self._method(document.get("method", {"mondrian": {}}))
+        method = self._component(_METHOD, document.get("method", {"mondrian": {}}), ("method",))
         privacy = self._privacy(document.get("privacy"), attributes, method)
         self._check_changed(method, sample, attributes)
         if self._problems or table is None or source is None or method is None:
@@ -94,10 +116,10 @@ class PolicyReader:
                 items = self._valid(ItemOptions, options["items"], (*here, "items"))
             builder = None
             if options.get("taxonomy") is not None:
-                builder = self._taxonomy(options["taxonomy"], (*here, "taxonomy"))
+                builder = self._component(_TAXONOMY, options["taxonomy"], (*here, "taxonomy"))
             technique = None
             if options.get("technique") is not None:
-                technique = self._technique(options["technique"], (*here, "technique"))
+                technique = self._component(_TECHNIQUE, options["technique"], (*here, "technique"))
             if valid is not None:
                 if valid.role in ("identifier", "insensitive") and builder is not None:
                     self._note(here, f"an attribute of role {valid.role} has no use for a taxonomy")
@@ -110,18 +132,6 @@ class PolicyReader:
         if len(self._problems) == before and not any(a.role == "quasi" for a in attributes.values()):
             self._note(place, "no attribute has the role quasi: without one there is nothing to protect people by")
         return attributes
-
-    def _technique(self, given: Any, place: Place) -> Technique | None:
-        name, parameters = self._named(given, place, "technique", "{noise: {laplace: {scale: 2}}}")
-        if name is None:
-            return None
-        try:
-            technique = find("shoal.columns", Technique, name, what="technique")
-        except PolicyError as error:
-            self._note(place, str(error))
-            return None
-        valid = self._valid(technique, parameters or {}, (*place, name))
-        return None if valid is None else valid.resolve(self._folder)
 
     def _check_technique(self, attribute: AttributePolicy, place: Place) -> None:
         """Note a technique that makes no sense for what the attribute is."""
@@ -184,18 +194,6 @@ class PolicyReader:
                     hint = did_you_mean(name, columns) or "; known: " + ", ".join(columns)
                     self._note(("accept", number, "about"), f"unknown column {name!r}{hint}")
 
-    def _taxonomy(self, given: Any, place: Place) -> TaxonomyBuilder | None:
-        name, parameters = self._named(given, place, "taxonomy", "{intervals: {min: 0, max: 120, widths: [5, 10]}}")
-        if name is None:
-            return None
-        try:
-            builder = find("shoal.taxonomies.builders", TaxonomyBuilder, name, what="taxonomy")
-            valid = self._valid(builder, parameters, (*place, name))
-            return None if valid is None else valid.resolve(self._folder)
-        except ShoalError as error:
-            self._note((*place, name), str(error))
-            return None
-
     def _privacy(
         self, given: Any, attributes: Mapping[str, AttributePolicy], method: Method | None
     ) -> list[PrivacyModel]:
@@ -216,20 +214,11 @@ class PolicyReader:
             return []
         models = []
         for index, entry in enumerate(given):
-            here = (*place, index)
-            name, parameters = self._named(entry, here, "privacy model", "{k-anonymity: {k: 5}}")
-            if name is None:
-                continue
-            try:
-                model = find("shoal.models", PrivacyModel, name, what="privacy model")
-            except PolicyError as error:
-                self._note(here, str(error))
-                continue
-            valid = self._valid(model, parameters or {}, (*here, name))
-            if valid is not None:
-                self._check_attribute(valid, attributes, (*here, name))
-                self._check_population(valid, attributes, (*here, name))
-                models.append(valid)
+            model = self._component(_MODEL, entry, (*place, index))
+            if model is not None:
+                self._check_attribute(model, attributes, (*place, index, model.name))
+                self._check_population(model, attributes, (*place, index, model.name))
+                models.append(model)
         return models
 
     def _check_attribute(self, model: PrivacyModel, attributes: Mapping[str, AttributePolicy], place: Place) -> None:
@@ -251,28 +240,27 @@ class PolicyReader:
                 place, f"looks people up by their quasi values, and the technique of {changed[0]!r} changes them"
             )
 
-    def _method(self, given: Any) -> Method | None:
-        place: Place = ("method",)
+    def _component(self, kind: _Kind[B], given: Any, place: Place) -> B | None:
+        """Read a model, method, technique or taxonomy: one name with its parameters."""
         if isinstance(given, str):
-            given = {given: {}}
-        name, parameters = self._named(given, place, "method", "{mondrian: {}}")
-        if name is None:
+            name, parameters = given, None
+        elif isinstance(given, Mapping) and len(given) == 1:
+            name, parameters = next((str(key), value) for key, value in given.items())
+        else:
+            self._note(place, f"a {kind.what} is one name with its parameters, e.g. {kind.example}")
             return None
         try:
-            method = find("shoal.methods", Method, name, what="method")
+            found = find(kind.package, kind.base, name, what=kind.what)
         except PolicyError as error:
             self._note(place, str(error))
             return None
-        return self._valid(method, parameters or {}, (*place, name))
-
-    def _named(self, given: Any, place: Place, what: str, example: str) -> tuple[str | None, Any]:
-        if isinstance(given, str):
-            return given, None
-        if isinstance(given, Mapping) and len(given) == 1:
-            name, parameters = next(iter(given.items()))
-            return str(name), parameters
-        self._note(place, f"a {what} is one name with its parameters, e.g. {example}")
-        return None, None
+        here = (*place, name)
+        try:
+            valid = self._valid(found, parameters if parameters or kind is _TAXONOMY else {}, here)
+            return valid.resolve(self._folder) if isinstance(valid, Technique | TaxonomyBuilder) else valid
+        except ShoalError as error:
+            self._note(here, str(error))
+            return None
 
     def _valid(self, kind: type[B], data: Any, place: Place, also: tuple[str, ...] = ()) -> B | None:
         if not isinstance(data, Mapping) and not issubclass(kind, TaxonomyBuilder):

@@ -10,10 +10,10 @@ from datetime import date, timedelta
 import numpy as np
 
 from shoal.core.arrays import IntArray
-from shoal.policy.drafting.domains import seen_values
-from shoal.policy.drafting.drafting import DraftColumn
-from shoal.policy.drafting.profiling import ColumnProfile
+from shoal.policy.drafting import DraftColumn
+from shoal.policy.guessing import list_values
 from shoal.policy.policy import Role
+from shoal.policy.profiling import ColumnProfile
 from shoal.reports.plots.histogram import histogram
 from shoal.reports.plots.plot import Plot
 from shoal.taxonomies.parse import days, decimal_numbers, texts
@@ -80,7 +80,7 @@ def described(profile: Sequence[ColumnProfile], drafted: Sequence[DraftColumn]) 
 
 def spread(column: ColumnProfile) -> Plot | None:
     """Draw how the values of a column are spread, as far as they were counted; None if that says nothing."""
-    values, counts = seen_values(column), column.counts[1:][column.counts[1:] > 0]
+    values, counts = list_values(column), column.counts[1:][column.counts[1:] > 0]
     if not len(values) or (column.kind == "text" and column.n_unique == column.n_distinct):
         return None
     title = f"Values of {column.name}"

@@ -10,7 +10,7 @@ from typing import Any
 
 from shoal.core.errors import PolicyError, ShoalError
 from shoal.core.yaml_lines import load_with_lines
-from shoal.policy.drafting.writing import WIDTH, flow, scalar
+from shoal.policy.drafting import WIDTH, flow, scalar
 from shoal.policy.reading import PolicyReader
 
 NAME = "policy.yaml"

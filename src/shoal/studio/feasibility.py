@@ -17,7 +17,7 @@ from shoal.methods.reachability import failing_as_one_class, refuse_hopeless
 from shoal.plan.counted import CountedCells
 from shoal.plan.judging import Judge
 from shoal.plan.problem import Problem, Requirement
-from shoal.policy.encoding import Tree, check_columns, encode_cells, grown, open_populations
+from shoal.policy.encoding import Tree, check_columns, encode_cells, make_trees, open_populations
 from shoal.policy.policy import AttributePolicy, Policy
 from shoal.policy.preparing import unfold_baskets
 from shoal.release.forms.base import find_form
@@ -90,7 +90,7 @@ class Looked:
         counted = engine.count(table, (*sensitive, *quasi), silent)
         people = {path: engine.count(other, quasi, silent) for path, other in open_populations(plain).items()}
         changed = bool(policy.techniques) or policy.sample is not None
-        return cls(counted, people, grown(counted, plain, people), plain.attributes, changed)
+        return cls(counted, people, make_trees(counted, plain, people), plain.attributes, changed)
 
     def problem(self, policy: Policy) -> Problem:
         """Bind the promises of a policy to what was counted."""

@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 
 from shoal.core.errors import PolicyError
 from shoal.core.yaml_lines import load_with_lines
-from shoal.policy.drafting.writing import flow
+from shoal.policy.drafting import flow
 
 Shape = Literal["whole", "number", "truth", "choice", "text", "words", "attribute", "population", "yaml"]
 _LEAST, _MOST = ("ge", "gt"), ("le", "lt")

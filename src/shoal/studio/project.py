@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from shoal.core.errors import ShoalError, UsageError
-from shoal.policy.drafting.drafting import Draft
-from shoal.policy.drafting.profiling import ColumnProfile
+from shoal.policy.drafting import Draft
+from shoal.policy.profiling import ColumnProfile
 from shoal.studio.documents import NAME, Problem, is_plain, outside_names, problems, read, written
 
 _MOST_ATTACHED = 2 << 30  # bytes of one attached file

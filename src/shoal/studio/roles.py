@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from shoal.policy.drafting.domains import quasi_taxonomy
-from shoal.policy.drafting.drafting import diversity
-from shoal.policy.drafting.profiling import ColumnProfile
+from shoal.policy.drafting import ask_diversity
+from shoal.policy.guessing import guess_quasi_taxonomy
 from shoal.policy.policy import Role
+from shoal.policy.profiling import ColumnProfile
 
 PutAway = dict[str, dict[str, Any]]  # by column: the taxonomy and the models that a role had no use for
 
@@ -40,7 +40,7 @@ def with_role(
 
 
 def _guessed_taxonomy(column: ColumnProfile) -> dict[str, Any] | None:
-    guessed = quasi_taxonomy(column)
+    guessed = guess_quasi_taxonomy(column)
     return None if guessed is None or guessed.taxonomy is None else dict(guessed.taxonomy)
 
 
@@ -53,7 +53,7 @@ def _privacy(given: Any, column: ColumnProfile, role: Role, put_away: dict[str, 
         put_away["models"] = own
         return [model for model in given if model not in own], f"{_names(own)} about {column.name} was removed"
     if role == "sensitive" and not own:
-        guessed = diversity(column).model
+        guessed = ask_diversity(column).model
         added = put_away.pop("models", None) or ([] if guessed is None else [dict(guessed)])
         if added:
             return [*given, *added], f"{_names(added)} about {column.name} was added"

@@ -11,8 +11,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from shoal.core.errors import UsageError
 from shoal.core.progress import Silent
-from shoal.policy.drafting.drafting import drafted
-from shoal.policy.drafting.profiling import profiled
+from shoal.policy.drafting import draft_from_profiles
+from shoal.policy.profiling import profile_columns
 from shoal.sources.opening import open_source
 from shoal.sources.options import SourceOptions
 from shoal.studio.jobs import Jobs
@@ -49,8 +49,8 @@ class Studio:
         """Read a table once and make a project of it."""
         chosen = options or SourceOptions()
         opened = open_source(source, chosen)
-        profile = profiled(opened, Silent())
-        project = Project(name, source, folder, profile, drafted(name, opened, chosen, profile))
+        profile = profile_columns(opened, Silent())
+        project = Project(name, source, folder, profile, draft_from_profiles(name, opened, chosen, profile))
         with self._lock:
             self.projects[project.id] = project
         return project

@@ -29,7 +29,7 @@ from shoal.plan.cells import Run, RunStack
 from shoal.plan.plan import KEPT, WITHHELD, Dealer, Plan
 from shoal.plan.problem import Problem, Requirement
 from shoal.policy.binding import WholeTable
-from shoal.policy.encoding import Encoding, Region, Tree, encode_cells, grown
+from shoal.policy.encoding import Encoding, Region, Tree, encode_cells, make_trees
 from shoal.policy.policy import Policy
 from shoal.release.forms.base import find_form
 from shoal.release.regions import (
@@ -231,7 +231,7 @@ class Division:
     @classmethod
     def of(cls, policy: Policy, looked: SampledCells, budget: Budget, most_regions: int = MOST_FILES) -> Division:
         """Grow the trees of all attributes, and cut the sample."""
-        trees = grown(looked, policy)
+        trees = make_trees(looked, policy)
         sample = encode_cells(looked.sample, policy, trees).problem
         refusal = policy.method.refuses(sample)
         if refusal is not None:

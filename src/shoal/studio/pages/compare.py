@@ -14,7 +14,7 @@ from shoal.core.errors import UsageError
 from shoal.core.registry import discover
 from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel
-from shoal.policy.drafting.writing import flow
+from shoal.policy.drafting import flow
 from shoal.policy.policy import Policy
 from shoal.reports.plots.frontier import Point, frontier
 from shoal.reports.plots.plot import Plot

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from shoal.policy.drafting.domains import seen_values
-from shoal.policy.drafting.profiling import ColumnProfile
+from shoal.policy.guessing import list_values
+from shoal.policy.profiling import ColumnProfile
 from shoal.studio.taxonomies.entries import Attribute, EntryError, builder_of, tree_of
 from shoal.studio.taxonomies.forms import Fields, taxonomy_from
 from shoal.studio.taxonomies.groves import Grove
@@ -33,7 +33,7 @@ class Desk:
     @property
     def values(self) -> frozenset[str]:
         """The values of the data, as text."""
-        return frozenset(texts(seen_values(self.column)).to_pylist())
+        return frozenset(texts(list_values(self.column)).to_pylist())
 
     def tree(self, taxonomy: dict[str, Any] | None) -> Taxonomy:
         """Return the tree of another taxonomy for the same column."""

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from shoal.core.errors import PolicyError, ShoalError
 from shoal.core.registry import find
-from shoal.policy.drafting.domains import seen_values
-from shoal.policy.drafting.profiling import ColumnProfile
+from shoal.policy.guessing import list_values
+from shoal.policy.profiling import ColumnProfile
 from shoal.policy.reading import sentence
 from shoal.studio.documents import outside_names
 from shoal.taxonomies.builders import TaxonomyBuilder
@@ -98,7 +98,7 @@ def builder_of(taxonomy: Mapping[str, Any], folder: Path) -> TaxonomyBuilder:
 
 def tree_of(attribute: Attribute, column: ColumnProfile, folder: Path) -> Taxonomy:
     """Return the tree that a run would make of the column's values, missing ones aside."""
-    values = seen_values(column)
+    values = list_values(column)
     kind: type[TaxonomyBuilder] = FlatTaxonomy
     try:
         if attribute.taxonomy is not None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from shoal.policy.drafting.profiling import ColumnProfile
+from shoal.policy.profiling import ColumnProfile
 from shoal.studio.taxonomies.entries import EntryError
 from shoal.taxonomies.scales import Number, number_text
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.policy.drafting.domains import guess_of_kind, seen_values
-from shoal.policy.drafting.profiling import ColumnProfile
+from shoal.policy.guessing import guess_taxonomy_of_kind, list_values
+from shoal.policy.profiling import ColumnProfile
 from shoal.studio.taxonomies.entries import EntryError
 from shoal.studio.taxonomies.groves import Grove
 from shoal.taxonomies.builders.listed import FlatTaxonomy
@@ -48,7 +48,7 @@ def start(kind: str, column: ColumnProfile, present: Taxonomy | None = None) -> 
         if column.kind != "whole":
             raise EntryError(_WRONG[kind], "kind")
         return {"numbers": {}}
-    guess = guess_of_kind(column, kind)
+    guess = guess_taxonomy_of_kind(column, kind)
     if guess is None or guess.taxonomy is None:
         raise EntryError(_WRONG.get(kind, f"there is no taxonomy of kind {kind!r}"), "kind")
     return dict(guess.taxonomy)
@@ -69,7 +69,7 @@ def offered(column: ColumnProfile, role: str) -> tuple[str, ...]:
 
 def sorted_values(column: ColumnProfile) -> list[str]:
     """Return the distinct values as text: numbers by size, all others by text."""
-    scale = FlatTaxonomy().build(seen_values(column)).scale
+    scale = FlatTaxonomy().build(list_values(column)).scale
     return list(scale.leaves.to_pylist()) if isinstance(scale, Categories) else []
 
 
@@ -92,4 +92,4 @@ def _tree(kind: str, column: ColumnProfile, present: Taxonomy | None) -> dict[st
 def _holds_all(present: Taxonomy, column: ColumnProfile) -> bool:
     """Whether the leaves are the values themselves, so that their tree can be edited by hand."""
     endless = isinstance(present.scale, Numbers) and (present.scale.open_low or present.scale.open_high)
-    return not endless and set(texts(seen_values(column)).to_pylist()) <= set(present.leaf_labels)
+    return not endless and set(texts(list_values(column)).to_pylist()) <= set(present.leaf_labels)

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from shoal.core.arrays import CodeArray, IntArray
-from shoal.policy.drafting.profiling import ColumnProfile
+from shoal.policy.profiling import ColumnProfile
 from shoal.taxonomies.fitting import Uncovered, uncovered
 from shoal.taxonomies.parse import texts
 from shoal.taxonomies.tree import Taxonomy

@@ -1,10 +1,13 @@
-"""Drafting a policy from a table: roles by evidence, taxonomies by kind, open questions as comments."""
+"""Drafting a policy from a table: roles by evidence, taxonomies by kind, open questions as comments in YAML."""
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -13,11 +16,16 @@ from shoal.core.progress import Progress, Silent
 from shoal.models.base import Whole
 from shoal.models.distinct_l_diversity import DistinctLDiversity
 from shoal.models.entropy_l_diversity import EntropyLDiversity
-from shoal.policy.drafting.domains import TaxonomyGuess, quasi_taxonomy, sensitive_taxonomy
-from shoal.policy.drafting.profiling import MOST_DISTINCT, ColumnProfile, profiled
-from shoal.policy.drafting.roles import RoleGuess, guess, how_many
-from shoal.policy.drafting.writing import comment, flow, questions, scalar
+from shoal.policy.guessing import (
+    RoleGuess,
+    TaxonomyGuess,
+    guess_quasi_taxonomy,
+    guess_role,
+    guess_sensitive_taxonomy,
+    how_many,
+)
 from shoal.policy.policy import Role
+from shoal.policy.profiling import MOST_DISTINCT, ColumnProfile, profile_columns
 from shoal.sources.base import Source
 from shoal.sources.opening import open_source
 from shoal.sources.options import SourceOptions
@@ -26,6 +34,9 @@ LARGE_TABLE = 10_000
 SHALL_DIFFER = "the values of a class shall differ; the table as a whole has a diversity of"
 ROOM = 1.5  # a requirement near what the whole table reaches leaves a method nothing to publish
 NO_TAXONOMY = TaxonomyGuess(None)
+WIDTH = 110
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./%-]*")
+_MEANS_SOMETHING = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +107,14 @@ def draft_policy(data: object, *, options: SourceOptions | None = None, progress
     """
     chosen = options or SourceOptions()
     source = open_source(data, chosen)
-    return drafted(source.name, source, chosen, profiled(source, progress or Silent()))
+    return draft_from_profiles(source.name, source, chosen, profile_columns(source, progress or Silent()))
 
 
-def drafted(name: str, source: Source, chosen: SourceOptions, profiles: tuple[ColumnProfile, ...]) -> Draft:
+def draft_from_profiles(name: str, source: Source, chosen: SourceOptions, profiles: tuple[ColumnProfile, ...]) -> Draft:
     """Draft a policy for a table that was profiled already; *name* is what the draft calls it."""
     columns = tuple(_column(profile, source.meaning(profile.name)) for profile in profiles)
     secret = [profile for profile, column in zip(profiles, columns, strict=True) if column.role == "sensitive"]
-    models = [k_anonymity(profiles[0].n_rows), *map(diversity, secret)]
+    models = [ask_k_anonymity(profiles[0].n_rows), *map(ask_diversity, secret)]
     markers = sorted({marker for profile in profiles for marker in profile.markers})
     reading = chosen.model_dump(exclude_defaults=True)
     if markers:
@@ -124,12 +135,12 @@ def drafted(name: str, source: Source, chosen: SourceOptions, profiles: tuple[Co
 
 
 def _column(profile: ColumnProfile, meaning: str | None) -> DraftColumn:
-    role = guess(profile)
+    role = guess_role(profile)
     taxonomy: TaxonomyGuess | None = NO_TAXONOMY
     if role.role == "quasi":
-        taxonomy = quasi_taxonomy(profile)
+        taxonomy = guess_quasi_taxonomy(profile)
     elif role.role == "sensitive":
-        taxonomy = sensitive_taxonomy(profile)
+        taxonomy = guess_sensitive_taxonomy(profile)
     if taxonomy is None:
         role, taxonomy = _without_taxonomy(profile, role), NO_TAXONOMY
     reason = f"{role.reason}; {taxonomy.reason}" if taxonomy.reason else role.reason
@@ -218,7 +229,7 @@ class ModelGuess:
     questions: tuple[str, ...] = ()
 
 
-def k_anonymity(n_rows: int) -> ModelGuess:
+def ask_k_anonymity(n_rows: int) -> ModelGuess:
     """Ask for k = 5, of large tables for k = 10, of tiny ones for what they have, and never for 1."""
     k = 10 if n_rows > LARGE_TABLE else max(2, min(5, n_rows))
     questions: tuple[str, ...] = ()
@@ -227,7 +238,7 @@ def k_anonymity(n_rows: int) -> ModelGuess:
     return ModelGuess({"k-anonymity": {"k": k}}, f"every record shares its quasi values with {k - 1} others", questions)
 
 
-def diversity(column: ColumnProfile) -> ModelGuess:
+def ask_diversity(column: ColumnProfile) -> ModelGuess:
     """Ask that the values of every class differ, as far as those of the whole table do."""
     counts = column.counts[1:][column.counts[1:] > 0]
     if column.n_missing:  # missing is a value too
@@ -246,3 +257,59 @@ def diversity(column: ColumnProfile) -> ModelGuess:
         "every record has the same value: nothing about it can be hidden",
         ("this sensitive column has one value only: whoever is in the table has it. Should it be published?",),
     )
+
+
+def comment(text: str, indent: str, first: str = "") -> list[str]:
+    """Return a comment, as many lines as it needs."""
+    return textwrap.wrap(
+        f"{first}{text}",
+        width=WIDTH,
+        initial_indent=f"{indent}# ",
+        subsequent_indent=f"{indent}#   ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def questions(asked: Iterable[str], indent: str) -> list[str]:
+    """Return a comment for each question."""
+    return [line for question in asked for line in comment(question, indent, first="QUESTION: ")]
+
+
+def scalar(value: Any) -> str:
+    """Write one value so that YAML reads back the same.
+
+    >>> scalar("age"), scalar("no"), scalar("12"), scalar(0.00001), scalar("a: b")
+    ('age', '"no"', '"12"', '0.00001', '"a: b"')
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        plain = f"{Decimal(repr(value)):f}"
+        return plain if "." in plain else f"{plain}.0"
+    text = str(value)
+    return text if _PLAIN.fullmatch(text) and text.lower() not in _MEANS_SOMETHING else quote(text)
+
+
+def quote(text: str) -> str:
+    """Write a text in double quotes, with everything escaped that does not print."""
+    shown = (
+        f"\\{character}" if character in '"\\' else character if character.isprintable() else f"\\U{ord(character):08x}"
+        for character in text
+    )
+    return f'"{"".join(shown)}"'
+
+
+def flow(value: Any) -> str:
+    """Write a mapping, a list or a value on one line.
+
+    >>> flow({"role": "quasi", "widths": [5, 10]})
+    '{role: quasi, widths: [5, 10]}'
+    """
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{scalar(key)}: {flow(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "[" + ", ".join(map(flow, value)) + "]"
+    return scalar(value)

@@ -197,7 +197,7 @@ class _Watch:
         return next(iter(self.lengths)) if len(self.lengths) == 1 else None
 
 
-def profiled(source: Source, progress: Progress) -> tuple[ColumnProfile, ...]:
+def profile_columns(source: Source, progress: Progress) -> tuple[ColumnProfile, ...]:
     """Read the table once and describe each of its columns."""
     watches = [_Watch(column.name, column.type) for column in source.schema]
     threads = min(os.cpu_count() or 1, _MOST_THREADS)

@@ -1,1 +1,0 @@
-"""Drafting a policy from a table: see ``docs/init.md``."""
