@@ -38,7 +38,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Fail a whole run that collected fewer tests than are known to exist."""
     config = session.config
     whole = config.args == config.getini("testpaths") or config.args == [str(ROOT)]
-    if whole and not config.option.keyword and config.option.markexpr == USUAL and not getattr(config.option, "lf", False):
+    if (
+        whole
+        and not config.option.keyword
+        and config.option.markexpr == USUAL
+        and not getattr(config.option, "lf", False)
+    ):
         expected = int((ROOT / "tests" / "collected.txt").read_text())
         if len(session.items) < expected:
             raise pytest.UsageError(f"{len(session.items)} tests were collected, at least {expected} are expected")

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from shoal.audit.counting import RowCounts
+from shoal.audit.evidence import build_evidence
 from shoal.audit.findings import PublishedTable, find_all
 from shoal.core.errors import UnreachableError, UsageError
 from shoal.core.progress import Progress, shown
@@ -43,7 +44,6 @@ from shoal.release.release import (
 )
 from shoal.release.signing import SIGNATURE, SigningKey, read_signing_key
 from shoal.release.sliced.table import BUCKET, SlicedTable, two_tables
-from shoal.reports.evidence import build_evidence
 from shoal.reports.page import internal_report, public_report
 from shoal.reports.readme import public_readme
 from shoal.sources.addresses import DatabaseTable, is_address

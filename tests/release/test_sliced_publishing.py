@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from shoal.audit.before import measure_risks
 from shoal.core.errors import InputError, PolicyError, UsageError
 from shoal.core.kernels import same_rows
 from shoal.core.progress import Silent
@@ -311,7 +312,7 @@ def test_the_manifest(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_risks_tell_the_buckets() -> None:
-    risks = prepared(people(), PARTS, n_buckets=7).risks()
+    risks = measure_risks(prepared(people(), PARTS, n_buckets=7).hiding())
     assert risks["records"] == N
     assert risks["buckets"] == 7
     assert risks["smallest_bucket"] == N // 7

@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from math import comb
 from typing import Any
 
+from shoal.audit.membership import membership_evidence
 from shoal.audit.special import special_uniques
-from shoal.audit.units import class_risks, people_risks
+from shoal.audit.units import bucket_risks, class_risks, people_risks
 from shoal.columns.base import changed_before
 from shoal.columns.baskets import UnfoldedSource
 from shoal.core.arrays import AnyIntArray, IntArray
 from shoal.core.kernels import same_rows
 from shoal.core.progress import Progress
 from shoal.engines.local import CountedCells, LocalEngine
-from shoal.release.publication import PlannedPublication, Publication
+from shoal.release.publication import Hiding, PlannedPublication, Publication
 from shoal.release.regions import RegionalPublication
 from shoal.sources.base import Source, layers
 
@@ -38,7 +39,7 @@ class Given:
         """Take what the run has counted; only if quasi values were changed, or records drawn, count them once more."""
         *_, source = layers(publication.source)
         if isinstance(publication, RegionalPublication):
-            return cls(source, publication.n_source_rows, publication.risks_before(), None)
+            return cls(source, publication.n_source_rows, measure_risks(publication.hiding_before()), None)
         if not isinstance(publication, PlannedPublication):
             raise TypeError("what was before is known of a table that was counted")
         quasi, counted = publication.policy.names("quasi"), publication.counted
@@ -52,6 +53,21 @@ class Given:
             person = counted.codes(counted.columns.index(name))
             risks = people_risks(key, class_of, person, counted.run.counts)
         return cls(source, counted.n_rows, risks, risk_carriers(quasi_codes(counted, quasi), counted.run.counts))
+
+
+def measure_risks(hiding: Hiding | None) -> dict[str, Any]:
+    """Return how easily records, or the people that the policy counts, are found by the sizes of their classes.
+
+    Of buckets it is also told how well they hide who is in the table.
+    """
+    if hiding is None:
+        return {}
+    if hiding.slices is not None:
+        return {**bucket_risks(hiding.sizes), "membership": membership_evidence(*hiding.slices)}
+    if hiding.people is not None:
+        found = hiding.people
+        return people_risks(found.counts, found.class_of, found.person, found.records)
+    return class_risks(hiding.sizes, hiding.times)
 
 
 def quasi_codes(counted: CountedCells, quasi: tuple[str, ...]) -> dict[str, AnyIntArray]:

@@ -18,7 +18,8 @@ from shoal.core.progress import Progress
 from shoal.core.randomness import Chance
 from shoal.methods.base import AnyPlan
 from shoal.plan.counted import CountedCells, LocatedBatch, SeenValues
-from shoal.plan.problem import Attribute
+from shoal.plan.problem import Attribute, Problem
+from shoal.plan.slices import SlicedPlan
 from shoal.policy.encoding import Encoding
 from shoal.policy.policy import Policy
 from shoal.release.columns import without_dictionary
@@ -94,6 +95,26 @@ class PublishedRows:
         if self.buckets is not None:
             return self.buckets.astype(np.int64)
         return None if self.witness is None else self.witness.classes()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class People:
+    """Which people, under the policy's key of them, have how many records in which class."""
+
+    counts: str
+    class_of: CodeArray  # (n_entries,)
+    person: AnyIntArray  # (n_entries,) 0 is missing
+    records: IntArray  # (n_entries,)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hiding:
+    """The sizes of classes or buckets, of which risk figures are computed."""
+
+    sizes: IntArray  # (n_sizes,)
+    times: IntArray | None = None  # (n_sizes,) classes of each size; None: one
+    people: People | None = None  # if the policy counts people
+    slices: tuple[Problem, SlicedPlan] | None = None  # if records were taken apart
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -198,8 +219,8 @@ class Publication(ABC):
         """Return every measure of what is left of the table."""
 
     @abstractmethod
-    def risks(self) -> dict[str, Any]:
-        """Return how well records hide."""
+    def hiding(self) -> Hiding | None:
+        """Return among how many records each record hides; None if no row is a record."""
 
     def generalized_sensitive(self) -> dict[str, int]:
         """Return how many records publish a generalized value, for each sensitive attribute that has such records."""

@@ -11,7 +11,6 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from shoal.audit.units import class_risks
 from shoal.core import kernels
 from shoal.core.arrays import BoolArray, CodeArray, IntArray
 from shoal.core.errors import InputError
@@ -33,7 +32,7 @@ from shoal.release.columns import (
 )
 from shoal.release.forms.base import find_form
 from shoal.release.guarantees import Guarantee, achieved
-from shoal.release.publication import Engine, Publication, PublishedRows
+from shoal.release.publication import Engine, Hiding, Publication, PublishedRows
 from shoal.release.tallies import LevelTally, ShareTally, class_shares, levels_told, plan_levels
 from shoal.taxonomies.parse import texts
 from shoal.utility.base import Pool, Total, Utility
@@ -256,10 +255,10 @@ class SizeTally:
         """Take the classes of another tally."""
         self._classes.update(other._classes)
 
-    def risks(self) -> dict[str, Any]:
-        """Return how easily records are found by their class."""
+    def hiding(self) -> Hiding:
+        """Return the sizes, ascending, and how many classes have each."""
         sizes = np.array(sorted(self._classes), dtype=np.int64)
-        return class_risks(sizes, np.array([self._classes[size] for size in sizes.tolist()], dtype=np.int64))
+        return Hiding(sizes, np.array([self._classes[size] for size in sizes.tolist()], dtype=np.int64))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -484,13 +483,13 @@ class RegionalPublication(Publication):
         total = Total(self.quasi, self.sensitive, self.pooled.n_records, self.pooled.n_withheld)
         return self.pooled.utility.measured(total)
 
-    def risks(self) -> dict[str, Any]:
-        """Return how easily records are found by their class."""
-        return self.pooled.sizes.risks()
+    def hiding(self) -> Hiding:
+        """Return the sizes of classes."""
+        return self.pooled.sizes.hiding()
 
-    def risks_before(self) -> dict[str, Any]:
-        """Return how easily records are found by their values in the source."""
-        return self.pooled.sizes_before.risks()
+    def hiding_before(self) -> Hiding:
+        """Return the sizes of classes by the values in the source."""
+        return self.pooled.sizes_before.hiding()
 
     def rows(self, engine: Engine, chance: Chance, folder: Path | None, progress: Progress) -> PublishedRows:  # noqa: ARG002
         """Return the rows in random order; they can be had once."""

@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from shoal.audit.units import class_risks, people_risks
 from shoal.core import kernels
 from shoal.core.arrays import CodeArray, IntArray
 from shoal.core.errors import InputError
@@ -33,7 +32,7 @@ from shoal.release.columns import (
 )
 from shoal.release.forms.base import EXACT, IMPORTS, LABELS, RECORDS, Form, quoted
 from shoal.release.guarantees import Guarantee, achieved
-from shoal.release.publication import Engine, PlannedPublication, PublishedRows, Witness
+from shoal.release.publication import Engine, Hiding, People, PlannedPublication, PublishedRows, Witness
 from shoal.release.tallies import class_shares, levels_told, plan_levels
 from shoal.sources.base import Source
 from shoal.taxonomies.parse import texts
@@ -178,15 +177,15 @@ class GeneralizedPublication(PlannedPublication):
         """Return every measure, in detail."""
         return measured(self.encoding.problem, self.plan, expensive=expensive, detail=True)
 
-    def risks(self) -> dict[str, Any]:
-        """Return how easily records, or the people that the policy counts, are found by their class."""
+    def hiding(self) -> Hiding:
+        """Return the sizes of classes, and whose records they have if people are counted."""
         for key, name in self.policy.counted_units.items():
             person = self.counted.codes(self.counted.columns.index(name))
             cell, class_of, records, _ = self.plan.pieces(self.encoding.problem.cells.counts)
             shown = class_of >= 0
             cells = cell[shown] if self.encoding.kept is None else self.encoding.kept[cell[shown]]
-            return people_risks(key, class_of[shown], person[cells], records[shown])
-        return class_risks(self.plan.sizes)
+            return Hiding(self.plan.sizes, people=People(key, class_of[shown], person[cells], records[shown]))
+        return Hiding(self.plan.sizes)
 
     def generalized_sensitive(self) -> dict[str, int]:
         """Return how many records publish a generalized value, for each sensitive attribute that has such records."""

@@ -10,8 +10,6 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from shoal.audit.membership import membership_evidence
-from shoal.audit.units import bucket_risks
 from shoal.core import kernels
 from shoal.core.arrays import CodeArray, IntArray
 from shoal.core.errors import InputError, PolicyError
@@ -27,7 +25,7 @@ from shoal.policy.policy import Policy
 from shoal.release.columns import CellColumn, PublishedColumn
 from shoal.release.forms.base import Form, OwnColumn, Section, quoted
 from shoal.release.guarantees import Guarantee, sliced_guarantees
-from shoal.release.publication import Engine, PlannedPublication, PublishedRows
+from shoal.release.publication import Engine, Hiding, PlannedPublication, PublishedRows
 from shoal.release.sliced.expected import SlicedRows, sliced_measured
 from shoal.release.sliced.table import BUCKET, published_columns, read_published, sampled
 from shoal.release.tallies import LevelTally, bucket_shares
@@ -257,10 +255,9 @@ class SlicedPublication(PlannedPublication):
         """Return the measures that have a meaning for slices."""
         return sliced_measured(self.encoding.problem, self.plan, expensive=expensive)
 
-    def risks(self) -> dict[str, Any]:
-        """Return among how many records the parts of a record hide, and how well it is hidden who is in the table."""
-        membership = membership_evidence(self.encoding.problem, self.plan)
-        return {**bucket_risks(self.plan.sizes), "membership": membership}
+    def hiding(self) -> Hiding:
+        """Return the sizes of buckets, and what tells how well it is hidden who is in the table."""
+        return Hiding(self.plan.sizes, slices=(self.encoding.problem, self.plan))
 
     def levels(self) -> dict[str, Any]:
         """Return how many records publish a value of which level, for each column of a generalized part."""

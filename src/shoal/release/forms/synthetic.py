@@ -290,9 +290,8 @@ class SyntheticPublication(PlannedPublication):
         """Return nothing: measures look at the records without noise."""
         return {}
 
-    def risks(self) -> dict[str, Any]:
+    def hiding(self) -> None:
         """Return nothing: no class of rows hides a person."""
-        return {}
 
     def rows(self, engine: Engine, chance: Chance, folder: Path | None, progress: Progress) -> PublishedRows:  # noqa: ARG002
         """Return the rows, which were drawn in random order."""

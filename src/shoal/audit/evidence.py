@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import shoal
-from shoal.audit.before import Given, quasi_codes, risk_carriers
+from shoal.audit.before import Given, measure_risks, quasi_codes, risk_carriers
 from shoal.columns.base import TreatedSource, list_warnings
 from shoal.columns.sampling import SampledSource
 from shoal.core.progress import Silent
@@ -49,7 +49,7 @@ def build_evidence(
         "randomness": "operating system" if seed is None else "the given seed: repeatable, so keep it secret",
         **_changes(publication, given),
         "risk_before": given.risks,
-        "risk_after": publication.risks(),
+        "risk_after": measure_risks(publication.hiding()),
         "risk_carriers": _carriers(publication, given),
         "generalized_sensitive": publication.generalized_sensitive(),
         **_published(publication, _ANY_WORK if thorough else _LITTLE_WORK),
