@@ -12,8 +12,6 @@ from shoal.policy.policy import Policy
 from shoal.release.forms.base import find_form
 from shoal.verify.result import Verification
 
-_FOLLOWED = ("coding", "rounding")  # techniques after which the verifier knows which row is whose
-
 
 def refuse_units(policy: Policy) -> None:
     """Refuse what cannot be promised about people, where one person may have many records (docs/adr/0036-people.md)."""
@@ -41,7 +39,7 @@ def _why_not_counted(policy: Policy, column: str) -> str | None:
             "hide fewer people than each class does; leave out its technique"
         )
     for name, technique in policy.techniques.items():
-        if policy.attributes[name].role in ("quasi", "sensitive") and technique.name not in _FOLLOWED:
+        if policy.attributes[name].role in ("quasi", "sensitive") and not technique.keeps_owners:
             return f"nobody can check whose records are in a class after {technique.name} of {name!r}; leave it out"
     for model in policy.privacy:
         if isinstance(model, PopulationModel):

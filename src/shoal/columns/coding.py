@@ -38,6 +38,7 @@ class Coding(Technique):
     name = "coding"
     title = "numbers beyond an edge put at the edge"
     roles = ("quasi", "sensitive", "insensitive")
+    keeps_owners = True
 
     top: int | float | None = Field(default=None, allow_inf_nan=False, description="the largest number published")
     bottom: int | float | None = Field(default=None, allow_inf_nan=False, description="the smallest number published")

@@ -29,6 +29,7 @@ class Rounding(Technique):
     name = "rounding"
     title = "numbers rounded to multiples of a base"
     roles = ("quasi", "sensitive", "insensitive")
+    keeps_owners = True
 
     base: int | float = Field(gt=0, allow_inf_nan=False, description="what published numbers are multiples of")
     random: bool = Field(default=False, description="whether to round up or down at random, right in the mean")

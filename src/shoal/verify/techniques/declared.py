@@ -1,8 +1,13 @@
-"""The techniques that a manifest can declare, those included that only move values between rows."""
+"""The techniques that a manifest can declare, those included that only move values between rows.
+
+Another package that adds a technique registers how the verifier reads it, a subclass of ``Declared``, under the
+technique's name in the entry point group ``shoal.declared``. Without it no release with the technique is published.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib.metadata import entry_points
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, model_validator
@@ -42,6 +47,7 @@ class Swapping(Moved):
     share: Annotated[float, Field(gt=0, le=1)]
 
 
+GROUP = "shoal.declared"  # of entry points
 TECHNIQUES: dict[str, type[Declared]] = {
     "coding": Coding,
     "hash": Hash,
@@ -54,6 +60,17 @@ TECHNIQUES: dict[str, type[Declared]] = {
 }
 
 
+def find_technique(name: object) -> type[Declared] | None:
+    """Return a technique of this verifier or, if another package registered one, of that; None if nobody knows it."""
+    if not isinstance(name, str) or name in TECHNIQUES:
+        return TECHNIQUES.get(str(name))
+    for entry in entry_points(group=GROUP, name=name):
+        found = entry.load()
+        if isinstance(found, type) and issubclass(found, Declared):
+            return found
+    return None
+
+
 def read_techniques(entries: Mapping[str, Mapping[str, Any]], attributes: Sequence[Attribute]) -> dict[str, Declared]:
     """Return what is declared of every changed column, or raise a ManifestError."""
     by_name = {attribute.name: attribute for attribute in attributes}
@@ -62,12 +79,12 @@ def read_techniques(entries: Mapping[str, Mapping[str, Any]], attributes: Sequen
         where = f"techniques.{column}"
         if column not in by_name:
             raise ManifestError(f"{where} is no attribute of the release")
-        technique, attribute = entry.get("technique"), by_name[column]
-        if not isinstance(technique, str) or technique not in TECHNIQUES:
+        technique, attribute = find_technique(entry.get("technique")), by_name[column]
+        if technique is None:
             raise ManifestError(f"{where}.technique is none that this verifier knows")
         if "column" in entry:
             raise ManifestError(f"{where} has 1 keys that do not belong there")
-        declared = read_entry(TECHNIQUES[technique], {**entry, "column": column}, where)
+        declared = read_entry(technique, {**entry, "column": column}, where)
         if attribute.role not in declared.roles:
             raise ManifestError(f"{where} is a technique that no {attribute.role} attribute can have")
         person = isinstance(declared, Tokens) and declared.of is not None
