@@ -26,7 +26,7 @@ KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 def attacking(_: Path) -> Iterator[Measured]:
     """All attacks together, with the policy, a control group and another release, and singling out alone."""
     from shoal import anonymize
-    from shoal.attacks.running import attack_release
+    from shoal.attacks.running import attack
     from shoal.datasets.uci import adult_policy
 
     source, control = _tables()
@@ -36,7 +36,7 @@ def attacking(_: Path) -> Iterator[Measured]:
         release = anonymize(source, policy, seed=1)
 
         def tried(attacks: list[str] | None, release: Any = release, policy: Any = policy) -> object:
-            return attack_release(
+            return attack(
                 release, source, control, attacks=attacks, targets=TARGETS, seed=1, policy=policy, others=[other]
             )
 

@@ -22,12 +22,14 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from shoal.anonymize import anonymize
+    from shoal.attacks.running import attack
     from shoal.audit.audit import audit
     from shoal.audit.result import Audit
     from shoal.columns.baskets import baskets
     from shoal.compare.compare import compare
     from shoal.compare.result import Comparison
     from shoal.core.errors import ShoalError
+    from shoal.linking.linking import link
     from shoal.policy.drafting import Draft, draft_policy
     from shoal.policy.policy import Policy
     from shoal.release.release import Release
@@ -49,10 +51,12 @@ __all__ = [
     "SourceOptions",
     "Taxonomy",
     "anonymize",
+    "attack",
     "audit",
     "baskets",
     "compare",
     "draft_policy",
+    "link",
     "open_source",
     "read_sliced",
 ]
@@ -69,10 +73,12 @@ _HOMES = {
     "SourceOptions": "shoal.sources.options",
     "Taxonomy": "shoal.taxonomies.tree",
     "anonymize": "shoal.anonymize",
+    "attack": "shoal.attacks.running",
     "audit": "shoal.audit.audit",
     "baskets": "shoal.columns.baskets",
     "compare": "shoal.compare.compare",
     "draft_policy": "shoal.policy.drafting",
+    "link": "shoal.linking.linking",
     "open_source": "shoal.sources.opening",
     "read_sliced": "shoal.release.sliced.estimating",
 }

@@ -22,8 +22,8 @@ from shoal.core.results import Finding
 from shoal.engines.local import CountedCells, LocalEngine, SampledCells
 from shoal.engines.regions.budget import Budget
 from shoal.engines.regions.planning import refuse_larger
-from shoal.linking.ledger.options import Ledgered, LedgerOptions, ledger_options
-from shoal.linking.ledger.settling import Entered
+from shoal.linking.ledger.book import Entered
+from shoal.linking.ledger.records import Ledgered, LedgerOptions, ledger_options
 from shoal.methods.base import AnyPlan
 from shoal.plan.counted import Thinning
 from shoal.policy.encoding import Encoding, check_columns, encode, open_populations
@@ -346,10 +346,10 @@ class Run:
         """Enter the verified release into the ledger, if there is one."""
         if self.ledger is None:
             return Entered()
-        from shoal.linking.ledger.entering import entered
+        from shoal.linking.ledger.entering import enter_verified
 
         with self._timed("ledger"):
-            return entered(self.ledger, staging.unverified, destination, self.source, self.progress)
+            return enter_verified(self.ledger, staging.unverified, destination, self.source, self.progress)
 
     def _written(self, publication: Publication, manifest: Mapping[str, Any], staging: Staging) -> dict[str, Any]:
         """Write the rows, and return the manifest's entries on their files."""

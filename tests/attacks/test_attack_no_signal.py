@@ -16,8 +16,7 @@ import pyarrow as pa
 import pytest
 
 from shoal.attacks.base import Attack
-from shoal.attacks.people import People
-from shoal.attacks.view import ReleaseView
+from shoal.attacks.view import People, ReleaseView
 from shoal.core.registry import discover
 
 ATTACKS = discover("shoal.attacks", Attack)

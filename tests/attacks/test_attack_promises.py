@@ -11,7 +11,7 @@ import pytest
 
 import shoal
 from shoal.attacks.base import Trials
-from shoal.attacks.running import attack_release
+from shoal.attacks.running import attack
 from shoal.attacks.view import ReleaseView
 from shoal.datasets.uci import adult
 
@@ -31,7 +31,7 @@ def released(source: pa.Table, privacy: dict[str, Any], method: dict[str, Any]) 
 
 
 def tried(release: shoal.Release, source: pa.Table, control: pa.Table, *names: str) -> dict[str, Trials]:
-    found = attack_release(release, source, control, attacks=names, targets=2000, seed=4)
+    found = attack(release, source, control, attacks=names, targets=2000, seed=4)
     return {each.attack: each for each in found if isinstance(each, Trials)}
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import shoal
 from shoal.attacks.base import Refusal
-from shoal.attacks.running import attack_release
+from shoal.attacks.running import attack
 from shoal.attacks.view import ReleaseView
 
 N = 3000
@@ -52,7 +52,7 @@ def released(request: pytest.FixtureRequest) -> tuple[str, pa.Table, shoal.Relea
 
 def test_what_goes_along_with_quasi_values_is_guessed(released: tuple[str, pa.Table, shoal.Release]) -> None:
     name, source, release = released
-    (found,) = attack_release(release, source, people(2).select(["age", name]), attacks=["inference"], seed=1)
+    (found,) = attack(release, source, people(2).select(["age", name]), attacks=["inference"], seed=1)
     assert not isinstance(found, Refusal)
     assert found.success.success > 0.4 * found.success.trials  # ranges of ages are about as wide as two of the others
     assert found.success.success > 3 * found.baseline.success

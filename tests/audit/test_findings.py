@@ -15,8 +15,7 @@ from typer.testing import CliRunner
 
 from shoal import anonymize, draft_policy
 from shoal.anonymize import Run
-from shoal.attacks.findings import read_findings
-from shoal.attacks.running import attack_release
+from shoal.attacks.running import attack, read_findings
 from shoal.audit import counting
 from shoal.audit.counting import KeyCounts, RowCounts, hash_column
 from shoal.audit.findings import CHECKS
@@ -419,7 +418,7 @@ def test_audit_and_attack_have_the_findings_too(files: Path) -> None:
 def test_attacks_are_about_every_sensitive_column() -> None:
     source = people()
     release = anonymize(source, policy(ROLES, privacy=COVERED))
-    found = attack_release(release, source, attacks=["homogeneity", "membership", "similarity"], targets=100, seed=1)
+    found = attack(release, source, attacks=["homogeneity", "membership", "similarity"], targets=100, seed=1)
     assert [(each.attack, each.about) for each in found] == [
         ("homogeneity", "illness"),
         ("homogeneity", "income"),

@@ -82,14 +82,14 @@ class _Seen:
 
 def test_those_who_are_put_aside_are_in_no_release_and_are_the_control_group(monkeypatch: pytest.MonkeyPatch) -> None:
     seen, controls = _Seen(), []
-    attack = trying.attack_release
+    attack = trying.attack
 
     def attacked(release: Any, source: pa.Table, control: pa.Table, **options: Any) -> Any:
         controls.append((set(source.column("name").to_pylist()), set(control.column("name").to_pylist())))
         return attack(release, source, control, **options)
 
     monkeypatch.setattr(trying, "anonymize", seen)
-    monkeypatch.setattr(trying, "attack_release", attacked)
+    monkeypatch.setattr(trying, "attack", attacked)
     found = compare(people(), POLICY, techniques=["original", "k-anonymity"], hold_out=0.3, targets=40)
     everybody = set(people().column("name").to_pylist())
     for released, (source, control) in zip(seen.names, controls, strict=True):

@@ -86,13 +86,13 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def findings() -> Any:
     release = shoal.anonymize(people(), POLICY, seed=7)
-    return trying.attack_release(release, people(), people(60, 3), attacks=RISKS, targets=20, seed=7)
+    return trying.attack(release, people(), people(60, 3), attacks=RISKS, targets=20, seed=7)
 
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch, findings: Any) -> None:
     """Every release has the same findings: what attacks cost is most of a comparison, and not what is tested."""
-    monkeypatch.setattr(trying, "attack_release", lambda *_, **__: findings)
+    monkeypatch.setattr(trying, "attack", lambda *_, **__: findings)
 
 
 def by_file(tree: Path | str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from shoal.agency.apply import apply_plan
 from shoal.agency.distribution import read_distribution
 from shoal.agency.planning import make_plan, write_plan
 from shoal.attacks.base import NO_CONTROL, Attack, Refusal, Trials
-from shoal.attacks.running import attack_names, attack_release
+from shoal.attacks.running import attack, attack_names
 from shoal.attacks.view import ReleaseView
 from shoal.core.errors import InputError, UsageError
 from shoal.core.registry import discover
@@ -162,7 +162,7 @@ def test_the_attacks_of_this_part_are_there() -> None:
 
 
 def test_every_attack_counts_or_says_why_not(kind: str, release: Path) -> None:
-    found = attack_release(release, SOURCE, CONTROL, targets=100, seed=5)
+    found = attack(release, SOURCE, CONTROL, targets=100, seed=5)
     assert [each.attack for each in found] == list(ATTACKS)
     tried = {each.attack for each in found if isinstance(each, Trials)}
     assert tried == {name for name in ATTACKS if kind in APPLIES.get(name, KINDS)}
@@ -179,13 +179,13 @@ def test_every_attack_counts_or_says_why_not(kind: str, release: Path) -> None:
 
 
 def test_a_seed_repeats_a_run_whatever_else_is_tried(release: Path) -> None:
-    one = attack_release(release, SOURCE, CONTROL, targets=60, seed=9)
-    two = attack_release(release, SOURCE, CONTROL, targets=60, seed=9, attacks=["inference", "singling-out"])
+    one = attack(release, SOURCE, CONTROL, targets=60, seed=9)
+    two = attack(release, SOURCE, CONTROL, targets=60, seed=9, attacks=["inference", "singling-out"])
     assert [each for each in one if each.attack in ("inference", "singling-out")] == two
 
 
 def test_without_a_control_group_every_report_says_so(release: Path) -> None:
-    for each in attack_release(release, SOURCE, targets=60, seed=9):
+    for each in attack(release, SOURCE, targets=60, seed=9):
         if isinstance(each, Trials):
             assert NO_CONTROL in each.as_dict()["notes"]
             assert each.decides or each.baseline is not None
@@ -193,14 +193,14 @@ def test_without_a_control_group_every_report_says_so(release: Path) -> None:
 
 def test_with_the_policy_more_is_tried(kind: str, release: Path) -> None:
     policy = {"attributes": ROLES, "privacy": [SLICED]}
-    found = attack_release(release, SOURCE, CONTROL, targets=60, attacks=list(WITH_POLICY), policy=policy, seed=1)
+    found = attack(release, SOURCE, CONTROL, targets=60, attacks=list(WITH_POLICY), policy=policy, seed=1)
     for each in found:
         kinds = WITH_POLICY[each.attack]
         assert isinstance(each, Trials) == (kinds is None or kind in kinds), each
 
 
 def test_other_releases_are_used(kind: str, release: Path, other: Path) -> None:
-    (found,) = attack_release(release, SOURCE, CONTROL, targets=300, attacks=["composition"], others=[other], seed=1)
+    (found,) = attack(release, SOURCE, CONTROL, targets=300, attacks=["composition"], others=[other], seed=1)
     if kind == "as it is":
         assert isinstance(found, Refusal)
         assert "alone gives away" in found.reason
@@ -213,7 +213,7 @@ def test_other_releases_are_used(kind: str, release: Path, other: Path) -> None:
 
 
 def test_a_register_is_used(release: Path) -> None:
-    (found,) = attack_release(
+    (found,) = attack(
         release,
         SOURCE,
         CONTROL,
@@ -229,16 +229,14 @@ def test_a_register_is_used(release: Path) -> None:
 def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
     folder = as_rows(lambda rows: rows)(tmp_path)
     with pytest.raises(UsageError, match=r"unknown attack 'infrence'.*inference"):
-        attack_release(folder, SOURCE, attacks=["infrence"])
+        attack(folder, SOURCE, attacks=["infrence"])
     with pytest.raises(InputError, match="source has no column 'zip'"):
-        attack_release(folder, SOURCE.drop_columns(["zip"]))
+        attack(folder, SOURCE.drop_columns(["zip"]))
     with pytest.raises(InputError, match="fewer than 20 records"):
-        attack_release(folder, SOURCE.slice(0, 10))
+        attack(folder, SOURCE.slice(0, 10))
     with pytest.raises(InputError, match="no manifest"):
-        attack_release(tmp_path / "nothing", SOURCE)
-    (lacking,) = attack_release(
-        folder, SOURCE, CONTROL.drop_columns(["ill"]), targets=50, attacks=["inference"], seed=1
-    )
+        attack(tmp_path / "nothing", SOURCE)
+    (lacking,) = attack(folder, SOURCE, CONTROL.drop_columns(["ill"]), targets=50, attacks=["inference"], seed=1)
     assert isinstance(lacking, Trials)
     assert lacking.control is None
     assert "cannot be judged" in lacking.notes[0]
@@ -275,7 +273,7 @@ def test_a_release_by_a_plan_is_read_by_its_classes(tmp_path: Path, arrangement:
     own = sizes[agreed.locate(codes) + 1]
     assert view.copies(members.codes, members.numbers)[0].tolist() == own.tolist()
     assert view.left(view.secrets["ill"], members).entries.tolist() == own.tolist()
-    found = attack_release(tmp_path / "out", source, control, targets=100, seed=1)
+    found = attack(tmp_path / "out", source, control, targets=100, seed=1)
     assert {each.attack for each in found if isinstance(each, Refusal)} == set(APPLIES)
     with pytest.raises(UsageError, match="give the folder"):
         ReleaseView.of(published, view.manifest)

@@ -15,7 +15,7 @@ import pytest
 
 import shoal
 from shoal.attacks.base import NO_CONTROL, Attack, Refusal, Trials
-from shoal.attacks.running import attack_names, attack_release
+from shoal.attacks.running import attack, attack_names
 from shoal.attacks.view import ReleaseView
 from shoal.columns.base import Technique
 from shoal.columns.keys import new_key
@@ -149,13 +149,13 @@ def attacked(made: Maker) -> Attacked:
     """All attacks on a kind of release, with its policy and another release; each kind is attacked once."""
 
     @cache
-    def attack(kind: str) -> dict[str, Trials | Refusal]:
+    def attack_kind(kind: str) -> dict[str, Trials | Refusal]:
         folder, said = made(kind)
         other, _ = made("mondrian")
-        found = attack_release(folder, SOURCE, CONTROL, targets=300, seed=5, policy=said, others=[other])
+        found = attack(folder, SOURCE, CONTROL, targets=300, seed=5, policy=said, others=[other])
         return {each.attack: each for each in found}
 
-    return attack
+    return attack_kind
 
 
 def guide() -> tuple[dict[tuple[str, str], str], dict[str, str]]:
@@ -191,7 +191,7 @@ def test_every_attack_counts_or_says_why_not(attacked: Attacked, kind: str) -> N
 @pytest.mark.parametrize("kind", GROUP_OF)
 def test_without_a_control_group_every_report_says_so(made: Maker, kind: str) -> None:
     folder, _ = made(kind)
-    for each in attack_release(folder, SOURCE, targets=60, seed=9):
+    for each in attack(folder, SOURCE, targets=60, seed=9):
         if isinstance(each, Trials):
             assert NO_CONTROL in each.as_dict()["notes"]
         else:
@@ -236,7 +236,7 @@ def test_tokens_that_nobody_can_compute_are_not_known(made: Maker, attacked: Att
 def test_a_bare_hash_is_as_good_as_the_value(made: Maker) -> None:
     names = ["singling-out", "linkability", "inference", "homogeneity", "membership"]
     one, two = (
-        attack_release(made(kind)[0], SOURCE, CONTROL, targets=200, attacks=names, seed=2)
+        attack(made(kind)[0], SOURCE, CONTROL, targets=200, attacks=names, seed=2)
         for kind in ("plain", "bare hashes of towns")
     )
     for plain, hashed in zip(one, two, strict=True):  # rows are in another order, by which ties are broken
@@ -249,7 +249,7 @@ def test_whoever_knows_a_name_finds_its_bare_hash(made: Maker, attacked: Attacke
     found = attacked("bare hashes of people")
     assert found["external"].success.success == found["external"].success.trials
     assert found["singling-out"].risk.low > 0.9
-    lacking = attack_release(
+    lacking = attack(
         made("bare hashes of people")[0],
         SOURCE,
         CONTROL.drop_columns(["name"]),
@@ -291,23 +291,21 @@ def test_releases_with_the_same_tokens_are_linked_by_them(made: Maker) -> None:
         seed=2,
     )
     names = ["composition", "linkability"]
-    composed, linked = attack_release(ill, SOURCE, CONTROL, attacks=names, others=[towns], targets=400, seed=3)
+    composed, linked = attack(ill, SOURCE, CONTROL, attacks=names, others=[towns], targets=400, seed=3)
     assert isinstance(composed, Trials)
     assert composed.risk.low > 0.3
     assert any("700 records have the same token" in note for note in composed.notes)
     assert any("700 records have the same token" in note for note in linked.notes)
     forgotten = {**ROLES, "name": {"role": "identifier", "technique": {"token": {}}}}
     apart = shoal.anonymize(SOURCE.drop_columns(["ill"]), {**base, "attributes": _without(forgotten, "ill")}, seed=2)
-    (refused,) = attack_release(ill, SOURCE, CONTROL, attacks=["composition"], others=[apart], seed=3)
+    (refused,) = attack(ill, SOURCE, CONTROL, attacks=["composition"], others=[apart], seed=3)
     assert isinstance(refused, Refusal)
 
 
 @pytest.mark.parametrize("kind", ["pseudonyms of people", "bare hashes of people"])
 def test_a_register_of_names_leads_to_people_though_names_are_tokens(made: Maker, kind: str) -> None:
     register = SOURCE.select(["name", "age", "town"]).slice(0, 300)
-    (found,) = attack_release(
-        made(kind)[0], SOURCE, CONTROL, attacks=["external"], register=register, targets=300, seed=1
-    )
+    (found,) = attack(made(kind)[0], SOURCE, CONTROL, attacks=["external"], register=register, targets=300, seed=1)
     assert isinstance(found, Trials)
     assert found.success.trials == 300
     assert "300 people of the source are in the register" in found.notes[0]
@@ -339,7 +337,7 @@ def test_rows_of_one_person_are_told() -> None:
     visits = pa.concat_tables([SOURCE, SOURCE.slice(0, 50)])
     roles = {**ROLES, "name": {"role": "identifier", "technique": {"token": {}}}}
     release = shoal.anonymize(visits, {"attributes": roles, "privacy": [], "method": {"plain": {}}}, seed=1)
-    (found,) = attack_release(release, visits, CONTROL, attacks=["linkability"], targets=60, seed=1)
+    (found,) = attack(release, visits, CONTROL, attacks=["linkability"], targets=60, seed=1)
     assert any("100 records share a person's token" in note for note in found.notes)
 
 
@@ -348,7 +346,7 @@ def test_a_release_of_tokens_alone_has_nothing_to_know_people_by() -> None:
     rows = SOURCE.select(["town", "ill"])
     release = shoal.anonymize(rows, {"attributes": roles, "privacy": [], "method": {"plain": {}}}, seed=1)
     with pytest.raises(UsageError, match="all quasi attributes are tokens"):
-        attack_release(release, rows)
+        attack(release, rows)
 
 
 def _without(roles: dict[str, Any], *names: str) -> dict[str, Any]:

@@ -13,9 +13,8 @@ import yaml
 from typer.testing import CliRunner
 
 import shoal
-from shoal.attacks.base import NO_CONTROL, Tally, Trials
+from shoal.attacks.base import NO_CONTROL, Tally, Trials, verdict
 from shoal.attacks.running import attack_names
-from shoal.attacks.verdicts import verdict
 from shoal.cli import app
 
 POLICY = {

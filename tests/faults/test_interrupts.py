@@ -179,7 +179,7 @@ TOO_LATE = (
     *(f"pathlib.Path.rename:{step}" for step in (1, 2)),
     *(f"shoal.release.release._sync_folder:{step}" for step in (1, 3, 4, 5)),
     "shoal.sources.delivery.Delivery.commit:1",
-    "shoal.linking.ledger.settling._settle:1",
+    "shoal.linking.ledger.book._settle:1",
     "shoal.cli.anonymize.show:1",
 )
 

@@ -18,9 +18,8 @@ from shoal.core.errors import InputError, ShoalError, UnreachableError, UsageErr
 from shoal.core.progress import Silent
 from shoal.linking.ledger import entering, schema
 from shoal.linking.ledger.book import Ledger
-from shoal.linking.ledger.checking import check
-from shoal.linking.ledger.exporting import overview
-from shoal.linking.ledger.options import LedgerOptions
+from shoal.linking.ledger.checking import check, overview
+from shoal.linking.ledger.records import LedgerOptions
 from shoal.release.release import Staging
 
 COMMAND = Path(sys.executable).with_name("shoal")
@@ -240,7 +239,7 @@ def test_no_room_for_an_entry(place: Path, monkeypatch: pytest.MonkeyPatch) -> N
         connection.execute("PRAGMA max_page_count = 1")  # as many as there are
 
     monkeypatch.setattr(schema, "_bring_up", full)
-    monkeypatch.setattr("shoal.linking.ledger.files.zlib.compress", lambda *_: bytes(10_000))
+    monkeypatch.setattr("shoal.linking.ledger.records.zlib.compress", lambda *_: bytes(10_000))
     with pytest.raises(UsageError, match=r"is there room on the disk\?; nothing was published"):
         publish(place, "rows", "again")
     assert not (place / "again").exists()
@@ -271,7 +270,7 @@ def read_all(path: Path, back: Path) -> object:
             folder = back / str(len(list(back.iterdir())))
             folder.mkdir()
             ledger.unpack(entry, folder)
-        return overview(ledger), ledger.seen("everybody"), ledger.evaluations()
+        return overview(ledger), ledger.look_at("everybody"), ledger.evaluations()
 
 
 def test_spoiled_bytes_are_found_or_change_nothing(place: Path, tmp_path: Path) -> None:

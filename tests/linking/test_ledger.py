@@ -19,14 +19,11 @@ from shoal.cli.publishing import ledger_asked
 from shoal.core.errors import InputError, UnreachableError, UsageError, VerificationError
 from shoal.core.progress import Silent
 from shoal.linking.ledger import book, checking, schema
-from shoal.linking.ledger.adding import add
 from shoal.linking.ledger.book import Ledger
-from shoal.linking.ledger.checking import check, strike
-from shoal.linking.ledger.entering import entered
-from shoal.linking.ledger.exporting import export, overview
-from shoal.linking.ledger.options import LedgerOptions
-from shoal.linking.ledger.records import Entry
-from shoal.linking.ledger.sets import is_complete, sets_among, sets_with
+from shoal.linking.ledger.checking import check, export, overview, strike
+from shoal.linking.ledger.entering import add, enter_verified
+from shoal.linking.ledger.evaluating import is_complete, sets_among, sets_with
+from shoal.linking.ledger.records import Entry, LedgerOptions
 from shoal.release.release import Release, Staging
 from shoal.sources.opening import open_source
 
@@ -280,7 +277,7 @@ def test_public_files_are_kept_byte_by_byte_and_alone(place: Path) -> None:
 
 
 def test_files_larger_than_a_piece(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.linking.ledger.files.PIECE", 64)
+    monkeypatch.setattr("shoal.linking.ledger.records.PIECE", 64)
     publish(place, "rows", "x")
     with sqlite3.connect(place / "ledger.db") as connection:
         assert connection.execute("SELECT max(place) FROM piece").fetchone()[0] > 2
@@ -302,7 +299,7 @@ def test_nothing_is_left_unpacked(place: Path, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("table", schema.TABLES)
 def test_nothing_is_changed_or_deleted(place: Path, table: str) -> None:
     publish(place, "rows", "x")
-    with schema.connected(place / "ledger.db", write=True) as connection:
+    with schema.connect(place / "ledger.db", write=True) as connection:
         column = connection.execute(f"SELECT * FROM {table}").description[0][0]
         for statement in (
             f"DELETE FROM {table}",
@@ -325,7 +322,7 @@ def test_numbers_and_not_clocks_make_the_order(place: Path, monkeypatch: pytest.
 def unfinished(place: Path, name: str, monkeypatch: pytest.MonkeyPatch, *quasi: str) -> None:
     """Publish, and end as if killed before the entry is marked."""
     with monkeypatch.context() as patched:
-        patched.setattr("shoal.linking.ledger.settling._settle", lambda *_: None)
+        patched.setattr("shoal.linking.ledger.book._settle", lambda *_: None)
         publish(place, name, *quasi)
 
 
@@ -377,9 +374,9 @@ def test_a_source_that_changes_after_it_was_verified_is_not_linked_in_its_place(
     def later(*given: Any) -> Any:
         """Nobody of these is in the first release, so that nothing would be below the floor."""
         (place / "people.csv").write_text("x,y,illness,job\nelse,where,flu,none\n")
-        return entered(*given)
+        return enter_verified(*given)
 
-    monkeypatch.setattr("shoal.linking.ledger.entering.entered", later)
+    monkeypatch.setattr("shoal.linking.ledger.entering.enter_verified", later)
     with pytest.raises(InputError, match=r"people\.csv changed while it was being read; nothing was published"):
         publish(place, "columns", "y")
     assert not (place / "columns").exists()
@@ -390,7 +387,7 @@ def test_a_run_that_cannot_mark_its_release_says_so(place: Path, monkeypatch: py
     def fails(*_: object) -> None:
         raise UsageError("the ledger is in use")
 
-    monkeypatch.setattr("shoal.linking.ledger.settling._settle", fails)
+    monkeypatch.setattr("shoal.linking.ledger.book._settle", fails)
     found = publish(place, "rows", "x")
     assert "does not have it as published (the ledger is in use)" in found.evidence["warnings"][0]
     monkeypatch.undo()
@@ -556,7 +553,7 @@ def test_newer_and_older_ledgers(place: Path, monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(UsageError, match="older shoal; `shoal ledger check`"), Ledger.open(place / "ledger.db"):
         pass
     assert not check(place / "ledger.db", None, None, Silent())[0].fails
-    with schema.connected(place / "ledger.db") as connection:
+    with schema.connect(place / "ledger.db") as connection:
         assert connection.execute("SELECT count(*) FROM more").fetchone() == (0,)
     monkeypatch.undo()
     with pytest.raises(UsageError, match="newer shoal"):

@@ -12,7 +12,7 @@ import pytest
 
 import shoal
 from shoal.core.errors import InputError, UsageError
-from shoal.linking.linking import composed, link, link_target, parse_target, worst_case_l
+from shoal.linking.linking import compose, link, parse_target, worst_case_l
 from shoal.release.release import Release
 
 ATTRIBUTES: dict[str, Any] = {
@@ -59,7 +59,7 @@ def test_bad_targets_are_refused_without_their_values(
     twice: list[Release], target: dict[str, str], message: str
 ) -> None:
     with pytest.raises(UsageError, match=message) as raised:
-        link_target(twice, target)
+        link(twice, target)
     assert not any(len(value) > 1 and value in str(raised.value) for value in target.values())
 
 
@@ -100,7 +100,7 @@ def test_kinds_that_do_not_go_together_are_refused() -> None:
 def test_an_attribute_that_is_insensitive_elsewhere_finds_the_person_there() -> None:
     table = rows()
     open_sex = {**ATTRIBUTES, "sex": {"role": "insensitive"}}
-    found = link_target([release(table), release(table, open_sex)], {"sex": "F"})
+    found = link([release(table), release(table, open_sex)], {"sex": "F"})
     women = table.filter(pa.compute.equal(table["sex"], "F"))["illness"].value_counts().to_pylist()
     assert found.alone[1].counts == {each["values"]: each["counts"] for each in women}
 
@@ -111,7 +111,7 @@ def test_missing_values_are_values_of_their_own() -> None:
     sex = pa.array([None if place % 5 == 0 else text for place, text in enumerate(table["sex"].to_pylist())])
     table = table.set_column(2, "illness", illness).set_column(1, "sex", sex)
     both = [release(table, missing="category"), release(table, missing="category")]
-    found = link_target(both, {"sex": ""})
+    found = link(both, {"sex": ""})
     assert "(missing)" in found.remaining.counts
     assert link(both, population=table).people_linked == 60
 
@@ -120,7 +120,7 @@ def test_sensitive_values_that_differ_leave_nobody() -> None:
     other = rows().set_column(2, "illness", pa.array(["cough", "rash", "burn"] * 20))
     with pytest.raises(InputError, match="about the same people"):
         link([release(rows()), release(other)])
-    assert link_target([release(rows()), release(other)], {"sex": "F"}).remaining.as_dict() == {
+    assert link([release(rows()), release(other)], {"sex": "F"}).remaining.as_dict() == {
         "remaining": {},
         "l": 0,
         "frequency_l": 0.0,
@@ -163,7 +163,7 @@ def test_bounds_refuse_what_cannot_be(n_values: int, ls: list[int]) -> None:
 @pytest.mark.parametrize("guarantees", [[], [(0, 0.1)], [(2, 1.5)], [(2, float("nan"))]])
 def test_composition_refuses_what_is_no_guarantee(guarantees: list[tuple[int, float]]) -> None:
     with pytest.raises(UsageError):
-        composed(guarantees)
+        compose(guarantees)
 
 
 def test_worst_cases_name_classes_and_no_persons(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,10 +13,10 @@ import shoal
 from shoal.columns.keys import new_key
 from shoal.core.errors import InputError, PolicyError
 from shoal.core.progress import Silent
-from shoal.linking.ledger.adding import add
-from shoal.linking.ledger.options import LedgerOptions
-from shoal.linking.linking import link, link_target
-from shoal.linking.refusing import not_for_ledgers, refuse_common_tokens, unlinkable
+from shoal.linking.ledger.entering import add
+from shoal.linking.ledger.records import LedgerOptions
+from shoal.linking.linking import link
+from shoal.linking.reading import explain_unenterable, explain_unlinkable, refuse_common_tokens
 from shoal.release.release import Release
 
 K = [{"k-anonymity": {"k": 4}}]
@@ -76,9 +76,9 @@ def test_what_does_not_tell_of_original_values_is_not_linked(untouched: Release,
 
 def test_a_changed_column_matters_only_where_it_is_looked_at(untouched: Release) -> None:
     changed = release({"rounding": {"base": 5}}, "age")
-    assert link_target([untouched, changed], {"sex": "F"}).remaining.l > 1
+    assert link([untouched, changed], {"sex": "F"}).remaining.l > 1
     with pytest.raises(InputError, match="'age' was changed"):
-        link_target([untouched, changed], {"age": "33"})
+        link([untouched, changed], {"age": "33"})
 
 
 def test_a_changed_insensitive_column_that_is_quasi_elsewhere_is_looked_at(untouched: Release) -> None:
@@ -127,7 +127,7 @@ def test_bare_hashes_link_releases_already() -> None:
 @pytest.mark.parametrize("techniques", [[1], {"age": 3}, {"age": {}}, "noise"])
 def test_manifests_that_do_not_explain_their_techniques_are_refused(techniques: Any) -> None:
     with pytest.raises(InputError, match="does not explain its techniques"):
-        unlinkable({"method": "mondrian", "techniques": techniques}, {"age"})
+        explain_unlinkable({"method": "mondrian", "techniques": techniques}, {"age"})
     with pytest.raises(InputError, match="does not explain its techniques"):
         refuse_common_tokens([("a", {"techniques": techniques}), ("b", {})])
 
@@ -135,7 +135,7 @@ def test_manifests_that_do_not_explain_their_techniques_are_refused(techniques: 
 @pytest.mark.parametrize("method", [None, "unheard of", 3])
 def test_manifests_of_unknown_methods_are_refused(method: Any) -> None:
     with pytest.raises(InputError, match="no method that this shoal knows"):
-        unlinkable({"method": method}, ())
+        explain_unlinkable({"method": method}, ())
 
 
 @pytest.mark.parametrize("name", [*REFUSED, "plain", "sample", "token"])
@@ -156,5 +156,5 @@ def test_ledgers_take_no_changed_releases(name: str, tmp_path: Path) -> None:
 
 
 def test_ledgers_take_what_was_not_changed(untouched: Release) -> None:
-    assert not_for_ledgers(untouched.manifest) is None
-    assert not_for_ledgers({"agreed": {}}) is None
+    assert explain_unenterable(untouched.manifest) is None
+    assert explain_unenterable({"agreed": {}}) is None

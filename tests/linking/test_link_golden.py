@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shoal.linking.linking import link, link_target, worst_case_l
+from shoal.linking.linking import link, worst_case_l
 
 ONE = """sex,zip,disease
 Male,{560011;560012},Heart disease
@@ -41,7 +41,7 @@ def tables(tmp_path: Path) -> list[Path]:
 
 
 def test_two_diverse_tables_leave_one_disease(tables: list[Path]) -> None:
-    found = link_target(tables, {"sex": "Female", "zip": "560010"}, policy=POLICY)
+    found = link(tables, {"sex": "Female", "zip": "560010"}, policy=POLICY)
     assert found.remaining.counts == {"Cervical cancer": 1}
     assert (found.remaining.l, found.remaining.frequency_l, found.remaining.entropy_l) == (1, 1.0, 1.0)
     assert [alone.l for alone in found.alone] == [2, 2]
@@ -59,5 +59,5 @@ def test_the_worst_of_everybody_is_that_class(tables: list[Path], tmp_path: Path
 
 
 def test_a_label_of_the_declared_tree_covers_what_lies_below_it(tables: list[Path]) -> None:
-    found = link_target([tables[0], tables[0]], {"zip": "560011"}, policy=POLICY)
+    found = link([tables[0], tables[0]], {"zip": "560011"}, policy=POLICY)
     assert found.remaining.counts == {"Heart disease": 1, "Lung infection": 1}

@@ -9,10 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.attacks.isolation import isolated_among_more
-from shoal.attacks.people import UNKNOWN
-from shoal.attacks.predicates import AT_LEAST, BELOW, WITHIN, Predicates, Sketch
-from shoal.attacks.view import ReleaseView
+from shoal.attacks.predicates import AT_LEAST, BELOW, WITHIN, Predicates, Sketch, isolated_among_more
+from shoal.attacks.view import UNKNOWN, ReleaseView
 
 AGES = {"20-29": (20, 30), "30-39": (30, 40), "20-39": (20, 40), "25": (25, 26)}
 TOWNS = {"north": ["a", "b"], "ends": ["a", "d"], "c": ["c"], "*": None}

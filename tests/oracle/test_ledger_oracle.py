@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import shoal
 from shoal.core.errors import InputError
 from shoal.linking.ledger.book import NEW
-from shoal.linking.ledger.options import LedgerOptions
-from shoal.linking.ledger.sets import LeftToPeople
+from shoal.linking.ledger.evaluating import LeftToPeople
+from shoal.linking.ledger.records import LedgerOptions
 from shoal.linking.linking import link
 
 ATTRIBUTES = {

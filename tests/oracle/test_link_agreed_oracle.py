@@ -20,13 +20,10 @@ from shoal.agency.apply import apply_plan
 from shoal.agency.distribution import read_distribution
 from shoal.agency.planning import make_plan, write_plan
 from shoal.core.errors import InputError, UsageError
-from shoal.linking import everybody
-from shoal.linking.agreed import boxes_of
-from shoal.linking.columns import LinkColumn
-from shoal.linking.everybody import by_classes
-from shoal.linking.histograms import Histograms
-from shoal.linking.linkable import Agreement, Linkable
-from shoal.linking.linking import link, link_target
+from shoal.linking import linking
+from shoal.linking.kernels import Histograms
+from shoal.linking.linkable import Agreement, Linkable, LinkColumn, cut_boxes
+from shoal.linking.linking import link, link_classes
 from shoal.linking.space import Space
 from shoal.release.forms.agreed import AgreedPlan, Promise, read_plan
 
@@ -134,7 +131,7 @@ def test_points_are_left_what_their_classes_have(
     assert found.people_below == sum(len(each) < floor for each in linked)
     assert found.l == min(map(len, linked))
     whole = link(folders, floor=floor)
-    monkeypatch.setattr(everybody, "_FEW", 1)  # threads, none of which breaks up a class
+    monkeypatch.setattr(linking, "_FEW", 1)  # threads, none of which breaks up a class
     assert link(folders, floor=floor).as_dict() == whole.as_dict()
     assert whole.exact
     assert whole.l == found.l
@@ -177,14 +174,14 @@ def test_targets_of_whom_little_is_known_are_in_every_class_that_has_such_a_poin
     for person in (
         {"age": "22"}, {"town": "Elm"}, {"sex": "f", "town": "Oak"}, {"age": "24", "sex": "m", "town": "Oak"},
     ):  # fmt: skip
-        found = link_target(folders, person)
+        found = link(folders, person)
         assert [dict(each.counts) for each in found.alone] == [dict(left(each, **person)) for each in folders]
         assert dict(found.remaining.counts) == together([left(each, **person) for each in folders])
         assert found.promised == 3
     outside = {"age": "24", "sex": "m", "town": "Fir"}  # known values that the domain does not combine
     for person in ({"age": "22.5"}, {"age": "90"}, {"town": "Yew"}, {"sex": ""}, outside):
         with pytest.raises(UsageError, match=r"no class of .* covers the target"):
-            link_target(folders, person)
+            link(folders, person)
 
 
 @pytest.mark.parametrize("method", [{"mondrian": {}}, {"slicing": {"parts": [["age", "sex"], ["town", "illness"]]}}])
@@ -195,8 +192,8 @@ def test_beside_releases_of_other_kinds(method: dict[str, Any], made: dict[str, 
     for person in PEOPLE[::5]:
         if not left(folder, **person):
             continue
-        there = link_target([other, other], person).remaining.counts
-        found = link_target([folder, other], person)
+        there = link([other, other], person).remaining.counts
+        found = link([folder, other], person)
         assert dict(found.remaining.counts) == together([left(folder, **person), Counter(there)])
         assert found.plan is None
     assert link([folder, other]).l <= link([folder, other], population=drawn(known, 300, 9)).l
@@ -206,7 +203,7 @@ def test_beside_a_table_of_others(made: dict[str, list[Path]], tmp_path: Path) -
     folder = made["runs"][0]
     (tmp_path / "theirs.csv").write_text("age,town,illness\n22,Elm,flu\n22,*,gout\n*,Oak,rash\n")
     policy = {"attributes": ROLES, "privacy": [{"k-anonymity": {"k": 2}}]}
-    found = link_target([folder, tmp_path / "theirs.csv"], {"age": "22", "town": "Elm"}, policy=policy)
+    found = link([folder, tmp_path / "theirs.csv"], {"age": "22", "town": "Elm"}, policy=policy)
     here = left(folder, age="22", town="Elm")
     assert dict(found.remaining.counts) == {name: 1 for name in ("flu", "gout") if here[name]}
 
@@ -267,7 +264,7 @@ def test_boxes_hold_every_point_of_their_class_once_and_nothing_else(seed: int) 
     number = np.sort(rng.integers(0, 4, len(cells))) if seed % 2 else rng.integers(0, 4, len(cells))
     points = np.unravel_index(cells, shape)
     order = rng.permutation(len(cells))
-    owner, low, high = boxes_of(number[order].astype(np.int32), [column[order] for column in points])
+    owner, low, high = cut_boxes(number[order].astype(np.int32), [column[order] for column in points])
     found = [
         (int(each), *point)
         for each, begin, end in zip(owner, low, high, strict=True)
@@ -281,7 +278,7 @@ def test_boxes_hold_every_point_of_their_class_once_and_nothing_else(seed: int) 
 def test_a_run_along_the_order_is_few_boxes() -> None:
     points = np.unravel_index(np.arange(20 * 20 * 20), (20, 20, 20))
     number = np.repeat(np.arange(8), 1000) + (np.arange(8000) % 1000 > 777)
-    assert len(boxes_of(number.astype(np.int32), points)[0]) <= 5 * 9
+    assert len(cut_boxes(number.astype(np.int32), points)[0]) <= 5 * 9
 
 
 def test_people_of_a_class_that_is_several_boxes_are_counted_once() -> None:
@@ -300,7 +297,7 @@ def test_people_of_a_class_that_is_several_boxes_are_counted_once() -> None:
     agreement = Agreement("digest", 1, np.array([0, 0, 1]), ())
     here = linkable([{0: 3}, {0: 3}, {0: 15, 1: 15}], agreement=agreement)
     there = linkable([{0: 9}, {0: 9}, {0: 9, 1: 9}])
-    found = by_classes(Space.of([here, there]), [here, there], 2, ("flu", "gout"))
+    found = link_classes(Space.of([here, there]), [here, there], 2)
     assert (found["people_below"], found["combinations"], found["combinations_below"]) == (3, 3, 2)
-    found = by_classes(Space.of([there, here]), [there, here], 2, ("flu", "gout"))
+    found = link_classes(Space.of([there, here]), [there, here], 2)
     assert found["people_below"] == 3

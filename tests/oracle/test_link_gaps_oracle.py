@@ -8,10 +8,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from shoal.linking import everybody
-from shoal.linking.columns import LinkColumn
-from shoal.linking.everybody import by_classes
-from shoal.linking.linkable import Candidates, Linkable, of_rows
+from shoal.linking import linking
+from shoal.linking.linkable import Candidates, Linkable, LinkColumn, read_rows
+from shoal.linking.linking import link_classes
 from shoal.linking.space import Space
 
 VALUES, ILLNESSES = "abcdefgh", ("flu", "gout", "measles", "cough")
@@ -28,7 +27,7 @@ def table(rng: np.random.Generator, name: str) -> tuple[Linkable, list[Class]]:
         )
         columns.append((column, rng.integers(0, 4, n_rows).astype(np.int32), labels))
     text = rng.integers(0, len(ILLNESSES), n_rows).astype(np.int32)
-    linkable = of_rows(name, [(c, codes) for c, codes, _ in columns], text, Candidates.of(ILLNESSES, None, name))
+    linkable = read_rows(name, [(c, codes) for c, codes, _ in columns], text, Candidates.of(ILLNESSES, None, name))
     counts: dict[tuple[int, ...], Counter[str]] = {}
     for row in range(n_rows):
         counts.setdefault(tuple(int(codes[row]) for _, codes, _ in columns), Counter())[ILLNESSES[text[row]]] += 1
@@ -54,8 +53,8 @@ def test_all_combinations_of_classes_that_have_values_in_common_are_met(
     n_releases: int, seed: int, parts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if parts > 1:
-        monkeypatch.setattr(everybody, "_PARTS", parts)
-        monkeypatch.setattr(everybody, "_FEW", 1)
+        monkeypatch.setattr(linking, "_PARTS", parts)
+        monkeypatch.setattr(linking, "_FEW", 1)
     rng = np.random.default_rng([seed, n_releases])
     tables = [table(rng, str(number)) for number in range(n_releases)]
     space = Space.of([linkable for linkable, _ in tables])
@@ -74,7 +73,7 @@ def test_all_combinations_of_classes_that_have_values_in_common_are_met(
         if len(counts) < floor:
             for marks, (number, _) in zip(below, chosen, strict=True):
                 marks.add(number)
-    found = by_classes(space, [linkable for linkable, _ in tables], floor, ILLNESSES)
+    found = link_classes(space, [linkable for linkable, _ in tables], floor)
     assert found["combinations"] == len(left)
     assert found["combinations_below"] == sum(len(counts) < floor for counts in left)
     assert found["l"] == min(map(len, left))

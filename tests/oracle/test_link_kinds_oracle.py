@@ -14,8 +14,8 @@ import pytest
 
 import shoal
 from shoal.core.errors import InputError, UsageError
-from shoal.linking import everybody
-from shoal.linking.linking import link, link_target
+from shoal.linking import linking
+from shoal.linking.linking import link
 from shoal.release.release import Release
 
 ILLNESSES = ("flu", "gout", "measles", "cough")
@@ -72,7 +72,7 @@ def test_parts_that_overlap_must_agree_on_a_person() -> None:
         each = [overlapping_left(release, age, sex) for release in releases]
         expected[age, sex] = least(each)
         if all(each):
-            found = link_target(releases, {"age": str(age), "sex": sex})
+            found = link(releases, {"age": str(age), "sex": sex})
             assert [dict(alone.counts) for alone in found.alone] == [dict(one) for one in each]
             assert dict(found.remaining.counts) == expected[age, sex]
     linked = [left for left in expected.values() if left]
@@ -129,7 +129,7 @@ def test_baskets_are_linked_by_the_items_of_their_groups() -> None:
             {"basket 1": first, "basket 2": second}, {"age": "21", "basket 1": first}, {"age": "22"},
         ):  # fmt: skip
             each = [buckets_left(release, "basket sensitive", person) for release in releases]
-            assert dict(link_target(releases, person).remaining.counts) == least(each)
+            assert dict(link(releases, person).remaining.counts) == least(each)
     assert link(releases).attributes == ("age", "basket 1", "basket 2")
 
 
@@ -138,13 +138,13 @@ def test_baskets_that_are_grouped_otherwise_are_not_compared() -> None:
     with pytest.raises(InputError, match="stands for other items of 'basket'"):
         link([one, two])
     with pytest.raises(InputError, match="stands for other items of 'basket'"):
-        link_target([one, two], {"basket 1": "none"})
+        link([one, two], {"basket 1": "none"})
     person = {"age": "21"}
     each = [buckets_left(release, "basket sensitive", person) for release in (one, two)]
-    assert dict(link_target([one, two], person).remaining.counts) == least(each)
+    assert dict(link([one, two], person).remaining.counts) == least(each)
     more = shoal.anonymize(bought(1), basket_policy(2, ("gum", "rum")), seed=1)
     with pytest.raises(InputError, match="'basket sensitive' stands for other items"):
-        link_target([one, more], person)
+        link([one, more], person)
 
 
 def dated(seed: int, form: str | None) -> tuple[pa.Table, list[datetime.date]]:
@@ -170,16 +170,16 @@ def test_dates_may_be_written_differently(method: str) -> None:
     for day in sorted({*days[0]} & {*days[2]})[:5]:
         spelled = (day.isoformat(), day.strftime("%d.%m.%Y"), day.strftime("%m/%d/%Y"))
         each = [
-            Counter(link_target([release] * 2, {"seen": text}).remaining.counts)
+            Counter(link([release] * 2, {"seen": text}).remaining.counts)
             for release, text in zip(releases, spelled, strict=True)
         ]
-        found = link_target(releases, {"seen": day.isoformat()})
+        found = link(releases, {"seen": day.isoformat()})
         assert [dict(alone.counts) for alone in found.alone] == [dict(one) for one in each]
         assert dict(found.remaining.counts) == least(each)
     population = pa.table({"seen": pa.array(days[0], pa.date32())})
     assert link(releases[:2], population=population).people_linked == 60 - releases[0].manifest["withheld"]
     with pytest.raises(UsageError, match="cannot be read as a date"):
-        link_target(releases, {"seen": "01.02.2022"})
+        link(releases, {"seen": "01.02.2022"})
 
 
 @pytest.mark.parametrize("method", [{"mondrian": {}}, {"slicing": {"parts": [["age", "sex"], ["illness"]]}}])
@@ -195,7 +195,7 @@ def test_missing_values_are_found_where_labels_cover_them(method: dict[str, Any]
         "max_withheld": 0.3,
     }  # fmt: skip
     releases = [shoal.anonymize(table.take(rng.permutation(80)[:70]), policy, seed=seed) for seed in (1, 2)]
-    found = link_target(releases, {"age": "21", "sex": ""})
+    found = link(releases, {"age": "21", "sex": ""})
     for release, alone in zip(releases, found.alone, strict=True):
         if "bucket" in release.data.column_names:
             expected = buckets_left(release, "illness", {"age": 21, "sex": None})
@@ -229,7 +229,7 @@ def test_many_releases_have_a_limit_and_a_population_has_none(monkeypatch: pytes
     assert least_of == sorted(least_of, reverse=True)  # more releases leave no more
     exact = link(releases, population=table)
     assert exact.l >= least_of[-1]
-    monkeypatch.setattr(everybody, "MOST_PAIRS", 10)
+    monkeypatch.setattr(linking, "MOST_PAIRS", 10)
     with pytest.raises(UsageError, match="meet in too many ways"):
         link(releases)
     assert link(releases[:2]).l == least_of[0]  # two are never listed

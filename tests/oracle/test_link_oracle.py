@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import shoal
-from shoal.linking.linking import link, link_target, worst_case_l
+from shoal.linking.linking import link, worst_case_l
 from shoal.release.release import Release
 
 SEXES, PLACES, ILLNESSES = ("F", "M"), ("100", "101", "110", "201"), ("flu", "gout", "measles", "cough", "ulcer")
@@ -131,11 +131,11 @@ def test_linking_leaves_what_asking_every_row_leaves(ways: tuple[str, ...]) -> N
     expected = {tuple(person.values()): together(releases, person) for person in domain}
     some = [person for person in domain if all(left(release, person) for release in releases)]
     for person in some[:6]:
-        found = link_target(releases, {name: str(value) for name, value in person.items()})
+        found = link(releases, {name: str(value) for name, value in person.items()})
         assert dict(found.remaining.counts) == expected[tuple(person.values())]
         assert [dict(alone.counts) for alone in found.alone] == [dict(left(release, person)) for release in releases]
     partly = {"age": some[0]["age"]}
-    assert dict(link_target(releases, {"age": str(partly["age"])}).remaining.counts) == together(releases, partly)
+    assert dict(link(releases, {"age": str(partly["age"])}).remaining.counts) == together(releases, partly)
 
     # Given people.
     floor = 3
@@ -183,7 +183,7 @@ def test_an_attribute_that_a_release_does_not_have_is_unknown_there() -> None:
     ]
     person = everybody.to_pylist()[7]
     person.pop("illness")
-    found = link_target(releases, {name: str(value) for name, value in person.items()})
+    found = link(releases, {name: str(value) for name, value in person.items()})
     assert dict(found.remaining.counts) == together(releases, person)
 
 

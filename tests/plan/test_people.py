@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from shoal import anonymize
-from shoal.attacks.running import attack_release
+from shoal.attacks.running import attack
 from shoal.audit.audit import audit
 from shoal.core.errors import InputError, PolicyError, UnreachableError
 from shoal.policy.policy import Policy
@@ -166,11 +166,11 @@ def test_attacks_take_every_person_once_and_isolate_people():
     many = many.set_column(2, "age", pa.array([30 + i // 4 for i in range(96)]))  # of each age one person, four times
     release = anonymize(many, policy(privacy=[]) | {"unit": None})
     counted = replace(release, manifest=release.manifest | {"people": {"unit": "patient"}})
-    (by_records,) = attack_release(release, many, attacks=["singling-out"], seed=1)
-    (by_people,) = attack_release(counted, many, attacks=["singling-out"], seed=1)
+    (by_records,) = attack(release, many, attacks=["singling-out"], seed=1)
+    (by_people,) = attack(counted, many, attacks=["singling-out"], seed=1)
     assert by_records.success.success == 0
     assert by_people.success.success > 0
-    (linked,) = attack_release(counted, many, attacks=["homogeneity"], seed=1)
+    (linked,) = attack(counted, many, attacks=["homogeneity"], seed=1)
     assert linked.success.trials == 24
 
 

@@ -19,7 +19,7 @@ from shoal.core.errors import InputError, UnreachableError, did_you_mean
 from shoal.core.progress import Progress, Silent
 from shoal.core.wording import counted_text
 from shoal.engines.local import CountedCells
-from shoal.linking.ledger.options import Ledgered, ledger_options
+from shoal.linking.ledger.records import Ledgered, ledger_options
 from shoal.methods.base import Method
 from shoal.plan.judging import judged
 from shoal.plan.plan import Plan

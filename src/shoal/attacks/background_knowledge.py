@@ -6,11 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from shoal.attacks.base import N_TARGETS, Trials
-from shoal.attacks.guessing import NO_ANSWER, Answers, Asked, SecretAttack, likeliest
-from shoal.attacks.people import People
-from shoal.attacks.secrets import Secret
-from shoal.attacks.view import ReleaseView
+from shoal.attacks.base import N_TARGETS, NO_ANSWER, Answers, Asked, SecretAttack, Trials, likeliest
+from shoal.attacks.parts import Secret
+from shoal.attacks.view import People, ReleaseView
 from shoal.core.arrays import AnyIntArray, FloatArray
 from shoal.core.errors import UsageError
 from shoal.release.sliced.table import numbered

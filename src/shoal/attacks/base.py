@@ -1,22 +1,24 @@
-"""What every attack is, and how its counts become rates and a risk with an interval: here and nowhere else."""
+"""What every attack is, and how its counts become rates, a risk and a verdict: here and nowhere else."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from shoal.core.errors import UsageError
+from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray
+from shoal.core.errors import InputError, UsageError
 
 if TYPE_CHECKING:
-    from shoal.attacks.people import People
-    from shoal.attacks.view import ReleaseView
+    from shoal.attacks.parts import Secret
+    from shoal.attacks.view import Left, People, ReleaseView
+
 
 Question = Literal["singling out", "linkability", "inference"]
 CONFIDENCE = 0.95
@@ -26,6 +28,12 @@ NO_CONTROL = (
     "there is no control group: what anybody could infer about people in general cannot be told from what the release "
     "discloses about the people in it"
 )
+CLEAR, GRAVE = 0.1, 0.5  # risks from which a finding is called so
+LITTLE = 0.05  # a risk that is surely below this is called none
+Beliefs: TypeAlias = "Callable[[People], FloatArray]"  # people -> (n, n_values) in proportion to what is believed
+NO_ANSWER = -2  # nobody has this value; -1 is one that is not published
+TREATED = "quasi attributes were changed before classes were made of them, so who can be in which class is not known"
+NOBODYS = "the rows are synthetic and nobody's, so that none of them, and no class of them, can be a person's"
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,3 +228,180 @@ class AttackBesideOthers(Attack):
     def equipped(cls, n_targets: int, beside: Beside) -> Self:
         """Return the attack with the other releases."""
         return cls(n_targets, beside.others)
+
+
+def verdict(trials: Trials) -> str:
+    """Say what the risk that an attack found means.
+
+    >>> from shoal.attacks.base import Tally
+    >>> verdict(Trials("x", Tally(400, 1000), Tally(200, 1000))), verdict(Trials("x", Tally(0, 1000)))
+    ('clear: 25% of what would stay hidden is found', 'nothing found')
+    """
+    risk = trials.risk
+    if risk.low <= 0:
+        return "nothing found" if risk.high <= LITTLE else f"nothing sure, at most {risk.high:.0%}"
+    size = "grave" if risk.value >= GRAVE else "clear" if risk.value >= CLEAR else "slight"
+    if trials.decides:
+        return f"{size}: members are told from others, {risk.value:.0%} better than by chance"
+    return f"{size}: {risk.value:.0%} of what would stay hidden is found"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answers:
+    """What an adversary says of each of n people, and what is true; values by their codes, or ``NO_ANSWER``."""
+
+    guess: AnyIntArray
+    blind: AnyIntArray  # said without looking at who is left
+    truth: AnyIntArray
+
+    @property
+    def right(self) -> Tally:
+        """How many guesses are right."""
+        return Tally(int((self.guess == self.truth).sum()), len(self.truth))
+
+    @property
+    def blindly_right(self) -> Tally:
+        """How many blind guesses are right."""
+        return Tally(int((self.blind == self.truth).sum()), len(self.truth))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """Whom an attack is about: members who are its targets, people of the control group, and all of the source."""
+
+    members: People
+    others: People | None
+    everybody: People
+
+
+class SensitiveAttack(Attack):
+    """Finds out the sensitive value of people whose quasi values are known.
+
+    It is about one sensitive attribute: ``by_column`` gives a view for each.
+    """
+
+    of_records: ClassVar[bool] = False  # whether it asks which published records can be a person's
+    of_values: ClassVar[bool] = False  # and what values these have, one by one
+
+    def refuses(self, view: ReleaseView) -> str | None:
+        """Return why not: there must be a sensitive attribute and, where it asks for them, records of people."""
+        if self.of_records and view.treatments.nobodys:
+            return NOBODYS
+        if not view.secrets:
+            return "the release has no sensitive attribute"
+        return not_their_own(view) if self.of_values else None
+
+    @abstractmethod
+    def judged(self, view: ReleaseView, secret: Secret, asked: Asked, rng: np.random.Generator) -> Trials:
+        """Count what is found out about one sensitive attribute."""
+
+    def run(self, view: ReleaseView, targets: People, control: People | None, rng: np.random.Generator) -> Trials:
+        """Attack members drawn from the source, and people of the control group."""
+        members = targets.drawn(self.n_targets, rng)
+        others = None if control is None else control.drawn(self.n_targets, rng)
+        name, secret = next(iter(view.secrets.items()))
+        if name not in members.secrets:
+            raise InputError(f"the source has no column {name!r}, which the release knows as sensitive")
+        known = None if others is None or name not in others.secrets else others
+        found = self.judged(view, secret, Asked(members, known, targets), rng)
+        notes: list[str | None] = [*found.notes, self.told(view, secret, targets), _moved(secret)]
+        if others is not None and known is None:
+            notes.append(f"the control table has no column {name!r}, so guesses about its people cannot be judged")
+        return replace(found, about=name, notes=tuple(note for note in notes if note is not None))
+
+    def told(self, view: ReleaseView, secret: Secret, targets: People) -> str | None:  # noqa: ARG002
+        """Return a note on what was guessed, or None."""
+        if secret.edges is None:
+            return None
+        kind = "date" if secret.kind == "date" else "number"
+        why = f"was changed as a {kind}" if secret.changed else f"is a {kind} with many values"
+        return f"{secret.name!r} {why}: what is guessed is one of {len(secret.edges) + 1} ranges"
+
+
+class SecretAttack(SensitiveAttack):
+    """Says something of each person by itself, from what the release leaves for the person."""
+
+    @abstractmethod
+    def answers(self, view: ReleaseView, secret: Secret, people: People, rng: np.random.Generator) -> Answers:
+        """Return what is said of each of the people; their own values are for judging it only."""
+
+    def judged(self, view: ReleaseView, secret: Secret, asked: Asked, rng: np.random.Generator) -> Trials:
+        """Count the answers about one sensitive attribute."""
+        said = self.answers(view, secret, asked.members, rng)
+        elsewhere = None if asked.others is None else self.answers(view, secret, asked.others, rng).right
+        return Trials(self.name, said.right, elsewhere, said.blindly_right)
+
+
+class LearnedAttack(SensitiveAttack):
+    """Learns from the whole release at first, and guesses what it then believes likeliest of each person.
+
+    Of whom it believes nothing, it guesses the likeliest of what is left. The baseline is that guess, for everybody:
+    what the release leaves for a person by itself, before anything is learned.
+    """
+
+    @abstractmethod
+    def learned(self, view: ReleaseView, secret: Secret, everybody: People, rng: np.random.Generator) -> Beliefs:
+        """Return what is believed of people; of *everybody* in the source, the quasi values may be known."""
+
+    def judged(self, view: ReleaseView, secret: Secret, asked: Asked, rng: np.random.Generator) -> Trials:
+        """Learn once, and count the guesses about one sensitive attribute."""
+        beliefs = self.learned(view, secret, asked.everybody, rng)
+
+        def said(people: People) -> Answers:
+            blind = likeliest(view.believed(secret, people), rng)
+            blind = np.where(blind == NO_ANSWER, mode(secret), blind)
+            guess = likeliest(beliefs(people), rng)
+            return Answers(np.where(guess == NO_ANSWER, blind, guess), blind, people.secrets[secret.name])
+
+        told = said(asked.members)
+        elsewhere = None if asked.others is None else said(asked.others).right
+        return Trials(self.name, told.right, elsewhere, told.blindly_right)
+
+
+def likeliest(weights: FloatArray, rng: np.random.Generator) -> CodeArray:
+    """Return (n,) the value of greatest weight, ties drawn by chance, and ``NO_ANSWER`` where there is no weight.
+
+    >>> likeliest(np.array([[1.0, 3.0], [0.0, 0.0]]), np.random.default_rng(1)).tolist()
+    [1, -2]
+    """
+    most = weights.max(axis=1, keepdims=True)
+    near = weights >= most * (1 - 1e-9)
+    drawn = np.where(near, rng.random(weights.shape), -1.0).argmax(axis=1)
+    return np.where(most[:, 0] > 0, drawn, NO_ANSWER).astype(np.int32)
+
+
+def by_column(attack: Attack, view: ReleaseView) -> list[ReleaseView]:
+    """Return the views that an attack is tried on: of one that finds out sensitive values, each with one of them."""
+    if not isinstance(attack, SensitiveAttack) or not view.secrets:
+        return [view]
+    return [replace(view, secrets={name: secret}) for name, secret in view.secrets.items()]
+
+
+def certain(view: ReleaseView, left: Left) -> BoolArray:
+    """Return (n,) of whom a single value is left; whom no box covers is not in the data, unless values were changed."""
+    alone = np.count_nonzero(left.weights, axis=1) == 1
+    return np.asarray(alone & ((left.far == 0) | view.may_miss))
+
+
+def not_their_own(view: ReleaseView) -> str | None:
+    """Return why no record shows its person's sensitive value, or None: values were dealt out anew."""
+    first = next(iter(view.secrets))
+    if not view.treatments.unlinked(first):
+        return None
+    return f"the values of {first!r} stand in rows of other people, so none of them is anybody's own"
+
+
+def _moved(secret: Secret) -> str | None:
+    """Return the note on a sensitive attribute whose values were exchanged or dealt out anew, or None."""
+    if secret.moved == 0:
+        return None
+    group = f"records that agree in {', '.join(secret.within)}" if secret.within else "all records"
+    return (
+        f"a share of {secret.moved:g} of the values of {secret.name!r} was moved among {group}: where values are "
+        f"weighed, that of a person's row counts {1 - secret.moved:g}, and the rest is what these records have"
+    )
+
+
+def mode(secret: Secret) -> int:
+    """Return the most frequent published value."""
+    return int(secret.marginal.argmax())

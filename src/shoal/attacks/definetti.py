@@ -8,12 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from shoal.attacks import kernels
-from shoal.attacks.guessing import Beliefs, LearnedAttack, not_their_own
-from shoal.attacks.people import People
-from shoal.attacks.secrets import Secret
-from shoal.attacks.view import ReleaseView
+from shoal.attacks.base import Beliefs, LearnedAttack, not_their_own
+from shoal.attacks.parts import Secret
+from shoal.attacks.view import People, ReleaseView
 from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
-from shoal.linking.columns import coded
+from shoal.linking.linkable import encode_column
 
 ROUNDS = 25  # of learning
 SCALINGS = 10  # of a bucket's rows and columns, in each of them
@@ -158,7 +157,7 @@ def _labels(view: ReleaseView, part: int, attribute: int) -> CodeArray:
     if view.sliced is None:
         raise TypeError("an attack that refuses is not run")
     published, pairs = view.sliced.parts[part], view.parts[part].pairs
-    codes, texts = coded(published.distinct.column(view.known[attribute]))
+    codes, texts = encode_column(published.distinct.column(view.known[attribute]))
     number = view.labels[attribute].number
     labels = np.empty(len(pairs.second), dtype=np.int32)
     labels[pairs.pair_of] = np.array([number[text] for text in texts], dtype=np.int32)[codes][published.codes]
@@ -201,16 +200,14 @@ def _linked(view: ReleaseView, secret: Secret, links: Sequence[_Links], people: 
     def block(rows: slice) -> None:
         asked = np.ascontiguousarray(hulls[rows]), np.ascontiguousarray(people.numbers[rows])
         factors = view.factors(*asked, without=secret.part)
-        lifts = np.ones((len(factors[1]), len(secret.values)))
+        lifts = np.ones((len(factors.bucket), len(secret.values)))
         for each in links:
             part = view.parts[each.part]
-            start, boxes, _ = view.covering(part, *asked, near=False)
-            kernels.times_lifts(
-                start, boxes, part.counted, each.start, each.value, each.lift, factors, n_buckets, lifts
-            )
-        start, boxes, _ = view.covering(own, *asked, near=False)
-        held = (secret.entry, secret.value, secret.weight)
-        kernels.add_lifted_values(start, boxes, n_boxes, by_bucket, *held, factors, lifts, weights[rows])
+            covering, _ = view.cover(part, *asked, near=False)
+            links_of_pairs = kernels.Entries(each.start, each.value, each.lift)
+            kernels.times_lifts(covering, part.counted, links_of_pairs, factors, n_buckets, lifts)
+        covering, _ = view.cover(own, *asked, near=False)
+        kernels.add_lifted_values(covering, n_boxes, by_bucket, secret.entries, factors, lifts, weights[rows])
 
     view.in_blocks(len(hulls), block)
     return weights

@@ -9,11 +9,9 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
-from shoal.attacks.base import N_TARGETS, Beside, Trials
-from shoal.attacks.guessing import NO_ANSWER, Answers, SecretAttack, likeliest, mode
-from shoal.attacks.people import UNKNOWN, People
-from shoal.attacks.secrets import Secret
-from shoal.attacks.view import ReleaseView
+from shoal.attacks.base import N_TARGETS, NO_ANSWER, Answers, Beside, SecretAttack, Trials, likeliest, mode
+from shoal.attacks.parts import Secret
+from shoal.attacks.view import UNKNOWN, People, ReleaseView
 from shoal.core.arrays import IntArray
 from shoal.core.errors import UsageError
 from shoal.release.sliced.table import column_codes, numbered

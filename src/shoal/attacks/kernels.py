@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray, KeyArray
 from shoal.core.kernels import compiled, inlined
-from shoal.linking.kernels import meeting
-from shoal.linking.tree import Tree
+from shoal.linking.kernels import Boxes, BoxIndex, find_meeting
 
-CountedPairs: TypeAlias = tuple[IntArray, CodeArray, IntArray]  # of boxes and buckets: start, bucket, records
-BucketPairs: TypeAlias = tuple[IntArray, IntArray, CodeArray]  # the same, bucket by bucket: start, pair, box
-Factors: TypeAlias = tuple[
-    IntArray, IntArray, FloatArray
-]  # of each query, buckets that match it: start, bucket, factor
 _TIE = 1e-9
 _BESIDE = 1e-6  # the end of a range is not in it
 
@@ -28,23 +22,82 @@ def _within(low: int, high: int, row: int, bits: KeyArray, code: int) -> bool:
     return row < 0 or (bits[row, code >> 6] >> np.uint64(code & 63)) & np.uint64(1) == np.uint64(1)
 
 
+class CountedPairs(NamedTuple):
+    """Pairs of boxes and buckets, box by box."""
+
+    start: IntArray  # (n_boxes + 1,)
+    bucket: CodeArray  # (n_pairs,)
+    records: IntArray  # (n_pairs,)
+
+
+class BucketPairs(NamedTuple):
+    """The same pairs, bucket by bucket."""
+
+    start: IntArray  # (n_buckets + 1,)
+    pair: IntArray  # (n_pairs,)
+    box: CodeArray  # (n_pairs,)
+
+
+class Covering(NamedTuple):
+    """Of each query the boxes that cover it."""
+
+    start: IntArray  # (n_queries + 1,)
+    boxes: IntArray
+
+
+class Factors(NamedTuple):
+    """Of each query the buckets that match it, each with a factor."""
+
+    start: IntArray  # (n_queries + 1,)
+    bucket: IntArray
+    factor: FloatArray
+
+
+class Entries(NamedTuple):
+    """Of each pair of a box and a bucket, sensitive values with a weight, or a lift, each."""
+
+    start: IntArray  # (n_pairs + 1,)
+    value: IntArray
+    weight: FloatArray
+
+
+class Conditions(NamedTuple):
+    """Of each predicate a list of conditions: that the code in a column lies in a range, and in none of its gaps."""
+
+    start: IntArray  # (n_predicates + 1,)
+    column: IntArray
+    low: IntArray
+    high: IntArray
+    gaps: IntArray  # rows of bits, or -1
+
+
+class Gower(NamedTuple):
+    """What Gower's distance of a person to boxes takes."""
+
+    spans: FloatArray  # (n_boxes, 2 n_known) from and below, as numbers; NaN for categories
+    scales: FloatArray  # (n_known,) what counts as far in a number
+    widths: CodeArray  # (n_known,) number of codes of each attribute
+
+
 @compiled
-def distances(
-    queries: CodeArray, numbers: FloatArray, i: int, hulls: CodeArray, uneven: CodeArray, bits: KeyArray,
-    spans: FloatArray, scales: FloatArray, widths: CodeArray, found: FloatArray,
-) -> float:  # fmt: skip
+def measure_distances(
+    queries: CodeArray, numbers: FloatArray, i: int, boxes: Boxes, bits: KeyArray, gower: Gower, found: FloatArray
+) -> float:
     """Write down how far each box is from a query, and return the least: Gower's distance, summed over attributes.
 
     An attribute adds 0 if the box covers the value; else 1 or, of numbers, the gap by the attribute's scale.
     """
+    hulls, uneven, spans = boxes.hulls, boxes.uneven, gower.spans
     least = np.inf
     for box in range(hulls.shape[0]):
         far = 0.0
         for a in range(numbers.shape[1]):
             low, high = queries[i, 2 * a], queries[i, 2 * a + 1]
-            if high - low == widths[a] or _within(hulls[box, 2 * a], hulls[box, 2 * a + 1], uneven[box, a], bits, low):
+            if high - low == gower.widths[a] or _within(
+                hulls[box, 2 * a], hulls[box, 2 * a + 1], uneven[box, a], bits, low
+            ):
                 continue
-            gap = max(spans[box, 2 * a] - numbers[i, a], numbers[i, a] - spans[box, 2 * a + 1]) / scales[a]
+            gap = max(spans[box, 2 * a] - numbers[i, a], numbers[i, a] - spans[box, 2 * a + 1]) / gower.scales[a]
             far += min(1.0, max(_BESIDE, gap)) if gap == gap else 1.0
             if far > least + _TIE:
                 break
@@ -54,10 +107,9 @@ def distances(
 
 
 @compiled
-def covering(
-    queries: CodeArray, numbers: FloatArray, hulls: CodeArray, uneven: CodeArray, bits: KeyArray, tree: Tree,
-    spans: FloatArray, scales: FloatArray, widths: CodeArray, near: bool,
-) -> tuple[IntArray, IntArray, FloatArray]:  # fmt: skip
+def find_covering(
+    queries: CodeArray, numbers: FloatArray, there: Boxes, index: BoxIndex, gower: Gower, near: bool
+) -> tuple[IntArray, IntArray, FloatArray]:
     """Return of each query the boxes that cover it, or those nearest to it if none does and *near* is asked for.
 
     They are given as start (n_queries + 1,) and boxes; last comes how far the nearest one is, 0 if one covers the
@@ -69,16 +121,17 @@ def covering(
     far = np.zeros(n)
     even = np.full((1, queries.shape[1] // 2), -1, dtype=np.int32)
     one = np.empty((1, queries.shape[1]), dtype=np.int32)
-    found = np.empty(hulls.shape[0], dtype=np.int64)
-    apart = np.empty(hulls.shape[0])
+    n_boxes = there.hulls.shape[0]
+    found = np.empty(n_boxes, dtype=np.int64)
+    apart = np.empty(n_boxes)
     for i in range(n):
         one[0] = queries[i]
-        count = meeting(one, even, 0, hulls, uneven, bits, tree, found)
+        count = find_meeting(one, even, 0, there.hulls, there.uneven, index, found)
         if count == 0:
             far[i] = np.inf
             if near:
-                far[i] = distances(queries, numbers, i, hulls, uneven, bits, spans, scales, widths, apart)
-                for box in range(hulls.shape[0]):
+                far[i] = measure_distances(queries, numbers, i, there, index.bits, gower, apart)
+                for box in range(n_boxes):
                     if apart[box] <= far[i] + _TIE:
                         found[count] = box
                         count += 1
@@ -109,33 +162,31 @@ def in_all_buckets(told: BoolArray, sizes: FloatArray) -> tuple[IntArray, IntArr
 
 @compiled
 def times_shares(
-    start: IntArray, boxes: IntArray, pairs: CountedPairs, sizes: FloatArray, told: BoolArray, begun: BoolArray,
-    factors: Factors,
-) -> tuple[IntArray, IntArray, FloatArray]:  # fmt: skip
+    covering: Covering, pairs: CountedPairs, sizes: FloatArray, told: BoolArray, begun: BoolArray, factors: Factors
+) -> tuple[IntArray, IntArray, FloatArray]:
     """Multiply factors by the share of each bucket's records that are in one of the query's boxes.
 
     *told* says of which queries the part knows anything; the others' factors stay. Those of whom no part before knew
     anything, *begun* says, have one by the size of every bucket.
     """
-    first, bucket, records = pairs
-    before, where, factor = factors
-    n = len(start) - 1
+    n = len(covering.start) - 1
     new = np.zeros(n + 1, dtype=np.int64)
-    out_bucket = np.empty(max(1024, len(where)), dtype=np.int64)
+    out_bucket = np.empty(max(1024, len(factors.bucket)), dtype=np.int64)
     out_factor = np.empty(len(out_bucket))
     share = np.zeros(len(sizes))
     touched = np.empty(len(sizes), dtype=np.int64)
     for i in range(n):
         n_touched = 0
         if told[i]:
-            for place in range(start[i], start[i + 1]):
-                for pair in range(first[boxes[place]], first[boxes[place] + 1]):
-                    b = bucket[pair]
+            for place in range(covering.start[i], covering.start[i + 1]):
+                box = covering.boxes[place]
+                for pair in range(pairs.start[box], pairs.start[box + 1]):
+                    b = pairs.bucket[pair]
                     if share[b] == 0.0:
                         touched[n_touched] = b
                         n_touched += 1
-                    share[b] += records[pair]
-        most = max(n_touched, before[i + 1] - before[i])
+                    share[b] += pairs.records[pair]
+        most = max(n_touched, factors.start[i + 1] - factors.start[i])
         while new[i] + most > len(out_bucket):
             out_bucket = np.append(out_bucket, np.empty(len(out_bucket), dtype=np.int64))
             out_factor = np.append(out_factor, np.empty(len(out_factor)))
@@ -146,12 +197,12 @@ def times_shares(
                 out_bucket[count], out_factor[count] = b, share[b] / (sizes[b] * sizes[b])
                 count += 1
         else:
-            for place in range(before[i], before[i + 1]):
-                b = where[place]
+            for place in range(factors.start[i], factors.start[i + 1]):
+                b = factors.bucket[place]
                 if told[i] and share[b] == 0.0:
                     continue
                 out_bucket[count] = b
-                out_factor[count] = factor[place] * (share[b] / sizes[b] if told[i] else 1.0)
+                out_factor[count] = factors.factor[place] * (share[b] / sizes[b] if told[i] else 1.0)
                 count += 1
         new[i + 1] = count
         for place in range(n_touched):
@@ -161,109 +212,101 @@ def times_shares(
 
 @compiled
 def add_box_values(
-    start: IntArray, boxes: IntArray, pairs: CountedPairs, entry: IntArray, value: IntArray, weight: FloatArray,
-    sums: FloatArray, entries: IntArray,
-) -> None:  # fmt: skip
-    """Add to (n_queries, n_values) the sensitive entries of the query's boxes; *entries* counts them."""
-    first, _, records = pairs
+    covering: Covering, pairs: CountedPairs, held: Entries, sums: FloatArray, n_entries: IntArray
+) -> None:
+    """Add to (n_queries, n_values) the sensitive entries of the query's boxes; *n_entries* counts them."""
     for i in range(len(sums)):
-        for place in range(start[i], start[i + 1]):
-            for pair in range(first[boxes[place]], first[boxes[place] + 1]):
-                entries[i] += records[pair]
-                for e in range(entry[pair], entry[pair + 1]):
-                    sums[i, value[e]] += weight[e]
+        for place in range(covering.start[i], covering.start[i + 1]):
+            box = covering.boxes[place]
+            for pair in range(pairs.start[box], pairs.start[box + 1]):
+                n_entries[i] += pairs.records[pair]
+                for e in range(held.start[pair], held.start[pair + 1]):
+                    sums[i, held.value[e]] += held.weight[e]
 
 
 @compiled
 def add_bucket_values(
-    start: IntArray, boxes: IntArray, pairs: CountedPairs, by_bucket: BucketPairs, entry: IntArray, value: IntArray,
-    weight: FloatArray, factors: Factors, sums: FloatArray, entries: IntArray,
+    covering: Covering, pairs: CountedPairs, by_bucket: BucketPairs, held: Entries, factors: Factors, sums: FloatArray,
+    n_entries: IntArray,
 ) -> None:  # fmt: skip
     """Add to (n_queries, n_values) what buckets leave: the sensitive entries of the query's boxes times the factor."""
-    first, _, records = pairs
-    bucket_first, pair_at, box_at = by_bucket
-    before, where, factor = factors
-    asked = np.full(len(first), -1, dtype=np.int64)
+    asked = np.full(len(pairs.start), -1, dtype=np.int64)
     for i in range(len(sums)):
-        for place in range(start[i], start[i + 1]):
-            asked[boxes[place]] = i
-        for place in range(before[i], before[i + 1]):
-            for position in range(bucket_first[where[place]], bucket_first[where[place] + 1]):
-                if asked[box_at[position]] != i:
+        for place in range(covering.start[i], covering.start[i + 1]):
+            asked[covering.boxes[place]] = i
+        for place in range(factors.start[i], factors.start[i + 1]):
+            b = factors.bucket[place]
+            for position in range(by_bucket.start[b], by_bucket.start[b + 1]):
+                if asked[by_bucket.box[position]] != i:
                     continue
-                pair = pair_at[position]
-                entries[i] += records[pair]
-                for e in range(entry[pair], entry[pair + 1]):
-                    sums[i, value[e]] += factor[place] * weight[e]
+                pair = by_bucket.pair[position]
+                n_entries[i] += pairs.records[pair]
+                for e in range(held.start[pair], held.start[pair + 1]):
+                    sums[i, held.value[e]] += factors.factor[place] * held.weight[e]
 
 
 @compiled
 def times_lifts(
-    start: IntArray, boxes: IntArray, pairs: CountedPairs, first_link: IntArray, value: IntArray, lift: FloatArray,
-    factors: Factors, n_buckets: int, lifts: FloatArray,
-) -> None:  # fmt: skip
+    covering: Covering, pairs: CountedPairs, links: Entries, factors: Factors, n_buckets: int, lifts: FloatArray
+) -> None:
     """Multiply (n_factors, n_values) lifts by those of the query's boxes in the factor's bucket, record by record."""
-    first, bucket, records = pairs
-    before, where, _ = factors
     place_of = np.full(n_buckets, -1, dtype=np.int64)
-    for i in range(len(start) - 1):
-        for place in range(before[i], before[i + 1]):
-            place_of[where[place]] = place - before[i]
-        total = np.zeros((before[i + 1] - before[i], lifts.shape[1]))
-        seen = np.zeros(before[i + 1] - before[i])
-        for position in range(start[i], start[i + 1]):
-            for pair in range(first[boxes[position]], first[boxes[position] + 1]):
-                own = place_of[bucket[pair]]
+    for i in range(len(covering.start) - 1):
+        first, n = factors.start[i], factors.start[i + 1] - factors.start[i]
+        for own in range(n):
+            place_of[factors.bucket[first + own]] = own
+        total = np.zeros((n, lifts.shape[1]))
+        seen = np.zeros(n)
+        for position in range(covering.start[i], covering.start[i + 1]):
+            box = covering.boxes[position]
+            for pair in range(pairs.start[box], pairs.start[box + 1]):
+                own = place_of[pairs.bucket[pair]]
                 if own < 0:
                     continue
-                seen[own] += records[pair]
-                for link in range(first_link[pair], first_link[pair + 1]):
-                    total[own, value[link]] += records[pair] * lift[link]
-        for own in range(len(seen)):
+                seen[own] += pairs.records[pair]
+                for link in range(links.start[pair], links.start[pair + 1]):
+                    total[own, links.value[link]] += pairs.records[pair] * links.weight[link]
+        for own in range(n):
             if seen[own] > 0:
-                lifts[before[i] + own] *= total[own] / seen[own]
-            place_of[where[before[i] + own]] = -1
+                lifts[first + own] *= total[own] / seen[own]
+            place_of[factors.bucket[first + own]] = -1
 
 
 @compiled
 def add_lifted_values(
-    start: IntArray, boxes: IntArray, n_boxes: int, by_bucket: BucketPairs, entry: IntArray, value: IntArray,
-    weight: FloatArray, factors: Factors, lifts: FloatArray, sums: FloatArray,
+    covering: Covering, n_boxes: int, by_bucket: BucketPairs, held: Entries, factors: Factors, lifts: FloatArray,
+    sums: FloatArray,
 ) -> None:  # fmt: skip
     """Add to (n_queries, n_values) the sensitive entries of the query's boxes times the bucket's factor and lifts."""
-    bucket_first, pair_at, box_at = by_bucket
-    before, where, factor = factors
     asked = np.full(n_boxes, -1, dtype=np.int64)
     for i in range(len(sums)):
-        for place in range(start[i], start[i + 1]):
-            asked[boxes[place]] = i
-        for place in range(before[i], before[i + 1]):
-            for position in range(bucket_first[where[place]], bucket_first[where[place] + 1]):
-                if asked[box_at[position]] != i:
+        for place in range(covering.start[i], covering.start[i + 1]):
+            asked[covering.boxes[place]] = i
+        for place in range(factors.start[i], factors.start[i + 1]):
+            b = factors.bucket[place]
+            for position in range(by_bucket.start[b], by_bucket.start[b + 1]):
+                if asked[by_bucket.box[position]] != i:
                     continue
-                for e in range(entry[pair_at[position]], entry[pair_at[position] + 1]):
-                    sums[i, value[e]] += factor[place] * lifts[place, value[e]] * weight[e]
+                pair = by_bucket.pair[position]
+                for e in range(held.start[pair], held.start[pair + 1]):
+                    sums[i, held.value[e]] += factors.factor[place] * lifts[place, held.value[e]] * held.weight[e]
 
 
 @compiled
-def fulfilling(
-    codes: CodeArray, start: IntArray, column: IntArray, low: IntArray, high: IntArray, row: IntArray, bits: KeyArray,
-    most: int,
-) -> IntArray:  # fmt: skip
+def count_fulfilling(codes: CodeArray, asked: Conditions, bits: KeyArray, most: int) -> IntArray:
     """Return (n_predicates,) how many people have a record that fulfils each predicate, counted up to *most*.
 
-    ``codes`` is (n_columns + 1, n_records), in the last row whose record it is: those of a person are side by side. A
-    predicate is a list of conditions: that the code in a column lies in a range.
+    ``codes`` is (n_columns + 1, n_records), in the last row whose record it is: those of a person are side by side.
     """
-    n_predicates, n, person = len(start) - 1, codes.shape[1], codes[-1]
+    n_predicates, n, person = len(asked.start) - 1, codes.shape[1], codes[-1]
     found = np.zeros(n_predicates, dtype=np.int64)
     for p in range(n_predicates):
-        begin, end = start[p], start[p + 1]
         last = np.int32(-1)
         for record in range(n):
             fulfilled = person[record] != last
-            for c in range(begin, end):
-                if not fulfilled or not _within(low[c], high[c], row[c], bits, codes[column[c], record]):
+            for c in range(asked.start[p], asked.start[p + 1]):
+                code = codes[asked.column[c], record]
+                if not fulfilled or not _within(asked.low[c], asked.high[c], asked.gaps[c], bits, code):
                     fulfilled = False
                     break
             if fulfilled:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from shoal.attacks.base import AttackBesideOthers, Tally, Trials
-from shoal.attacks.people import UNKNOWN, People
-from shoal.attacks.tokens import in_both, of_one_person
-from shoal.attacks.view import ReleaseView
+from shoal.attacks.composition import in_both, of_one_person
+from shoal.attacks.view import UNKNOWN, People, ReleaseView
 from shoal.core.arrays import BoolArray
 
 CANDIDATES = 10

@@ -11,8 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shoal.attacks.base import FEWEST, N_TARGETS, NO_CONTROL, Attack, Tally, Trials
-from shoal.attacks.people import UNKNOWN, People
-from shoal.attacks.view import ReleaseView
+from shoal.attacks.view import UNKNOWN, People, ReleaseView
 from shoal.audit.membership import BucketContents, Scores, draw_fakes
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray
 from shoal.core.errors import InputError, UsageError

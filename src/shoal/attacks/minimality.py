@@ -8,11 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from shoal.attacks.guessing import TREATED, Beliefs, LearnedAttack, not_their_own
-from shoal.attacks.hierarchies import known_tree
-from shoal.attacks.people import People
-from shoal.attacks.secrets import Secret
-from shoal.attacks.view import ReleaseView
+from shoal.attacks.base import TREATED, Beliefs, LearnedAttack, not_their_own
+from shoal.attacks.parts import Secret
+from shoal.attacks.view import People, ReleaseView, known_tree
 from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import UsageError
 from shoal.core.registry import find
@@ -195,7 +193,7 @@ def _unlowered(view: ReleaseView, everybody: People, class_of: AnyIntArray) -> R
 
 def _class_of(view: ReleaseView, people: People) -> AnyIntArray:
     """Return (n,) the only class that covers each person, or -1."""
-    start, boxes, _ = view.covering(view.parts[0], view.hulls(people.codes), people.numbers, near=False)
+    (start, boxes), _ = view.cover(view.parts[0], view.hulls(people.codes), people.numbers, near=False)
     found = np.full(len(people), -1, dtype=np.int64)
     one = np.diff(start) == 1
     found[one] = boxes[start[:-1][one]]

@@ -1,4 +1,4 @@
-"""Conjunctions over quasi attributes, as they are read off a release and tried on people."""
+"""Conjunctions over quasi attributes, read off a release and tried on people: how many isolate somebody."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from shoal.attacks import kernels
+from shoal.attacks.base import Tally
 from shoal.attacks.parts import Labels
-from shoal.attacks.people import People
-from shoal.attacks.view import ReleaseView
+from shoal.attacks.view import People, ReleaseView
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray, KeyArray
-from shoal.linking.histograms import gathered
+from shoal.linking.kernels import gather_entries
 
 WITHIN, AT_LEAST, BELOW = 0, 1, 2
+ROUNDS = 2000
+_MOST = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,7 +33,7 @@ class Sketch:
         return len(self.start) - 1
 
     def __getitem__(self, predicates: AnyIntArray) -> Sketch:
-        _, place = gathered(self.start, predicates)
+        _, place = gather_entries(self.start, predicates)
         start = np.concatenate([[0], np.cumsum(np.diff(self.start)[predicates])])
         return Sketch(start, self.attribute[place], self.form[place], self.label[place])
 
@@ -87,11 +89,7 @@ class Predicates:
     """Predicates as ranges of codes: of an attribute's codes, or of the places of numbers between all edges in use."""
 
     view: ReleaseView
-    start: IntArray  # (n_predicates + 1,)
-    column: IntArray  # (n_conditions,) the attribute, or n_known more for its numbers
-    low: IntArray
-    high: IntArray
-    gaps: IntArray  # (n_conditions,) row of the view's bits, or -1
+    conditions: kernels.Conditions  # the column is the attribute, or n_known more for its numbers
     edges: tuple[FloatArray, ...]  # of each attribute, ascending
 
     @classmethod
@@ -114,27 +112,23 @@ class Predicates:
             low[at_least] = np.searchsorted(edges[-1], begins) + 1
             high[below] = np.searchsorted(edges[-1], ends) + 1
             column[at_least | below] += len(view.asked)
-        return cls(view, sketch.start, column, low, high, gaps, tuple(edges))
+        return cls(view, kernels.Conditions(sketch.start, column, low, high, gaps), tuple(edges))
 
     def fulfilled(self, people: People, most: int) -> IntArray:
         """Return (n_predicates,) how many of the people fulfil each, counted up to *most*."""
         places = [_places(*both) for both in zip(self.edges, people.numbers.T, strict=True)]
         columns = np.concatenate([people.codes.T, np.stack(places), people.person[np.newaxis]])
-        bits: KeyArray = self.view.space.bits
-        return counted(columns, self.start, self.column, self.low, self.high, self.gaps, bits, most)
+        return count_fulfilling(columns, self.conditions, self.view.space.bits, most)
 
 
-def counted(
-    columns: CodeArray, start: IntArray, column: IntArray, low: IntArray, high: IntArray, gaps: IntArray,
-    bits: KeyArray, most: int,
-) -> IntArray:  # fmt: skip
+def count_fulfilling(columns: CodeArray, asked: kernels.Conditions, bits: KeyArray, most: int) -> IntArray:
     """Return (n_predicates,) how many people fulfil each predicate; see the kernel, which runs in threads."""
-    n = len(start) - 1
+    n = len(asked.start) - 1
     size = max(1, -(-n // (4 * (os.cpu_count() or 1))))
 
     def block(begin: int) -> IntArray:
-        own = start[begin : begin + size + 1]
-        return kernels.fulfilling(columns, own, column, low, high, gaps, bits, most)
+        own = asked._replace(start=asked.start[begin : begin + size + 1])
+        return kernels.count_fulfilling(columns, own, bits, most)
 
     with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
         return np.concatenate(list(threads.map(block, range(0, n, size))))
@@ -167,3 +161,59 @@ def _usable(view: ReleaseView, attribute: int) -> IntArray:
     spans = view.asked[attribute].spans[labels]
     ended = np.isfinite(spans).all(axis=1) | np.isnan(spans).all(axis=1)
     return labels[ended] if ended.any() else labels
+
+
+def isolated(counts: IntArray) -> Tally:
+    """Count the predicates that one person alone fulfils, given how many people fulfil each."""
+    return Tally(int((counts == 1).sum()), len(counts))
+
+
+def counted_up_to(n_control: int, n_source: int) -> int:
+    """Return how far people of a control group who fulfil a predicate must be counted."""
+    return max(_MOST, int(_MOST * n_control / n_source))
+
+
+def smaller_control(n_control: int, n_source: int) -> str:
+    """Return the note on a control group that is smaller than the source."""
+    return (
+        f"the control group has {n_control:,} people and the source {n_source:,}: how many predicates would isolate "
+        "somebody among as many others was estimated"
+    )
+
+
+def isolated_elsewhere(counts: IntArray, n_control: int, n_source: int) -> Tally:
+    """Count the predicates that isolate one of as many people as the source has, none of whom is in the data.
+
+    *counts* says how many of the control group fulfil each.
+    """
+    share = n_source / n_control
+    if share <= 1:
+        # Of X who fulfil it, each is among the first n with chance q: exactly one is with X q (1 - q)^(X - 1).
+        chance = float((counts * share * (1 - share) ** np.maximum(counts - 1, 0)).mean())
+        return Tally(round(chance * len(counts)), len(counts))
+    trials = max(1, round(len(counts) / share**2))  # what a smaller group tells is worth fewer trials
+    return Tally(round(isolated_among_more(counts, share) * trials), trials)
+
+
+def isolated_among_more(counts: IntArray, share: float) -> float:
+    """Return the share of predicates that isolate one among *share* times as many people as were counted.
+
+    The expected numbers behind the counts are taken as a mixture, fitted by maximum likelihood over a fine grid. In
+    simulations its standard error is about that of so many trials as *share* squared goes into the predicates.
+
+    >>> counts = np.random.default_rng(1).poisson(0.5, 20000)
+    >>> bool(abs(isolated_among_more(counts, 2.0) - np.exp(-1)) < 0.02)
+    True
+    """
+    most = int(counts.max(initial=0)) + 1
+    seen = np.bincount(counts, minlength=most + 1).astype(np.float64)
+    grid = np.concatenate([[0.0], np.geomspace(0.01, most + 1.0, 80)])
+    number = np.arange(most + 1)
+    logs = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, most + 1)))])
+    chance = np.exp(number[:, None] * np.log(np.maximum(grid, 1e-300)) - grid - logs[:, None])  # (n_counts, n_grid)
+    weight = np.full(len(grid), 1 / len(grid))
+    for _ in range(ROUNDS):
+        joint = chance * weight
+        joint /= np.maximum(joint.sum(axis=1, keepdims=True), 1e-300)
+        weight = seen @ joint / seen.sum()
+    return float(weight @ (share * grid * np.exp(-share * grid)))

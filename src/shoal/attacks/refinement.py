@@ -6,21 +6,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from shoal.attacks.base import Trials
-from shoal.attacks.guessing import (
+from shoal.attacks.base import (
     NO_ANSWER,
     TREATED,
     Answers,
     Asked,
     SensitiveAttack,
+    Trials,
     certain,
     likeliest,
     mode,
     not_their_own,
 )
-from shoal.attacks.people import People
-from shoal.attacks.secrets import Secret
-from shoal.attacks.view import ReleaseView
+from shoal.attacks.parts import Secret
+from shoal.attacks.view import People, ReleaseView
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import UsageError
 from shoal.core.kernels import same_rows
@@ -122,7 +121,7 @@ class Places:
         codes, people = everybody.codes[first], np.bincount(kind_of)
         part = view.parts[0]
         numbers = np.ascontiguousarray(everybody.numbers[first])
-        start, boxes, _ = view.covering(part, view.hulls(codes), numbers, near=False)
+        (start, boxes), _ = view.cover(part, view.hulls(codes), numbers, near=False)
         kind = np.repeat(np.arange(len(codes)), np.diff(start))
         if (np.diff(start) <= 1).all():
             raise UsageError("no two classes cover one person, so counting says nothing beyond what each class says")

@@ -1,4 +1,4 @@
-"""Trying attacks on a release: all that apply, each with chance of its own."""
+"""Trying attacks on a release: all that apply, each with chance of its own; and what no promise covers in it."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from shoal.attacks.base import FEWEST, N_TARGETS, Attack, Beside, Refusal, Trials
-from shoal.attacks.guessing import SensitiveAttack, by_column
-from shoal.attacks.people import People
-from shoal.attacks.view import ReleaseView
+from shoal.attacks.base import FEWEST, N_TARGETS, Attack, Beside, Refusal, SensitiveAttack, Trials, by_column
+from shoal.attacks.view import People, ReleaseView, published_rows
+from shoal.audit.counting import RowCounts
+from shoal.audit.findings import PublishedTable, find_all
 from shoal.core.errors import InputError, UsageError, did_you_mean
 from shoal.core.progress import Progress, shown
 from shoal.core.registry import discover
-from shoal.linking.reading import read_columns
-from shoal.policy.policy import Policy
+from shoal.core.results import Finding
+from shoal.linking.linkable import read_columns
+from shoal.policy.policy import Acceptance, Policy
 from shoal.policy.preparing import unfold_baskets
-from shoal.release.release import Release
+from shoal.release.forms.base import read_form
+from shoal.release.release import INTERNAL, PUBLIC, Release, read_internal, received
 from shoal.sources.base import Source
+from shoal.sources.columns import plain
 from shoal.sources.opening import open_source
 from shoal.sources.options import SourceOptions
 
@@ -31,7 +34,7 @@ def attack_names() -> tuple[str, ...]:
     return tuple(discover("shoal.attacks", Attack))
 
 
-def attack_release(
+def attack(
     release: Release | str | Path,
     source: object,
     control: object | None = None,
@@ -44,12 +47,23 @@ def attack_release(
     others: Sequence[Release | str | Path] = (),
     progress: Progress | None = None,
 ) -> list[Trials | Refusal]:
-    """Attack a release, given the table it was made from and one of like people who are not in it.
+    """Attack a release, given the table it was made from and, as *control*, one of like people who are not in it.
 
-    Each attack is tried on as many *targets*, and for each sensitive column that it finds out; what has no meaning
-    for this release comes back with the reason.
-    *policy* tells how the tables are written and which values are alike, *register* is a table of names, and *others*
-    are releases about the same people.
+    *release* is what ``shoal.anonymize`` gave back, or its folder. Each of the *attacks*, all without a name, is tried
+    on as many *targets*, and for each sensitive column that it finds out; what has no meaning for this release comes
+    back with the reason. The same *seed* gives the same figures. *policy* tells how the tables are written and which
+    values are alike, *register* is a table of names, and *others* are releases about the same people.
+
+    >>> import pyarrow as pa
+    >>> import shoal
+    >>> people = pa.table({"age": [20 + n // 2 for n in range(80)], "ill": ["flu", "gout"] * 40})
+    >>> policy = {
+    ...     "attributes": {"age": {"role": "quasi"}, "ill": {"role": "sensitive"}},
+    ...     "privacy": [{"distinct-l-diversity": {"l": 2}}],
+    ... }
+    >>> (found,) = shoal.attack(shoal.anonymize(people, policy), people, attacks=["homogeneity"], seed=1)
+    >>> found.success, found.risk.value
+    (Tally(success=0, trials=80), 0.0)
     """
     chosen = _chosen(attacks)
     loaded = None if policy is None else Policy.load(policy)
@@ -72,13 +86,12 @@ def attack_release(
     found: list[Trials | Refusal] = []
     with shown(progress) as showing, showing.step("attacking", len(chosen), unit="attacks") as step:
         for name, kind in chosen.items():
-            attack = kind.equipped(targets, beside)
+            each = kind.equipped(targets, beside)
             seeds = None if seed is None else [seed, *name.encode()]
             columns = [
-                _tried(attack, part, people, strangers, np.random.default_rng(seeds))
-                for part in by_column(attack, view)
+                _try(each, part, people, strangers, np.random.default_rng(seeds)) for part in by_column(each, view)
             ]
-            reasons = {each.reason if isinstance(each, Refusal) else None for each in columns}
+            reasons = {column.reason if isinstance(column, Refusal) else None for column in columns}
             alike = len(reasons) == 1 and None not in reasons  # which column it is makes no difference then
             found += [replace(columns[0], about=None)] if alike else columns
             step.advance(1)
@@ -93,7 +106,7 @@ def _chosen(names: Sequence[str] | None) -> dict[str, type[Attack]]:
     return {name: kind for name, kind in known.items() if names is None or name in names}
 
 
-def _tried(
+def _try(
     attack: Attack, view: ReleaseView, people: People, others: People | None, rng: np.random.Generator
 ) -> Trials | Refusal:
     about = next(iter(view.secrets), None) if isinstance(attack, SensitiveAttack) else None
@@ -146,3 +159,18 @@ def _people(view: ReleaseView, source: Source, told: str, beside: Beside) -> Peo
     person = np.asarray(owner.indices).astype(np.int32)
     order = np.argsort(person, kind="stable")
     return view.people(rows.select(names).take(pa.array(order)), told, person=person[order])
+
+
+def read_findings(folder: Path, accepted: tuple[Acceptance, ...] = ()) -> tuple[Finding, ...]:
+    """Return what the run found, if its evidence is beside the public files; else what these show by themselves."""
+    found = received(folder)
+    if found is None:
+        raise InputError(f"{folder} is not a release: it has no manifest.json")
+    public, manifest = found
+    evidence = public.parent / INTERNAL / "evidence.json"
+    if public.name == PUBLIC and evidence.is_file() and "findings" in (told := read_internal(evidence)):
+        return tuple(map(Finding.from_dict, told["findings"]))
+    counts = RowCounts.of(manifest)
+    for batch in plain(published_rows(public / Path(str(manifest["data"]["file"])).name, manifest)).to_batches():
+        counts.add(batch)
+    return find_all(PublishedTable.of(manifest, counts, read_form(manifest).promised_models()), accepted)

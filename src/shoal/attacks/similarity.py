@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from shoal.attacks.guessing import NO_ANSWER, Answers, SecretAttack, likeliest
-from shoal.attacks.people import People
-from shoal.attacks.secrets import Secret
-from shoal.attacks.view import ReleaseView
+from shoal.attacks.base import NO_ANSWER, Answers, SecretAttack, likeliest
+from shoal.attacks.parts import Secret
+from shoal.attacks.view import People, ReleaseView
 from shoal.core.arrays import CodeArray
 
 

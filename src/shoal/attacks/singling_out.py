@@ -8,10 +8,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from shoal.attacks.base import Attack, Trials
-from shoal.attacks.isolation import counted_up_to, isolated, isolated_elsewhere, smaller_control
-from shoal.attacks.people import People
-from shoal.attacks.predicates import Predicates, Sketch, middles_of, telling
-from shoal.attacks.view import ReleaseView
+from shoal.attacks.predicates import (
+    Predicates,
+    Sketch,
+    counted_up_to,
+    isolated,
+    isolated_elsewhere,
+    middles_of,
+    smaller_control,
+    telling,
+)
+from shoal.attacks.view import People, ReleaseView
 from shoal.core.arrays import BoolArray, CodeArray, IntArray
 from shoal.core.errors import UsageError
 from shoal.release.sliced.table import numbered

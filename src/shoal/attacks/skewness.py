@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from shoal.attacks.guessing import NO_ANSWER, Answers, SecretAttack, likeliest
-from shoal.attacks.people import People
-from shoal.attacks.secrets import Secret
-from shoal.attacks.view import ReleaseView
+from shoal.attacks.base import NO_ANSWER, Answers, SecretAttack, likeliest
+from shoal.attacks.parts import Secret
+from shoal.attacks.view import People, ReleaseView
 
 LIFT = 2.0
 

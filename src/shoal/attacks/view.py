@@ -1,4 +1,4 @@
-"""A release of any kind as an adversary has it: what it leaves for somebody whose quasi values are known."""
+"""A release of any kind, and people, as an adversary has them: what is left for somebody whose values are known."""
 
 from __future__ import annotations
 
@@ -13,25 +13,27 @@ import numpy as np
 import pyarrow as pa
 
 from shoal.attacks import kernels
-from shoal.attacks.parts import Labels, ViewPart, asked_labels, read_parts, scales_of
-from shoal.attacks.people import UNKNOWN, People, coded_people
-from shoal.attacks.reading import agreed_boxes, published_rows
-from shoal.attacks.secrets import Secret
+from shoal.attacks.base import FEWEST
+from shoal.attacks.parts import Labels, Secret, ViewPart, asked_labels, read_parts, scales_of
 from shoal.attacks.treatments import Treatments
-from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
+from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import InputError, UsageError
-from shoal.linking.columns import coded
+from shoal.linking.linkable import Linkable, encode_column, read_agreed_classes, read_plan
 from shoal.linking.space import Space
 from shoal.policy.policy import Policy
 from shoal.release.forms.base import Form, read_form
-from shoal.release.release import PUBLIC, Release, received
+from shoal.release.release import CLASS, PUBLIC, Release, received
 from shoal.release.sliced.table import SlicedTable, numbered, sampled
 from shoal.sources.columns import plain
 from shoal.sources.frames import as_table
+from shoal.taxonomies.fitting import default_builder
+from shoal.taxonomies.parse import days, decimal_numbers
+from shoal.taxonomies.tree import Taxonomy
 
 _AT_ONCE = 1024  # queries
 _CELLS = 2**22  # of queries and buckets
 _REACH = 2.0  # times the scale of noise: how far a number in a bucket may be from a person's own
+UNKNOWN = -1  # code of an attribute that an adversary does not know of a person
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,6 +142,11 @@ class ReleaseView:
         return self.space.attributes
 
     @property
+    def form(self) -> Form:
+        """What the rows of the release are."""
+        return read_form(self.manifest)
+
+    @property
     def n_rows(self) -> int:
         """Number of published records."""
         return len(self.bucket)
@@ -148,11 +155,6 @@ class ReleaseView:
     def widths(self) -> CodeArray:
         """(n_known,) number of codes of each attribute."""
         return np.array([cover.width for cover in self.space.covers], dtype=np.int32)
-
-    @property
-    def form(self) -> Form:
-        """What the rows of the release are."""
-        return read_form(self.manifest)
 
     @property
     def as_they_are(self) -> bool:
@@ -220,14 +222,13 @@ class ReleaseView:
 
         def block(rows: slice) -> None:
             own = np.ascontiguousarray(hulls[rows]), np.ascontiguousarray(numbers[rows])
-            start, boxes, far[rows] = self.covering(part, *own, near=self.sliced is None)
-            held = (secret.entry, secret.value, secret.weight)
+            covering, far[rows] = self.cover(part, *own, near=self.sliced is None)
             if self.sliced is None:
-                kernels.add_box_values(start, boxes, part.counted, *held, weights[rows], entries[rows])
+                kernels.add_box_values(covering, part.counted, secret.entries, weights[rows], entries[rows])
                 return
             factors = self.factors(*own, without=secret.part)
             kernels.add_bucket_values(
-                start, boxes, part.counted, by_bucket, *held, factors, weights[rows], entries[rows]
+                covering, part.counted, by_bucket, secret.entries, factors, weights[rows], entries[rows]
             )
 
         self.in_blocks(n, block)
@@ -258,7 +259,7 @@ class ReleaseView:
             own = np.ascontiguousarray(hulls[rows]), np.ascontiguousarray(numbers[rows])
             if self.sliced is None:
                 part = self.parts[0]
-                start, boxes, far[rows] = self.covering(part, *own, near=near)
+                (start, boxes), far[rows] = self.cover(part, *own, near=near)
                 total = np.concatenate([[0], np.cumsum(part.records[boxes])])
                 found[rows] = np.where(far[rows] > 0, 0, total[start[1:]] - total[start[:-1]])
                 return
@@ -274,7 +275,7 @@ class ReleaseView:
         table = self.rows if self.sliced is None else sampled(self.sliced, rng)
         found = np.empty((table.num_rows, len(self.known)), dtype=np.int32)
         for place, name in enumerate(self.known):
-            codes, texts = coded(table.column(name))
+            codes, texts = encode_column(table.column(name))
             number = self.asked[place].number
             found[:, place] = np.array([number[text] for text in texts], dtype=np.int32)[codes]
         return found
@@ -285,29 +286,28 @@ class ReleaseView:
         told = [
             np.asarray(known[:, part.known].any(axis=1) & (place != without)) for place, part in enumerate(self.parts)
         ]
-        factors = kernels.in_all_buckets(np.logical_or.reduce(told), self.sizes)
+        factors = kernels.Factors(*kernels.in_all_buckets(np.logical_or.reduce(told), self.sizes))
         begun = np.zeros(len(hulls), dtype=np.bool_)
         for part, own in zip(self.parts, told, strict=True):
             if own.any():
-                start, boxes, _ = self.covering(part, hulls, numbers, near=False)
-                factors = kernels.times_shares(start, boxes, part.counted, self.sizes, own, begun, factors)
+                covering, _ = self.cover(part, hulls, numbers, near=False)
+                times = kernels.times_shares(covering, part.counted, self.sizes, own, begun, factors)
+                factors = kernels.Factors(*times)
                 begun = begun | own
         return factors
 
-    def covering(
+    def cover(
         self, part: ViewPart, hulls: CodeArray, numbers: FloatArray, *, near: bool
-    ) -> tuple[IntArray, IntArray, FloatArray]:
-        """Return of each query the classes that may be the person's; see the kernel."""
-        start, boxes, far = kernels.covering(
-            hulls, numbers, part.boxes.hulls, part.boxes.uneven, self.space.bits, part.tree, part.spans, self.scales,
-            self.widths, near,
-        )  # fmt: skip
+    ) -> tuple[kernels.Covering, FloatArray]:
+        """Return of each query the classes that may be the person's, and how far they are; see the kernel."""
+        gower = kernels.Gower(part.spans, self.scales, self.widths)
+        start, boxes, far = kernels.find_covering(hulls, numbers, part.boxes, part.index, gower, near)
         if part.owner is None:
-            return start, boxes, far
+            return kernels.Covering(start, boxes), far
         query = np.repeat(np.arange(len(hulls)), np.diff(start))
         once = np.unique(query * len(part.records) + part.owner[boxes])  # a class counts once, whatever its boxes
         query, classes = np.divmod(once, len(part.records))
-        return np.searchsorted(query, np.arange(len(hulls) + 1)), classes, far
+        return kernels.Covering(np.searchsorted(query, np.arange(len(hulls) + 1)), classes), far
 
     def in_blocks(self, n: int, block: Callable[[slice], None]) -> None:
         """Run *block* on runs of n people, in threads."""
@@ -317,5 +317,125 @@ class ReleaseView:
                 pass
 
 
+def known_tree(view: ReleaseView, name: str, everybody: People) -> Taxonomy | None:
+    """Return the taxonomy that the policy gives an attribute, for the values of everybody; None without a policy."""
+    attribute = None if view.policy is None else view.policy.attributes.get(name)
+    if attribute is None:
+        return None
+    column = everybody.table.column(name)
+    values = _distinct_values(column)
+    builder = attribute.taxonomy or default_builder(values.type, values)
+    tree = builder.build(values)
+    if column.null_count:
+        tree = tree.with_missing()
+    if (tree.encode(values) < 0).any():
+        raise UsageError(f"column {name!r} has values outside the policy's taxonomy: it is not the release's policy")
+    return tree
+
+
+def _distinct_values(column: pa.ChunkedArray) -> pa.Array:
+    whole = column.combine_chunks()
+    values = whole.dictionary.take(whole.indices.unique()) if pa.types.is_dictionary(whole.type) else whole.unique()
+    return values.drop_null()
+
+
 def _shares(weights: FloatArray) -> FloatArray:
     return np.asarray(weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-300))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class People:
+    """Rows of a table about people: what is known of them, and what is to be found out."""
+
+    codes: CodeArray  # (n, n_known) of the quasi attributes, in the view's codes, or UNKNOWN
+    numbers: FloatArray  # (n, n_known) as numbers, days since 1970 for dates; NaN for categories and missing ones
+    secrets: Mapping[str, CodeArray]  # sensitive attribute -> (n,) place among the view's values; -1: not published
+    table: pa.Table  # the rows as they are
+    person: CodeArray  # (n,) whose row it is; those of a person are side by side, unless rows were drawn
+
+    @property
+    def n_people(self) -> int:
+        """Number of different people."""
+        return len(np.unique(self.person))
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, rows: AnyIntArray) -> People:
+        return People(
+            self.codes[rows],
+            self.numbers[rows],
+            {name: values[rows] for name, values in self.secrets.items()},
+            self.table.take(pa.array(rows)),
+            self.person[rows],
+        )
+
+    def drawn(self, n: int, rng: np.random.Generator) -> People:
+        """Return a record of n of them, or of all if there are fewer; nobody twice."""
+        order = rng.permutation(len(self))
+        _, first = np.unique(self.person[order], return_index=True)
+        if len(first) < FEWEST:
+            raise UsageError(f"fewer than {FEWEST} people tell nothing; give larger tables")
+        return self[order[np.sort(first)][:n]]
+
+
+def coded_people(
+    view: ReleaseView, table: pa.Table, told: str, *, partly: bool, person: CodeArray | None = None
+) -> People:
+    """Return people in the codes of a release; see ``ReleaseView.people``. Without *person* each has one row.
+
+    Where a technique changes a value in a way that everybody can follow, the codes are those of the changed value.
+    """
+    if not table.num_rows:
+        raise InputError(f"{told} is empty")
+    codes = np.empty((table.num_rows, len(view.known)), dtype=np.int32)
+    numbers = np.full(codes.shape, np.nan)
+    for place, name in enumerate(view.known):
+        if name not in table.column_names:
+            if partly or name in view.treatments.named:
+                codes[:, place] = UNKNOWN
+                continue
+            raise InputError(f"{told} has no column {name!r}, which the release knows as quasi-identifying")
+        whole = table.column(name).combine_chunks()
+        if not pa.types.is_dictionary(whole.type):
+            whole = whole.dictionary_encode()
+        index = np.asarray(whole.indices.cast(pa.int32()).fill_null(len(whole.dictionary)))
+        missing = np.int32(view.space.covers[place].missing)
+        values = view.treatments.applied(name, whole.dictionary, _published(view, place))
+        codes[:, place] = np.append(view.space.codes(place, values), missing)[index]
+        numbers[:, place] = np.append(_numbers(view, place, values), np.nan)[index]
+    secrets = {
+        name: secret.codes(table.column(name)) for name, secret in view.secrets.items() if name in table.column_names
+    }
+    own = np.arange(table.num_rows, dtype=np.int32) if person is None else person
+    return People(codes, numbers, secrets, table, own)
+
+
+def _published(view: ReleaseView, place: int) -> tuple[float, float] | None:
+    """Return the least and the greatest number of an attribute whose values are published, or None."""
+    own = view.labels[place].spans[:, 0]
+    if "labels" in view.manifest["attributes"][view.known[place]] or not np.isfinite(own).any():
+        return None
+    return float(np.nanmin(own)), float(np.nanmax(own))
+
+
+def _numbers(view: ReleaseView, place: int, values: pa.Array) -> FloatArray:
+    attribute = view.space.covers[place].attribute
+    if attribute.kind not in ("number", "date"):
+        return np.full(len(values), np.nan)
+    read = decimal_numbers(values) if attribute.kind == "number" else days(values, attribute.format)
+    return np.where(read[1], read[0], np.nan)
+
+
+def agreed_boxes(table: pa.Table, manifest: Mapping[str, Any], folder: Path | None) -> tuple[Linkable, CodeArray]:
+    """Return the boxes of the plan that a release was made by, and the class of each of its rows."""
+    if folder is None:
+        raise UsageError("the release is by a plan, which is in its folder; give the folder")
+    agreed = read_plan("the release", folder, manifest)
+    boxes = read_agreed_classes("the release", table, manifest, agreed, set(agreed.quasi), agreed.sensitive)
+    return boxes, np.asarray(table.column(CLASS).cast(pa.int32()).combine_chunks()) - np.int32(1)
+
+
+def published_rows(path: Path, manifest: Mapping[str, Any]) -> pa.Table:
+    """Return the rows of a written release."""
+    return read_form(manifest).read_rows(path)

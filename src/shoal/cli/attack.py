@@ -47,10 +47,8 @@ def attack(
 ) -> None:
     """Measure what attacks find, on your own data. The results are for the data holder alone."""
     with reporting(json_output):
-        from shoal.attacks.base import NO_CONTROL, Refusal, Trials
-        from shoal.attacks.findings import read_findings
-        from shoal.attacks.running import attack_release
-        from shoal.attacks.verdicts import verdict
+        from shoal.attacks.base import NO_CONTROL, Refusal, Trials, verdict
+        from shoal.attacks.running import attack, read_findings
         from shoal.cli.bars import bars
         from shoal.policy.policy import Policy
 
@@ -63,7 +61,7 @@ def attack(
             recorder = Recorder.of(folder)
             judging = open_source(source, None if policy is None else Policy.load(policy).source)
         with bars() as progress:
-            found = attack_release(
+            found = attack(
                 folder,
                 source,
                 control,
@@ -132,7 +130,7 @@ def _table(tried: Sequence[Trials], titles: Mapping[str, str], console: Console)
     from rich.markup import escape
     from rich.table import Table
 
-    from shoal.attacks.verdicts import verdict
+    from shoal.attacks.base import verdict
     from shoal.core.wording import attack_text
 
     if not tried:

@@ -38,7 +38,7 @@ def show(
     """List the releases. When, about and for whom, what they promise, and what they leave with the others."""
     with reporting(json_output):
         from shoal.linking.ledger.book import Ledger
-        from shoal.linking.ledger.exporting import overview
+        from shoal.linking.ledger.checking import overview
 
         with Ledger.open(ledger) as opened:
             found = overview(opened, population)
@@ -90,8 +90,8 @@ def add(
         from rich.markup import escape
 
         from shoal.cli.bars import bars
-        from shoal.linking.ledger.adding import add as run
-        from shoal.linking.ledger.options import LedgerOptions
+        from shoal.linking.ledger.entering import add as run
+        from shoal.linking.ledger.records import LedgerOptions
 
         with bars() as progress:
             entered = run(LedgerOptions(ledger, population, recipient), folder, source, progress)
@@ -117,7 +117,7 @@ def export(
     with reporting(json_output):
         from rich.markup import escape
 
-        from shoal.linking.ledger.exporting import export as run
+        from shoal.linking.ledger.checking import export as run
 
         counts = run(ledger, output)
         if json_output:
@@ -141,11 +141,11 @@ def floor(
         from rich.markup import escape
 
         from shoal.linking.ledger.book import Ledger
-        from shoal.linking.ledger.options import check_floor
+        from shoal.linking.ledger.records import check_floor
 
         check_floor(least)
         with Ledger.open(ledger, write=True) as opened:
-            name = opened.chosen(population)
+            name = opened.choose(population)
             before = opened.known(name)
             after = opened.set_floor(name, least, warns=warn)
         if json_output:
@@ -165,8 +165,8 @@ def strike(
 ) -> None:
     """Say that an unfinished release never was published. It stays in the record, and counts no more."""
     with reporting(json_output):
+        from shoal.linking.ledger.checking import entry_document
         from shoal.linking.ledger.checking import strike as run
-        from shoal.linking.ledger.exporting import entry_document
 
         entry = run(ledger, number, reason)
         if json_output:
@@ -180,7 +180,7 @@ def _show_releases(found: dict[str, Any]) -> None:
     from rich.markup import escape
 
     from shoal.cli.tables import table_of
-    from shoal.linking.ledger.exporting import guarantees_text
+    from shoal.linking.ledger.checking import guarantees_text
 
     console = out()
     for population in found["populations"]:
@@ -220,7 +220,7 @@ def _show_checked(checked: Checked) -> None:
     from rich.markup import escape
 
     from shoal.core.wording import counted_text, listed
-    from shoal.linking.ledger.wording import least_failing, told_of
+    from shoal.linking.ledger.entering import describe_set, least_failing
 
     console = out()
     verdict = "[bold red]below the floor[/]" if checked.fails else "[bold green]at or above the floor[/]"
@@ -233,7 +233,7 @@ def _show_checked(checked: Checked) -> None:
         for each in sets[:MOST_SHOWN]:
             which = ("release " if len(each.releases) == 1 else "releases ") + listed([str(n) for n in each.releases])
             bound = "" if each.problem or each.exact else " (a lower bound: classes overlap)"
-            console.print(f"  {escape(told_of(each, which))}{bound}", soft_wrap=True)
+            console.print(f"  {escape(describe_set(each, which))}{bound}", soft_wrap=True)
         if len(finding.evaluations) > min(len(sets), MOST_SHOWN):
             console.print(f"  {len(finding.evaluations):,} sets of releases in all; --json has them.", soft_wrap=True)
         if not finding.complete:

@@ -36,22 +36,14 @@ def link(
 ) -> None:
     """Say what remains hidden of a person, or of everybody, who is in all of these releases."""
     with reporting(json_output):
-        from shoal.core.errors import UsageError
         from shoal.linking.linking import link as run
-        from shoal.linking.linking import link_target, parse_target
+        from shoal.linking.result import TargetLinkage
 
-        if target is not None:
-            if population is not None:
-                raise UsageError("--target is about one person and --population about many; give one of them")
-            one = link_target(releases, parse_target(target), policy=policy, sensitive=sensitive)
-            if json_output:
-                answer(one.as_dict())
-            else:
-                show_target(one, out())
-            return
-        found = run(releases, floor=floor, population=population, policy=policy, sensitive=sensitive)
+        found = run(releases, target, floor=floor, population=population, policy=policy, sensitive=sensitive)
         if json_output:
             answer(found.as_dict())
+        elif isinstance(found, TargetLinkage):
+            show_target(found, out())
         else:
             show(found, out())
 

@@ -13,7 +13,7 @@ from shoal.cli.console import answer, out
 
 if TYPE_CHECKING:
     from shoal.core.results import Finding
-    from shoal.linking.ledger.options import LedgerOptions
+    from shoal.linking.ledger.records import LedgerOptions
     from shoal.release.release import Release
 
 
@@ -74,7 +74,7 @@ def ledger_asked(
 ) -> LedgerOptions | None:
     """Return what the options of the ledger say; without ``--ledger`` the others are an error."""
     from shoal.core.errors import UsageError
-    from shoal.linking.ledger.options import LedgerOptions
+    from shoal.linking.ledger.records import LedgerOptions
 
     if ledger is not None:
         return LedgerOptions(ledger, population, recipient or "", floor, warn)

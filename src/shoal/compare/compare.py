@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from shoal.anonymize import anonymize
 from shoal.attacks.base import FEWEST, N_TARGETS, NO_CONTROL, Refusal, Trials
-from shoal.attacks.running import attack_release
+from shoal.attacks.running import attack
 from shoal.columns.keys import new_key
 from shoal.compare.cache import DRAWING_BITS, About, Cache, Common, Findings, default_folder, table_digest
 from shoal.compare.ground import Ground, reconstruct
@@ -28,7 +28,7 @@ from shoal.compare.sweeps import AnyMethods, AnySweep, asked_rows, policy_names,
 from shoal.core.errors import InputError, PolicyError, ShoalError, UnreachableError, UsageError, did_you_mean
 from shoal.core.progress import Progress, shown
 from shoal.core.wording import counted_text
-from shoal.linking.reading import read_columns
+from shoal.linking.linkable import read_columns
 from shoal.policy.encoding import check_columns
 from shoal.policy.policy import Policy
 from shoal.policy.preparing import unfold_baskets
@@ -348,7 +348,7 @@ class Field:
 
     def _risks(self, release: Release, policy: Policy) -> dict[str, Trials | Refusal]:
         try:
-            found = attack_release(
+            found = attack(
                 release,
                 self.scene.people,
                 self.scene.strangers,

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import ShoalError, TaxonomyError, UsageError, did_you_mean
-from shoal.linking.columns import coded
+from shoal.linking.linkable import encode_column
 from shoal.policy.policy import AttributePolicy, Policy
 from shoal.release.release import Release
 from shoal.taxonomies.builders import TaxonomyBuilder
@@ -191,7 +191,7 @@ def reconstruct(release: Release, ground: Ground, rng: np.random.Generator) -> C
 def _draw(
     compared: Compared, column: pa.ChunkedArray, labels: Mapping[str, Cover], rng: np.random.Generator
 ) -> CodeArray:
-    codes, found = coded(column)
+    codes, found = encode_column(column)
     below = [_below(compared, {"missing": True} if text is None else labels[text]) for text in found]
     sizes = np.array([len(leaves) for leaves in below], dtype=np.int64)
     starts = np.cumsum(sizes) - sizes

@@ -1,16 +1,203 @@
-"""Compiled loops of linking: what all boxes that meet leave together."""
+"""Boxes with the counts of sensitive values that they leave, and compiled loops over those that meet."""
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
-from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray, KeyArray
-from shoal.core.kernels import compiled, inlined
-from shoal.linking.tree import DEPTH, Tree
+from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray, KeyArray
+from shoal.core.kernels import compiled, inlined, places_ascending
 
-Sparse: TypeAlias = tuple[IntArray, IntArray, IntArray]  # start, value, count
+LEAF = 8  # boxes under one leaf of the tree
+DEPTH = 128  # of nodes that wait to be looked into, at most
+_SAMPLE = 64  # boxes of a node that decide how it is halved
+
+
+class Histograms(NamedTuple):
+    """How often each sensitive value occurs in each of many boxes, as sparse rows.
+
+    Row b has the values ``value[start[b]:start[b + 1]]``, each once, in any order, with their counts.
+    """
+
+    start: IntArray  # (n_rows + 1,)
+    value: IntArray  # (n_entries,)
+    counts: IntArray  # (n_entries,)
+
+    @classmethod
+    def of(cls, row: AnyIntArray, value: AnyIntArray, counts: AnyIntArray, n_rows: int, n_values: int) -> Histograms:
+        """Add up entries, of which several may be of the same row and value."""
+        entries = cls(np.arange(len(value) + 1), value.astype(np.int64), counts.astype(np.int64))
+        return entries.merge(np.arange(len(value)), row, n_rows, n_values)
+
+    def merge(self, rows: AnyIntArray, into: AnyIntArray, n_rows: int, n_values: int) -> Histograms:
+        """Return new rows, each the sum of those of these *rows* that go *into* it."""
+        target = into.astype(np.int64)
+        first = np.append(0, np.cumsum(np.bincount(target, minlength=n_rows)))
+        order = np.arange(len(target)) if bool((target[1:] >= target[:-1]).all()) else np.argsort(target, kind="stable")
+        ordered, none = rows.astype(np.int64)[order], np.empty(0, dtype=np.int64)
+        distinct = merge_rows(self, ordered, first, n_values, Histograms(none, none, none))
+        start = np.append(0, np.cumsum(distinct))
+        merged = Histograms(start, np.empty(start[-1], dtype=np.int64), np.empty(start[-1], dtype=np.int64))
+        merge_rows(self, ordered, first, n_values, merged)
+        return merged
+
+    @property
+    def distinct(self) -> IntArray:
+        """(n_rows,) how many values each row has."""
+        return np.diff(self.start)
+
+    def row(self, box: int, n_values: int) -> IntArray:
+        """Return (n_values,) the counts of one row."""
+        counts = np.zeros(n_values, dtype=np.int64)
+        own = slice(self.start[box], self.start[box + 1])
+        counts[self.value[own]] = self.counts[own]
+        return counts
+
+
+class Boxes(NamedTuple):
+    """Boxes of one release, or of several that meet, with what they leave."""
+
+    hulls: CodeArray  # (n_boxes, 2 n_attributes) from and below, attribute by attribute
+    uneven: CodeArray  # (n_boxes, n_members n_attributes) rows of bits for labels with gaps, else -1
+    histograms: Histograms
+    owner: IntArray  # (n_boxes,) the class that a box is of
+
+
+class BoxIndex(NamedTuple):
+    """A tree over boxes, in which those that meet others are found quickly, and the codes of labels with gaps."""
+
+    nodes: IntArray  # (n_nodes, 3) begin, end, first of two children or -1
+    bounds: CodeArray  # (n_nodes, 2 n_attributes) hulls
+    order: IntArray  # (n_boxes,) boxes, node by node
+    bits: KeyArray  # (n_uneven_labels, n_words) which codes each label with gaps has
+
+
+class Seen(NamedTuple):
+    """What looking at pairs of boxes found; see ``link_pairs``."""
+
+    below: BoolArray  # (n_boxes,) boxes of pairs below the floor
+    below_there: BoolArray
+    met: BoolArray  # (n_boxes,) boxes of all pairs that leave something
+    met_there: BoolArray
+    worst: IntArray  # (n_worst, 4) pairs with fewest values: distinct, largest share in millionths, box, box there
+    least: FloatArray  # (3,) the smallest distinct, frequency and entropy l
+    totals: IntArray  # (3,) pairs that leave something, those below the floor, and those that leave nothing
+
+
+def index_boxes(hulls: CodeArray, bits: KeyArray) -> BoxIndex:
+    """Return an index of boxes."""
+    return BoxIndex(*grow_tree(hulls), bits)
+
+
+def gather_entries(start: IntArray, rows: AnyIntArray) -> tuple[IntArray, IntArray]:
+    """Return, entry by entry of the given rows, the place in *rows* and the place of the entry.
+
+    >>> gather_entries(np.array([0, 2, 3]), np.array([1, 0]))
+    (array([0, 1, 1]), array([2, 0, 1]))
+    """
+    length = np.diff(start)[rows]
+    place = np.repeat(np.arange(len(rows)), length)
+    ends = np.cumsum(length)
+    within = np.arange(len(place)) - np.repeat(ends - length, length)
+    return place, start[rows][place] + within
+
+
+@compiled
+def merge_rows(given: Histograms, rows: IntArray, first: IntArray, n_values: int, merged: Histograms) -> IntArray:
+    """Return how many values each new row has; if *merged* has starts, write the values and their counts there.
+
+    New row b is the sum of ``rows[first[b]:first[b + 1]]``.
+    """
+    write = len(merged.start) > 0
+    n_rows = len(first) - 1
+    distinct = np.zeros(n_rows, dtype=np.int64)
+    sums = np.zeros(n_values, dtype=np.int64)
+    seen_in = np.full(n_values, -1, dtype=np.int64)
+    listed = np.empty(n_values, dtype=np.int64)
+    for b in range(n_rows):
+        n_listed = 0
+        for place in range(first[b], first[b + 1]):
+            for entry in range(given.start[rows[place]], given.start[rows[place] + 1]):
+                one = given.value[entry]
+                if seen_in[one] != b:
+                    seen_in[one] = b
+                    sums[one] = 0
+                    listed[n_listed] = one
+                    n_listed += 1
+                sums[one] += given.counts[entry]
+        distinct[b] = n_listed
+        for place in range(n_listed if write else 0):
+            at = merged.start[b] + place
+            merged.value[at], merged.counts[at] = listed[place], sums[listed[place]]
+    return distinct
+
+
+@inlined
+def _extents(hulls: CodeArray, chosen: IntArray, begin: int, end: int, within: CodeArray) -> float:
+    """Return which part of *within* the hull of some boxes takes: how probably a point there looks into them."""
+    part = 1.0
+    for a in range(hulls.shape[1] // 2):
+        low, high = np.int32(2**31 - 1), np.int32(0)
+        for i in range(begin, end):
+            low, high = min(low, hulls[chosen[i], 2 * a]), max(high, hulls[chosen[i], 2 * a + 1])
+        part *= (high - low) / max(within[2 * a + 1] - within[2 * a], 1)
+    return part
+
+
+@inlined
+def _key(hulls: CodeArray, box: int, way: int) -> int:
+    """Return what boxes are sorted by: the middle of a side, or for every second *way* its length."""
+    low, high = np.int64(hulls[box, way - way % 2]), np.int64(hulls[box, way - way % 2 + 1])
+    return int(high - low if way % 2 else low + high)
+
+
+@compiled
+def grow_tree(hulls: CodeArray) -> tuple[IntArray, CodeArray, IntArray]:
+    """Halve the boxes, again and again, along the middles or the lengths of the side that leaves the smallest halves.
+
+    Which one that is, a sample of the boxes tells.
+    """
+    n, d = hulls.shape[0], hulls.shape[1] // 2
+    order = np.arange(n)
+    nodes = np.full((max(1, 2 * n), 3), -1, dtype=np.int64)  # begin, end, first of two children
+    bounds = np.zeros((max(1, 2 * n), 2 * d), dtype=np.int32)
+    sample, keys = np.empty(_SAMPLE, dtype=np.int64), np.empty(_SAMPLE, dtype=np.int64)
+    nodes[0, 0], nodes[0, 1] = 0, n
+    n_nodes, node = 1, 0
+    while node < n_nodes:
+        begin, end = nodes[node, 0], nodes[node, 1]
+        for a in range(d):
+            low, high = np.int32(2**31 - 1), np.int32(0)
+            for i in range(begin, end):
+                low, high = min(low, hulls[order[i], 2 * a]), max(high, hulls[order[i], 2 * a + 1])
+            bounds[node, 2 * a], bounds[node, 2 * a + 1] = low, high
+        if end - begin > LEAF:
+            m = min(end - begin, _SAMPLE)
+            best, least = -1, 2.0
+            for way in range(2 * d):
+                for i in range(m):
+                    sample[i] = order[begin + i * (end - begin) // m]
+                    keys[i] = _key(hulls, sample[i], way)
+                ranks = places_ascending(keys[:m])
+                if keys[ranks[0]] == keys[ranks[m - 1]]:
+                    continue
+                along = sample[ranks]
+                cost = _extents(hulls, along, 0, m // 2, bounds[node]) + _extents(hulls, along, m // 2, m, bounds[node])
+                if cost < least:
+                    best, least = way, cost
+            if best >= 0:
+                whole = np.empty(end - begin, dtype=np.int64)
+                for i in range(begin, end):
+                    whole[i - begin] = _key(hulls, order[i], best)
+                order[begin:end] = order[begin:end][places_ascending(whole)]
+                half = (begin + end) // 2
+                nodes[node, 2] = n_nodes
+                nodes[n_nodes, 0], nodes[n_nodes, 1] = begin, half
+                nodes[n_nodes + 1, 0], nodes[n_nodes + 1, 1] = half, end
+                n_nodes += 2
+        node += 1
+    return nodes[:n_nodes].copy(), bounds[:n_nodes].copy(), order
 
 
 @inlined
@@ -23,7 +210,7 @@ def _apart(one: CodeArray, i: int, other: CodeArray, j: int) -> bool:
 
 @inlined
 def _gap(
-    one: CodeArray, i: int, uneven: CodeArray, other: CodeArray, j: int, uneven_there: CodeArray, bits: KeyArray
+    one: CodeArray, uneven: CodeArray, i: int, other: CodeArray, uneven_there: CodeArray, j: int, bits: KeyArray
 ) -> bool:
     """Whether labels with gaps have no code in common, although their hulls do.
 
@@ -60,164 +247,168 @@ def _gap(
 
 
 @compiled
-def meeting(
-    one: CodeArray, uneven: CodeArray, i: int, other: CodeArray, uneven_there: CodeArray, bits: KeyArray, tree: Tree,
+def find_meeting(
+    one: CodeArray,
+    uneven: CodeArray,
+    i: int,
+    other: CodeArray,
+    uneven_there: CodeArray,
+    index: BoxIndex,
     found: IntArray,
-) -> int:  # fmt: skip
-    """Write down the boxes of the tree that box *i* meets; return how many they are."""
-    nodes, bounds, order = tree
+) -> int:
+    """Write down the boxes of the index that box *i* meets; return how many they are."""
     stack = np.empty(DEPTH, dtype=np.int64)
     stack[0] = 0
-    height, count = 1, 0
+    height, n_found = 1, 0
     while height:
         height -= 1
         node = stack[height]
-        if _apart(one, i, bounds, node):
+        if _apart(one, i, index.bounds, node):
             continue
-        child = nodes[node, 2]
+        child = index.nodes[node, 2]
         if child >= 0:
             stack[height], stack[height + 1] = child, child + 1
             height += 2
             continue
-        for place in range(nodes[node, 0], nodes[node, 1]):
-            j = order[place]
-            if not _apart(one, i, other, j) and not _gap(one, i, uneven, other, j, uneven_there, bits):
-                found[count] = j
-                count += 1
-    return count
+        for place in range(index.nodes[node, 0], index.nodes[node, 1]):
+            j = index.order[place]
+            if not _apart(one, i, other, j) and not _gap(one, uneven, i, other, uneven_there, j, index.bits):
+                found[n_found] = j
+                n_found += 1
+    return n_found
+
+
+@inlined
+def _spread(counts: Histograms, i: int, here: IntArray) -> None:
+    """Write the counts of a row to an array of all values."""
+    for k in range(counts.start[i], counts.start[i + 1]):
+        here[counts.value[k]] = counts.counts[k]
+
+
+@inlined
+def _clear(counts: Histograms, i: int, here: IntArray) -> None:
+    for k in range(counts.start[i], counts.start[i + 1]):
+        here[counts.value[k]] = 0
+
+
+@inlined
+def _keep_worst(worst: IntArray, distinct: int, share: int, i: int, j: int) -> None:
+    """Put a pair into its place among the worst, if it belongs there."""
+    at = worst.shape[0]
+    while at > 0 and (distinct < worst[at - 1, 0] or (distinct == worst[at - 1, 0] and share > worst[at - 1, 1])):
+        at -= 1
+        if at + 1 < worst.shape[0]:
+            for column in range(4):
+                worst[at + 1, column] = worst[at, column]
+    if at < worst.shape[0]:
+        worst[at, 0], worst[at, 1], worst[at, 2], worst[at, 3] = distinct, share, i, j
 
 
 @compiled
 def link_pairs(
-    one: CodeArray, uneven: CodeArray, sparse: Sparse, owner: IntArray, sequence: IntArray,
-    other: CodeArray, uneven_there: CodeArray, sparse_there: Sparse, owner_there: IntArray,
-    bits: KeyArray, tree: Tree, n_values: int, floor: int, logs: FloatArray,
-    below: BoolArray, below_there: BoolArray, met: BoolArray, met_there: BoolArray,
-    worst: IntArray, least: FloatArray, totals: IntArray,
+    boxes: Boxes, sequence: IntArray, there: Boxes, index: BoxIndex, n_values: int, floor: int, logs: FloatArray,
+    seen: Seen,
 ) -> None:  # fmt: skip
     """Look at all pairs of boxes that meet, without listing them.
 
     Boxes of one owner are one class, with the same counts: pairs of owners are looked at once, however often their
-    boxes meet. *sequence* has the boxes owner by owner.
-    *below* and *met* are set for boxes of pairs below the floor, and of all pairs that leave something.
-    *worst* (n_worst, 4) gets the pairs with fewest values: distinct, largest share in millionths, box, box there;
-    *least* the smallest distinct, frequency and entropy l; *totals* the pairs that leave something, those below the
-    floor, and those that leave nothing.
+    boxes meet. *sequence* has the boxes owner by owner, *logs* the logarithms of counts.
     """
-    start, value, count = sparse
-    start_there, value_there, count_there = sparse_there
+    counts = there.histograms
     here = np.zeros(n_values, dtype=np.int64)
-    found = np.empty(other.shape[0], dtype=np.int64)
-    met_by = np.full(owner_there.max() + 1, -1, dtype=np.int64)
+    found = np.empty(there.hulls.shape[0], dtype=np.int64)
+    met_by = np.full(there.owner.max() + 1, -1, dtype=np.int64)
     for i in sequence:
-        for k in range(start[i], start[i + 1]):
-            here[value[k]] = count[k]
-        n_found = meeting(one, uneven, i, other, uneven_there, bits, tree, found)
+        _spread(boxes.histograms, i, here)
+        n_found = find_meeting(boxes.hulls, boxes.uneven, i, there.hulls, there.uneven, index, found)
         for place in range(n_found):
             j = found[place]
-            if met_by[owner_there[j]] == owner[i]:
+            if met_by[there.owner[j]] == boxes.owner[i]:
                 continue
-            met_by[owner_there[j]] = owner[i]
+            met_by[there.owner[j]] = boxes.owner[i]
             distinct, total, most, weighted = 0, 0, 0, 0.0
-            for k in range(start_there[j], start_there[j + 1]):
-                left = min(here[value_there[k]], count_there[k])
+            for k in range(counts.start[j], counts.start[j + 1]):
+                left = min(here[counts.value[k]], counts.counts[k])
                 if left > 0:
                     distinct += 1
                     total += left
                     most = max(most, left)
                     weighted += left * logs[left]
             if distinct == 0:
-                totals[2] += 1
+                seen.totals[2] += 1
                 continue
-            totals[0] += 1
-            met[i] = True
-            met_there[j] = True
+            seen.totals[0] += 1
+            seen.met[i] = True
+            seen.met_there[j] = True
             if distinct < floor:
-                totals[1] += 1
-                below[i] = True
-                below_there[j] = True
-            least[0] = min(least[0], distinct)
-            least[1] = min(least[1], total / most)
-            least[2] = min(least[2], np.exp(logs[total] - weighted / total))
-            share = (most * 1_000_000) // total
-            last = worst.shape[0] - 1
-            if distinct < worst[last, 0] or (distinct == worst[last, 0] and share > worst[last, 1]):
-                at = last
-                while at > 0 and (
-                    distinct < worst[at - 1, 0] or (distinct == worst[at - 1, 0] and share > worst[at - 1, 1])
-                ):
-                    for column in range(4):
-                        worst[at, column] = worst[at - 1, column]
-                    at -= 1
-                worst[at, 0], worst[at, 1], worst[at, 2], worst[at, 3] = distinct, share, i, j
-        for k in range(start[i], start[i + 1]):
-            here[value[k]] = 0
+                seen.totals[1] += 1
+                seen.below[i] = True
+                seen.below_there[j] = True
+            seen.least[0] = min(seen.least[0], distinct)
+            seen.least[1] = min(seen.least[1], total / most)
+            seen.least[2] = min(seen.least[2], np.exp(logs[total] - weighted / total))
+            _keep_worst(seen.worst, distinct, (most * 1_000_000) // total, i, j)
+        _clear(boxes.histograms, i, here)
 
 
 @compiled
-def joined(
-    one: CodeArray, uneven: CodeArray, sparse: Sparse, other: CodeArray, uneven_there: CodeArray, sparse_there: Sparse,
-    bits: KeyArray, tree: Tree, n_values: int, pairs: IntArray, entries: IntArray, write: bool,
-) -> tuple[int, int]:  # fmt: skip
+def join_pairs(
+    boxes: Boxes, there: Boxes, index: BoxIndex, n_values: int, pairs: IntArray, entries: IntArray, write: bool
+) -> tuple[int, int]:
     """List the pairs of boxes that meet and leave something; return how many pairs and entries there are.
 
     *pairs* (n_pairs, 2) gets the boxes, *entries* (n_entries, 3) the pair, value and count.
     """
-    start, value, count = sparse
-    start_there, value_there, count_there = sparse_there
+    counts = there.histograms
     here = np.zeros(n_values, dtype=np.int64)
-    found = np.empty(other.shape[0], dtype=np.int64)
+    found = np.empty(there.hulls.shape[0], dtype=np.int64)
     n_pairs, n_entries = 0, 0
-    for i in range(one.shape[0]):
-        for k in range(start[i], start[i + 1]):
-            here[value[k]] = count[k]
-        n_found = meeting(one, uneven, i, other, uneven_there, bits, tree, found)
+    for i in range(boxes.hulls.shape[0]):
+        _spread(boxes.histograms, i, here)
+        n_found = find_meeting(boxes.hulls, boxes.uneven, i, there.hulls, there.uneven, index, found)
         for place in range(n_found):
             j = found[place]
             some = False
-            for k in range(start_there[j], start_there[j + 1]):
-                left = min(here[value_there[k]], count_there[k])
+            for k in range(counts.start[j], counts.start[j + 1]):
+                left = min(here[counts.value[k]], counts.counts[k])
                 if left > 0:
                     some = True
                     if write:
-                        entries[n_entries, 0], entries[n_entries, 1] = n_pairs, value_there[k]
+                        entries[n_entries, 0], entries[n_entries, 1] = n_pairs, counts.value[k]
                         entries[n_entries, 2] = left
                     n_entries += 1
             if some:
                 if write:
                     pairs[n_pairs, 0], pairs[n_pairs, 1] = i, j
                 n_pairs += 1
-        for k in range(start[i], start[i + 1]):
-            here[value[k]] = 0
+        _clear(boxes.histograms, i, here)
     return n_pairs, n_entries
 
 
 @compiled
-def summed_for(
-    queries: CodeArray, other: CodeArray, uneven_there: CodeArray, sparse: Sparse, bits: KeyArray, tree: Tree,
-    sums: IntArray, first: IntArray,
-) -> None:  # fmt: skip
+def sum_for_queries(queries: CodeArray, there: Boxes, index: BoxIndex, sums: IntArray, first: IntArray) -> None:
     """Add up, for each query, the counts of all boxes that it meets; *first* gets one of them, or -1."""
-    start, value, count = sparse
+    counts = there.histograms
     even = np.full((1, queries.shape[1] // 2), -1, dtype=np.int32)
     one = np.empty((1, queries.shape[1]), dtype=np.int32)
-    found = np.empty(other.shape[0], dtype=np.int64)
+    found = np.empty(there.hulls.shape[0], dtype=np.int64)
     for i in range(queries.shape[0]):
         one[0] = queries[i]
-        n_found = meeting(one, even, 0, other, uneven_there, bits, tree, found)
+        n_found = find_meeting(one, even, 0, there.hulls, there.uneven, index, found)
         first[i] = found[0] if n_found else -1
         for place in range(n_found):
             j = found[place]
-            for k in range(start[j], start[j + 1]):
-                sums[i, value[k]] += count[k]
+            for k in range(counts.start[j], counts.start[j + 1]):
+                sums[i, counts.value[k]] += counts.counts[k]
 
 
 @compiled
-def any_overlap(hulls: CodeArray, uneven: CodeArray, bits: KeyArray, tree: Tree) -> bool:
+def any_overlap(boxes: Boxes, index: BoxIndex) -> bool:
     """Whether some box meets another one of the same release."""
+    hulls, uneven = boxes.hulls, boxes.uneven
     found = np.empty(hulls.shape[0], dtype=np.int64)
     i = 0
-    while i < hulls.shape[0] and meeting(hulls, uneven, i, hulls, uneven, bits, tree, found) == 1:
+    while i < hulls.shape[0] and find_meeting(hulls, uneven, i, hulls, uneven, index, found) == 1:
         i += 1
     return bool(i < hulls.shape[0])
 
@@ -249,27 +440,27 @@ def _around(bounds: CodeArray, node: int, hulls: CodeArray, inner: int) -> bool:
 
 
 @compiled
-def holding(hulls: CodeArray, uneven: CodeArray, bits: KeyArray, tree: Tree, pairs: IntArray, write: bool) -> int:
+def list_holders(boxes: Boxes, index: BoxIndex, pairs: IntArray, write: bool) -> int:
     """List of each box those that hold it wholly, itself among them, as (box, holder); return how many there are."""
-    nodes, bounds, order = tree
+    hulls = boxes.hulls
     stack = np.empty(DEPTH, dtype=np.int64)
-    count = 0
+    n_pairs = 0
     for i in range(hulls.shape[0]):
         stack[0] = 0
         height = 1
         while height:
             height -= 1
             node = stack[height]
-            if not _around(bounds, node, hulls, i):
+            if not _around(index.bounds, node, hulls, i):
                 continue
-            child = nodes[node, 2]
+            child = index.nodes[node, 2]
             if child >= 0:
                 stack[height], stack[height + 1] = child, child + 1
                 height += 2
                 continue
-            for place in range(nodes[node, 0], nodes[node, 1]):
-                if _holds(hulls, uneven, bits, order[place], i):
+            for place in range(index.nodes[node, 0], index.nodes[node, 1]):
+                if _holds(hulls, boxes.uneven, index.bits, index.order[place], i):
                     if write:
-                        pairs[count, 0], pairs[count, 1] = i, order[place]
-                    count += 1
-    return count
+                        pairs[n_pairs, 0], pairs[n_pairs, 1] = i, index.order[place]
+                    n_pairs += 1
+    return n_pairs

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from shoal.core.arrays import AnyIntArray, CodeArray, IntArray
 from shoal.core.errors import InputError, UsageError, did_you_mean
-from shoal.linking.columns import LinkColumn, coded, labelled
-from shoal.linking.histograms import Histograms, gathered
+from shoal.linking.kernels import Histograms, gather_entries
+from shoal.release.forms.agreed import L_DIVERSITY, AgreedPlan, parse_plan, read_plan_file
+from shoal.release.release import CLASS
 from shoal.release.sliced.table import SlicedPart, SlicedTable, numbered
+from shoal.sources.base import Source
+from shoal.verify.covers import Cover
 
+ABSENT = "(missing)"  # how a missing value reads among labels
+MOST_ENTRIES = 2**26  # of the classes' counts, once for each of their boxes
+MOST_LISTED = 2**23  # values of all boxes' sides
 MOST_BOXES = 2**25
 
 
@@ -63,7 +72,12 @@ class Linkable:
         """(n_boxes,) the class that a box is of: itself, unless classes are made of several boxes."""
         return np.arange(len(self.labels)) if self.agreement is None else self.agreement.owner
 
-    def told(self, box: int) -> dict[str, str]:
+    def records_in(self, boxes: IntArray) -> int:
+        """Return how many records the classes of these boxes have."""
+        _, first = np.unique(self.owner[boxes], return_index=True)
+        return int(self.records[boxes[first]].sum())
+
+    def describe(self, box: int) -> dict[str, str]:
         """Return the labels of the class that a box is of; none where they would tell of single people."""
         if not self.classes:
             return {}
@@ -102,16 +116,16 @@ class Candidates:
             values=tuple(number),
         )
 
-    def counted(self, box: AnyIntArray, text: AnyIntArray, n_boxes: int) -> Histograms:
+    def count(self, box: AnyIntArray, text: AnyIntArray, n_boxes: int) -> Histograms:
         """Count the candidates of rows, given each one's box and text."""
         n_texts = len(self.start) - 1
         rows = Histograms.of(box, text, np.ones(len(box), dtype=np.int64), n_boxes, n_texts)
         boxes = np.repeat(np.arange(n_boxes), rows.distinct)
-        place, entry = gathered(self.start, rows.value)
-        return Histograms.of(boxes[place], self.value[entry], rows.count[place], n_boxes, len(self.values))
+        place, entry = gather_entries(self.start, rows.value)
+        return Histograms.of(boxes[place], self.value[entry], rows.counts[place], n_boxes, len(self.values))
 
 
-def of_rows(
+def read_rows(
     name: str, columns: Sequence[tuple[LinkColumn, CodeArray]], text: CodeArray, candidates: Candidates
 ) -> Linkable:
     """Return a table each of whose rows is a record as it stands."""
@@ -121,14 +135,14 @@ def of_rows(
         name=name,
         columns=tuple(column for column, _ in columns),
         labels=labels.astype(np.int32),
-        histograms=candidates.counted(box, text, len(first)),
+        histograms=candidates.count(box, text, len(first)),
         records=np.bincount(box, minlength=len(first)).astype(np.int64),
         values=candidates.values,
         n_rows=len(text),
     )
 
 
-def of_generalized(
+def read_generalized(
     name: str, table: pa.Table, manifest: Mapping[str, Any], known: set[str], sensitive: str
 ) -> Linkable:
     """Return a release whose rows are records with generalized quasi values."""
@@ -136,13 +150,15 @@ def of_generalized(
     columns = []
     for attribute, entry in entries.items():
         if attribute in known and entry["role"] != "sensitive":
-            codes, values = coded(table.column(attribute))
-            columns.append((labelled(attribute, entry, values, name), codes))
-    text, texts = coded(table.column(sensitive))
-    return of_rows(name, columns, text, Candidates.of(texts, entries[sensitive].get("labels"), name))
+            codes, values = encode_column(table.column(attribute))
+            columns.append((read_labels(attribute, entry, values, name), codes))
+    text, texts = encode_column(table.column(sensitive))
+    return read_rows(name, columns, text, Candidates.of(texts, entries[sensitive].get("labels"), name))
 
 
-def of_sliced(name: str, table: SlicedTable, manifest: Mapping[str, Any], known: set[str], sensitive: str) -> Linkable:
+def read_slices(
+    name: str, table: SlicedTable, manifest: Mapping[str, Any], known: set[str], sensitive: str
+) -> Linkable:
     """Return a sliced or bucketized release: what the buckets leave whose every part has the person's values."""
     entries = manifest["attributes"]
     own = next(place for place, part in enumerate(table.parts) if sensitive in part.names)
@@ -156,16 +172,16 @@ def of_sliced(name: str, table: SlicedTable, manifest: Mapping[str, Any], known:
                     value
                     for part in parts
                     if attribute in part.names
-                    for value in coded(part.distinct.column(attribute))[1]
+                    for value in encode_column(part.distinct.column(attribute))[1]
                 )
             )
-            columns[attribute] = labelled(attribute, entries[attribute], values, name)
+            columns[attribute] = read_labels(attribute, entries[attribute], values, name)
             numbers[attribute] = {value: number for number, value in enumerate(values)}
     names = list(columns)
-    text, texts = coded(parts[0].distinct.column(sensitive))
+    text, texts = encode_column(parts[0].distinct.column(sensitive))
     candidates = Candidates.of(texts, entries[sensitive].get("labels"), name)
     bucket, labels, records, group = _groups(table, parts[0], names, numbers)
-    counts = candidates.counted(group, text[parts[0].codes], len(bucket))
+    counts = candidates.count(group, text[parts[0].codes], len(bucket))
     row = np.arange(len(bucket))
     for part in parts[1:]:
         if not set(part.names) & set(names):
@@ -174,7 +190,7 @@ def of_sliced(name: str, table: SlicedTable, manifest: Mapping[str, Any], known:
         start = np.searchsorted(there, np.arange(table.n_buckets + 1)).astype(np.int64)
         if np.diff(start)[bucket].sum() > MOST_BOXES:
             raise UsageError(f"{name}: its parts can be combined in too many ways; link it for one --target")
-        left, right = gathered(start, bucket)
+        left, right = gather_entries(start, bucket)
         both = (labels[left] >= 0) & (theirs[right] >= 0)  # an attribute in two parts must agree
         agree = ~(both & (labels[left] != theirs[right])).any(axis=1)
         left, right = left[agree], right[agree]
@@ -185,7 +201,7 @@ def of_sliced(name: str, table: SlicedTable, manifest: Mapping[str, Any], known:
         name=name,
         columns=tuple(columns.values()),
         labels=labels[first],
-        histograms=counts.merged(row, box, len(first), len(candidates.values)),
+        histograms=counts.merge(row, box, len(first), len(candidates.values)),
         records=np.bincount(box, weights=records, minlength=len(first)).astype(np.int64),
         values=candidates.values,
         n_rows=table.n_rows,
@@ -204,7 +220,7 @@ def _groups(
     labels = np.full((part.n_codes, len(names)), -1, dtype=np.int32)
     for place, name in enumerate(names):
         if name in part.names:
-            codes, values = coded(part.distinct.column(name))
+            codes, values = encode_column(part.distinct.column(name))
             labels[:, place] = np.array([numbers[name][value] for value in values], dtype=np.int32)[codes]
     combination, example = numbered(list((labels + 1).T), part.n_codes)
     group, first = numbered([table.bucket, combination[part.codes]], table.n_rows)
@@ -213,7 +229,7 @@ def _groups(
     return bucket, labels[example][combination[part.codes[first]]], many, group
 
 
-def chosen_sensitive(names: Sequence[Sequence[str]], asked: str | None) -> str:
+def choose_sensitive(names: Sequence[Sequence[str]], asked: str | None) -> str:
     """Return the sensitive attribute that all of the releases have: the one asked for, or the only one."""
     common = [name for name in names[0] if all(name in other for other in names)]
     if asked is not None:
@@ -226,3 +242,180 @@ def chosen_sensitive(names: Sequence[Sequence[str]], asked: str | None) -> str:
         listed = ", ".join(repr(name) for name in common)
         raise UsageError(f"the releases have several sensitive attributes in common, {listed}; choose with --sensitive")
     return common[0]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LinkColumn:
+    """One attribute that an adversary may know: its labels, in the order of their codes, and their covers."""
+
+    name: str
+    kind: str
+    labels: tuple[str, ...]  # (n_labels,)
+    covers: tuple[Cover, ...]  # (n_labels,)
+    format: str | None = None
+    length: int | None = None
+
+
+def read_columns(source: Source, columns: Sequence[str]) -> pa.Table:
+    """Return some columns of a table, texts as codes."""
+    return pa.Table.from_batches(list(source.batches(columns, dictionary=columns))).unify_dictionaries()
+
+
+def encode_column(column: pa.ChunkedArray | pa.Array) -> tuple[CodeArray, list[str | None]]:
+    """Return (n,) the code of each value, and the values as texts; None for missing ones."""
+    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if not pa.types.is_dictionary(whole.type):
+        whole = whole.dictionary_encode()
+    values: list[str | None] = pc.cast(whole.dictionary, pa.string()).to_pylist()
+    codes = np.asarray(whole.indices.cast(pa.int32()).fill_null(len(values)), dtype=np.int32)
+    if whole.null_count:
+        values.append(None)
+    return codes, values
+
+
+def read_labels(name: str, entry: Mapping[str, Any], values: list[str | None], where: str) -> LinkColumn:
+    """Return the column of a release's attribute, given the distinct texts that the file has of it."""
+    declared = entry.get("labels")
+    if declared is None:
+        covers = [own_cover(value) for value in values]
+    elif any(value is None or value not in declared for value in values):
+        raise InputError(
+            f"{where}: column {name!r} has texts that its manifest does not explain; run `shoal verify` on it"
+        )
+    else:
+        covers = [declared[value] for value in values]
+    texts = tuple(ABSENT if value is None else value for value in values)
+    return LinkColumn(name, entry["kind"], texts, tuple(covers), entry.get("format"), entry.get("length"))
+
+
+def own_cover(value: str | None) -> Cover:
+    """Return the cover of a value that is published as it is."""
+    return {"missing": True} if value is None else {"values": [value]}
+
+
+def read_plan(name: str, folder: Path, manifest: Mapping[str, Any]) -> AgreedPlan:
+    """Read the plan of a release; it must be the one that the manifest names."""
+    entry = manifest["agreed"]
+    try:
+        file, sha256, digest = str(entry["file"]), entry["sha256"], entry["digest"]
+    except (TypeError, KeyError):
+        raise InputError(f"{name}: its manifest does not name a plan; run `shoal verify` on it") from None
+    path = folder / Path(file).name
+    if not path.is_file():  # of a pipe or a device the end may never come
+        raise InputError(f"{name}: it lacks its plan; run `shoal verify` on it")
+    content = read_plan_file(path)
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise InputError(f"{name}: its plan is not the file that the manifest names; run `shoal verify` on it")
+    agreed = parse_plan(content, f"{Path(file).name} of {name}")
+    if agreed.digest != digest:
+        raise InputError(f"{name}: its plan has another digest than the manifest says; run `shoal verify` on it")
+    return agreed
+
+
+def read_agreed_classes(
+    name: str, table: pa.Table, manifest: Mapping[str, Any], agreed: AgreedPlan, known: set[str], sensitive: str
+) -> Linkable:
+    """Return a release by a plan: each class as boxes that have every one of its points once, and nothing else."""
+    entries = manifest["attributes"]
+    if sensitive != agreed.sensitive or any(quasi not in entries for quasi in agreed.quasi):
+        raise InputError(f"{name}: its attributes are not those of its plan; run `shoal verify` on it")
+    row = _classes(table.column(CLASS), agreed.classes, name)
+    names = [quasi for quasi in agreed.quasi if quasi in known]
+    places = [agreed.quasi.index(quasi) for quasi in names]
+    sizes = np.bincount(row, minlength=agreed.classes).astype(np.int64)
+    here = sizes[agreed.number] > 0  # whose class is not in the table is not in the table
+    owner, low, high = cut_boxes(agreed.number[here], [agreed.points[place][here] for place in places])
+    text, texts = encode_column(table.column(sensitive))
+    candidates = Candidates.of(texts, entries[sensitive].get("labels"), name)
+    counts = candidates.count(row, text, agreed.classes)
+    if int(counts.distinct[owner].sum()) > MOST_ENTRIES:
+        raise UsageError(f"{name}: the classes of its plan are too scattered to be linked with others")
+    columns, labels = [], np.empty(low.shape, dtype=np.int32)
+    for side, (quasi, at) in enumerate(zip(names, places, strict=True)):
+        column, labels[:, side] = _side(quasi, entries[quasi], agreed.quasi_values[at], low[:, side], high[:, side])
+        columns.append(column)
+    return Linkable(
+        name=name,
+        columns=tuple(columns),
+        labels=labels,
+        histograms=counts.merge(owner, np.arange(len(owner)), len(owner), len(candidates.values)),
+        records=sizes[owner],
+        values=candidates.values,
+        n_rows=table.num_rows,
+        agreement=Agreement(
+            digest=agreed.digest,
+            promised=int(agreed.promise.least) if agreed.promise.model == L_DIVERSITY else None,
+            owner=owner,
+            shown=_shown(table, row, names, agreed.classes),
+        ),
+    )
+
+
+def cut_boxes(number: CodeArray, points: Sequence[CodeArray]) -> tuple[IntArray, CodeArray, CodeArray]:
+    """Return disjoint boxes of each class that hold its points and no others: (n,) class, (n, d) from and below.
+
+    Points become runs along the last attribute, runs that are alike and neighbours along the one before are joined,
+    and so on.
+
+    >>> cut_boxes(np.zeros(5, int), [np.array([0, 0, 1, 1, 2]), np.array([0, 1, 0, 1, 1])])[1:]
+    (array([[0, 0],
+           [2, 1]], dtype=int32), array([[2, 2],
+           [3, 2]], dtype=int32))
+    """
+    owner = number.astype(np.int64)
+    low = np.stack(points, axis=1).astype(np.int32) if points else np.zeros((len(number), 0), dtype=np.int32)
+    first = np.lexsort((*low.T[::-1], owner))
+    owner, low = owner[first], low[first]
+    new = np.ones(len(owner), dtype=np.bool_)
+    new[1:] = (owner[1:] != owner[:-1]) | (low[1:] != low[:-1]).any(axis=1)  # points that nobody can tell apart are one
+    owner, low = owner[new], low[new]
+    high = low + 1
+    for side in reversed(range(low.shape[1])):
+        others = [place for place in range(low.shape[1]) if place != side]
+        sides = np.stack([end[:, place] for place in reversed(others) for end in (high, low)] + [low[:, side]])
+        order = np.lexsort((sides[-1], *sides[:-1], owner))
+        owner, low, high = owner[order], low[order], high[order]
+        alike = (owner[1:] == owner[:-1]) & (low[1:, side] == high[:-1, side])
+        for place in others:
+            alike &= (low[1:, place] == low[:-1, place]) & (high[1:, place] == high[:-1, place])
+        begins = np.flatnonzero(np.append(True, ~alike))
+        ends = np.append(begins[1:], len(owner)) - 1
+        joined = high[begins]
+        joined[:, side] = high[ends, side]
+        owner, low, high = owner[begins], low[begins], joined
+    return owner, low, high
+
+
+def _classes(column: pa.ChunkedArray, n_classes: int, name: str) -> IntArray:
+    """Return (n_rows,) the class of each row, from 0."""
+    codes, texts = encode_column(column)
+    numbers = [int(text) if text is not None and text.isdecimal() and len(text) < 10 else 0 for text in texts]
+    if not texts or min(numbers) < 1 or max(numbers) > n_classes:
+        raise InputError(f"{name}: column {CLASS!r} has classes that its plan does not have; run `shoal verify` on it")
+    return np.array(numbers, dtype=np.int64)[codes] - 1
+
+
+def _side(
+    name: str, entry: Mapping[str, Any], values: Sequence[str], low: CodeArray, high: CodeArray
+) -> tuple[LinkColumn, CodeArray]:
+    """Return one attribute's sides of boxes as a column, and (n_boxes,) which of them each box has."""
+    ranges, label = np.unique(low.astype(np.int64) * (len(values) + 1) + high, return_inverse=True)
+    begins, ends = np.divmod(ranges, len(values) + 1)
+    if int((ends - begins).sum()) > MOST_LISTED:
+        raise UsageError(f"the classes of a plan have too many different ranges of {name!r} to be linked with others")
+    spans = list(zip(begins.tolist(), ends.tolist(), strict=True))
+    covers = tuple({"values": values[begin:end]} for begin, end in spans)
+    labels = tuple(values[begin] for begin, _ in spans)
+    column = LinkColumn(name, entry["kind"], labels, covers, entry.get("format"), entry.get("length"))
+    return column, label.reshape(-1).astype(np.int32)
+
+
+def _shown(table: pa.Table, row: IntArray, names: Sequence[str], n_classes: int) -> tuple[Shown, ...]:
+    """Return the number of each class and its published labels, for people to read."""
+    example = np.zeros(n_classes, dtype=np.int64)
+    example[row] = np.arange(len(row))
+    shown = [Shown(CLASS, np.arange(n_classes, dtype=np.int32), tuple(str(one + 1) for one in range(n_classes)))]
+    for name in names:
+        codes, texts = encode_column(table.column(name))
+        shown.append(Shown(name, codes[example], tuple(text or "" for text in texts)))
+    return tuple(shown)

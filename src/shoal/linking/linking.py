@@ -1,83 +1,77 @@
-"""Linking releases: what their intersection leaves for one person, or for everybody."""
+"""Linking releases: what their intersection leaves for one person, for given people, or for everybody who can be."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from shoal.core.arrays import CodeArray
-from shoal.core.errors import UsageError, did_you_mean
-from shoal.linking.columns import ABSENT
-from shoal.linking.everybody import by_classes, by_population, left_for, trees
+from shoal.core.arrays import BoolArray, CodeArray, IntArray
+from shoal.core.errors import InputError, UsageError, did_you_mean
+from shoal.linking import kernels
+from shoal.linking.kernels import Boxes, BoxIndex, Histograms, Seen
 from shoal.linking.linkable import Linkable
-from shoal.linking.reading import Linked, read_columns, read_linkables
-from shoal.linking.result import PopulationLinkage, Remaining, TargetLinkage
+from shoal.linking.reading import Linked, read_linkables
+from shoal.linking.result import PopulationLinkage, Remaining, TargetLinkage, WorstCase
 from shoal.linking.space import Space
 from shoal.policy.policy import Policy
 from shoal.release.sliced.table import numbered
 from shoal.sources.base import Source
 from shoal.sources.opening import open_source
-from shoal.taxonomies.tree import free_label
 
-
-def link_target(
-    releases: Sequence[Linked],
-    target: Mapping[str, str],
-    *,
-    policy: str | Path | Mapping[str, Any] | Policy | None = None,
-    sensitive: str | None = None,
-) -> TargetLinkage:
-    """Return what releases leave for a person of whom somebody knows these quasi values, as texts.
-
-    Of every sensitive value the least count that any release leaves remains: Rameshwar and Tandon, section 2.3. An
-    attribute that *target* does not name is not known of the person; an empty text is a missing value. *policy*
-    tells the roles of tables that are no releases of shoal.
-    """
-    linkables, chosen = _read(releases, policy, sensitive, lambda quasi: _asked(target, quasi))
-    space = Space.of(linkables)
-    query = _query(space, target)
-    sums, first = left_for(space, trees(space), query)
-    for each, found in zip(linkables, first, strict=True):
-        if found[0] < 0:
-            raise UsageError(f"no class of {each.name} covers the target: nobody with these values is in it")
-    texts = spelled(space)
-    return TargetLinkage(
-        releases=tuple(each.name for each in linkables),
-        sensitive=chosen,
-        remaining=Remaining.of(np.min([each[0] for each in sums], axis=0), texts),
-        alone=tuple(Remaining.of(each[0], texts) for each in sums),
-        **_agreed(linkables),
-    )
+WORST = 10
+MOST_PAIRS = 2**24
+_NONE = np.iinfo(np.int64).max
+_PARTS, _FEW = 16, 4096  # parts that threads look at; boxes that are not worth it
 
 
 def link(
     releases: Sequence[Linked],
+    target: str | Mapping[str, str] | None = None,
     *,
     floor: int = 2,
     population: object | None = None,
     policy: str | Path | Mapping[str, Any] | Policy | None = None,
     sensitive: str | None = None,
-) -> PopulationLinkage:
-    """Return what releases leave for everybody who is in all of them, and for how many that is below the floor.
+) -> PopulationLinkage | TargetLinkage:
+    """Return what several releases leave for everybody who is in all of them, or for one person.
 
-    *population* is a table with one row per person and at least one of the quasi attributes as they are in reality;
-    without it every combination of classes that somebody can be in is looked at.
+    *releases* are what ``shoal.anonymize`` gave back, their folders, or tables of others, whose roles *policy* tells.
+    With a *target*, what somebody knows of a person like "sex=F,zip=560010", it is said which sensitive values remain
+    for that person. Without, it is counted for how many people fewer than *floor* values remain: for the rows of
+    *population*, a table with one row per person and at least one of the quasi attributes as they are in reality, or
+    else for every combination of classes that somebody can be in.
+
+    >>> import pyarrow as pa
+    >>> import shoal
+    >>> illness = ["flu", "cold", "cold", "gout"]
+    >>> people = pa.table({"age": [31, 32, 46, 47], "sex": ["F", "M", "F", "M"], "ill": illness})
+    >>> roles = {"age": {"role": "quasi"}, "sex": {"role": "quasi"}, "ill": {"role": "sensitive"}}
+    >>> policy = {"attributes": roles, "privacy": [{"k-anonymity": {"k": 2}}]}
+    >>> by_age = shoal.anonymize(people, policy)
+    >>> by_sex = shoal.anonymize(people, {**policy, "attributes": {"sex": roles["sex"], **roles}})
+    >>> found = shoal.link([by_age, by_sex])
+    >>> found.l, found.people_below
+    (1, 4)
+    >>> shoal.link([by_age, by_sex], "age=31,sex=F").remaining.counts
+    {'flu': 1}
     """
+    if target is not None:
+        if population is not None:
+            raise UsageError("a target is one person and a population many people; give one of them")
+        return _link_target(releases, parse_target(target) if isinstance(target, str) else target, policy, sensitive)
     if floor < 1:
         raise UsageError(f"the floor is a number of values, at least 1; received {floor}")
     loaded = None if policy is None else Policy.load(policy)
     people = None if population is None else open_source(population, None if loaded is None else loaded.source)
-    linkables, chosen = _read(releases, loaded, sensitive, lambda quasi: _told(people, quasi))
+    linkables, chosen = _read(releases, loaded, sensitive, lambda quasi: _known_of(people, quasi))
     space = Space.of(linkables)
     alone = tuple(int(each.histograms.distinct.min()) for each in linkables)
-    if people is None:
-        found = by_classes(space, linkables, floor, spelled(space))
-    else:
-        found = by_population(space, linkables, *people_queries(space, people), floor, spelled(space))
+    found = link_classes(space, linkables, floor) if people is None else link_people(space, linkables, people, floor)
     return PopulationLinkage(
         releases=tuple(each.name for each in linkables),
         sensitive=chosen,
@@ -88,7 +82,31 @@ def link(
         floor=floor,
         population=population is not None,
         **found,
-        **_agreed(linkables),
+        **_common_plan(linkables),
+    )
+
+
+def _link_target(
+    releases: Sequence[Linked], target: Mapping[str, str], policy: Any, sensitive: str | None
+) -> TargetLinkage:
+    """Return what releases leave for a person of whom somebody knows these quasi values, as texts.
+
+    Of every sensitive value the least count that any release leaves remains: Rameshwar and Tandon, section 2.3. An
+    attribute that *target* does not name is not known of the person; an empty text is a missing value.
+    """
+    linkables, chosen = _read(releases, policy, sensitive, lambda quasi: _check_target(target, quasi))
+    space = Space.of(linkables)
+    sums, first = space.look_up(space.index(), _query(space, target))
+    for each, found in zip(linkables, first, strict=True):
+        if found[0] < 0:
+            raise UsageError(f"no class of {each.name} covers the target: nobody with these values is in it")
+    texts = space.value_texts
+    return TargetLinkage(
+        releases=tuple(each.name for each in linkables),
+        sensitive=chosen,
+        remaining=Remaining.of(np.min([each[0] for each in sums], axis=0), texts),
+        alone=tuple(Remaining.of(each[0], texts) for each in sums),
+        **_common_plan(linkables),
     )
 
 
@@ -100,24 +118,13 @@ def parse_target(text: str) -> dict[str, str]:
     """
     target: dict[str, str] = {}
     for number, piece in enumerate(text.split(","), start=1):
-        name, equals, value = piece.partition("=")
-        name = _unescaped(name.strip())
+        name, equals, value = (part.strip().replace("%2C", ",").replace("%25", "%") for part in piece.partition("="))
         if not equals or not name:
             raise UsageError(f"--target: entry {number} is not written as attribute=value")
         if name in target:
             raise UsageError(f"--target names {name!r} twice")
-        target[name] = _unescaped(value.strip())
+        target[name] = value
     return target
-
-
-def _unescaped(text: str) -> str:
-    return text.replace("%2C", ",").replace("%25", "%")
-
-
-def spelled(space: Space) -> list[str]:
-    """Return the sensitive values as texts, a missing one told apart from all others."""
-    absent = free_label(ABSENT, (value for value in space.values if value is not None))
-    return [absent if value is None else value for value in space.values]
 
 
 def _read(
@@ -132,7 +139,7 @@ def _read(
     return read_linkables(releases, policy=loaded, sensitive=sensitive, known=known)
 
 
-def _asked(target: Mapping[str, str], quasi: Collection[str]) -> Collection[str]:
+def _check_target(target: Mapping[str, str], quasi: Collection[str]) -> Collection[str]:
     """Return the attributes of a target, all of which must be quasi."""
     if not target:
         raise UsageError("the target has no attribute; name at least one")
@@ -144,7 +151,7 @@ def _asked(target: Mapping[str, str], quasi: Collection[str]) -> Collection[str]
     return target.keys()
 
 
-def _told(people: Source | None, quasi: Collection[str]) -> Collection[str]:
+def _known_of(people: Source | None, quasi: Collection[str]) -> Collection[str]:
     """Return the quasi attributes that a population has; without one, all."""
     if people is None:
         return quasi
@@ -154,7 +161,7 @@ def _told(people: Source | None, quasi: Collection[str]) -> Collection[str]:
     return names
 
 
-def _agreed(linkables: Sequence[Linkable]) -> dict[str, Any]:
+def _common_plan(linkables: Sequence[Linkable]) -> dict[str, Any]:
     """Return the plan that all releases are by, if there is one, and how many values it promises."""
     first = linkables[0].agreement
     if first is None or any(each.agreement is None or each.agreement.digest != first.digest for each in linkables):
@@ -174,21 +181,6 @@ def _query(space: Space, target: Mapping[str, str]) -> CodeArray:
         code = space.codes(place, given)[0]
         query[0, 2 * place : 2 * place + 2] = code, code + 1
     return query
-
-
-def people_queries(space: Space, source: Source) -> tuple[CodeArray, CodeArray]:
-    """Return the distinct quasi values of a population as queries, and which of them each of its rows has."""
-    table = read_columns(source, space.attributes)
-    columns = []
-    for place, name in enumerate(space.attributes):
-        whole = table.column(name).combine_chunks()
-        if not pa.types.is_dictionary(whole.type):
-            whole = whole.dictionary_encode()
-        code_of = np.append(space.codes(place, whole.dictionary), np.int32(space.covers[place].missing))
-        columns.append(code_of[np.asarray(whole.indices.fill_null(len(whole.dictionary)))])
-    people, first = numbered(columns, table.num_rows)
-    low = np.stack([codes[first] for codes in columns], axis=1)
-    return np.stack([low, low + 1], axis=2).reshape(len(first), -1).astype(np.int32), people
 
 
 def worst_case_l(n_values: int, ls: Sequence[int]) -> int:
@@ -212,13 +204,13 @@ def worst_case_l(n_values: int, ls: Sequence[int]) -> int:
     return 1 + max(0, others - sum(n_values - l for l in ls))
 
 
-def composed(guarantees: Sequence[tuple[int, float]]) -> tuple[int, float]:
+def compose(guarantees: Sequence[tuple[int, float]]) -> tuple[int, float]:
     """Return the (l, delta) that holds for all of several (l, delta)-diverse releases together.
 
     Rameshwar and Tandon, Theorem 4.5, for releases that were made with the same agreed classes: all of them are
     l-diverse on the same likely values unless one of them fails, so the chances to fail add up.
 
-    >>> composed([(5, 0.01), (5, 0.02)])
+    >>> compose([(5, 0.01), (5, 0.02)])
     (5, 0.03)
     """
     if not guarantees:
@@ -227,3 +219,166 @@ def composed(guarantees: Sequence[tuple[int, float]]) -> tuple[int, float]:
         if l < 1 or not 0 <= delta <= 1:
             raise UsageError("(l, delta)-diversity has an l of at least 1 and a delta from 0 to 1")
     return min(l for l, _ in guarantees), min(1.0, sum(delta for _, delta in guarantees))
+
+
+def link_people(space: Space, linkables: Sequence[Linkable], people: Source, floor: int) -> dict[str, Any]:
+    """Link for given people; return the entries of a ``PopulationLinkage``."""
+    queries, person = space.queries_of(people)
+    indexes = space.index()
+    rows = np.bincount(person, minlength=len(queries)).astype(np.int64)
+    distinct = np.zeros(len(queries), dtype=np.int64)
+    frequency, entropy = np.zeros(len(queries)), np.zeros(len(queries))
+    for block in space.blocks(len(queries)):
+        sums, _ = space.look_up(indexes, queries[block])
+        left = np.minimum.reduce(sums)
+        distinct[block] = (left > 0).sum(axis=1)
+        total = np.maximum(left.sum(axis=1), 1)
+        frequency[block] = total / np.maximum(left.max(axis=1), 1)
+        shares = left / total[:, None]
+        entropy[block] = np.exp(-(shares * np.log(np.where(left > 0, shares, 1.0))).sum(axis=1))
+    linked = distinct > 0
+    if not linked.any():
+        raise InputError("nobody of the population can be in all of the releases; are they about the same people?")
+    order = np.lexsort((frequency, distinct))
+    chosen = order[linked[order]][: 20 * WORST]
+    sums, boxes = space.look_up(indexes, queries[chosen])
+    left = np.minimum.reduce(sums)
+    members = np.stack(boxes, axis=1)
+    owners = np.stack([each.owner[boxes] for each, boxes in zip(linkables, members.T, strict=True)], axis=1)
+    _, unlike = np.unique(owners, axis=0, return_index=True)
+    below = linked & (distinct < floor)
+    return {
+        "l": int(distinct[linked].min()),
+        "frequency_l": float(frequency[linked].min()),
+        "entropy_l": float(entropy[linked].min()),
+        "people": len(person),
+        "people_linked": int(rows[linked].sum()),
+        "people_below": int(rows[below].sum()),
+        "exact": True,
+        "combinations": int(linked.sum()),
+        "combinations_below": int(below.sum()),
+        "combinations_empty": int((~linked).sum()),
+        "worst": tuple(
+            WorstCase.of(linkables, members[place].tolist(), left[place], space.value_texts)
+            for place in np.sort(unlike)[:WORST].tolist()
+        ),
+    }
+
+
+def link_classes(space: Space, linkables: Sequence[Linkable], floor: int) -> dict[str, Any]:
+    """Link for everybody who can be: all combinations of classes, one of each release, that have values in common.
+
+    Returns the entries of a ``PopulationLinkage``.
+    """
+    indexes = space.index()
+    releases = [_add_holders(space, *both) for both in zip(space.releases, indexes, strict=True)]
+    overlapping = any(new is not old for new, old in zip(releases, space.releases, strict=True))
+    boxes, members = releases[0], np.arange(len(linkables[0].labels))[:, None]
+    for each, index in zip(releases[1:-1], indexes[1:-1], strict=True):
+        boxes, members = _join(space, boxes, members, each, index)
+    last = releases[-1]
+    owners = [each.owner[boxes] for each, boxes in zip(linkables[:-1], members.T, strict=True)]
+    boxes = boxes._replace(owner=numbered(owners, len(members))[0].astype(np.int64))
+    seen = _look_at_pairs(boxes, last, indexes[-1], len(space.values), floor)
+    if not seen.totals[0]:
+        raise InputError("nobody can be in all of the releases with the same values; are they about the same people?")
+    texts = space.value_texts
+
+    def left(one: int, other: int) -> IntArray:
+        return np.minimum(boxes.histograms.row(one, len(texts)), last.histograms.row(other, len(texts)))
+
+    return {
+        "l": int(seen.least[0]),
+        "frequency_l": float(seen.least[1]),
+        "entropy_l": float(seen.least[2]),
+        "people": min(each.n_rows for each in linkables),
+        "people_linked": _most_people(linkables, members[seen.met], seen.met_there),
+        "people_below": _most_people(linkables, members[seen.below], seen.below_there),
+        "exact": not overlapping,
+        "combinations": int(seen.totals[0]),
+        "combinations_below": int(seen.totals[1]),
+        "combinations_empty": int(seen.totals[2]),
+        "worst": tuple(
+            WorstCase.of(linkables, [*members[one].tolist(), other], left(one, other), texts)
+            for _, _, one, other in seen.worst[seen.worst[:, 0] < _NONE].tolist()
+        ),
+    }
+
+
+def _look_at_pairs(boxes: Boxes, there: Boxes, index: BoxIndex, n_values: int, floor: int) -> Seen:
+    """Look at all pairs of boxes that meet, in threads."""
+    both = (boxes.histograms, there.histograms)
+    most = max(int(np.add.reduceat(each.counts, each.start[:-1]).max()) for each in both)
+    logs = np.log(np.maximum(np.arange(most + 1), 1))
+    sequence = np.argsort(boxes.owner, kind="stable")
+
+    def look(part: IntArray) -> Seen:
+        n, n_there = len(boxes.hulls), len(there.hulls)
+        below, below_there, met, met_there = (np.zeros(size, dtype=np.bool_) for size in (n, n_there, n, n_there))
+        worst, least = np.full((WORST, 4), _NONE, dtype=np.int64), np.full(3, np.inf)
+        seen = Seen(below, below_there, met, met_there, worst, least, np.zeros(3, dtype=np.int64))
+        kernels.link_pairs(boxes, part, there, index, n_values, floor, logs, seen)
+        return seen
+
+    with ThreadPoolExecutor() as threads:
+        parts = list(threads.map(look, _split(sequence, boxes.owner)))
+    worst = np.concatenate([each.worst for each in parts])
+    return Seen(
+        below=np.logical_or.reduce([each.below for each in parts]),
+        below_there=np.logical_or.reduce([each.below_there for each in parts]),
+        met=np.logical_or.reduce([each.met for each in parts]),
+        met_there=np.logical_or.reduce([each.met_there for each in parts]),
+        worst=worst[np.lexsort((-worst[:, 1], worst[:, 0]))[:WORST]],
+        least=np.minimum.reduce([each.least for each in parts]),
+        totals=np.sum([each.totals for each in parts], axis=0),
+    )
+
+
+def _split(sequence: IntArray, owner: IntArray) -> list[IntArray]:
+    """Return boxes in several parts, none of which breaks up an owner."""
+    if len(sequence) < _FEW:
+        return [sequence]
+    of = owner[sequence]
+    edges = np.searchsorted(of, of[np.arange(1, _PARTS) * len(of) // _PARTS])
+    return [part for part in np.split(sequence, np.unique(edges)) if len(part)]
+
+
+def _add_holders(space: Space, boxes: Boxes, index: BoxIndex) -> Boxes:
+    """Add to what each box leaves what others do that hold it wholly: whoever is in it is in these too.
+
+    Boxes of which no two overlap are returned as they are.
+    """
+    if not kernels.any_overlap(boxes, index):
+        return boxes
+    n_pairs = kernels.list_holders(boxes, index, np.empty((0, 2), dtype=np.int64), False)
+    pairs = np.empty((n_pairs, 2), dtype=np.int64)
+    kernels.list_holders(boxes, index, pairs, True)
+    counts = boxes.histograms.merge(pairs[:, 1], pairs[:, 0], len(boxes.hulls), len(space.values))
+    return boxes._replace(histograms=counts)
+
+
+def _join(space: Space, boxes: Boxes, members: IntArray, each: Boxes, index: BoxIndex) -> tuple[Boxes, IntArray]:
+    """Return the boxes that meet one of another release, with what both leave, and their members."""
+    n_values, nothing = len(space.values), np.empty((0, 3), dtype=np.int64)
+    n_pairs, n_entries = kernels.join_pairs(boxes, each, index, n_values, nothing, nothing, False)
+    if n_entries > MOST_PAIRS:
+        raise UsageError(
+            f"the classes of three and more releases meet in too many ways ({n_pairs:,}); give the people with "
+            "--population, or link two at a time"
+        )
+    pairs, entries = np.empty((n_pairs, 2), dtype=np.int64), np.empty((n_entries, 3), dtype=np.int64)
+    kernels.join_pairs(boxes, each, index, n_values, pairs, entries, True)
+    one, other = boxes.hulls[pairs[:, 0]], each.hulls[pairs[:, 1]]
+    hulls = np.empty_like(one)
+    hulls[:, ::2] = np.maximum(one[:, ::2], other[:, ::2])
+    hulls[:, 1::2] = np.minimum(one[:, 1::2], other[:, 1::2])
+    uneven = np.concatenate([boxes.uneven[pairs[:, 0]], each.uneven[pairs[:, 1]]], axis=1)
+    left = Histograms.of(entries[:, 0], entries[:, 1], entries[:, 2], n_pairs, n_values)
+    return Boxes(hulls, uneven, left, np.arange(n_pairs)), np.column_stack((members[pairs[:, 0]], pairs[:, 1]))
+
+
+def _most_people(linkables: Sequence[Linkable], members: IntArray, there: BoolArray) -> int:
+    """Return how many people can be in one of the combinations: each is a record of a class of every release."""
+    chosen = [np.unique(members[:, place]) for place in range(members.shape[1])]
+    chosen.append(np.flatnonzero(there))
+    return min(min(each.n_rows, each.records_in(boxes)) for each, boxes in zip(linkables, chosen, strict=True))

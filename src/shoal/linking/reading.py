@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from shoal.core.errors import InputError, ShoalError, UsageError
-from shoal.linking.agreed import of_agreed, read_agreed
-from shoal.linking.columns import ABSENT, LinkColumn, coded, own_cover
-from shoal.linking.linkable import Candidates, Linkable, chosen_sensitive, of_generalized, of_rows, of_sliced
-from shoal.linking.refusing import refuse_common_tokens, unlinkable
+from shoal.linking.linkable import (
+    ABSENT,
+    Candidates,
+    Linkable,
+    LinkColumn,
+    choose_sensitive,
+    encode_column,
+    own_cover,
+    read_agreed_classes,
+    read_columns,
+    read_generalized,
+    read_plan,
+    read_rows,
+    read_slices,
+)
 from shoal.policy.policy import Policy
 from shoal.release.forms.base import read_form
 from shoal.release.release import CLASS, PUBLIC, Release, received
-from shoal.sources.base import Source
 from shoal.sources.frames import as_table
 from shoal.sources.opening import open_source
 from shoal.sources.options import SourceOptions
@@ -58,7 +69,7 @@ def read_linkables(
     nobody asks about must not be read, since combinations of a bucket that differ only there are one.
     """
     opened = [_open(release, policy) for release in releases]
-    chosen = chosen_sensitive([each.of_role("sensitive") for each in opened], sensitive)
+    chosen = choose_sensitive([each.of_role("sensitive") for each in opened], sensitive)
     quasi = dict.fromkeys(name for each in opened for name in each.of_role("quasi") if name != chosen)
     if not quasi:
         raise UsageError("the releases have no quasi attribute, so nobody can be looked for in them")
@@ -72,7 +83,7 @@ def _refuse_changed(opened: Sequence[_Opened], names: set[str]) -> None:
     """Raise if a release does not tell of original values, or if tokens link the releases already."""
     ours = [(each.name, each.manifest) for each in opened if each.manifest is not None]
     for name, manifest in ours:
-        reason = unlinkable(manifest, names)
+        reason = explain_unlinkable(manifest, names)
         if reason is not None:
             raise InputError(f"{name} cannot be linked: {reason}")
     refuse_common_tokens(ours)
@@ -136,29 +147,24 @@ def _read(opened: _Opened, policy: Policy | None, known: set[str], sensitive: st
         if policy is None:
             raise TypeError("a table of others is opened with a policy")
         wanted = [name for name in opened.roles if name in known and opened.roles[name] != "sensitive"]
-        return of_foreign(opened.name, read_columns(data, [*wanted, sensitive]), wanted, sensitive, policy)
+        return read_foreign(opened.name, read_columns(data, [*wanted, sensitive]), wanted, sensitive, policy)
     form = read_form(manifest)
     if not form.whole_records:
         sliced = form.slice_rows(data if isinstance(data, pa.Table) else form.read_rows(data))
-        return of_sliced(opened.name, sliced, manifest, known, sensitive)
+        return read_slices(opened.name, sliced, manifest, known, sensitive)
     wanted = [name for name, role in opened.roles.items() if name in known and role != "sensitive"]
     source = open_source(data, SourceOptions(delimiter=","))
     if form.by_plan:
         if opened.folder is None:
             raise UsageError(f"{opened.name} is by a plan, which is in its folder; give the folder")
-        agreed = read_agreed(opened.name, opened.folder, manifest)
-        return of_agreed(
+        agreed = read_plan(opened.name, opened.folder, manifest)
+        return read_agreed_classes(
             opened.name, read_columns(source, [CLASS, *wanted, sensitive]), manifest, agreed, known, sensitive
         )
-    return of_generalized(opened.name, read_columns(source, [*wanted, sensitive]), manifest, known, sensitive)
+    return read_generalized(opened.name, read_columns(source, [*wanted, sensitive]), manifest, known, sensitive)
 
 
-def read_columns(source: Source, columns: Sequence[str]) -> pa.Table:
-    """Return some columns of a table, texts as codes."""
-    return pa.Table.from_batches(list(source.batches(columns, dictionary=columns))).unify_dictionaries()
-
-
-def of_foreign(name: str, table: pa.Table, quasi: Sequence[str], sensitive: str, policy: Policy) -> Linkable:
+def read_foreign(name: str, table: pa.Table, quasi: Sequence[str], sensitive: str, policy: Policy) -> Linkable:
     """Return a table of others; every row is a record as it stands.
 
     A text that is a node of the attribute's declared taxonomy covers what the node covers, ``*`` everything, a
@@ -166,21 +172,21 @@ def of_foreign(name: str, table: pa.Table, quasi: Sequence[str], sensitive: str,
     """
     columns = []
     for attribute in quasi:
-        codes, texts = coded(table.column(attribute))
+        codes, texts = encode_column(table.column(attribute))
         columns.append((_column(attribute, texts, policy.attributes[attribute].taxonomy), codes))
-    codes, texts = coded(table.column(sensitive))
-    tree = _declared(policy.attributes[sensitive].taxonomy)
+    codes, texts = encode_column(table.column(sensitive))
+    tree = _declared_tree(policy.attributes[sensitive].taxonomy)
     labels = None
     if tree is not None:
         nodes = _nodes(tree)
         everything: Cover = {"values": list(tree.leaf_labels)}
         covers = {text: nodes.get(text, own_cover(text)) for text in texts if text is not None}
         labels = {text: everything if cover.get("any") else cover for text, cover in covers.items()}
-    return of_rows(name, columns, codes, Candidates.of(texts, labels, name))
+    return read_rows(name, columns, codes, Candidates.of(texts, labels, name))
 
 
 def _column(name: str, texts: Sequence[str | None], builder: TaxonomyBuilder | None) -> LinkColumn:
-    tree = _declared(builder)
+    tree = _declared_tree(builder)
     nodes = {} if tree is None else _nodes(tree)
     covers = [_cover(text, nodes, builder) for text in texts]
     prefixes = any("prefixes" in cover for cover in covers)
@@ -203,7 +209,7 @@ def _cover(text: str | None, nodes: dict[str, Cover], builder: TaxonomyBuilder |
     return own_cover(text)
 
 
-def _declared(builder: TaxonomyBuilder | None) -> Taxonomy | None:
+def _declared_tree(builder: TaxonomyBuilder | None) -> Taxonomy | None:
     """Return the tree that a policy declares by itself; None if it comes from the values of the table."""
     if builder is None or isinstance(builder, MaskTaxonomy):
         return None
@@ -218,3 +224,62 @@ def _nodes(tree: Taxonomy) -> dict[str, Cover]:
     """Return what each node of the tree covers, by its label."""
     ranges = zip(tree.labels, tree.lo.tolist(), tree.hi.tolist(), strict=True)
     return {label: tree.cover(low, high) for label, low, high in ranges}
+
+
+def explain_unlinkable(manifest: Mapping[str, Any], names: Collection[str]) -> str | None:
+    """Say why a release cannot be linked by these attributes; None if it can."""
+    reason = read_form(manifest).unlinkable
+    if reason is not None:
+        return reason
+    changed = [_changed(name, technique) for name, technique, _ in _techniques(manifest) if name in names]
+    return changed[0] if changed else None
+
+
+def explain_unenterable(manifest: Mapping[str, Any]) -> str | None:
+    """Say why a release cannot be entered into a ledger, which links it by attributes that nobody knows yet."""
+    changed = [_changed(name, technique) for name, technique, _ in _techniques(manifest)]
+    if changed:
+        return changed[0]
+    reason = read_form(manifest).not_for_ledgers
+    if reason is not None:
+        return reason
+    if "sample" in manifest:
+        return "it is a sample, and nobody else can tell who is in it"
+    return explain_unlinkable(manifest, ())
+
+
+def refuse_common_tokens(releases: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+    """Raise if two releases, each a name and a manifest, have tokens that are the same for the same person.
+
+    The manifest does not tell the key, so that pseudonyms of the same domain count as being of one.
+    """
+    for (first, one), (second, other) in combinations(releases, 2):
+        known = dict(_lasting(one))
+        for column, tokens in _lasting(other):
+            for own, same in known.items():
+                if same == tokens:
+                    raise InputError(
+                        f"{first} and {second} have tokens that are the same for the same value (columns {own!r} and "
+                        f"{column!r}): whoever has both puts a person's rows together, and no class hides them"
+                    )
+
+
+def _lasting(manifest: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Yield the columns of tokens that other releases may have as well, and what makes them the same."""
+    for name, technique, entry in _techniques(manifest):
+        if technique == "pseudonym":
+            yield name, (technique, str(entry.get("domain")))
+        elif technique == "hash" and entry.get("salt") != "random":
+            yield name, (technique, "")
+
+
+def _changed(name: str, technique: str) -> str:
+    return f"its column {name!r} was changed by {technique}, and linking compares original values"
+
+
+def _techniques(manifest: Mapping[str, Any]) -> list[tuple[str, str, Mapping[str, Any]]]:
+    """Return the changed columns, by which technique, and how."""
+    try:
+        return [(name, str(entry["technique"]), entry) for name, entry in manifest.get("techniques", {}).items()]
+    except (TypeError, KeyError, AttributeError):
+        raise InputError("its manifest does not explain its techniques; run `shoal verify` on it") from None

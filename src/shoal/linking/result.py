@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from shoal.core.arrays import IntArray
+from shoal.linking.linkable import Linkable
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,14 @@ class WorstCase:
 
     classes: tuple[Mapping[str, str], ...]  # attribute -> label; empty for a sliced release
     remaining: Remaining
+
+    @classmethod
+    def of(
+        cls, linkables: Sequence[Linkable], members: Sequence[int], left: IntArray, texts: Sequence[str]
+    ) -> WorstCase:
+        """Describe boxes, one of each release, and what they leave."""
+        classes = tuple(each.describe(box) for each, box in zip(linkables, members, strict=True))
+        return cls(classes, Remaining.of(left, texts))
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON has it; how many values remain is told, but not which."""

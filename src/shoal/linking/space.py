@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -10,30 +11,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from shoal.core.arrays import CodeArray, KeyArray
+from shoal.core.arrays import CodeArray, IntArray, KeyArray
 from shoal.core.errors import InputError, UsageError
-from shoal.linking import kernels
-from shoal.linking.columns import LinkColumn
-from shoal.linking.histograms import Histograms
-from shoal.linking.linkable import Linkable
+from shoal.linking.kernels import Boxes, BoxIndex, index_boxes, sum_for_queries
+from shoal.linking.linkable import ABSENT, Linkable, LinkColumn, read_columns
 from shoal.manifest import Attribute
+from shoal.release.sliced.table import numbered
+from shoal.sources.base import Source
+from shoal.taxonomies.tree import free_label
 from shoal.verify.covers import CoverError, Covers, read_covers
 
 MOST_WORDS = 2**26
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Boxes:
-    """Boxes of one release, or of several that meet, with what they leave."""
-
-    hulls: CodeArray  # (n_boxes, 2 n_attributes) from and below, attribute by attribute
-    uneven: CodeArray  # (n_boxes, n_members n_attributes) rows of bits for labels with gaps, else -1
-    histograms: Histograms
-
-    @property
-    def sparse(self) -> kernels.Sparse:
-        """The histograms as kernels take them."""
-        return self.histograms.start, self.histograms.value, self.histograms.count
+_BLOCK = 2**22  # counts that are held at a time
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,8 +58,9 @@ class Space:
                 hulls[:, 2 * a], hulls[:, 2 * a + 1] = low[label], high[label]
                 uneven[:, a] = rows[a][label]
                 offsets[name] += len(each.columns[place_of[name]].labels)
-            renumbered = each.histograms.renumbered(np.array([number[value] for value in each.values], dtype=np.int64))
-            releases.append(Boxes(hulls, uneven, renumbered))
+            common = np.array([number[value] for value in each.values], dtype=np.int64)
+            counts = each.histograms._replace(value=common[each.histograms.value])
+            releases.append(Boxes(hulls, uneven, counts, each.owner))
         return cls(names, covers, values, tuple(releases), bits)
 
     def codes(self, attribute: int, values: pa.Array) -> CodeArray:
@@ -80,6 +70,48 @@ class Space:
         known = np.asarray(values.is_valid().to_numpy(zero_copy_only=False))
         codes[known] = cover.places(values.drop_null())
         return codes
+
+    @property
+    def value_texts(self) -> list[str]:
+        """The sensitive values as texts, a missing one different from all others."""
+        absent = free_label(ABSENT, (value for value in self.values if value is not None))
+        return [absent if value is None else value for value in self.values]
+
+    def index(self) -> list[BoxIndex]:
+        """Return an index of each release's boxes."""
+        return [index_boxes(each.hulls, self.bits) for each in self.releases]
+
+    def look_up(self, indexes: Sequence[BoxIndex], queries: CodeArray) -> tuple[list[IntArray], list[IntArray]]:
+        """Return of each release (n_queries, n_values) the counts that it leaves, and a box that covers the query."""
+
+        def one(each: Boxes, index: BoxIndex) -> tuple[IntArray, IntArray]:
+            counts = np.zeros((len(queries), len(self.values)), dtype=np.int64)
+            box = np.empty(len(queries), dtype=np.int64)
+            sum_for_queries(queries, each, index, counts, box)
+            return counts, box
+
+        with ThreadPoolExecutor() as threads:
+            found = list(threads.map(one, self.releases, indexes))
+        return [counts for counts, _ in found], [box for _, box in found]
+
+    def blocks(self, n_queries: int) -> list[slice]:
+        """Return runs of queries whose counts are held at a time."""
+        size = max(1, _BLOCK // len(self.values))
+        return [slice(begin, begin + size) for begin in range(0, n_queries, size)]
+
+    def queries_of(self, source: Source) -> tuple[CodeArray, CodeArray]:
+        """Return the distinct quasi values of a population as queries, and which of them each of its rows has."""
+        table = read_columns(source, self.attributes)
+        columns = []
+        for place, name in enumerate(self.attributes):
+            whole = table.column(name).combine_chunks()
+            if not pa.types.is_dictionary(whole.type):
+                whole = whole.dictionary_encode()
+            code_of = np.append(self.codes(place, whole.dictionary), np.int32(self.covers[place].missing))
+            columns.append(code_of[np.asarray(whole.indices.fill_null(len(whole.dictionary)))])
+        people, first = numbered(columns, table.num_rows)
+        low = np.stack([codes[first] for codes in columns], axis=1)
+        return np.stack([low, low + 1], axis=2).reshape(len(first), -1).astype(np.int32), people
 
 
 def _common(name: str, linkables: Sequence[Linkable]) -> Covers:

@@ -1,4 +1,7 @@
-"""A ledger: entries are added and settled, and nothing in it is ever changed."""
+"""A ledger: entries are added and settled, and nothing in it is ever changed.
+
+It does not load linking, which only a run with a ledger needs.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,29 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import shoal
-from shoal.core.errors import UsageError, did_you_mean
-from shoal.linking.ledger.files import Packed, unpacked
-from shoal.linking.ledger.options import EVERYBODY
-from shoal.linking.ledger.records import Draft, Entry, Evaluation, FloorChange, Population, Status, StoredFile, now
-from shoal.linking.ledger.schema import connected, spoiled, transaction
+from shoal.core.errors import ShoalError, UsageError, did_you_mean
+from shoal.linking.ledger.records import (
+    EVERYBODY,
+    Draft,
+    Entry,
+    Evaluation,
+    FloorChange,
+    Packed,
+    Population,
+    Status,
+    StoredFile,
+    now,
+    same_files,
+    unpack_file,
+)
+from shoal.linking.ledger.schema import connect, spoiled_error, transaction
+from shoal.release.release import PUBLIC
 
 NEW = 0  # the number of a release that has none yet
 
@@ -41,7 +56,7 @@ class Ledger:
     @contextmanager
     def open(cls, path: Path, *, write: bool = False, create: bool = False) -> Iterator[Ledger]:
         """Open a ledger for reading, for writing, or make it if there is none."""
-        with connected(path, write=write or create, create=create) as connection:
+        with connect(path, write=write or create, create=create) as connection:
             yield cls(connection, path)
 
     def populations(self) -> dict[str, Population]:
@@ -51,13 +66,13 @@ class Ledger:
             floors = self._rows("floor", "number")
         for row in floors:
             if row["population"] not in changes:
-                raise spoiled(self.path)
+                raise spoiled_error(self.path)
             changes[row["population"]].append(FloorChange(row["at"], row["floor"], bool(row["warns"])))
         if not all(changes.values()):
-            raise spoiled(self.path)
+            raise spoiled_error(self.path)
         return {name: Population(name, tuple(each)) for name, each in changes.items()}
 
-    def chosen(self, asked: str | None) -> str:
+    def choose(self, asked: str | None) -> str:
         """Return the population that is meant: the one asked for, or the only one."""
         known = list(self.populations())
         if asked is not None:
@@ -83,11 +98,11 @@ class Ledger:
         previous = ""
         for number, row in enumerate(rows, start=1):
             if (row["number"], row["previous"]) != (number, previous):
-                raise spoiled(self.path)
+                raise spoiled_error(self.path)
             previous = row["seal"]
             found.append(_entry(row, settled.pop(number, None)))
         if settled:
-            raise spoiled(self.path)
+            raise spoiled_error(self.path)
         return tuple(entry for entry in found if population in (None, entry.population))
 
     def entry(self, number: int) -> Entry:
@@ -102,7 +117,7 @@ class Ledger:
         rows = self._rows("evaluation", "number")
         return [_evaluation(row) for row in rows if population in (None, row["population"])]
 
-    def seen(self, population: str) -> Seen:
+    def look_at(self, population: str) -> Seen:
         """Return what there is about a population now."""
         with self._snapshot():
             known = self.populations().get(population)
@@ -115,19 +130,19 @@ class Ledger:
         """Write the public files of a release into a folder; a file that is not as it was entered is an error."""
         for name, expected in entry.files.items():
             if Path(name).name != name:
-                raise spoiled(self.path)
+                raise spoiled_error(self.path)
             found = self._connection.execute(
                 "SELECT content FROM piece WHERE entry = ? AND name = ? ORDER BY place", (entry.number, name)
             )
-            if not unpacked((row[0] for row in found), expected, folder / name):
-                raise spoiled(self.path)
+            if not unpack_file((row[0] for row in found), expected, folder / name):
+                raise spoiled_error(self.path)
 
     def enter(
         self, draft: Draft, packed: Packed, seen: Seen, floor: int, evaluations: Sequence[Evaluation]
     ) -> Entry | None:
         """Add a release as unfinished, with what was found of it; None if the population is not as it was seen."""
         with transaction(self._connection):
-            if self.seen(draft.population) != seen:
+            if self.look_at(draft.population) != seen:
                 return None
             if seen.floor is None:
                 self._insert("population", {"name": draft.population, "at": now()})
@@ -167,7 +182,7 @@ class Ledger:
     def check_pages(self) -> None:
         """Raise if the database itself is damaged."""
         if self._connection.execute("PRAGMA quick_check").fetchall() != [("ok",)]:
-            raise spoiled(self.path)
+            raise spoiled_error(self.path)
 
     @contextmanager
     def _snapshot(self) -> Iterator[None]:
@@ -246,7 +261,7 @@ class Ledger:
         rows = [dict(zip(names, row, strict=True)) for row in cursor]
         for row in rows:
             if row.get("seal") != _seal(table, {name: value for name, value in row.items() if name != "seal"}):
-                raise spoiled(self.path)
+                raise spoiled_error(self.path)
         return rows
 
 
@@ -295,3 +310,52 @@ def _evaluation(row: dict[str, Any]) -> Evaluation:
         problem=row["problem"],
         at=row["at"],
     )
+
+
+@dataclass(slots=True)
+class Entered:
+    """A release in the ledger that is about to be put in place: a context that settles its entry at the end.
+
+    After an error it looks whether the files are in place, and says that they never were if they are not. Without a
+    ledger it does nothing.
+    """
+
+    path: Path | None = None
+    entry: Entry | None = None
+    warnings: list[str] = field(default_factory=list)
+    evidence: dict[str, Any] = field(default_factory=dict)
+    unsettled: list[str] = field(default_factory=list)  # why a published release could not be marked
+
+    def __enter__(self) -> Entered:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if self.path is None or self.entry is None:
+            return
+        if kind is None:
+            try:
+                _settle(self.path, self.entry)
+            except ShoalError as error:
+                self.unsettled.append(
+                    f"the release is in place, but the ledger does not have it as published ({error}); `shoal ledger "
+                    "check` settles that, or `shoal ledger add` if it was struck"
+                )
+        else:
+            with suppress(ShoalError, OSError):
+                settle_by_folder(self.path, self.entry, "the run ended before anything was published")
+
+
+def settle_by_folder(path: Path, entry: Entry, otherwise: str = "") -> bool:
+    """Mark an unfinished release as published if its files are in place; else as struck, if there is a reason."""
+    if same_files(Path(entry.folder) / PUBLIC, entry.files):
+        _settle(path, entry)
+        return True
+    if otherwise:
+        with Ledger.open(path, write=True) as ledger:
+            ledger.settle(entry.number, "struck", otherwise)
+    return False
+
+
+def _settle(path: Path, entry: Entry) -> None:
+    with Ledger.open(path, write=True) as ledger:
+        ledger.settle(entry.number, "published")

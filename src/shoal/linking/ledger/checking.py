@@ -1,7 +1,10 @@
-"""Looking back: what all releases in a ledger leave together, whoever made them and whenever."""
+"""Looking back: what all releases in a ledger leave together, and what an auditor is shown of it."""
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,14 +12,12 @@ from typing import Any
 
 from shoal.core.errors import UsageError
 from shoal.core.progress import Progress
-from shoal.linking.ledger.book import Ledger
-from shoal.linking.ledger.entering import shelf
-from shoal.linking.ledger.evaluating import Finding, Question, evaluate
-from shoal.linking.ledger.options import check_name
-from shoal.linking.ledger.records import Entry, Evaluation, Population
-from shoal.linking.ledger.sets import Set
-from shoal.linking.ledger.settling import settle_by_folder
-from shoal.release.release import PUBLIC
+from shoal.core.wording import parameters_text
+from shoal.linking.ledger.book import Ledger, settle_by_folder
+from shoal.linking.ledger.entering import unpack_releases
+from shoal.linking.ledger.evaluating import Finding, Question, Set, evaluate
+from shoal.linking.ledger.records import Entry, Evaluation, Population, check_name
+from shoal.release.release import PUBLIC, write_text
 from shoal.sources.base import Source
 
 Standing = dict[tuple[str, Set], Evaluation]
@@ -60,7 +61,7 @@ def check(path: Path, population: str | None, people: Source | None, progress: P
         chosen = [*ledger.populations()] if population is None else [ledger.known(population).name]
         if people is not None and len(chosen) > 1:
             raise UsageError(f"{path} has several populations; say with --population of which these are the people")
-    return [_checked(path, name, people, progress) for name in chosen]
+    return [_check_population(path, name, people, progress) for name in chosen]
 
 
 def standing(evaluations: Iterable[Evaluation]) -> Standing:
@@ -105,16 +106,16 @@ def _lasts(each: Evaluation) -> bool:
     return each.basis == "source" and each.problem is None
 
 
-def _checked(path: Path, name: str, people: Source | None, progress: Progress) -> Checked:
+def _check_population(path: Path, name: str, people: Source | None, progress: Progress) -> Checked:
     with Ledger.open(path) as ledger:
         waiting = [entry for entry in ledger.entries(name) if entry.status == "unfinished"]
     settled = tuple(entry.number for entry in waiting if settle_by_folder(path, entry))
-    with shelf() as unpacked:
+    with unpack_releases() as unpacked:
         with Ledger.open(path) as ledger:
             population = ledger.known(name)
             entries = tuple(entry for entry in ledger.entries(name) if entry.counts)
             kept = {} if people is not None else standing(ledger.evaluations(name))
-            releases = [unpacked.held(ledger, entry) for entry in entries]
+            releases = [unpacked.read(ledger, entry) for entry in entries]
 
         def known(sensitive: str, chosen: Set, attributes: set[str]) -> Evaluation | None:
             """Return the answer that stands, if it was found with all that is known of people by now."""
@@ -135,3 +136,94 @@ def _at_floor(found: Evaluation, floor: int) -> Evaluation:
     if floor == found.floor:
         return found
     return replace(found, floor=floor, below=0 if found.l is None or found.l >= floor else None)
+
+
+def entry_document(entry: Entry) -> dict[str, Any]:
+    """Return an entry as JSON has it, without the folder that it was written to."""
+    return {
+        "number": entry.number,
+        "at": entry.at,
+        "population": entry.population,
+        "recipient": entry.recipient,
+        "status": entry.status,
+        "settled": entry.settled,
+        "reason": entry.reason,
+        "origin": entry.origin,
+        "method": entry.method,
+        "guarantees": [dict(each) for each in entry.guarantees],
+        "sensitive": list(entry.sensitive),
+        "rows": entry.rows,
+        "files": {name: {"bytes": file.size, "sha256": file.sha256} for name, file in entry.files.items()},
+        "shoal_version": entry.version,
+        "seal": entry.seal,
+    }
+
+
+def overview(ledger: Ledger, population: str | None = None) -> dict[str, Any]:
+    """Return what `shoal ledger show` tells: populations, and entries with the least that is left with the others."""
+    populations = ledger.populations() if population is None else {population: ledger.known(population)}
+    kept: Standing = standing(ledger.evaluations(population))
+    entries = ledger.entries(population)
+    counting = {entry.number for entry in entries if entry.counts}
+    return {
+        "populations": [_population(each) for each in populations.values()],
+        "releases": [
+            {
+                **entry_document(entry),
+                "l": remaining(entry, kept, counting) if entry.counts else None,
+                "floor": populations[entry.population].floor,
+            }
+            for entry in entries
+        ],
+    }
+
+
+def export(path: Path, output: Path) -> dict[str, int]:
+    """Write a ledger to a new file, .json with everything or .csv with a line for each entry; return what it has."""
+    if output.suffix not in (".json", ".csv"):
+        raise UsageError(f"{output.name} ends in neither .json nor .csv")
+    if output.exists():
+        raise UsageError(f"{output} exists already; choose another file or remove it first")
+    with Ledger.open(path) as ledger:
+        document = overview(ledger)
+        evaluations = [each.as_dict() for each in ledger.evaluations()]
+    if output.suffix == ".csv":
+        write_text(output, _lines(document["releases"]))
+    else:
+        whole = {**document, "evaluations": evaluations}
+        write_text(output, json.dumps(whole, indent=1, ensure_ascii=False) + "\n")
+    return {"releases": len(document["releases"]), "evaluations": len(evaluations)}
+
+
+def guarantees_text(guarantees: list[dict[str, Any]]) -> str:
+    """Write guarantees in one line."""
+    return "; ".join(f"{each['model']} ({parameters_text(each['parameters'])})" for each in guarantees)
+
+
+def _population(population: Population) -> dict[str, Any]:
+    return {
+        "name": population.name,
+        "floor": population.floor,
+        "warns": population.warns,
+        "floors": [{"at": each.at, "floor": each.floor, "warns": each.warns} for each in population.changes],
+    }
+
+
+def _lines(releases: list[dict[str, Any]]) -> str:
+    text = io.StringIO()
+    columns = ("number", "at", "population", "recipient", "status", "settled", "reason", "origin", "method")
+    rest = ("guarantees", "sensitive", "rows", "l", "floor", "manifest_sha256", "data_sha256", "shoal_version", "seal")
+    writer = csv.DictWriter(text, (*columns, *rest), extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    for each in releases:
+        data = next(name for name in each["files"] if name.startswith("data."))
+        writer.writerow(
+            {
+                **each,
+                "guarantees": guarantees_text(each["guarantees"]),
+                "sensitive": ", ".join(each["sensitive"]),
+                "manifest_sha256": each["files"]["manifest.json"]["sha256"],
+                "data_sha256": each["files"][data]["sha256"],
+            }
+        )
+    return text.getvalue()

@@ -1,15 +1,27 @@
-"""What is in a ledger, as values: populations, entries, and what sets of releases leave."""
+"""What is in a ledger, as values: options, populations, entries with their files, and what sets of releases leave."""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+import hashlib
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from shoal.core.errors import InputError, UsageError
+from shoal.sources.digests import file_digest
 
 Status = Literal["unfinished", "published", "struck"]
 Basis = Literal["source", "people", "classes"]
 Origin = Literal["made", "added"]
+PIECE = 2**20  # bytes of a file that are compressed together
+_LEVEL = 3
+EVERYBODY = "everybody"  # the population of ledgers in which nobody named one
+DEFAULT_FLOOR = 2
+MOST_FLOOR = 2**31
+_LONGEST = 500  # characters of a name
 
 
 def now() -> str:
@@ -96,7 +108,7 @@ class Entry:
         return self.status != "struck"
 
     @property
-    def told(self) -> str:
+    def title(self) -> str:
         """The release as messages name it: number, day, recipient, and whether it is known to be published."""
         recipient = f", to {self.recipient}" if self.recipient else ""
         unfinished = ", unfinished" if self.status == "unfinished" else ""
@@ -146,3 +158,104 @@ class Evaluation:
             "problem": self.problem,
             "at": self.at,
         }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Packed:
+    """A public folder as a ledger keeps it."""
+
+    files: Mapping[str, StoredFile]
+    pieces: Mapping[str, Sequence[bytes]]
+
+    @classmethod
+    def of(cls, public: Path) -> Packed:
+        """Read all files of a public folder."""
+        files: dict[str, StoredFile] = {}
+        pieces: dict[str, list[bytes]] = {}
+        for path in sorted(public.iterdir()):
+            digest, size = hashlib.sha256(), 0
+            pieces[path.name] = []
+            try:
+                with path.open("rb") as file:
+                    while content := file.read(PIECE):
+                        digest.update(content)
+                        size += len(content)
+                        pieces[path.name].append(zlib.compress(content, _LEVEL))
+            except OSError as error:
+                raise InputError(f"cannot read {path.name}: {error.strerror}") from None
+            files[path.name] = StoredFile(size, digest.hexdigest())
+        return cls(files, pieces)
+
+
+def stored_files(public: Path) -> dict[str, StoredFile]:
+    """Return the sizes and digests of a folder's files."""
+    return {path.name: StoredFile(path.stat().st_size, file_digest(path)) for path in public.iterdir()}
+
+
+def same_files(public: Path, files: Mapping[str, StoredFile]) -> bool:
+    """Whether a folder has just these files, byte by byte."""
+    try:
+        return stored_files(public) == files
+    except OSError:
+        return False
+
+
+def unpack_file(pieces: Iterator[bytes], expected: StoredFile, path: Path) -> bool:
+    """Write a file out of its pieces; false if it does not come out as it went in."""
+    digest, size = hashlib.sha256(), 0
+    with path.open("xb") as file:
+        for piece in pieces:
+            reader = zlib.decompressobj()
+            try:
+                content = reader.decompress(piece, PIECE)
+            except (zlib.error, TypeError):  # no bytes at all, if the database itself is spoiled
+                return False
+            digest.update(content)
+            size += len(content)
+            file.write(content)
+    return size == expected.size and digest.hexdigest() == expected.sha256
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerOptions:
+    """A release is entered into the ledger at *path*, after it was linked with earlier ones about its population.
+
+    *floor* sets or raises the fewest sensitive values that releases may leave to anybody together; with *warn* a
+    release that falls below it is published all the same.
+    """
+
+    path: Path
+    population: str | None = None
+    recipient: str = ""
+    floor: int | None = None
+    warn: bool = False
+
+    def __post_init__(self) -> None:
+        if self.population is not None:
+            check_name("population", self.population)
+        if self.recipient:
+            check_name("recipient", self.recipient)
+        if self.floor is not None:
+            check_floor(self.floor)
+
+
+Ledgered: TypeAlias = "str | Path | LedgerOptions | None"
+
+
+def ledger_options(given: Ledgered) -> LedgerOptions | None:
+    """Return the options for a ledger that is given as a path or with options; None for none."""
+    if given is None or isinstance(given, LedgerOptions):
+        return given
+    return LedgerOptions(Path(given))
+
+
+def check_name(what: str, name: str) -> None:
+    """Raise unless a name can be read in one line."""
+    if not name.strip() or name != name.strip() or not name.isprintable() or len(name) > _LONGEST:
+        raise UsageError(f"a {what} is one line of 1 to {_LONGEST} printable characters, without space around it")
+
+
+def check_floor(floor: int) -> None:
+    """Raise unless a floor is a number of values."""
+    if not 1 <= floor <= MOST_FLOOR:
+        raise UsageError(f"the floor is a number of values, at least 1; received {floor}")

@@ -86,7 +86,7 @@ MIGRATIONS: tuple[str, ...] = (_TABLES + _REFUSED,)  # number n leads from versi
 
 
 @contextmanager
-def connected(path: Path, *, write: bool = False, create: bool = False) -> Iterator[sqlite3.Connection]:
+def connect(path: Path, *, write: bool = False, create: bool = False) -> Iterator[sqlite3.Connection]:
     """Open a ledger; every failure of the database is told as an error of shoal."""
     if sqlite3.sqlite_version_info < (3, 37):
         raise UsageError(f"a ledger takes SQLite 3.37 or newer; this Python has {sqlite3.sqlite_version}")
@@ -94,7 +94,7 @@ def connected(path: Path, *, write: bool = False, create: bool = False) -> Itera
         _touch(path)
     elif not path.is_file():
         raise UsageError(f"there is no ledger {path}; `shoal anonymize --ledger` makes one")
-    with told(path):
+    with explain_failures(path):
         uri = f"{path.absolute().as_uri()}?mode=rw"  # also to read: what a killed run left is rolled back first
         with closing(sqlite3.connect(uri, uri=True, timeout=PATIENCE, isolation_level=None)) as connection:
             connection.execute("PRAGMA foreign_keys = ON")
@@ -119,14 +119,14 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 @contextmanager
-def told(path: Path) -> Iterator[None]:
+def explain_failures(path: Path) -> Iterator[None]:
     """Turn a failure of the database into a message."""
     try:
         yield
     except sqlite3.Error as error:
         raise _message(path, error) from None
     except UnicodeDecodeError:
-        raise spoiled(path) from None
+        raise spoiled_error(path) from None
 
 
 def _message(path: Path, error: sqlite3.Error) -> InputError | UsageError:
@@ -139,10 +139,10 @@ def _message(path: Path, error: sqlite3.Error) -> InputError | UsageError:
         return UsageError(f"cannot write to the ledger {path} or to its folder")
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return UsageError(f"the ledger {path} is in use; try again")
-    return spoiled(path)
+    return spoiled_error(path)
 
 
-def spoiled(path: Path) -> InputError:
+def spoiled_error(path: Path) -> InputError:
     """Return the error for a ledger whose contents contradict themselves."""
     return InputError(f"the ledger {path} is spoiled: use a copy of it that is not, and find out what changed it")
 
