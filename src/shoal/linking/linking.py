@@ -50,15 +50,15 @@ def link(
     >>> import shoal
     >>> illness = ["flu", "cold", "cold", "gout"]
     >>> people = pa.table({"age": [31, 32, 46, 47], "sex": ["F", "M", "F", "M"], "ill": illness})
-    >>> roles = {"age": {"role": "quasi"}, "sex": {"role": "quasi"}, "ill": {"role": "sensitive"}}
-    >>> policy = {"attributes": roles, "privacy": [{"k-anonymity": {"k": 2}}]}
-    >>> by_age = shoal.anonymize(people, policy)
-    >>> by_sex = shoal.anonymize(people, {**policy, "attributes": {"sex": roles["sex"], **roles}})
-    >>> found = shoal.link([by_age, by_sex])
+    >>> def publish(known, hidden):
+    ...     roles = {known: {"role": "quasi"}, hidden: {"role": "identifier"}, "ill": {"role": "sensitive"}}
+    ...     return shoal.anonymize(people, {"attributes": roles, "privacy": [{"k-anonymity": {"k": 2}}]})
+    >>> both = [publish("age", "sex"), publish("sex", "age")]
+    >>> found = shoal.link(both)
     >>> found.l, found.people_below
     (1, 4)
-    >>> shoal.link([by_age, by_sex], "age=31,sex=F").remaining.counts
-    {'flu': 1}
+    >>> shoal.link(both, "age=46,sex=F").remaining.counts
+    {'cold': 1}
     """
     if target is not None:
         if population is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from shoal.attacks.base import Attack
 from shoal.core.registry import discover
 from shoal.core.wording import attack_text, listed, parameters_text
 from shoal.reports.frame import Section
@@ -117,6 +116,8 @@ def _promised(given: Given, question: str) -> str:
 def _found(given: Given, question: str) -> str:
     if given.attacks is None:
         return "Not measured: no attacks were recorded."
+    from shoal.attacks.base import Attack  # only where attacks were recorded
+
     wanted = {name for name, kind in discover("shoal.attacks", Attack).items() if kind.question == question}
     told = [
         f"{attack_text(one)} {percent(max(one['risk']['value'], 0.0))} "
