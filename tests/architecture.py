@@ -19,7 +19,7 @@ FORM_TESTS = re.compile(
 )
 # Names that tell neither a verb nor a noun: a bare participle, or one before another word.
 IRREGULAR = (
-    *("bound", "built", "broken", "chosen", "cut", "dealt", "done", "drawn", "found", "given", "grown", "held", "kept"),
+    *("built", "broken", "chosen", "dealt", "done", "drawn", "found", "given", "grown", "held", "kept"),
     *("known", "laid", "left", "lost", "made", "met", "paid", "said", "seen", "sent", "shown", "spent", "taken"),
     *("told", "written"),
 )
