@@ -44,8 +44,8 @@ from shoal.release.release import (
 )
 from shoal.release.signing import SIGNATURE, SigningKey, read_signing_key
 from shoal.release.sliced.table import BUCKET, SlicedTable, two_tables
-from shoal.reports.page import internal_report, public_report
-from shoal.reports.readme import public_readme
+from shoal.reports.internal import internal_report
+from shoal.reports.pages import public_readme, public_report
 from shoal.sources.addresses import DatabaseTable, is_address
 from shoal.sources.base import Source
 from shoal.sources.delivery import Delivery, destination_table

@@ -20,13 +20,11 @@ from shoal.compare import compare as comparing
 from shoal.compare import compare as trying
 from shoal.compare import pages as pages
 from shoal.compare.measures import Score
-from shoal.compare.page import page
 from shoal.compare.picture import draw_comparison
 from shoal.compare.ranking import MEASURES, RISKS
 from shoal.compare.result import Comparison, Row
 from shoal.compare.sweeps import policy_names
-from shoal.compare.wording import reading
-from shoal.compare.writing import Wanted, flat_csv
+from shoal.compare.writing import Wanted, flat_csv, markdown_page, reading
 from shoal.core.errors import InputError, PolicyError, UnreachableError, UsageError, VerificationError
 from shoal.policy.policy import Policy
 
@@ -308,7 +306,7 @@ def test_csv_has_a_line_for_each_row_with_or_without_a_release(small: Comparison
 
 
 def test_the_page_has_every_row_and_every_reason(small: Comparison) -> None:
-    text = page(small, "A | title", "figures/x.svg")
+    text = markdown_page(small, "A | title", "figures/x.svg")
     assert "![Risks and what is kept, technique by technique](figures/x.svg)" in text
     for row in small.rows:
         assert row.name in text
@@ -322,7 +320,7 @@ def test_the_page_has_every_row_and_every_reason(small: Comparison) -> None:
 
 def test_cells_of_the_page_stay_cells() -> None:
     row = Row("a|b", "", "x", records=1, seconds=0.1)
-    assert "a\\|b" in page(Comparison((row,), 1, 0, None, None, 20, None), "t")
+    assert "a\\|b" in markdown_page(Comparison((row,), 1, 0, None, None, 20, None), "t")
 
 
 @pytest.mark.parametrize("suffix", [".svg", ".png"])

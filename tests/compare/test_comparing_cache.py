@@ -383,11 +383,11 @@ def test_foreign_files_are_as_if_they_were_not_there(tmp_path: Path, content: by
     cache = Cache(tmp_path)
     (tmp_path / f"row-{KEY}.json").write_bytes(content)
     (tmp_path / f"drawing-{KEY}.json").write_bytes(content)
-    assert cache.found(KEY) is None
+    assert cache.look_up(KEY) is None
     number = cache.drawing(KEY)
     assert number == cache.drawing(KEY)
     cache.keep(KEY, {"a": 1.5})
-    assert cache.found(KEY) == {"a": 1.5}
+    assert cache.look_up(KEY) == {"a": 1.5}
 
 
 def test_links_and_files_that_others_may_write_are_not_read(tmp_path: Path) -> None:
@@ -395,15 +395,15 @@ def test_links_and_files_that_others_may_write_are_not_read(tmp_path: Path) -> N
     cache.keep(KEY, {"a": 1})
     file = tmp_path / "kept" / f"row-{KEY}.json"
     file.chmod(0o666)
-    assert cache.found(KEY) is None
+    assert cache.look_up(KEY) is None
     file.chmod(0o600)
-    assert cache.found(KEY) == {"a": 1}
+    assert cache.look_up(KEY) == {"a": 1}
     file.rename(tmp_path / "elsewhere.json")
     file.symlink_to(tmp_path / "elsewhere.json")
-    assert cache.found(KEY) is None
+    assert cache.look_up(KEY) is None
     file.unlink()
     os.mkfifo(file, 0o600)
-    assert cache.found(KEY) is None
+    assert cache.look_up(KEY) is None
 
 
 def test_the_folder_and_its_files_are_their_owners_alone_and_hold_no_values(tmp_path: Path) -> None:
@@ -473,9 +473,9 @@ def test_the_least_recently_used_go_first(tmp_path: Path, monkeypatch: pytest.Mo
     os.utime(left, (1, 1))
     (tmp_path / "part-new").write_text("x", encoding="utf-8")
     (tmp_path / "notes.txt").write_text("mine", encoding="utf-8")
-    assert cache.found(names[0]) is not None  # used just now
+    assert cache.look_up(names[0]) is not None  # used just now
     cache.tidy()
-    assert [name for name in names if cache.found(name) is not None] == [names[0], names[3], names[4]]
+    assert [name for name in names if cache.look_up(name) is not None] == [names[0], names[3], names[4]]
     assert [file.name for file in entries(tmp_path, "drawing")] == [f"drawing-{names[4]}.json"]
     assert sorted(file.name for file in tmp_path.iterdir() if file.suffix != ".json") == ["notes.txt", "part-new"]
 
@@ -487,7 +487,7 @@ def test_processes_at_once_agree_on_whom_to_draw(tmp_path: Path) -> None:
         "cache = runpy.run_path(sys.argv[3])['Cache'](pathlib.Path(sys.argv[1]))\n"
         "print('ready', flush=True)\n"
         "while not pathlib.Path(sys.argv[2]).exists(): time.sleep(0.001)\n"
-        "for n in range(200): cache.keep('0' * 64, {'n': n}); assert cache.found('0' * 64) is not None\n"
+        "for n in range(200): cache.keep('0' * 64, {'n': n}); assert cache.look_up('0' * 64) is not None\n"
         "print([cache.drawing(f'{n:064x}') for n in range(200)])\n"
     )
     running = [

@@ -8,7 +8,7 @@ import pytest
 
 from shoal.compare.compare import compare
 from shoal.compare.result import Asked
-from shoal.compare.sweeps import MOST_ROWS, asked_rows, read_methods, read_sweep
+from shoal.compare.sweeps import MOST_ROWS, list_rows, read_methods, read_sweep
 from shoal.core.errors import PolicyError, UsageError
 from shoal.policy.policy import Policy
 
@@ -21,7 +21,7 @@ POLICY: dict[str, Any] = {
 def rows(*policies: dict[str, Any], sweep: Any = None, methods: Any = None) -> list[Asked]:
     given = policies or (POLICY,)
     names = [f"{letter}.yaml" for letter in "abcdef"[: len(given)]]
-    return asked_rows(names, [Policy.load(each) for each in given], read_sweep(sweep), read_methods(methods))
+    return list_rows(names, [Policy.load(each) for each in given], read_sweep(sweep), read_methods(methods))
 
 
 def names(*policies: dict[str, Any], **asked: Any) -> list[str]:

@@ -13,7 +13,7 @@ from shoal.attacks.base import Refusal, Tally, Trials
 from shoal.compare.measures import Score
 from shoal.compare.ranking import EQUAL_WEIGHTS, MEASURES, PARTS, RISKS, read_weights
 from shoal.compare.result import Comparison, Row
-from shoal.compare.wording import ranking, standing_text
+from shoal.compare.writing import ranking, standing_text
 from shoal.core.errors import UsageError
 
 COUNTS = st.integers(0, 20)

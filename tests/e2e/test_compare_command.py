@@ -26,8 +26,7 @@ from shoal.compare import compare as trying
 from shoal.compare.compare import compare
 from shoal.compare.ranking import RISKS
 from shoal.compare.result import Comparison
-from shoal.compare.wording import reading
-from shoal.compare.writing import Wanted
+from shoal.compare.writing import Wanted, reading
 
 POLICY = {
     "attributes": {

@@ -15,6 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pytest
+from shoal.reports.agreed_readme import TITLES
+from shoal.reports.limits import LIMITS
 from typer.testing import CliRunner
 
 import shoal
@@ -28,7 +30,8 @@ from shoal.core.registry import discover
 from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel
 from shoal.release.forms.agreed import MODELS
-from shoal.reports.page import internal_report, public_report
+from shoal.reports.internal import QUESTIONS, internal_report
+from shoal.reports.pages import public_report
 from shoal.reports.recorded import Recorder
 from shoal.verify.verifier import verify_folder
 

@@ -19,8 +19,8 @@ import shoal
 from shoal.cli.anonymize import show
 from shoal.core.errors import ShoalError, UsageError
 from shoal.release.forms.slices import SlicedPublication
-from shoal.reports.page import internal_report
-from shoal.reports.readme import public_readme
+from shoal.reports.internal import internal_report
+from shoal.reports.pages import public_readme
 from shoal.verify.verifier import verify_folder
 
 anonymizing = import_module("shoal.anonymize")  # ``shoal.anonymize`` is the function

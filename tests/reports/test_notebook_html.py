@@ -14,9 +14,8 @@ import pytest
 
 import shoal
 from shoal.core.progress import Silent, in_notebook, shown
-from shoal.reports.notebook.page import output
-from shoal.reports.notebook.taxonomy import MOST_NODES
-from shoal.reports.plots.evidence import release_plots
+from shoal.reports.notebook import MOST_NODES, render_output
+from shoal.reports.plots import release_plots
 from shoal.taxonomies.builders.listed import GroupsTaxonomy
 from shoal.taxonomies.builders.numbers import IntervalsTaxonomy
 
@@ -118,7 +117,7 @@ def test_a_comparison_shows_its_ranking() -> None:
 
 
 def test_the_stylesheet_touches_nothing_else() -> None:
-    style = re.sub(r"@media[^{]*\{", "", "".join(parsed(output("x"))[0].itertext()))
+    style = re.sub(r"@media[^{]*\{", "", "".join(parsed(render_output("notebook.html"))[0].itertext()))
     selectors = [part for found in re.findall(r"([^{}]+)\{", style) for part in re.split(r",(?![^(]*\))", found)]
     assert len(selectors) > 40
     scoped = re.compile(r"(\[data-jp-theme-light=\"\w+\"\] )?(:is\()?\.(shoal-output|plot)\b")

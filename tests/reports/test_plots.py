@@ -11,17 +11,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.reports.plots.associations import associations
-from shoal.reports.plots.attribute_loss import attribute_loss
-from shoal.reports.plots.class_sizes import class_sizes
-from shoal.reports.plots.frontier import Point, frontier
-from shoal.reports.plots.histogram import histogram
-from shoal.reports.plots.intervals import Interval, intervals
-from shoal.reports.plots.look import STYLE
-from shoal.reports.plots.plot import Plot
-from shoal.reports.plots.risks import risks
-from shoal.reports.plots.sensitive_shares import sensitive_shares
-from shoal.reports.plots.svg import TEXT, text_width
+from shoal.reports.frontier import Point, frontier
+from shoal.reports.plots import (
+    Interval,
+    Plot,
+    associations,
+    attribute_loss,
+    class_sizes,
+    histogram,
+    intervals,
+    plot_style,
+    risks,
+    sensitive_shares,
+)
+from shoal.reports.svg import TEXT, text_width
 
 SVG = "{http://www.w3.org/2000/svg}"
 BEFORE = [{"from": 1, "to": 1, "classes": 8, "records": 8}, {"from": 2, "to": 3, "classes": 1, "records": 2}]
@@ -312,6 +315,6 @@ def test_equal_plots_are_equal_and_others_have_other_names() -> None:
 def test_every_class_of_a_mark_has_a_look(make: Callable[[Plot], str]) -> None:
     used = {name for plot in of_name("age") for name in re.findall(r'class="(plot-[a-z]+)', make(plot))}
     assert used >= {"plot-before", "plot-after", "plot-worse", "plot-range", "plot-hollow"}
-    rules = STYLE if make(of_name("age")[0]).startswith("<figure") else of_name("age")[0].standalone()
+    rules = plot_style() if make(of_name("age")[0]).startswith("<figure") else of_name("age")[0].standalone()
     assert not {name for name in used if f".{name} " not in rules}
     assert "var(" not in of_name("age")[0].standalone()

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from shoal.reports.plots.look import DARK, LIGHT
-from shoal.reports.plots.svg import Scale, fitted, percent, text_width
+from shoal.core.wording import percent
+from shoal.reports.plots import DARK, LIGHT
+from shoal.reports.svg import Scale, fit, text_width
 
 
 @settings(deadline=None)
@@ -30,7 +31,7 @@ def test_only_nothing_is_written_as_nothing_and_only_all_as_all(share: float) ->
 @settings(deadline=None)
 @given(words=st.text(max_size=60), width=st.floats(20, 300))
 def test_what_is_fitted_fits(words: str, width: float) -> None:
-    shown = fitted(words, width)
+    shown = fit(words, width)
     assert text_width(shown) <= width
     assert shown == words or shown.endswith("…")
 

@@ -11,8 +11,8 @@ from markdown_it.token import Token
 
 import shoal
 from shoal.core.wording import code, code_cell, unmarked, words
-from shoal.reports.html import marked, sentences
-from shoal.reports.readme import public_readme
+from shoal.reports.pages import public_readme
+from shoal.reports.templates import mark, sentences
 
 HOSTILE = (
     "<img src=x onerror=alert(1)>",
@@ -59,10 +59,10 @@ def test_pages_show_the_same_as_the_readme(text: str) -> None:
     from html import unescape
 
     line = " ".join(text.splitlines())
-    for told in (marked(code(text)), sentences([f"- {code(text)}"])):
+    for told in (mark(code(text)), sentences([f"- {code(text)}"])):
         assert f"<code>{line}</code>" in unescape(told)
-    assert unescape(marked(f"x {words(text)}.")) == f"x {line}."
-    assert "<img" not in marked(words(text)) + marked(code(text))
+    assert unescape(mark(f"x {words(text)}.")) == f"x {line}."
+    assert "<img" not in mark(words(text)) + mark(code(text))
 
 
 @pytest.fixture(scope="module")

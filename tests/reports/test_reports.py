@@ -14,8 +14,8 @@ import pytest
 import shoal
 from shoal.audit.units import class_risks, size_histogram
 from shoal.release.forms.base import read_form
-from shoal.reports.page import internal_report
-from shoal.reports.readme import public_readme
+from shoal.reports.internal import internal_report
+from shoal.reports.pages import public_readme
 
 POLICY: dict[str, Any] = {
     "attributes": {

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from shoal.reports.promises import claim_told
 
 import shoal
 from shoal.audit import before
@@ -22,8 +23,8 @@ from shoal.core.randomness import Chance
 from shoal.core.registry import discover
 from shoal.release.forms.synthetic import explain_claim
 from shoal.reports.changes import change_told, sample_told
-from shoal.reports.page import internal_report
-from shoal.reports.readme import public_readme
+from shoal.reports.internal import internal_report
+from shoal.reports.pages import public_readme
 from shoal.sources.opening import open_source
 from shoal.sources.options import SourceOptions
 

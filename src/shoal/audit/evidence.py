@@ -52,7 +52,7 @@ def build_evidence(
         "risk_after": measure_risks(publication.hiding()),
         "risk_carriers": _carriers(publication, given),
         "generalized_sensitive": publication.generalized_sensitive(),
-        **_published(publication, _ANY_WORK if thorough else _LITTLE_WORK),
+        **_describe_published(publication, _ANY_WORK if thorough else _LITTLE_WORK),
         "utility": utility,
         "withheld": publication.n_withheld,
         "search": dict(publication.search),
@@ -75,7 +75,7 @@ def _changes(publication: Publication, given: Given) -> dict[str, Any]:
     return entries
 
 
-def _published(publication: Publication, most_work: float) -> dict[str, Any]:
+def _describe_published(publication: Publication, most_work: float) -> dict[str, Any]:
     """Return levels, sensitive shares and associations, each only where it has a meaning and was counted."""
     found = {
         "levels": publication.levels(),

@@ -150,7 +150,7 @@ def _table(found: Comparison, *, wide: bool) -> Table:
 
 def _standing(stand: Standing | None) -> str:
     from shoal.compare.result import share_text
-    from shoal.compare.wording import standing_text
+    from shoal.compare.writing import standing_text
 
     if stand is None:
         return standing_text(None)
@@ -178,7 +178,7 @@ def _share(kept: float | None) -> str:
 def _show_end(found: Comparison, console: Console) -> None:
     from rich.markup import escape
 
-    from shoal.compare.wording import reading
+    from shoal.compare.writing import reading
 
     for line in reading(found):
         console.print(escape(line), soft_wrap=True)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import io
 import json
 import math
 import os
@@ -88,7 +87,7 @@ class Cache:
                 return kept
         return drawn
 
-    def found(self, key: str) -> Any:
+    def look_up(self, key: str) -> Any:
         """Return what was kept under a key, None if nothing was."""
         content = self._read("row", key)
         if content is not None:
@@ -253,11 +252,14 @@ def digest(content: Any) -> str:
 
 def table_digest(table: pa.Table) -> str:
     """Return the SHA-256 of a table's names, types and values, however its rows are cut into pieces."""
-    sink = _Hashed()
-    with pa.ipc.new_stream(pa.PythonFile(sink, mode="w"), table.schema.remove_metadata()) as writer:
-        for start in range(0, table.num_rows, _ROWS):
+    found = hashlib.sha256()
+    schema = table.schema.remove_metadata()
+    for start in range(0, max(table.num_rows, 1), _ROWS):
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, schema) as writer:
             writer.write_table(table.slice(start, _ROWS).replace_schema_metadata(None).combine_chunks())
-    return sink.digest.hexdigest()
+        found.update(sink.getvalue())
+    return found.hexdigest()
 
 
 @cache
@@ -301,21 +303,6 @@ def _canonical(content: Any) -> str:
     return json.dumps(content, ensure_ascii=True, separators=(",", ":"), default=str)
 
 
-class _Hashed(io.RawIOBase):
-    """A file that keeps the digest of what is written to it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.digest = hashlib.sha256()
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        self.digest.update(data)
-        return len(data)
-
-
 @dataclass(frozen=True, slots=True)
 class Findings:
     """What is kept of a row: what was measured for one policy, or why no release can meet it.
@@ -347,10 +334,10 @@ class Findings:
             row.seconds,
             row.records,
         )
-        again = found.filled(row, policy)
+        again = found.fill(row, policy)
         return found if again is not None and replace(again, cached=False) == row else None
 
-    def filled(self, row: Row, policy: Policy) -> Row | None:
+    def fill(self, row: Row, policy: Policy) -> Row | None:
         """Return a row with these figures; None if they cannot be those of the policy."""
         if self.reason is not None:
             return replace(row, reason=self.reason, unreachable=True, cached=True)

@@ -24,7 +24,7 @@ from shoal.compare.measures import KINDS, Measure, Score, Stage
 from shoal.compare.ranking import RISKS, AnyWeights, read_weights
 from shoal.compare.recipes import RECIPES, Base, Recipe
 from shoal.compare.result import Asked, Comparison, Row
-from shoal.compare.sweeps import AnyMethods, AnySweep, asked_rows, policy_names, read_methods, read_sweep
+from shoal.compare.sweeps import AnyMethods, AnySweep, list_rows, policy_names, read_methods, read_sweep
 from shoal.core.errors import InputError, PolicyError, ShoalError, UnreachableError, UsageError, did_you_mean
 from shoal.core.progress import Progress, shown
 from shoal.core.wording import counted_text
@@ -82,7 +82,7 @@ def compare(
     if targets < FEWEST:
         raise UsageError(f"{targets} targets tell nothing; ask for at least {FEWEST}")
     loaded = [Policy.load(policy) for policy in policies]
-    asked = [] if chosen else asked_rows(policy_names(policies), loaded, axes, kinds)
+    asked = [] if chosen else list_rows(policy_names(policies), loaded, axes, kinds)
     kept, notes = _open_cache(cache)
     table = _read(data, loaded[0].source)
     for policy in loaded:
@@ -92,7 +92,7 @@ def compare(
     questions = _questions(seed, kept, about)
     people = table
     if share:
-        people, strangers = _put_aside(table, share, np.random.default_rng(questions))
+        people, strangers = _split_people(table, share, np.random.default_rng(questions))
     scene = Scene.of(loaded, people, strangers, predict)
     with tempfile.TemporaryDirectory(prefix="shoal-compare-") as folder:  # for its owner alone; removed in the end
         own_key = Path(folder) / "pseudonyms.key"
@@ -215,7 +215,7 @@ def _read(data: object, options: SourceOptions) -> pa.Table:
     return table
 
 
-def _put_aside(table: pa.Table, share: float, rng: np.random.Generator) -> tuple[pa.Table, pa.Table]:
+def _split_people(table: pa.Table, share: float, rng: np.random.Generator) -> tuple[pa.Table, pa.Table]:
     """Put a random share of the records aside."""
     n_aside = round(share * table.num_rows)
     if not 0 < n_aside < table.num_rows:
@@ -252,14 +252,14 @@ class Memory:
         if policy is None:
             return asked.row
         key = None if self.cache is None else self.common.key(policy)
-        kept = None if key is None else self._kept(key, asked.row, policy)
+        kept = None if key is None else self._look_up(key, asked.row, policy)
         if kept is not None:
             return kept
         with progress.step(asked.row.name, 1, unit="release") as step:
             if self.field is None:
                 self.ground = self.common.ground()
                 self.field = self.build()
-            row = self.field.tried(asked)
+            row = self.field.fill(asked)
             step.advance(1)
         self._keep(key, row, policy)
         return row
@@ -269,10 +269,10 @@ class Memory:
         if self.cache is not None:
             self.cache.tidy()
 
-    def _kept(self, key: str, row: Row, policy: Policy) -> Row | None:
-        content = None if self.cache is None else self.cache.found(key)
+    def _look_up(self, key: str, row: Row, policy: Policy) -> Row | None:
+        content = None if self.cache is None else self.cache.look_up(key)
         found = None if content is None else Findings.read(content)
-        return None if found is None else found.filled(row, policy)
+        return None if found is None else found.fill(row, policy)
 
     def _keep(self, key: str | None, row: Row, policy: Policy) -> None:
         """Keep a row, unless a file that it comes from changed meanwhile, or since rows are compared by it."""
@@ -324,7 +324,7 @@ class Field:
         stage = Stage(ground, ground.codes(tables[0]), ground.codes(tables[-1]), questions)
         return cls(scene, ground, tuple(kind(stage) for kind in KINDS), targets, seed)
 
-    def tried(self, asked: Asked) -> Row:
+    def fill(self, asked: Asked) -> Row:
         """Fill a row; a requirement that cannot be reached, or another refusal, is told in place of figures."""
         if asked.policy is None:
             return asked.row

@@ -108,7 +108,7 @@ class Ground:
     def names(policies: Sequence[Policy]) -> list[str]:
         """Return the attributes that are quasi or sensitive in every policy, in the order of the first one."""
         found = (*policies[0].names("quasi"), *policies[0].names("sensitive"))
-        return [name for name in found if all(name in _published(policy) for policy in policies)]
+        return [name for name in found if all(name in _names_published_by(policy) for policy in policies)]
 
     @classmethod
     def of(cls, policy: Policy, names: Sequence[str], tables: Sequence[pa.Table], predicted: str | None) -> Ground:
@@ -134,7 +134,7 @@ class Ground:
         return np.stack([one.codes(table.column(one.name)) for one in self.attributes])
 
 
-def _published(policy: Policy) -> set[str]:
+def _names_published_by(policy: Policy) -> set[str]:
     return {*policy.names("quasi"), *policy.names("sensitive")}
 
 

@@ -236,7 +236,7 @@ class Learning(Measure):
         known, answers = self._split(rows, predicted)
         prior = np.bincount(answers, minlength=self._classes) + 1.0
         chances = []
-        for column, own in zip(known, self._known_bins(predicted), strict=True):
+        for column, own in zip(known, self._other_bins(predicted), strict=True):
             code = column.astype(np.int64) * self._classes + answers
             counts = np.bincount(code, minlength=n_bins(own) * self._classes).reshape(-1, self._classes) + 1.0
             chances.append(np.log(counts / counts.sum(axis=0)))
@@ -255,7 +255,7 @@ class Learning(Measure):
         answers = columns.pop(predicted).astype(np.int64)
         return columns, answers
 
-    def _known_bins(self, predicted: int) -> list[CodeArray]:
+    def _other_bins(self, predicted: int) -> list[CodeArray]:
         return [own for place, own in enumerate(self._bins) if place != predicted]
 
 

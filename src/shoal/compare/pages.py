@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 
 from shoal.compare.compare import compare
-from shoal.compare.page import page
 from shoal.compare.picture import draw_comparison
 from shoal.compare.result import Comparison
 from shoal.datasets.hospital import SEXES, hospital_policy, hospital_tables, stays
 from shoal.datasets.hospital_rates import INSURANCES
+from shoal.compare.writing import markdown_page
 from shoal.datasets.uci import adult, adult_policy
 from shoal.release.release import write_text
 
@@ -69,7 +69,7 @@ def _write(folder: Path, name: str, title: str, about: str, found: Comparison) -
     draw_comparison(found, title, picture)
     text = folder / f"comparison-{name}.md"
     text.unlink(missing_ok=True)
-    write_text(text, page(found, title, f"figures/{picture.name}", [about, "", _MADE, ""]))
+    write_text(text, markdown_page(found, title, f"figures/{picture.name}", about, _MADE))
 
 
 if __name__ == "__main__":

@@ -44,8 +44,8 @@ def draw_comparison(found: Comparison, title: str, path: Path) -> None:
         figure.suptitle(title, fontsize=12, fontweight="bold")
         panels = figure.subplots(1, 4, sharey=True, width_ratios=[1, 1, 1, 1.15])
         for axes, risk in zip(panels, RISKS, strict=False):
-            _risks(axes, rows, risk)
-        _kept(panels[3], rows)
+            _draw_risks(axes, rows, risk)
+        _draw_kept(panels[3], rows)
         panels[0].set_yticks(range(len(rows)), [_name(row, rows) for row in rows])
         panels[0].set_ylim(max(len(rows), 1) - 0.5, -0.5)
         handles, names = panels[3].get_legend_handles_labels()
@@ -62,7 +62,7 @@ def draw_comparison(found: Comparison, title: str, path: Path) -> None:
         figure.savefig(path, format=kind, metadata={"Date": None} if kind == "svg" else {"Software": None})
 
 
-def _risks(axes: Any, rows: list[Row], risk: str) -> None:
+def _draw_risks(axes: Any, rows: list[Row], risk: str) -> None:
     """Draw one risk: a dot with its interval, filled where all of it is above 0."""
     axes.set_title(f"risk: {HEADS[risk]}", fontsize=11)
     for height, row in enumerate(rows):
@@ -78,12 +78,12 @@ def _risks(axes: Any, rows: list[Row], risk: str) -> None:
         face = colour if low > 0 else "white"
         shown = max(value, _LOWEST)
         axes.plot([shown], [height], "o", color=colour, markerfacecolor=face, markersize=6, clip_on=False, zorder=3)
-    _frame(axes, _LOWEST)
+    _draw_frame(axes, _LOWEST)
     axes.axvline(0, color=_INK, linewidth=0.8)
     axes.set_xlabel("share of what would stay hidden")
 
 
-def _kept(axes: Any, rows: list[Row]) -> None:
+def _draw_kept(axes: Any, rows: list[Row]) -> None:
     """Draw what is kept, a marker for each measure."""
     axes.set_title("kept", fontsize=11)
     for measure, aside in zip(MEASURES, (-0.2, 0.0, 0.2), strict=True):
@@ -102,11 +102,11 @@ def _kept(axes: Any, rows: list[Row]) -> None:
             clip_on=not there,  # markers at the edge are drawn whole; of a line of none there is no place to keep
             zorder=3,
         )
-    _frame(axes, 0.0)
+    _draw_frame(axes, 0.0)
     axes.set_xlabel("share of what the source gives")
 
 
-def _frame(axes: Any, low: float) -> None:
+def _draw_frame(axes: Any, low: float) -> None:
     axes.set_xlim(low, 1.05)
     axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "0.25", "0.5", "0.75", "1"])
     axes.grid(color=_FAINT, linewidth=0.8)

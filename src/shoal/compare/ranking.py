@@ -104,7 +104,7 @@ def standings(rows: Sequence[Row], labels: Sequence[str], weights: Mapping[str, 
     used = used_weights(rows, weights)
     if not used:
         return {}
-    measured = {place: pair for place, row in enumerate(rows) if (pair := _measured(row, used)) is not None}
+    measured = {place: pair for place, row in enumerate(rows) if (pair := _weigh(row, used)) is not None}
     scores = {place: _score(risk.value, kept, used) for place, (risk, kept) in measured.items()}
     found = {}
     for place, (risk, kept) in measured.items():
@@ -135,7 +135,7 @@ def _value(row: Row, part: str) -> Estimate | None:
     return None if found is None else Estimate(*(min(max(each, 0.0), 1.0) for each in found.as_dict().values()))
 
 
-def _measured(row: Row, used: Mapping[str, float]) -> tuple[Estimate, float] | None:
+def _weigh(row: Row, used: Mapping[str, float]) -> tuple[Estimate, float] | None:
     """Return the weighted means of a row's risks and of what it keeps; None if something was not measured."""
     values = {part: _value(row, part) for part in used}
     if any(value is None for value in values.values()):

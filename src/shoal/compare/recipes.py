@@ -73,7 +73,7 @@ class Base:
         kept = {key: value for key, value in given.items() if key not in _OWN}
         return {**kept, "attributes": attributes, "privacy": list(privacy), "method": dict(method), **more}
 
-    def treated(self, told: str, techniques: Mapping[str, Mapping[str, Any]]) -> list[Setting]:
+    def treat(self, told: str, techniques: Mapping[str, Mapping[str, Any]]) -> list[Setting]:
         """Return the setting that publishes rows as these techniques leave them, without any promise."""
         return [] if not techniques else [Setting(told, self.document({"plain": {}}, techniques=techniques))]
 
@@ -112,7 +112,7 @@ class Base:
                 return {"simple-l-diversity": {"l": l}}
         return {"distinct-l-diversity": {"l": 2}}
 
-    def own_or(self, name: str, usual: Mapping[str, Any]) -> dict[str, Any]:
+    def model_or(self, name: str, usual: Mapping[str, Any]) -> dict[str, Any]:
         """Return the policy's model of that name, or the usual one."""
         own = [model.model_dump(mode="json", exclude_none=True) for model in self.policy.privacy if model.name == name]
         return {name: own[0] if own else dict(usual)}
@@ -137,10 +137,10 @@ class Recipe:
     verdict: Verdict | None = None  # the opinion's, where it rates the technique
 
 
-def told_models(privacy: Sequence[Mapping[str, Any]]) -> str:
+def models_text(privacy: Sequence[Mapping[str, Any]]) -> str:
     """Write models with their parameters.
 
-    >>> told_models([{"k-anonymity": {"k": 5}}, {"t-closeness": {"t": 0.2, "distance": "equal"}}])
+    >>> models_text([{"k-anonymity": {"k": 5}}, {"t-closeness": {"t": 0.2, "distance": "equal"}}])
     'k-anonymity k = 5; t-closeness t = 0.2, distance = equal'
     """
     return "; ".join(f"{name} {parameters_text(given)}" for model in privacy for name, given in model.items())
@@ -170,7 +170,7 @@ def _treat(role: Role, told: str, technique: Callable[[Base], dict[str, Any]], r
 
     def apply(base: Base) -> list[Setting] | str:
         names = base.names(role)
-        return base.treated(told.format(names=", ".join(names)), {name: technique(base) for name in names}) or reason
+        return base.treat(told.format(names=", ".join(names)), {name: technique(base) for name in names}) or reason
 
     return apply
 
@@ -183,21 +183,21 @@ def _add_noise(base: Base) -> list[Setting] | str:
         name: {"noise": {"laplace": {"scale": scale}, "edges": "redraw", "decimals": decimals}}
         for name, (scale, decimals) in noise.items()
     }
-    return base.treated(f"Laplace scale {NOISE:.0%} of the domain: {told}", techniques) or NO_NUMBERS
+    return base.treat(f"Laplace scale {NOISE:.0%} of the domain: {told}", techniques) or NO_NUMBERS
 
 
 def _round(base: Base) -> list[Setting] | str:
     """Round all quasi numbers of declared domains."""
     bases = {name: base_of(domain) for name, domain in base.numbers.items()}
     told = ", ".join(f"{name} to multiples of {each:g}" for name, each in bases.items())
-    return base.treated(told, {name: {"rounding": {"base": each}} for name, each in bases.items()}) or NO_NUMBERS
+    return base.treat(told, {name: {"rounding": {"base": each}} for name, each in bases.items()}) or NO_NUMBERS
 
 
 def _code(base: Base) -> list[Setting] | str:
     """Cut the ends of all quasi numbers of declared domains."""
     technique = {"coding": {"shares": {"top": CODED, "bottom": CODED}}}
     told = f"{', '.join(base.numbers)} at the outer {CODED:.0%} of the records"
-    return base.treated(told, dict.fromkeys(base.numbers, technique)) or NO_NUMBERS
+    return base.treat(told, dict.fromkeys(base.numbers, technique)) or NO_NUMBERS
 
 
 def _sample(base: Base) -> list[Setting]:
@@ -225,7 +225,7 @@ def _ask(method: str, *models: Callable[[Base], dict[str, Any]], sensitive: bool
         if sensitive and not base.commonest:
             return NOTHING_SENSITIVE
         privacy = [model(base) for model in models]
-        told = f"{method}, {told_models(privacy)}" if named else told_models(privacy)
+        told = f"{method}, {models_text(privacy)}" if named else models_text(privacy)
         return [Setting(told, base.document({method: {}}, privacy))]
 
     return apply
@@ -240,11 +240,11 @@ def _simple(base: Base) -> dict[str, Any]:
 
 
 def _close(base: Base) -> dict[str, Any]:
-    return base.own_or("t-closeness", {"t": USUAL_T, "distance": "equal"})
+    return base.model_or("t-closeness", {"t": USUAL_T, "distance": "equal"})
 
 
 def _tau_l(base: Base) -> dict[str, Any]:
-    return base.own_or("tau-l-diversity", {"tau": USUAL_TAU, "l": base.n_values})
+    return base.model_or("tau-l-diversity", {"tau": USUAL_TAU, "l": base.n_values})
 
 
 RECIPES = (  # in the order of the table; every other row is read against the first one

@@ -12,8 +12,8 @@ from shoal.compare.measures import Score
 from shoal.compare.ranking import EQUAL_WEIGHTS, MEASURES, NO_STANDING, RISKS, Standing, standings, used_weights
 from shoal.core.wording import parameters_text
 from shoal.policy.policy import Policy
-from shoal.reports.plots.frontier import Point, frontier
-from shoal.reports.plots.plot import Plot
+from shoal.reports.frontier import Point, frontier
+from shoal.reports.plots import Plot
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Row:
     settings: Mapping[str, Any] = field(default_factory=dict)  # what was swept: method, or parameter by parameter
     cached: bool = False  # whether it was measured by an earlier comparison
 
-    def named(self, name: str) -> Row:
+    def rename(self, name: str) -> Row:
         """Return the row under another name."""
         return replace(self, name=name)
 
@@ -51,7 +51,7 @@ class Row:
     @property
     def promise(self) -> str:
         """What is guaranteed with what was reached, what is claimed, or "none"."""
-        kept = [f"{entry['model']} {_reached(entry['achieved'])}" for entry in self.guarantees]
+        kept = [f"{entry['model']} {_achieved_text(entry['achieved'])}" for entry in self.guarantees]
         claimed = [f"{entry['model']} {parameters_text(entry['parameters'])} (a claim)" for entry in self.claims]
         return "; ".join([*kept, *claimed]) or "none"
 
@@ -145,9 +145,9 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the ranking with its frontier."""
-        from shoal.compare.notebook import comparison_html
+        from shoal.compare.writing import notebook_output
 
-        return comparison_html(self)
+        return notebook_output(self)
 
     def frontier(self) -> Plot:
         """Draw risk against what is kept, a point for each row that is ranked."""
@@ -197,7 +197,7 @@ def share_text(share: float) -> str:
     return f"{round(share, 2) + 0.0:.2f}"
 
 
-def _reached(achieved: Any) -> str:
+def _achieved_text(achieved: Any) -> str:
     return f"{achieved:.4g}" if isinstance(achieved, int | float) else str(achieved)
 
 

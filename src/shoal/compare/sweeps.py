@@ -40,7 +40,7 @@ class Axis:
         """How it is named: ``k-anonymity.k``."""
         return self.parameter if self.owner is None else f"{self.owner}.{self.parameter}"
 
-    def changed(self, document: Mapping[str, Any], value: Any) -> dict[str, Any] | None:
+    def change(self, document: Mapping[str, Any], value: Any) -> dict[str, Any] | None:
         """Return what the policy says anew, whole keys of its document; None if it has nothing of that name."""
         if self.owner is None:
             return {self.parameter: value}
@@ -65,7 +65,7 @@ def read_sweep(sweep: AnySweep | None) -> list[Axis]:
     if isinstance(sweep, Mapping):
         axes = [_axis(str(name), values) for name, values in sweep.items()]
     else:
-        axes = [_typed(text) for text in ([sweep] if isinstance(sweep, str) else sweep)]
+        axes = [_read_axis(text) for text in ([sweep] if isinstance(sweep, str) else sweep)]
     paths = [axis.path for axis in axes]
     for path in paths:
         if paths.count(path) > 1:
@@ -92,16 +92,19 @@ def read_methods(methods: AnyMethods | None) -> list[dict[str, Any]]:
 
 def method_of(document: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     """Return the method of a policy's document, and its parameters."""
-    return _named(document.get("method", "mondrian"))
+    return _name_and_options(document.get("method", "mondrian"))
 
 
 def models_of(document: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
     """Return the models of a policy's document, and their parameters."""
     given = document["privacy"]
-    return [_named(each) for each in ([{k: v} for k, v in given.items()] if isinstance(given, Mapping) else given)]
+    return [
+        _name_and_options(each)
+        for each in ([{k: v} for k, v in given.items()] if isinstance(given, Mapping) else given)
+    ]
 
 
-def _named(given: Any) -> tuple[str, Mapping[str, Any]]:
+def _name_and_options(given: Any) -> tuple[str, Mapping[str, Any]]:
     if isinstance(given, str):
         return given, {}
     ((name, options),) = given.items()
@@ -113,7 +116,7 @@ def parameters_named(kind: Any) -> list[str]:
     return [entry.alias or name for name, entry in kind.model_fields.items()]
 
 
-def _typed(text: str) -> Axis:
+def _read_axis(text: str) -> Axis:
     name, equals, values = text.partition("=")
     if not equals or not name.strip():
         raise UsageError(f"the sweep {text!r} names no parameter and its values; {_FORM}")
@@ -190,7 +193,7 @@ class Variant:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
-def asked_rows(
+def list_rows(
     names: Sequence[str], policies: Sequence[Policy], axes: Sequence[Axis], methods: Sequence[Mapping[str, Any]]
 ) -> list[Asked]:
     """Return a row for every policy, method and combination of values; parameters are checked here, none is run.
@@ -207,7 +210,7 @@ def asked_rows(
     asked: list[Asked] = []
     for name, policy in zip(names, policies, strict=True):
         asked += _of_policy(name, alone, policy, axes, methods)
-    return _uniquely_named(asked)
+    return _name_uniquely(asked)
 
 
 def _of_policy(
@@ -256,7 +259,7 @@ def _variants(document: Mapping[str, Any], start: Variant, axes: Sequence[Axis])
     for values in itertools.product(*(axis.values for axis in axes)):
         changes, settings = dict(start.changes), dict(start.settings)
         for axis, value in zip(axes, values, strict=True):
-            new = axis.changed({**document, **changes}, value)
+            new = axis.change({**document, **changes}, value)
             if new is not None:
                 changes |= new
                 settings[axis.path] = value
@@ -268,14 +271,14 @@ def _variants(document: Mapping[str, Any], start: Variant, axes: Sequence[Axis])
 
 def parameters_of(policy: Policy) -> str:
     """Write the method and the models of a policy with what it says of them."""
-    told = [" ".join(filter(None, [policy.method.name, parameters_text(_given(policy.method))]))]
-    told += [" ".join(filter(None, [model.name, parameters_text(_given(model))])) for model in policy.privacy]
+    told = [" ".join(filter(None, [policy.method.name, parameters_text(_options(policy.method))]))]
+    told += [" ".join(filter(None, [model.name, parameters_text(_options(model))])) for model in policy.privacy]
     if policy.max_withheld:
         told.append(f"max_withheld = {policy.max_withheld:g}")
     return "; ".join(told)
 
 
-def _given(part: Any) -> dict[str, Any]:
+def _options(part: Any) -> dict[str, Any]:
     return {key: value for key, value in part.model_dump(mode="json", exclude_unset=True).items() if value != []}
 
 
@@ -314,14 +317,14 @@ def _plain(error: PolicyError) -> str:
     return str(error).removeprefix("policy, ")
 
 
-def _uniquely_named(asked: Sequence[Asked]) -> list[Asked]:
+def _name_uniquely(asked: Sequence[Asked]) -> list[Asked]:
     """Add a number to a name that another row has already."""
     found: list[Asked] = []
     for each in asked:
         count, name = 1, each.row.name
         while name in {other.row.name for other in found}:
             count, name = count + 1, f"{each.row.name} ({count + 1})"
-        found.append(Asked(each.row.named(name), each.policy))
+        found.append(Asked(each.row.rename(name), each.policy))
     return found
 
 

@@ -1,27 +1,28 @@
-"""A comparison as files: CSV, a page of Markdown or HTML, a picture, the frontier."""
+"""A comparison in words and files: CSV, a page of Markdown or HTML, a picture, the frontier, a notebook's output."""
 
 from __future__ import annotations
 
 import csv
 import io
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from shoal.compare.page import page
 from shoal.compare.picture import PICTURES, draw_comparison, require_plots
 from shoal.compare.ranking import HEADS, MEASURES, RISKS, Standing
 from shoal.compare.result import Comparison, Row, share_text
-from shoal.compare.wording import reading, standing_text
 from shoal.core.errors import UsageError
-from shoal.core.wording import counted_text
+from shoal.core.wording import counted_text, listed, percent
 from shoal.release.release import refuse_existing, write_text
-from shoal.reports.frame import Section, whole_page
-from shoal.reports.html import Html, bullets, figure, joined, paragraph, table, tag
+from shoal.reports.plots import plot_style
+from shoal.reports.templates import render
 
-_HOLDER = "For the data holder alone: risks that attacks found on these people. It is no part of any release."
+_RISKS = (
+    "Risks: of what would stay hidden, the share that an attack finds; 0 is no more than about people who are not in "
+    "the data, 1 is everything."
+)
+_OPINION = " Yes, no and may not are the answers of the Article 29 Working Party's opinion to whether the risk remains."
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +55,22 @@ class Wanted:
         if self.csv is not None:
             write_text(self.csv, flat_csv(found))
         if self.picture is not None:
-            with _drawn(self.picture):
+            try:
                 draw_comparison(found, title, self.picture)
+            except OSError as error:
+                raise UsageError(f"cannot write {self.picture.name}: {error.strerror}") from None
         if self.markdown is not None:
-            write_text(self.markdown, page(found, title, _beside(self.picture, self.markdown)))
+            write_text(self.markdown, markdown_page(found, title, self._picture_beside(self.markdown)))
         if self.frontier is not None:
             write_text(self.frontier, found.frontier().standalone())
         if self.html is not None:
             write_text(self.html, html_page(found, title))
+
+    def _picture_beside(self, page: Path) -> str | None:
+        """Return how a page names the picture: from its own folder on."""
+        if self.picture is None:
+            return None
+        return Path(os.path.relpath(self.picture.absolute(), page.absolute().parent)).as_posix()
 
 
 def flat_csv(found: Comparison) -> str:
@@ -75,91 +84,167 @@ def flat_csv(found: Comparison) -> str:
     return text.getvalue()
 
 
-def _beside(picture: Path | None, page_file: Path) -> str | None:
-    """Return how the page names the picture: from its own folder on."""
-    if picture is None:
-        return None
-    return Path(os.path.relpath(picture.absolute(), page_file.absolute().parent)).as_posix()
-
-
-@contextmanager
-def _drawn(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise UsageError(f"cannot write {path.name}: {error.strerror}") from None
+def markdown_page(found: Comparison, title: str, picture: str | None = None, *before: str) -> str:
+    """Return a page of Markdown: a table of risks, one of what is kept, the ranking, and what was not possible."""
+    stands, made = found.standings(), [row for row in found.rows if row.reason is None]
+    order = sorted(stands, key=lambda place: stands[place].rank)
+    page = render(
+        "comparison.md",
+        **_common(found, stands),
+        title=title,
+        picture=picture,
+        before=before,
+        risks=[
+            [row.name, row.parameters, *(_risk_text(row, risk, " [{}]", "not rated") for risk in RISKS), row.promise]
+            for row in made
+        ],
+        kept=[[row.name, row.parameters, *_share_cells(row, "-")] for row in made],
+        ranking=[[str(stands[place].rank), found.labels[place], *_stand_cells(stands[place])] for place in order],
+    )
+    return str(page)
 
 
 def html_page(found: Comparison, title: str) -> str:
     """Return the ranking, the frontier, every measured figure, what could not be made, and how to read it."""
-    stands = found.standings()
+    stands, labels = found.standings(), found.labels
     made = [place for place, row in enumerate(found.rows) if row.reason is None]
     order = sorted(made, key=lambda place: (place not in stands, stands[place].rank if place in stands else 0))
-    seed = "without a seed" if found.seed is None else f"with the seed {found.seed}"
-    about = (
-        f"All releases are about the same {counted_text(found.records, 'record')}; each attack was tried "
-        f"{found.targets:,} times, {seed}."
+    rows = [(labels[place], found.rows[place]) for place in order]
+    page = render(
+        "comparison.html",
+        **_common(found, stands),
+        title=title,
+        plot_style=plot_style(),
+        ranking=[
+            (labels[place], str(stands[place].rank), *_stand_cells(stands[place])) for place in order if place in stands
+        ],
+        risks=[
+            (label, row.parameters, *(_risk_text(row, risk, "; the opinion: {}") for risk in RISKS), row.promise)
+            for label, row in rows
+        ],
+        kept=[(label, *_share_cells(row, "\N{EN DASH}")) for label, row in rows],
     )
-    sections = [Section.of("ranking", "Ranking", paragraph(about), *_ranking(found, stands, order))]
-    if made:
-        sections.append(Section.of("figures", "Risks, and what is kept", *_figures(found, order)))
-    refused = [(found.labels[place], row.reason) for place, row in enumerate(found.rows) if row.reason is not None]
-    if refused:
-        reasons = (joined((tag("strong", label), f": {reason}.")) for label, reason in refused)
-        sections.append(Section.of("refused", "What could not be made", bullets(reasons)))
-    sections.append(Section.of("reading", "Reading it", bullets(reading(found))))
-    return whole_page(title, _HOLDER, sections)
+    return str(page)
 
 
-def _ranking(found: Comparison, stands: dict[int, Standing], order: list[int]) -> list[Html]:
-    if not stands:
-        return [paragraph("Nothing could be ranked.")]
-    rows = [
-        (
-            found.labels[place],
-            str(stands[place].rank),
-            *(share_text(each) for each in (stands[place].score, stands[place].risk.value, stands[place].kept)),
-            standing_text(stands[place]),
-        )
-        for place in order
-        if place in stands
-    ]
-    heads = ("release", "rank", "score", "risk", "kept", "frontier")
-    return [figure(found.frontier()), table("Rows by their score", heads, rows)]
+def notebook_output(found: Comparison) -> str:
+    """Return the rows by rank with their risks and what they keep, the frontier, and what could not be made."""
+    from shoal.reports.notebook import render_output
+
+    stands, labels = found.standings(), found.labels
+    ranked = sorted(stands, key=lambda place: stands[place].rank)
+    others = [place for place, row in enumerate(found.rows) if row.reason is None and place not in stands]
+    return render_output(
+        "notebook_comparison.html",
+        found=found,
+        weights=", ".join(f"{part} {weight:g}" for part, weight in found.used_weights().items()),
+        plot=found.frontier() if stands else None,
+        heads=["rank", "release", *(f"risk: {head}" for head in HEADS.values()), *MEASURES, "promise", "frontier"],
+        rows=[_notebook_cells(found.rows[place], labels[place], stands.get(place)) for place in (*ranked, *others)],
+        refused=[(label, row.reason) for label, row in zip(labels, found.rows, strict=True) if row.reason is not None],
+    )
 
 
-def _figures(found: Comparison, order: list[int]) -> list[Html]:
-    risks = [
-        (
-            found.labels[place],
-            found.rows[place].parameters,
-            *(_risk(found.rows[place], risk) for risk in RISKS),
-            found.rows[place].promise,
-        )
-        for place in order
-    ]
-    kept = [
-        (
-            found.labels[place],
-            *(_share(found.rows[place].kept(measure)) for measure in MEASURES),
-            f"{found.rows[place].records:,}",
-            f"{found.rows[place].seconds:.1f}",
-        )
-        for place in order
-    ]
-    return [
-        table("What is left to attacks", ("release", "parameters", *HEADS.values(), "promise"), risks),
-        table("What is kept, and what it takes", ("release", *MEASURES, "records", "seconds"), kept),
-    ]
+def _common(found: Comparison, stands: dict[int, Standing]) -> dict[str, Any]:
+    """Return what both pages tell."""
+    seed = "without a seed" if found.seed is None else f"with the seed {found.seed}"
+    labelled = zip(found.labels, found.rows, strict=True)
+    return {
+        "found": found,
+        "about": (
+            f"All releases are about the same {counted_text(found.records, 'record')}; each attack was tried "
+            f"{found.targets:,} times, {seed}."
+        ),
+        "stands": stands,
+        "heads": list(HEADS.values()),
+        "measures": list(MEASURES),
+        "refused": [(label, row) for label, row in labelled if row.reason is not None],
+        "reading": reading(found),
+    }
 
 
-def _risk(row: Row, risk: str) -> str:
-    trials, said = row.trials(risk), row.opinion(risk)
+def _stand_cells(stand: Standing) -> list[str]:
+    return [*map(share_text, (stand.score, stand.risk.value, stand.kept)), standing_text(stand)]
+
+
+def _share_cells(row: Row, nothing: str) -> list[str]:
+    kept = (row.kept(measure) for measure in MEASURES)
+    shares = [nothing if share is None else share_text(share) for share in kept]
+    return [*shares, f"{row.records:,}", f"{row.seconds:.1f}"]
+
+
+def _risk_text(row: Row, risk: str, opinion: str, unrated: str | None = None) -> str:
+    """Return a risk with its interval and the opinion's answer, if there is one or another word for none."""
+    trials, said = row.trials(risk), row.opinion(risk) or unrated
+    ending = "" if said is None or (trials is None and unrated is None) else opinion.format(said)
     if trials is None:
-        return "not tried"
+        return f"not tried{ending}"
     value, low, high = map(share_text, (trials.risk.value, trials.risk.low, trials.risk.high))
-    return f"{value} ({low} to {high})" + (f"; the opinion: {said}" if said else "")
+    return f"{value} ({low} to {high}){ending}"
 
 
-def _share(kept: float | None) -> str:
-    return "\N{EN DASH}" if kept is None else share_text(kept)
+def _notebook_cells(row: Row, label: str, stand: Standing | None) -> tuple[str, ...]:
+    trials = (row.trials(risk) for risk in RISKS)
+    risks = ("–" if each is None else percent(round(each.risk.value, 3)) for each in trials)
+    kept = ("–" if (share := row.kept(measure)) is None else percent(round(share, 3)) for measure in MEASURES)
+    place = "–" if stand is None else "dominated" if stand.dominated_by else "yes"
+    return ("–" if stand is None else str(stand.rank), label, *risks, *kept, row.promise, place)
+
+
+def reading(found: Comparison) -> list[str]:
+    """Return how to read the table, what was not tried, and whom it is about, a sentence or two each."""
+    predicted = "" if found.predicted is None else f" of {found.predicted}"
+    kept = (
+        "Kept, 1 is as good as the source and 0 nothing: counts (random counting questions), association (dependence "
+        f"between pairs of attributes), learning (predictions{predicted})."
+    )
+    refused = {
+        f"{row.name}, {risk}: {row.risks[risk].as_dict()['refused']}."
+        for row in found.rows
+        for risk in RISKS
+        if risk in row.risks and row.trials(risk) is None
+    }
+    unmeasured = {
+        f"{measure}: {score.reason}."
+        for row in found.rows
+        for measure, score in row.utility.items()
+        if score.reason is not None
+    }
+    lines = [_RISKS + ("" if found.of_policies else _OPINION), kept, *ranking(found)]
+    notes = [f"{note[0].upper()}{note[1:]}." for note in found.notes]
+    return [*lines, *sorted(refused), *sorted(unmeasured), *notes]
+
+
+def ranking(found: Comparison) -> list[str]:
+    """Return how rows are ranked, and which could not be."""
+    stands, used = found.standings(), found.used_weights()
+    made = [place for place, row in enumerate(found.rows) if row.reason is None]
+    if len(made) < 2:
+        return []
+    if not stands:
+        return ["There is no ranking: it needs a risk and something kept that were measured."]
+    weights = ", ".join(f"{part} {weight:g}" for part, weight in used.items())
+    how = (
+        f"Score: the mean of 1 less each risk and of what is kept, by the weights {weights}. Dominated: another row "
+        "has no more risk and keeps no less, by the measured values; clearly, if its risk's interval lies wholly below."
+    )
+    lines = [how]
+    for place in made:
+        if place not in stands:
+            row = found.rows[place]
+            gone = [part for part in used if row.trials(part) is None and row.kept(part) is None]
+            lines.append(
+                f"{found.labels[place]} has no rank, for {listed(gone)} could not be measured there as elsewhere."
+            )
+    return lines
+
+
+def standing_text(stand: Standing | None) -> str:
+    """Return where a row stands, in a few words."""
+    if stand is None:
+        return "no rank"
+    if not stand.dominated_by:
+        return "on the frontier"
+    more = f" and {len(stand.dominated_by) - 1} more" if len(stand.dominated_by) > 1 else ""
+    clearly = "" if stand.clearly else ", not clearly"
+    return f"dominated by {stand.dominated_by[0]}{more}{clearly}"

@@ -44,6 +44,20 @@ def size_text(n_bytes: int) -> str:
     return f"{n_bytes / (1 << 30):.3g} GiB" if n_bytes >= 1 << 30 else f"{n_bytes / (1 << 20):.0f} MiB"
 
 
+def percent(share: float) -> str:
+    """Return a share as people read it; only 0 is 0%, and only 1 is 100%.
+
+    >>> percent(0.0), percent(0.07005), percent(0.00012), percent(0.99995), percent(1.0), percent(-0.25)
+    ('0%', '7.0%', '0.012%', '>99.9%', '100%', '-25%')
+    """
+    hundred = round(100 * share, 9)
+    if hundred == round(hundred):
+        return f"{hundred + 0.0:.0f}%"
+    if abs(hundred) < 1:
+        return f"{hundred:.2g}%"
+    return ">99.9%" if 99.95 <= hundred < 100 else f"{hundred:.1f}%"
+
+
 def listed(names: Sequence[str]) -> str:
     """Write names as people do.
 

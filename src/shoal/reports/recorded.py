@@ -13,7 +13,8 @@ from typing import Any
 from shoal.core.display import register
 from shoal.core.errors import InputError, UsageError
 from shoal.release.release import INTERNAL, PUBLIC, Release, read_internal, received
-from shoal.reports.page import internal_report, public_report
+from shoal.reports.internal import internal_report
+from shoal.reports.pages import public_report
 
 ATTACKS = "attacks.json"
 
@@ -72,7 +73,7 @@ def _write(path: Path, text: str) -> None:
         os.fsync(file.fileno())
 
 
-def recorded_attacks(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any] | None:
+def read_attacks(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return what was recorded of attacks on a release, given its folder; None if nothing was."""
     path = folder / INTERNAL / ATTACKS
     if not path.is_file():
@@ -90,5 +91,5 @@ def report(release: Release, audience: str) -> str:
         return public_report(release.manifest)
     if audience != "internal":
         raise UsageError(f"a report is for the audience 'internal' or 'public', not {audience!r}")
-    attacks = None if release.folder is None else recorded_attacks(release.folder, release.manifest)
+    attacks = None if release.folder is None else read_attacks(release.folder, release.manifest)
     return internal_report(release.manifest, release.evidence, attacks)

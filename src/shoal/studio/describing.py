@@ -14,8 +14,7 @@ from shoal.policy.drafting import DraftColumn
 from shoal.policy.guessing import list_values
 from shoal.policy.policy import Role
 from shoal.policy.profiling import ColumnProfile
-from shoal.reports.plots.histogram import histogram
-from shoal.reports.plots.plot import Plot
+from shoal.reports.plots import Plot, histogram
 from shoal.taxonomies.parse import days, decimal_numbers, texts
 
 BARS = 12  # of a histogram

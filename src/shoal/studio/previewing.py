@@ -16,9 +16,7 @@ from shoal.core.arrays import IntArray
 from shoal.core.dictionaries import GrowingDictionary, factored
 from shoal.core.wording import attack_text
 from shoal.release.release import PUBLIC, received
-from shoal.reports.plots.histogram import histogram
-from shoal.reports.plots.intervals import Interval, intervals
-from shoal.reports.plots.plot import Plot
+from shoal.reports.plots import Interval, Plot, histogram, intervals
 from shoal.sources.opening import open_source
 from shoal.sources.options import SourceOptions
 from shoal.studio.shelf import Opened, Readable

@@ -7,12 +7,13 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment
 
 from shoal.core.errors import UsageError
 from shoal.core.progress import Silent
 from shoal.policy.drafting import draft_from_profiles
 from shoal.policy.profiling import profile_columns
+from shoal.reports.templates import environment
 from shoal.sources.opening import open_source
 from shoal.sources.options import SourceOptions
 from shoal.studio.jobs import Jobs
@@ -86,14 +87,7 @@ def upper_first(text: str) -> str:
 
 
 def _templates() -> Environment:
-    made = Environment(
-        loader=FileSystemLoader(HOME / "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    made.filters["thousands"] = lambda number: f"{number:,}"
+    made = environment(HOME / "templates")
     made.filters["upper_first"] = upper_first
     made.filters["mending"] = mending
     return made

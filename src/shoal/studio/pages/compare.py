@@ -16,8 +16,8 @@ from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel
 from shoal.policy.drafting import flow
 from shoal.policy.policy import Policy
-from shoal.reports.plots.frontier import Point, frontier
-from shoal.reports.plots.plot import Plot
+from shoal.reports.frontier import Point, frontier
+from shoal.reports.plots import Plot
 from shoal.studio.answers import Form, Visit, page
 from shoal.studio.explaining import start_of
 from shoal.studio.jobs import Job

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from starlette.responses import Response
 
-from shoal.reports.plots.evidence import release_plots
+from shoal.reports.plots import release_plots
 from shoal.sources.opening import open_source
 from shoal.sources.options import SourceOptions
 from shoal.studio.answers import Visit, page

@@ -1,0 +1,211 @@
+"""Risk against what is kept, with the frontier of those that nothing else dominates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shoal.core.wording import counted_text, percent
+from shoal.reports.plots import Plot, draw
+from shoal.reports.svg import (
+    TEXT,
+    WIDTH,
+    Scale,
+    element,
+    fit,
+    line,
+    points_text,
+    text,
+    text_width,
+    tick_step,
+    tooltip,
+)
+
+Box = tuple[float, float, float, float]  # left, top, right, bottom
+_SIDES = ((1, 0), (-1, 0), (0, -1), (0, 1), (1, -1), (1, 1), (-1, -1), (-1, 1))  # where a label stands, best first
+_FAR = (4.0, 14.0, 26.0, 40.0)  # how far it is from the point's edge
+_LONGEST = 170.0
+_LEFT, _TOP, _RIGHT, _BOTTOM = 62.0, 30.0, WIDTH - 16.0, 300.0
+_HEIGHT = _BOTTOM + 2 * TEXT + 20
+_RADIUS = 6.0
+_NAMED = 8  # points that are named in the drawing; more are numbered
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One release: the risk that is left and the share that is kept, and whether another has less and more."""
+
+    name: str
+    risk: float
+    kept: float
+    dominated: bool = False
+    rank: int | None = None
+    href: str | None = None
+    risk_low: float | None = None
+    risk_high: float | None = None
+
+
+def frontier(points: Sequence[Point], title: str = "Risk against what is kept") -> Plot:
+    """Draw each point, full on the frontier and hollow where it is dominated, in the order of their ranks.
+
+    Labels never cover points or one another: names if there is room, else the numbers of the table.
+    """
+    ordered = sorted(points, key=lambda point: (point.rank is None, point.rank or 0))
+    across, up = _scales(ordered)
+    places = [(across.place(point.risk), up.place(point.kept)) for point in ordered]
+    best = sorted((point.risk, point.kept) for point in ordered if not point.dominated)
+    parts = _axes(across, up)
+    if len(best) > 1:
+        steps = [(across.place(risk), up.place(kept)) for risk, kept in best]
+        parts.append(element("polyline", points=points_text(steps), class_="plot-frontier"))
+    for point, (_, y) in zip(ordered, places, strict=True):
+        if point.risk_low is not None and point.risk_high is not None:
+            low, high = across.place(point.risk_low), across.place(point.risk_high)
+            parts.append(line(low, y, high, y, "plot-thin"))
+    labels, numbered = _labels(ordered, places, across)
+    marks = [_mark(*drawing) for drawing in zip(ordered, places, labels, strict=True)]
+    parts += [mark for point, mark in zip(ordered, marks, strict=True) if point.dominated]
+    parts += [mark for point, mark in zip(ordered, marks, strict=True) if not point.dominated]
+    heads = (*(("number",) if numbered else ()), "release", "risk", "kept", "frontier")
+    rows = [
+        (*((str(number),) if numbered else ()), point.name, *_figures(point))
+        for number, point in enumerate(ordered, start=1)
+    ]
+    linked = any(point.href is not None for point in ordered)
+    return draw(title, _words(ordered, numbered), parts, _HEIGHT, heads, rows, linked=linked)
+
+
+def _scales(points: Sequence[Point]) -> tuple[Scale, Scale]:
+    """Return the axis of risks, from 0, and that of what is kept, around what there is."""
+    risks = [point.risk for point in points] + [point.risk_high for point in points if point.risk_high is not None]
+    low, high = min([0.0, *(point.risk for point in points)]), max([0.1, *risks])
+    across = Scale(low, low + 1.05 * (high - low), _LEFT, _RIGHT)
+    kept = [point.kept for point in points] or [0.0, 1.0]
+    margin = max(0.05, 0.12 * (max(kept) - min(kept)))
+    step = tick_step(max(kept) - min(kept) + 2 * margin, 5)
+    bottom = step * int((min(kept) - margin) // step)
+    top = step * -int(-(max(kept) + margin) // step)
+    low, high = (max(bottom, 0.0) if min(kept) >= 0 else bottom), (min(top, 1.0) if max(kept) <= 1 else top)
+    return across, Scale(low, high, _BOTTOM, _TOP)
+
+
+def _axes(across: Scale, up: Scale) -> list[str]:
+    found = []
+    for tick in up.ticks(7):
+        y = up.place(tick)
+        found.append(line(_LEFT, y, _RIGHT, y, "plot-grid"))
+        found.append(text(_LEFT - 7, y + TEXT / 3, percent(tick), "plot-soft", anchor="end"))
+    for tick in across.ticks():
+        x, words = across.place(tick), percent(tick)
+        found.append(line(x, _TOP, x, _BOTTOM, "plot-grid"))
+        middle = min(x, WIDTH - text_width(words) / 2)
+        found.append(text(middle, _BOTTOM + TEXT + 4, words, "plot-soft", anchor="middle"))
+    found.append(line(_LEFT, _BOTTOM, _RIGHT, _BOTTOM, "plot-axis"))
+    found.append(line(_LEFT, _TOP, _LEFT, _BOTTOM, "plot-axis"))
+    found.append(text(4, TEXT + 2, "kept (more is better)", "plot-soft"))
+    end = (_LEFT + _RIGHT) / 2
+    found.append(text(end, _BOTTOM + 2 * TEXT + 12, "risk (less is better)", "plot-soft", anchor="middle"))
+    return found
+
+
+def _labels(points: Sequence[Point], places: Sequence[tuple[float, float]], across: Scale) -> tuple[list[str], bool]:
+    """Return the label of each point, "" where there is no room, and whether labels are numbers."""
+    box = (_LEFT, _TOP - 6, WIDTH, _BOTTOM)
+    lines = [
+        (across.place(point.risk_low), y - 1, across.place(point.risk_high), y + 1)
+        for point, (_, y) in zip(points, places, strict=True)
+        if point.risk_low is not None and point.risk_high is not None
+    ]
+    if len(points) <= _NAMED:
+        named = place_labels([point.name for point in points], places, _RADIUS, box, lines)
+        if all(named):
+            return named, False
+    numbers = [str(number) for number in range(1, len(points) + 1)]
+    return place_labels(numbers, places, _RADIUS, box, lines), True
+
+
+def _mark(point: Point, place: tuple[float, float], label: str) -> str:
+    x, y = place
+    state = "dominated" if point.dominated else "on the frontier"
+    told = tooltip(f"{point.name}: {percent(point.risk)} risk, {percent(point.kept)} kept, {state}")
+    kind = "plot-worse" if point.dominated else "plot-after"
+    mark = element("circle", told, cx=x, cy=y, r=_RADIUS, class_=kind)
+    if point.href is None:
+        return mark + label
+    name = f"{point.name}, {state}"
+    return element("a", mark, label, href=point.href, aria_label=name, tabindex=0)
+
+
+def _figures(point: Point) -> tuple[str, str, str]:
+    interval = ""
+    if point.risk_low is not None and point.risk_high is not None:
+        interval = f" ({percent(point.risk_low)} to {percent(point.risk_high)})"
+    return percent(point.risk) + interval, percent(point.kept), "dominated" if point.dominated else "yes"
+
+
+def _words(points: Sequence[Point], numbered: bool) -> str:
+    if not points:
+        return "There are no releases to compare."
+    best = [point for point in points if not point.dominated]
+    first = points[0]
+    words = (
+        f"On the frontier {'is' if len(best) == 1 else 'are'} {len(best)} of {counted_text(len(points), 'release')}: "
+    )
+    words += "no other has less risk and keeps more."
+    if first.rank is not None:
+        words += f" First in the ranking is {first.name} ({percent(first.risk)} risk, {percent(first.kept)} kept)."
+    if len(best) < len(points):
+        words += " Hollow points are dominated."
+    return words + (" The numbers are those of the table." if numbered else "")
+
+
+def place_labels(
+    labels: Sequence[str], places: Sequence[tuple[float, float]], radius: float, within: Box, lines: Sequence[Box]
+) -> list[str]:
+    """Return the text of each label, with a line to its point if it stands far off; "" where there is no room.
+
+    They keep off the *lines* too.
+    """
+    taken = [*lines, *((x - radius, y - radius, x + radius, y + radius) for x, y in places)]
+    found = []
+    for label, (x, y) in zip(labels, places, strict=True):
+        shown = fit(" ".join(label.split()), _LONGEST)
+        for far, box in _candidates(x, y, radius, text_width(shown)):
+            if _inside(box, within) and not any(_overlap(box, other) for other in taken):
+                taken.append(box)
+                found.append(_draw_label(label, box, (x, y), far))
+                break
+        else:
+            found.append("")
+    return found
+
+
+def _candidates(x: float, y: float, radius: float, width: float) -> list[tuple[float, Box]]:
+    """Return the boxes that a label may have, nearest first."""
+    found = []
+    for far in _FAR:
+        aside = radius + far
+        for right, down in _SIDES:
+            slant = 0.75 if right and down else 1.0
+            left = x + right * aside * slant - (width if right < 0 else 0 if right > 0 else width / 2)
+            middle = y + down * (aside * slant + TEXT / 2)
+            found.append((far, (left, middle - TEXT / 2 - 1, left + width, middle + TEXT / 2 + 1)))
+    return found
+
+
+def _draw_label(label: str, box: Box, place: tuple[float, float], far: float) -> str:
+    left, top, right, bottom = box
+    words = text(left, bottom - 4, label, "plot-label", _LONGEST)
+    if far == _FAR[0]:
+        return words
+    x, y = place
+    end = (min(max(x, left), right), min(max(y, top), bottom))
+    return line(x, y, *end, "plot-thin") + words
+
+
+def _inside(box: Box, within: Box) -> bool:
+    return box[0] >= within[0] and box[1] >= within[1] and box[2] <= within[2] and box[3] <= within[3]
+
+
+def _overlap(one: Box, other: Box) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]

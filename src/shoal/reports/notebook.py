@@ -1,0 +1,221 @@
+"""How releases, audits and taxonomies show themselves in a notebook, and progress there."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+from shoal.core.display import register
+from shoal.core.progress import Progress, Silent, Step
+from shoal.core.wording import counted_text, model_text, parameters_text, percent
+from shoal.release.forms.base import read_form
+from shoal.reports.plots import DARK, LIGHT, class_sizes, colour_variables, plot_style, release_plots
+from shoal.reports.templates import render
+from shoal.utility.base import told
+
+if TYPE_CHECKING:
+    from shoal.audit.result import Audit
+    from shoal.release.release import Release
+    from shoal.taxonomies.tree import Taxonomy
+
+PAUSE = 0.1  # seconds between two writings of progress
+MOST_NODES = 300  # of a taxonomy
+_MOST_CHILDREN = 40  # of one node
+_MOST_OPEN = 12  # children of the root that may be seen without unfolding it
+_MOST_STEPS = 6  # that are shown, the last ones, beside those that still run
+_MOST_SETS = 10
+
+
+def render_output(template: str, **content: Any) -> Markup:
+    """Fill a template that extends ``notebook.html``."""
+    colours = {"light": colour_variables(LIGHT), "dark": colour_variables(DARK)}
+    return render(template, plot_style=plot_style(), **colours, **content)
+
+
+@register("release")
+def show_release(release: Release) -> str:
+    """Return what was published, promised and kept, with its plots; the table itself is not shown."""
+    manifest, evidence = release.manifest, release.evidence
+    return render_output(
+        "notebook_release.html",
+        release=release,
+        summary=_summarize(release),
+        promises=[
+            (
+                model_text(one),
+                parameters_text(one["parameters"]),
+                _number(one["achieved"]),
+                "holds" if one["ok"] else "fails",
+            )
+            for one in evidence["verification"]["guarantees"]
+        ],
+        claims=[(one["model"], parameters_text(one["parameters"])) for one in manifest.get("claims", ())],
+        findings=[(one.severity, one.id, one.text, one.accepted or "no") for one in release.findings],
+        plots=release_plots(evidence),
+        utility=[(name, title, _number(value)) for name, title, value in told(evidence["utility"])],
+    )
+
+
+def _summarize(release: Release) -> Iterator[str]:
+    """Yield what became of the records, in sentences."""
+    manifest, evidence, form = release.manifest, release.evidence, read_form(release.manifest)
+    name = evidence["source"]["name"]
+    if form.of_people:
+        counted = evidence.get("risk_after", {})
+        group, groups = ("class", "classes") if form.whole_records else ("bucket", "buckets")
+        where = f" in {counted_text(counted[groups], group, groups)}" if groups in counted else ""
+        yield (
+            f"{manifest['rows']:,} of {counted_text(evidence['source']['rows'], 'record')} of {name} are published by "
+            f"the method {manifest['method']}{where}; {manifest['withheld']:,} withheld, "
+            f"{manifest['missing']['dropped']:,} dropped for missing values."
+        )
+    else:
+        yield f"{counted_text(manifest['rows'], 'row')} drawn from noisy counts of {name}; none is a record."
+    kept = evidence["utility"].get("um")
+    if not form.whole_records:
+        yield "What belongs together across parts is hidden within buckets."
+    elif isinstance(kept, float):
+        yield f"{percent(kept)} of the information is kept."
+    if not manifest["guarantees"] and not manifest.get("claims"):
+        yield "Nothing is promised about people."
+    if release.folder is not None:
+        yield f"Written to {release.folder}."
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.6g}"
+
+
+@register("audit")
+def show_audit(audit: Audit) -> str:
+    """Return what anybody could learn from the table as it is."""
+    return render_output(
+        "notebook_audit.html",
+        audit=audit,
+        models=[
+            (
+                verdict.model.name,
+                parameters_text(verdict.model.model_dump(mode="json", exclude_none=True)),
+                f"{verdict.achieved:,.4g}" if math.isfinite(verdict.achieved) else "–",
+                "holds" if verdict.holds else f"missed by {verdict.records_missed:,} records",
+            )
+            for verdict in audit.models
+        ],
+        sensitive=[(one.attribute, f"{one.certain_records:,}", f"{one.entropy_l:,.3g}") for one in audit.sensitive],
+        plot=class_sizes(None, audit.class_sizes),
+        sets=[
+            (", ".join(one.attributes), f"{one.unique_records:,}", percent(one.unique_share))
+            for one in audit.sets[:_MOST_SETS]
+        ],
+    )
+
+
+@register("taxonomy")
+def show_taxonomy(taxonomy: Taxonomy) -> str:
+    """Return the tree, upper levels first while there is space; what is left out is counted."""
+    waiting, shown, n_left = [taxonomy.root], dict[int, tuple[int, ...]](), MOST_NODES
+    while waiting and n_left > 0:
+        node, *waiting = waiting
+        shown[node] = taxonomy.children(node)[: min(_MOST_CHILDREN, n_left)]
+        n_left -= len(shown[node])
+        waiting += [child for child in shown[node] if not taxonomy.is_leaf(child)]
+    return render_output("notebook_taxonomy.html", taxonomy=taxonomy, shown=shown, most_open=_MOST_OPEN)
+
+
+@dataclass(slots=True, eq=False)
+class _Bar:
+    """One step: what is done of it, and of how much."""
+
+    title: str
+    total: int | None
+    unit: str
+    bars: Bars
+    done: int = 0
+    ended: bool = False
+
+    def advance(self, amount: int) -> None:
+        """Say that *amount* more is done."""
+        self.done += amount
+        self.bars.show()
+
+    @property
+    def known(self) -> int | None:
+        """How much there is to do, if that is known."""
+        return self.done if self.ended else self.total
+
+    @property
+    def state(self) -> str:
+        """How far it is, in words."""
+        if self.ended:
+            return f"{self.done:,} {self.unit}, done" if self.done else "done"
+        return f"{self.done:,} {self.unit}" if self.total is None else f"{self.done:,} of {self.total:,} {self.unit}"
+
+
+@dataclass(slots=True, eq=False)
+class Bars:
+    """Shows the last steps of a run in one output that is written anew at most ten times a second."""
+
+    _steps: list[_Bar] = field(default_factory=list)
+    _handle: Any = None
+    _written: float = float("-inf")
+
+    @contextmanager
+    def step(self, title: str, total: int | None = None, unit: str = "rows") -> Iterator[Step]:
+        """Show one step; it counts as done only if nothing goes wrong."""
+        bar = _Bar(title, total, unit, self)
+        self._steps.append(bar)
+        self.show()
+        yield bar
+        bar.ended = True
+        self.show()
+
+    def show(self, *, at_once: bool = False) -> None:
+        """Write the steps, unless they were written just now."""
+        now = time.monotonic()
+        if at_once or now - self._written >= PAUSE:
+            self._written = now
+            running = [bar for bar in self._steps[:-_MOST_STEPS] if not bar.ended]
+            steps = [*running, *self._steps[-_MOST_STEPS:]]
+            self._write(render_output("notebook_progress.html", steps=steps) if steps else "")
+
+    def clear(self) -> None:
+        """Take the output away."""
+        if self._handle is not None:
+            self._write("")
+
+    def _write(self, html: str) -> None:
+        screen: Any = import_module("IPython.display")  # has no types
+        if self._handle is None:
+            self._handle = screen.display(screen.HTML(html), display_id=True)
+        else:
+            self._handle.update(screen.HTML(html))
+
+
+_running: list[Bars] = []  # at most one: a run within a run shows nothing of its own
+
+
+@register("progress")
+@contextmanager
+def show_progress() -> Iterator[Progress]:
+    """Give bars that go when the run has ended; if it fails, they stay and tell where."""
+    if _running:
+        yield Silent()
+        return
+    shown = Bars()
+    _running.append(shown)
+    try:
+        yield shown
+    except BaseException:
+        shown.show(at_once=True)
+        raise
+    else:
+        shown.clear()
+    finally:
+        _running.clear()

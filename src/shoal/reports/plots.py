@@ -1,0 +1,429 @@
+"""Plots as SVG, each with its description in words and the table that it was drawn from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from typing import Any
+
+from markupsafe import Markup
+
+from shoal.core.wording import counted_text, percent
+from shoal.reports.svg import (
+    TEXT,
+    WIDTH,
+    BarRow,
+    count_text,
+    diamond,
+    draw_bars,
+    element,
+    fit,
+    line,
+    make_frame,
+    place_text,
+    range_mark,
+    scale,
+    short_count_text,
+    text,
+    tooltip,
+)
+from shoal.reports.templates import escape_text, render
+
+LIGHT = {
+    "ground": "#ffffff",
+    "ink": "#1f2328",
+    "soft": "#57606a",
+    "grid": "#d8dee4",
+    "axis": "#848d97",
+    "before": "#b35900",
+    "before-fill": "#fff1e0",
+    "after": "#0067a8",
+    "after-fill": "#0067a8",
+}
+DARK = {
+    "ground": "#15181d",
+    "ink": "#e9ecf0",
+    "soft": "#aeb7c1",
+    "grid": "#343a42",
+    "axis": "#7d8792",
+    "before": "#f0a04b",
+    "before-fill": "#3b2a16",
+    "after": "#6cb8f0",
+    "after-fill": "#6cb8f0",
+}
+LIMIT = 20  # rows that a plot shows; the rest is told in words
+BEFORE, AFTER = ("bar plot-before", "before"), ("bar plot-after", "after")
+_PAIR_NAME = 78.0  # the space that each of two names has at most
+_SMALL_WIDTH, _SMALL_TOP, _SMALL_BOTTOM = 240.0, 6.0, 70.0
+_LOWEST = -0.25  # intervals that go on below are cut
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """A drawing that is never without its table and its description; all its parts are escaped."""
+
+    title: str
+    description: str
+    drawing: Markup
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def figure(self) -> Markup:
+        """Return the drawing, its caption and its table as HTML, to be styled by :func:`plot_style`."""
+        return render("figure.html", plot=self)
+
+    def standalone(self) -> str:
+        """Return the drawing as an SVG file of its own."""
+        # Programs that draw SVG files know classes, but many do not know variables.
+        opening, rest = str(self.drawing).split(">", 1)
+        style = render("drawing.css", light=LIGHT, dark=DARK)
+        return f'<?xml version="1.0" encoding="UTF-8"?>\n{opening}><style>{style}</style>{rest}\n'
+
+
+def colour_variables(colours: Mapping[str, str]) -> str:
+    """Return colours as declarations of CSS."""
+    return " ".join(f"--plot-{name}: {colour};" for name, colour in colours.items())
+
+
+@cache
+def plot_style() -> Markup:
+    """Return the stylesheet of plots on a page; a page has it once."""
+    variables = {name: f"var(--plot-{name})" for name in LIGHT}
+    return render("plots.css", light=colour_variables(LIGHT), dark=colour_variables(DARK), variables=variables)
+
+
+def draw(
+    title: str,
+    description: str,
+    parts: Iterable[str],
+    height: float,
+    heads: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    width: float = WIDTH,
+    linked: bool = False,
+) -> Plot:
+    """Return the plot of some parts; a screen reader tells its title and description, and links if there are any."""
+    inside = "".join(parts)
+    name = "plot-" + sha256(f"{title}\n{description}\n{inside}".encode("utf-8", "replace")).hexdigest()[:12]
+    drawing = element(
+        "svg",
+        element("title", escape_text(title), id=f"{name}-title"),
+        element("desc", escape_text(description), id=f"{name}-description"),
+        inside,
+        xmlns="http://www.w3.org/2000/svg",
+        class_="plot" if width == WIDTH else "plot plot-small",
+        viewBox=f"0 0 {place_text(width)} {place_text(height)}",
+        width=width,
+        height=height,
+        role="group" if linked else "img",
+        aria_labelledby=f"{name}-title {name}-description",
+    )
+    return Plot(title, description, Markup(drawing), tuple(heads), tuple(map(tuple, rows)))  # noqa: S704
+
+
+def histogram(labels: Sequence[str], counts: Sequence[int], title: str = "Values", head: str = "value") -> Plot:
+    """Draw a bar for each label, in their order; the first and the last label stand below."""
+    heights = scale([float(count) for count in counts], _SMALL_BOTTOM, _SMALL_TOP, least=1.0)
+    room = (_SMALL_WIDTH - 4) / max(len(labels), 1)
+    gap = min(2.0, room / 4)
+    parts = [line(2, _SMALL_BOTTOM, _SMALL_WIDTH - 2, _SMALL_BOTTOM, "plot-axis")]
+    for place, (label, count) in enumerate(zip(labels, counts, strict=True)):
+        top = heights.place(count)
+        told = tooltip(f"{label}: {count_text(count)}")
+        bar = {"x": 2 + place * room + gap / 2, "y": top, "width": room - gap, "height": _SMALL_BOTTOM - top}
+        parts.append(element("rect", told, **bar, class_="plot-flat"))
+    if labels:
+        parts.append(text(2, _SMALL_BOTTOM + TEXT + 4, labels[0], "plot-soft", _SMALL_WIDTH / 2 - 8))
+    if len(labels) > 1:
+        end = _SMALL_WIDTH - 2
+        parts.append(text(end, _SMALL_BOTTOM + TEXT + 4, labels[-1], "plot-soft", _SMALL_WIDTH / 2 - 8, "end"))
+    rows = [(label, count_text(count)) for label, count in zip(labels, counts, strict=True)]
+    words = _describe_histogram(labels, counts)
+    return draw(title, words, parts, _SMALL_BOTTOM + 2 * TEXT - 2, (head, "records"), rows, width=_SMALL_WIDTH)
+
+
+def _describe_histogram(labels: Sequence[str], counts: Sequence[int]) -> str:
+    if not labels:
+        return "There are no values."
+    place = max(range(len(counts)), key=counts.__getitem__)
+    return (
+        f"{counted_text(len(labels), 'bar')} from {labels[0]} to {labels[-1]}; the highest is {labels[place]} "
+        f"with {counted_text(counts[place], 'record')}."
+    )
+
+
+def class_sizes(before: Sequence[Mapping[str, int]] | None, after: Sequence[Mapping[str, int]]) -> Plot:
+    """Draw the records by the size of their class or bucket; the original, if it is given, beside the release."""
+    groups = "buckets" if after and "buckets" in after[0] else "classes"
+    one = "bucket" if groups == "buckets" else "class"
+    earlier = {entry["from"]: entry for entry in before or ()}
+    later = {entry["from"]: entry for entry in after}
+    ends = {entry["from"]: entry["to"] for entry in (*(before or ()), *after)}
+    sizes = {low: _range_text(low, ends[low]) for low in sorted(ends)}
+    legend = (AFTER,) if before is None else (BEFORE, AFTER)
+    sides = (later,) if before is None else (earlier, later)
+    parts, height = draw_bars(
+        [BarRow(name, tuple(_records(side, low) for side in sides)) for low, name in sizes.items()],
+        legend,
+        title=f"records, by the size of their {one}",
+        value_text=count_text,
+        tick_text=short_count_text,
+    )
+    heads = [f"size of the {one}"]
+    for told, side in ((" before", before), ("", after) if before is None else (" after", after)):
+        heads += [] if side is None else [f"{_groups(side)}{told}", f"records{told}"]
+    rows = [[name, *(cell for side in sides for cell in _cells(side, low))] for low, name in sizes.items()]
+    told = _alone(after, one)
+    words = f"{told[0].upper()}{told[1:]}." if before is None else f"Before, {_alone(before)}. After, {told}."
+    return draw(f"{one.capitalize()} sizes", words, parts, height, heads, rows)
+
+
+def _alone(entries: Sequence[Mapping[str, int]], one: str = "class") -> str:
+    """Return in words how many records stand alone, and where most are."""
+    every = sum(entry["records"] for entry in entries)
+    if not every:
+        return "there are no records"
+    alone = sum(entry["records"] for entry in entries if entry["to"] == 1)
+    most = max(entries, key=lambda entry: entry["records"])
+    size = _range_text(most["from"], most["to"])
+    told = f"{alone:,} of {counted_text(every, 'record')} ({percent(alone / every)})" if alone else "no record"
+    told += f" {'is' if alone < 2 else 'are'} alone in {'its' if alone < 2 else 'their'} {one}"
+    groups = "buckets" if one == "bucket" else "classes"
+    share = most["records"] / every
+    where = f"most ({percent(share)}) are" if share > 0.5 else f"the largest part ({percent(share)}) is"
+    return told if most["to"] == 1 else f"{told}; {where} in {groups} of {size}"
+
+
+def _range_text(low: int, high: int) -> str:
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def _records(side: Mapping[int, Mapping[str, int]], low: int) -> int:
+    return side[low]["records"] if low in side else 0
+
+
+def _groups(entries: Sequence[Mapping[str, int]]) -> str:
+    return "buckets" if entries and "buckets" in entries[0] else "classes"
+
+
+def _cells(side: Mapping[int, Mapping[str, int]], low: int) -> tuple[str, str]:
+    entry = side.get(low, {})
+    return count_text(entry.get("classes", entry.get("buckets", 0))), count_text(entry.get("records", 0))
+
+
+def risks(before: Mapping[str, Any], after: Mapping[str, Any]) -> Plot:
+    """Draw what searchers find, as shares of records; the sizes behind them are in the table."""
+    whom = "people" if "counts" in before else "records"
+    shares = {name: (share, _risk_shares(after)[name]) for name, share in _risk_shares(before).items()}
+    parts, height = draw_bars(
+        [BarRow(name, values) for name, values in shares.items()],
+        (BEFORE, AFTER),
+        title=f"risk, or share of {whom}",
+        value_text=percent,
+        tick_text=percent,
+        least=1.0,
+    )
+    description = (
+        f"The smallest class has {_size(before)} before and {_size(after)} after. Whoever knows that somebody is in "
+        f"the table and knows all quasi values is right with probability {percent(before['prosecutor_highest'])} "
+        f"at most before and {percent(after['prosecutor_highest'])} after. "
+        f"{whom.capitalize()} unique by their quasi-identifiers: {count_text(before['unique_records'])} before, "
+        f"{count_text(after['unique_records'])} after."
+    )
+    counts = [
+        (name, count_text(before[key]), count_text(after[key]))
+        for name, key in (
+            (whom, "records"),
+            ("classes", "classes"),
+            ("smallest class", "smallest_class"),
+            (f"unique {whom}", "unique_records"),
+        )
+    ]
+    told = [(name, *map(percent, values)) for name, values in shares.items()]
+    heads = ("measure", "before", "after")
+    return draw("Risk of being found", description, parts, height, heads, [*counts, *told])
+
+
+def _risk_shares(told: Mapping[str, Any]) -> dict[str, float]:
+    return {
+        "highest risk": told["prosecutor_highest"],
+        "mean risk": told["prosecutor_mean"],
+        "found by a marketer": told["marketer"],
+        "share of uniques": told["unique_records"] / told["records"],
+    }
+
+
+def _size(told: Mapping[str, Any]) -> str:
+    one, several = ("person", "people") if "counts" in told else ("record", "records")
+    return counted_text(told["smallest_class"], one, several)
+
+
+def attribute_loss(losses: Mapping[str, float]) -> Plot:
+    """Draw the loss of each attribute, from 0 (values as they were) to 1 (nothing is told), largest first."""
+    ordered = sorted(losses.items(), key=lambda entry: (-entry[1], entry[0]))
+    parts, height = draw_bars(
+        [BarRow(name, (loss,)) for name, loss in ordered],
+        ((AFTER[0], "lost"),),
+        title="information lost: 0% is exact, 100% tells nothing",
+        value_text=percent,
+        tick_text=percent,
+        least=1.0,
+    )
+    rows = [(name, percent(loss)) for name, loss in ordered]
+    return draw("Information lost by attribute", _describe_losses(ordered), parts, height, ("attribute", "lost"), rows)
+
+
+def _describe_losses(ordered: list[tuple[str, float]]) -> str:
+    if not ordered:
+        return "No attribute was measured."
+    lost = [(name, loss) for name, loss in ordered if loss > 0]
+    exact = len(ordered) - len(lost)
+    if not lost:
+        return "Every attribute is exact."
+    name, loss = lost[0]
+    words = f"{name} loses most ({percent(loss)})"
+    if len(lost) > 1:
+        words += f", {lost[-1][0]} least of those that change ({percent(lost[-1][1])})"
+    return words + (f"; {exact} {'is' if exact == 1 else 'are'} exact." if exact else ".")
+
+
+def sensitive_shares(name: str, entries: Sequence[Mapping[str, Any]], more: int = 0, group: str = "class") -> Plot:
+    """Draw the values as they come, at most 20; how many *more* were not given is added to those not shown.
+
+    The *group* is a class or a bucket.
+    """
+    shown, hidden = entries[:LIMIT], max(len(entries) - LIMIT, 0) + more
+    legend = (("diamond plot-before", "whole table"), ("line plot-range", f"lowest to highest in a {group}"))
+    labels = [str(entry["value"]) for entry in shown]
+    highest = [float(entry[key]) for entry in shown for key in ("whole", "lowest", "highest")]
+    frame = make_frame(labels, highest, title=f"share of records that have this {name}", row=24.0, legend=legend)
+    parts = frame.parts(percent)
+    for place, entry in enumerate(shown):
+        y, (low, high) = frame.middle(place), (frame.scale.place(entry["lowest"]), frame.scale.place(entry["highest"]))
+        told = (
+            f"{labels[place]}: {percent(entry['whole'])} of the whole table, {percent(entry['lowest'])} to "
+            f"{percent(entry['highest'])} of a {group}"
+        )
+        parts.append(range_mark(low, high, y, 5, told))
+        parts.append(diamond(frame.scale.place(entry["whole"]), y, 5.5, "plot-before", tooltip(told)))
+    rows = [
+        (label, *(percent(entry[key]) for key in ("whole", "lowest", "highest")))
+        for label, entry in zip(labels, shown, strict=True)
+    ]
+    heads = (name, "whole table", f"lowest in a {group}", f"highest in a {group}")
+    title = f"{name}: {'classes' if group == 'class' else f'{group}s'} against the whole table"
+    return draw(title, _describe_shares(shown, hidden, group), parts, frame.height, heads, rows)
+
+
+def _describe_shares(shown: Sequence[Mapping[str, Any]], hidden: int, group: str) -> str:
+    if not shown:
+        return "There are no values."
+    widest = max(shown, key=lambda entry: float(entry["highest"]) - float(entry["whole"]))
+    words = (
+        f"The farthest above the whole table is {widest['value']}: {percent(widest['whole'])} of all records, and "
+        f"{percent(widest['highest'])} of the {group} that has most of it."
+    )
+    return words + (f" {hidden:,} more {'value is' if hidden == 1 else 'values are'} not shown." if hidden else "")
+
+
+def associations(pairs: Sequence[Mapping[str, Any]]) -> Plot:
+    """Draw each pair before and after, the strongest before first, at most 20."""
+    ordered = sorted(pairs, key=lambda entry: -abs(entry["before"]))
+    shown, hidden = ordered[:LIMIT], max(len(ordered) - LIMIT, 0)
+    labels = [" – ".join(map(str, entry["pair"])) for entry in shown]
+    values = [float(entry[side]) for entry in shown for side in ("before", "after")]
+    legend = (("diamond plot-before", "before"), ("circle plot-after", "after"))
+    short = [" – ".join(fit(str(name), _PAIR_NAME) for name in entry["pair"]) for entry in shown]
+    frame = make_frame(short, values, title="association: 0 is none, 1 is complete", row=24.0, legend=legend, least=1.0)
+    parts = frame.parts("{:g}".format)
+    for place, entry in enumerate(shown):
+        y = frame.middle(place)
+        before, after = (frame.scale.place(entry[side]) for side in ("before", "after"))
+        told = f"{labels[place]}: {entry['before']:.2f} before, {entry['after']:.2f} after"
+        parts.append(line(before, y, after, y, "plot-thin"))
+        parts.append(diamond(before, y, 6.5, "plot-before", tooltip(told)))
+        parts.append(element("circle", tooltip(told), cx=after, cy=y, r=4.0, class_="plot-after"))
+    rows = [
+        (label, *(f"{entry[side]:.2f}" for side in ("before", "after")))
+        for label, entry in zip(labels, shown, strict=True)
+    ]
+    words = _describe_associations(shown, labels, hidden)
+    return draw("Associations kept", words, parts, frame.height, ("attributes", "before", "after"), rows)
+
+
+def _describe_associations(shown: Sequence[Mapping[str, Any]], labels: Sequence[str], hidden: int) -> str:
+    if not shown:
+        return "No pair of attributes was measured."
+    place = max(range(len(shown)), key=lambda number: abs(shown[number]["before"] - shown[number]["after"]))
+    most = shown[place]
+    words = f"The largest change is that of {labels[place]}, from {most['before']:.2f} to {most['after']:.2f}."
+    return words + (f" {hidden:,} weaker {'pair is' if hidden == 1 else 'pairs are'} not shown." if hidden else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A risk that was measured, with the interval that it lies in."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+    note: str = ""
+
+
+def intervals(rows: Sequence[Interval], title: str = "Attacks") -> Plot:
+    """Draw each risk with its interval; a mark is full where the whole interval lies above 0."""
+    legend = (("circle plot-after", "surely more than chance"), ("circle plot-hollow", "may be chance"))
+    ends = [max(end, _LOWEST) for row in rows for end in (row.value, row.low, row.high)]
+    frame = make_frame([row.name for row in rows], ends, title="risk: 0% is what chance gives", row=26.0, legend=legend)
+    parts = frame.parts(percent)
+    for place, row in enumerate(rows):
+        y, (low, high) = frame.middle(place), (frame.scale.place(row.low), frame.scale.place(row.high))
+        told = f"{row.name}: {_range(row)}" + (f"; {row.note}" if row.note else "")
+        parts.append(range_mark(low, high, y, 4, told))
+        look = "plot-after" if row.low > 0 else "plot-hollow"
+        parts.append(element("circle", tooltip(told), cx=frame.scale.place(row.value), cy=y, r=5.0, class_=look))
+    noted = any(row.note for row in rows)
+    heads = ("attack", "risk", "from", "to", *(("note",) if noted else ()))
+    cells = [
+        (row.name, percent(row.value), percent(row.low), percent(row.high), *((row.note,) if noted else ()))
+        for row in rows
+    ]
+    return draw(title, _describe_intervals(rows), parts, frame.height, heads, cells)
+
+
+def _describe_intervals(rows: Sequence[Interval]) -> str:
+    if not rows:
+        return "No attack was tried."
+    worst = max(rows, key=lambda row: row.value)
+    sure = sum(row.low > 0 for row in rows)
+    told = "None is" if not sure else f"{sure} of {len(rows)} {'is' if sure == 1 else 'are'}"
+    return f"The largest risk is that of {worst.name}: {_range(worst)}. {told} surely above 0."
+
+
+def _range(row: Interval) -> str:
+    return f"{percent(row.value)}, between {percent(row.low)} and {percent(row.high)}"
+
+
+def release_plots(evidence: Mapping[str, Any]) -> list[Plot]:
+    """Return what can be drawn: risks and sizes, losses, sensitive values by class, associations kept."""
+    before, after = evidence.get("risk_before", {}), evidence.get("risk_after", {})
+    found: list[Plot] = []
+    if "prosecutor_highest" in before and "prosecutor_highest" in after:
+        found += [risks(before, after), class_sizes(before["class_sizes"], after["class_sizes"])]
+    elif "bucket_sizes" in after:
+        found.append(class_sizes(None, after["bucket_sizes"]))
+    losses = evidence.get("utility", {}).get("attribute-loss")
+    if losses:
+        found.append(attribute_loss(losses))
+    group = "bucket" if "bucket_sizes" in after else "class"
+    found += [
+        sensitive_shares(name, told["values"], told["more"], group)
+        for name, told in evidence.get("sensitive", {}).items()
+    ]
+    if evidence.get("associations"):
+        found.append(associations(evidence["associations"]))
+    return found

@@ -1,1 +1,0 @@
-"""Plots as SVG, each with its description in words and the table that it was drawn from."""

@@ -1,1 +1,0 @@
-"""What everybody may read about a release: functions of its manifest alone."""

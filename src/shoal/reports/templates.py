@@ -1,0 +1,143 @@
+"""Pages from templates: one environment, one escape and one way of writing numbers, for all that people read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup, escape
+
+from shoal.core.wording import (
+    attack_text,
+    code,
+    code_cell,
+    counted_text,
+    listed,
+    model_text,
+    parameters_text,
+    percent,
+    unmarked,
+    words,
+)
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+HOME = Path(__file__).parent / "templates"
+_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_NUMERIC = re.compile(r"[<>]?-?[\d,.]+(e[-+]?\d+)?%?|–")
+_MARKED = re.compile(
+    r"(?<!\\)(?:(?P<ticks>`+)(?P<code>.+?)(?<!`)(?P=ticks)(?!`)|\*\*(?P<strong>[^*]+)\*\*|\*(?P<em>[^*]+)\*)"
+)
+
+
+def escape_text(text: str) -> Markup:
+    """Return any text so that it can stand in an element or an attribute of HTML and of XML; markup stays as it is.
+
+    >>> escape_text('<b a="1">' + chr(0))
+    Markup('&lt;b a=&#34;1&#34;&gt;\ufffd')
+    """
+    return text if isinstance(text, Markup) else escape(_NOT_XML.sub("\ufffd", text))
+
+
+@cache
+def environment(*folders: Path) -> Environment:
+    """Return the environment of templates: those of *folders* first, then those that all pages share.
+
+    What is put into a page is escaped, unless it is markup already; in Markdown and CSS it is not: there, names and
+    values of records go through the filters ``words``, ``code`` and ``code_cell``.
+    """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_eval_context, select_autoescape
+
+    @pass_eval_context
+    def readable(context: Any, value: Any) -> Any:
+        return escape_text(value) if context.autoescape and isinstance(value, str) else value
+
+    made = Environment(
+        loader=FileSystemLoader([*folders, HOME]),
+        autoescape=select_autoescape(["html"]),
+        finalize=readable,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "attack": attack_text,
+        "code": code,
+        "code_cell": code_cell,
+        "counted": counted_text,
+        "listed": listed,
+        "mark": mark,
+        "model": model_text,
+        "number": number,
+        "number_columns": number_columns,
+        "parameters": parameters_text,
+        "percent": percent,
+        "sentences": sentences,
+        "thousands": lambda count: f"{count:,}",
+        "words": words,
+    }
+    return made
+
+
+def render(template: str, **content: Any) -> Markup:
+    """Fill a template; what comes of it is not escaped again."""
+    return Markup(environment().get_template(template).render(content))  # noqa: S704  escaped by the environment
+
+
+def mark(text: str) -> Markup:
+    """Return a sentence in Markdown with its code and emphasized words as HTML, everything else escaped.
+
+    >>> mark("see `a<b` and **stop**")
+    Markup('see <code>a&lt;b</code> and <strong>stop</strong>')
+    """
+    found, end = Markup(), 0
+    for match in _MARKED.finditer(text):
+        found += escape_text(unmarked(text[end : match.start()]))
+        kind = next(kind for kind in ("code", "strong", "em") if match[kind])
+        inside = match[kind] if kind == "code" else unmarked(match[kind])
+        if len(match["ticks"] or "") > 1:
+            inside = inside[1:-1]  # blanks keep backticks of its own from those around it
+        found += Markup("<{0}>{1}</{0}>").format(kind, escape_text(inside))
+        end = match.end()
+    return found + escape_text(unmarked(text[end:]))
+
+
+def sentences(lines: Iterable[str]) -> Markup:
+    """Return lines of Markdown, paragraphs and items of lists, as HTML.
+
+    >>> sentences(["One.", "", "- `a`", "- b", "", "Two."])
+    Markup('<p>One.</p><ul><li><code>a</code></li><li>b</li></ul><p>Two.</p>')
+    """
+    found, in_list = Markup(), False
+    for line in [*lines, ""]:
+        item = line.startswith("- ")
+        if item != in_list:
+            found += Markup("<ul>") if item else Markup("</ul>")
+            in_list = item
+        if line:
+            found += Markup("<li>{}</li>").format(mark(line[2:])) if item else Markup("<p>{}</p>").format(mark(line))
+    return found
+
+
+def number(value: float | None) -> str:
+    """Return a number as people read it, a dash if there is none.
+
+    >>> number(1234567), number(0.123456), number(None)
+    ('1,234,567', '0.1235', '–')
+    """
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if isinstance(value, int) or abs(value) >= 1000 else f"{value:.4g}"
+
+
+def number_columns(rows: Sequence[Sequence[str]], n_columns: int) -> list[bool]:
+    """Return which columns have nothing but numbers, shares and dashes, and so stand to the right.
+
+    >>> number_columns([("age", "12.5%"), ("sex", "–")], 2)
+    [False, True]
+    """
+    return [bool(rows) and all(_NUMERIC.fullmatch(row[column]) for row in rows) for column in range(n_columns)]
