@@ -30,7 +30,7 @@ from shoal.core.registry import discover
 from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel
 from shoal.release.forms.agreed import MODELS
-from shoal.reports.internal import QUESTIONS, internal_report
+from shoal.reports.internal import internal_report
 from shoal.reports.pages import public_report
 from shoal.reports.recorded import Recorder
 from shoal.verify.verifier import verify_folder

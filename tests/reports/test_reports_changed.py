@@ -22,9 +22,8 @@ from shoal.columns.keys import new_key
 from shoal.core.randomness import Chance
 from shoal.core.registry import discover
 from shoal.release.forms.synthetic import explain_claim
-from shoal.reports.changes import change_told, sample_told
 from shoal.reports.internal import internal_report
-from shoal.reports.pages import public_readme
+from shoal.reports.pages import describe_sample, explain_change, public_readme
 from shoal.sources.opening import open_source
 from shoal.sources.options import SourceOptions
 
@@ -118,7 +117,7 @@ def technique_entries(folder: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def test_every_technique_is_told_in_words_with_its_parameters(tmp_path: Path) -> None:
-    said = {name: [change_told(entry) for entry in each] for name, each in technique_entries(tmp_path).items()}
+    said = {name: [explain_change(entry) for entry in each] for name, each in technique_entries(tmp_path).items()}
     wanted = {
         "noise": [
             ("Laplace", "scale 3", "at least 0 and at most 9,000", "at the edge"),
@@ -141,20 +140,20 @@ def test_every_technique_is_told_in_words_with_its_parameters(tmp_path: Path) ->
 
 
 def test_noise_is_never_called_differential_privacy(tmp_path: Path) -> None:
-    assert all("no differential privacy" in change_told(entry) for entry in technique_entries(tmp_path)["noise"])
+    assert all("no differential privacy" in explain_change(entry) for entry in technique_entries(tmp_path)["noise"])
 
 
 def test_tokens_of_identifiers_are_told_as_such() -> None:
     entry = {"technique": "token", "length": 26, "of": "identifier"}
-    assert "in place of an identifier" in change_told(entry)
-    assert "same identifier" in change_told(entry)
+    assert "in place of an identifier" in explain_change(entry)
+    assert "same identifier" in explain_change(entry)
     del entry["of"]
-    assert "in place of the values" in change_told(entry)
+    assert "in place of the values" in explain_change(entry)
 
 
 def test_shares_of_samples_are_told_as_they_are() -> None:
-    assert "12.5%" in sample_told({"sample": {"share": 0.125}})
-    assert sample_told({}) == ""
+    assert "12.5%" in describe_sample({"sample": {"share": 0.125}})
+    assert describe_sample({}) == ""
 
 
 @pytest.mark.parametrize("name", KINDS)

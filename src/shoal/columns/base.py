@@ -79,6 +79,16 @@ class Technique(BaseModel, ABC):
         What cannot be done is refused here or at the first batch that shows it, never worked around.
         """
 
+    @classmethod
+    def explain(cls, entry: Mapping[str, Any]) -> str:  # noqa: ARG003
+        """Say to readers of a release, in Markdown, what was done to a column, by its *entry* of the manifest."""
+        return f"values were changed by the technique `{cls.name}`: {cls.title}."
+
+    @classmethod
+    def advise(cls, entries: Mapping[str, Mapping[str, Any]]) -> list[str]:  # noqa: ARG003
+        """Return what an analysis must heed, as items of a list, given the *entries* of all columns treated by it."""
+        return []
+
     def public(self, **others: object) -> dict[str, Any]:
         """Return the technique's name and parameters as they stand, without those that are not given."""
         given: Mapping[str, Any] = self.model_dump(mode="json", exclude_none=True)

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from shoal.columns.base import Number, NumberDomain, Technique, Treatment
-from shoal.columns.numbers import MOST_DECIMALS, Grid, NumberTreatment, column_numbers, within
+from shoal.columns.numbers import (
+    MOST_DECIMALS,
+    Grid,
+    NumberTreatment,
+    column_numbers,
+    explain_decimals,
+    plain_number,
+    within,
+)
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
 from shoal.core.errors import InputError, PolicyError
 from shoal.core.randomness import Chance
 from shoal.sources.base import Source
 
+_BEYOND = {"bottom": "below", "top": "above"}
 _FEWEST_AT_EDGE = 3  # an edge from the data is published, and must not be the number of one or two people
 
 
@@ -57,6 +67,14 @@ class Coding(Technique):
         if self.top is not None and self.bottom is not None and self.bottom >= self.top:
             raise ValueError(f"top {self.top} must be above bottom {self.bottom}")
         return self
+
+    @classmethod
+    def explain(cls, entry: Mapping[str, Any]) -> str:
+        """Say which numbers were set to which edge."""
+        ends = [(word, plain_number(entry[end])) for end, word in _BEYOND.items() if end in entry]
+        edges = " and ".join(f"numbers {word} {edge} were set to {edge}" for word, edge in ends)
+        origin = " The edges were looked up in the data." if entry["edges_from_data"] else ""
+        return f"{edges}, and all are published {explain_decimals(entry)}.{origin}"
 
     def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> Treatment:  # noqa: ARG002
         """Find the edges; those of shares take a pass over the column."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Literal, Self
+from collections.abc import Mapping
+from typing import Any, Literal, Self
 
 import pyarrow as pa
 from pydantic import Field, model_validator
 
 from shoal.columns.base import NumberDomain, Technique, Treatment
-from shoal.columns.token import TokenTreatment
+from shoal.columns.token import TokenTreatment, explain_place, explain_sameness
 from shoal.columns.verdicts import HASHING
 from shoal.core.randomness import Chance
 from shoal.sources.base import Source
@@ -43,6 +44,17 @@ class Hash(Technique):
                 "codes; use salt: random, a pseudonym, or say accept: dictionary-attacks"
             )
         return self
+
+    @classmethod
+    def explain(cls, entry: Mapping[str, Any]) -> str:
+        """Say what hashes stand for, and whether values can be tried out."""
+        if entry["salt"] == "random":
+            same = explain_sameness(entry, "hash")
+            return f"hashes (SHA-256 with a forgotten salt) {explain_place(entry)}. {same}"
+        return (
+            f"bare hashes (SHA-256) {explain_place(entry)}. **Whoever tries values out finds which they are**, and all "
+            "tables with such hashes can be linked by them."
+        )
 
     def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> Treatment:  # noqa: ARG002
         """Draw the salt."""

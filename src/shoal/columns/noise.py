@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from shoal.columns.base import NumberDomain, Technique, Treatment
-from shoal.columns.numbers import MOST_DECIMALS, Grid, NumberTreatment, within
+from shoal.columns.numbers import MOST_DECIMALS, Grid, NumberTreatment, explain_decimals, plain_number, within
 from shoal.columns.row_random import BLOCK_ROWS, RowRandom, rounded_normal, two_sided_geometric
 from shoal.columns.verdicts import NOISE_ADDITION
 from shoal.core.arrays import BoolArray, FloatArray, IntArray, KeyArray
@@ -19,6 +21,11 @@ from shoal.core.wording import counted_text
 from shoal.sources.base import Source
 
 Edges = Literal["clamp", "reflect", "redraw"]
+_AT_THE_EDGE: dict[Edges, str] = {
+    "clamp": "what noise led beyond stands at the edge",
+    "reflect": "noise that led beyond was turned back",
+    "redraw": "noise that led beyond was drawn anew",
+}
 _WIDEST = 2.0**40  # grid steps of noise; floats have digits left beyond that
 _MOST_DOMAINS = 4  # noise so many times as wide as the domain would be redrawn for ever, or tell of its edges only
 
@@ -63,6 +70,37 @@ class Noise(Technique):
         description="what becomes of noise that leads out of the domain: clamp puts the number at the edge, reflect "
         "turns back at it, redraw takes new noise until it stays inside",
     )
+
+    @classmethod
+    def explain(cls, entry: Mapping[str, Any]) -> str:
+        """Say which noise numbers were moved by."""
+        if "laplace" in entry:
+            noise = f"Laplace noise of scale {plain_number(entry['laplace']['scale'])}"
+        else:
+            noise = f"normal noise of standard deviation {plain_number(entry['gaussian']['sd'])}"
+        words = {"min": "at least", "max": "at most"}
+        ends = [f"{word} {plain_number(entry[end])}" for end, word in words.items() if end in entry]
+        inside = f" All are {' and '.join(ends)}: {_AT_THE_EDGE[entry['edges']]}." if ends else ""
+        return (
+            f"numbers were moved by {noise}, each record's on its own, and published {explain_decimals(entry)}. They "
+            f"are not the original ones.{inside} This is no differential privacy."
+        )
+
+    @classmethod
+    def advise(cls, entries: Mapping[str, Mapping[str, Any]]) -> list[str]:
+        """Say by how much noise makes variances too large, where no edge turned it back."""
+        variances = []
+        for name, entry in entries.items():
+            if "min" not in entry and "max" not in entry:
+                square = 2 * entry["laplace"]["scale"] ** 2 if "laplace" in entry else entry["gaussian"]["sd"] ** 2
+                variances.append(f"{square:,.6g} for {json.dumps(name, ensure_ascii=False)}")
+        if not variances:
+            return []
+        return [
+            "- Noise leaves means right and makes variances too large: take off "
+            + ", ".join(variances)
+            + ". It draws the slope of a regression on such a column towards 0."
+        ]
 
     @property
     def width(self) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -118,3 +119,17 @@ def within(domain: NumberDomain, column: str, **ends: Number | None) -> NumberDo
             raise PolicyError(f"column {column!r}: {name} {number} is above {domain.high}, where the taxonomy ends")
     low, high = ends.values()
     return NumberDomain(domain.low if low is None else low, domain.high if high is None else high)
+
+
+def plain_number(value: Number) -> str:
+    """Write a number for readers.
+
+    >>> plain_number(12000), plain_number(0.1)
+    ('12,000', '0.1')
+    """
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.12g}"
+
+
+def explain_decimals(entry: Mapping[str, Any]) -> str:
+    """Say how many decimals numbers are published with."""
+    return f"with {counted_text(entry['decimals'], 'decimal')}" if entry["decimals"] else "as whole numbers"

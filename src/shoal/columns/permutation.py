@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ from shoal.core.dictionaries import GrowingDictionary, factored
 from shoal.core.errors import InputError, PolicyError
 from shoal.core.kernels import same_rows
 from shoal.core.randomness import Chance
+from shoal.core.wording import code, listed
 from shoal.sources.base import Source
 
 _MANY_ALONE = 0.05  # of the rows
@@ -114,6 +115,14 @@ class Permutation(Technique):
         default=(), description="columns in which records must agree to exchange values; none: the whole table"
     )
 
+    @classmethod
+    def explain(cls, entry: Mapping[str, Any]) -> str:
+        """Say among whom values were permuted."""
+        return (
+            f"values were permuted{explain_groups(entry)}. No value was made up, but in a row it is as good as "
+            "always another person's."
+        )
+
     @property
     def needs(self) -> tuple[str, ...]:
         """The columns that make groups."""
@@ -127,3 +136,10 @@ class Permutation(Technique):
         origin[places] = chance.order_within(rows.groups, rows.n_groups)
         kind = source.schema.field(column).type
         return MovedTreatment.of(column, kind, rows, origin, self.public())
+
+
+def explain_groups(entry: Mapping[str, Any]) -> str:
+    """Say among which records values were moved."""
+    if not entry["within"]:
+        return " among all records"
+    return f" among records that agree in {listed([code(name) for name in entry['within']])}"

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import pyarrow as pa
 from pydantic import Field, model_validator
 
 from shoal.columns.base import NumberDomain, Technique, Treatment
 from shoal.columns.keys import read_key, sealed_tokens
-from shoal.columns.token import LONGEST, SHORTEST, USUAL, TokenTreatment, keyed_tokens
+from shoal.columns.token import LONGEST, SHORTEST, USUAL, TokenTreatment, explain_place, explain_sameness, keyed_tokens
 from shoal.columns.verdicts import PSEUDONYMISATION
 from shoal.core.randomness import Chance
 from shoal.sources.base import Source
@@ -49,6 +50,16 @@ class Pseudonym(Technique):
         if self.reversible and self.length is not None:
             raise ValueError("a reversible pseudonym has no length of its own: it must hold the value; leave it out")
         return self
+
+    @classmethod
+    def explain(cls, entry: Mapping[str, Any]) -> str:
+        """Say where tokens are the same, and what the key can do."""
+        key = "take them back to the values" if entry["reversible"] else "find out whose they are"
+        return (
+            f"tokens {explain_place(entry)}, the same in all tables of the same key and the domain "
+            f"`{entry['domain']}`: these can be linked by them. {explain_sameness(entry, 'token')} Whoever has the key "
+            f"can {key}."
+        )
 
     def resolve(self, base: Path) -> Self:
         """Take the key's path from the policy's folder."""

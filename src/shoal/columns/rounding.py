@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from shoal.columns.base import NumberDomain, Technique, Treatment
-from shoal.columns.numbers import MOST_DECIMALS, Grid, NumberTreatment, decimals_of, exact
+from shoal.columns.numbers import MOST_DECIMALS, Grid, NumberTreatment, decimals_of, exact, plain_number
 from shoal.columns.row_random import RowRandom, uniform
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
 from shoal.core.errors import InputError, PolicyError
@@ -39,6 +40,18 @@ class Rounding(Technique):
         if decimals_of(self.base) > MOST_DECIMALS:
             raise ValueError(f"base must have at most {MOST_DECIMALS} decimals")
         return self
+
+    @classmethod
+    def explain(cls, entry: Mapping[str, Any]) -> str:
+        """Say what numbers were rounded to.
+
+        >>> Rounding.explain({"technique": "rounding", "base": 5, "random": False})
+        'numbers were rounded to the nearest multiple of 5, halves up.'
+        """
+        base = plain_number(entry["base"])
+        if entry["random"]:
+            return f"numbers were rounded up or down to a multiple of {base} at random, so that the mean is right."
+        return f"numbers were rounded to the nearest multiple of {base}, halves up."
 
     def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> Treatment:  # noqa: ARG002
         """Find the first and the last multiple inside the declared domain."""

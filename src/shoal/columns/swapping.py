@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 from pydantic import Field
 
 from shoal.columns.base import NumberDomain, Technique, Treatment
-from shoal.columns.permutation import MovedTreatment, coded_rows
+from shoal.columns.permutation import MovedTreatment, coded_rows, explain_groups
 from shoal.columns.row_random import uniform
 from shoal.columns.verdicts import SUBSTITUTION
 from shoal.core.randomness import Chance
@@ -28,6 +31,14 @@ class Swapping(Technique):
     within: tuple[str, ...] = Field(
         default=(), description="columns in which records must agree to exchange values; none: the whole table"
     )
+
+    @classmethod
+    def explain(cls, entry: Mapping[str, Any]) -> str:
+        """Say how many records exchanged their values, and with whom."""
+        return (
+            f"about {100 * entry['share']:.6g}% of the records exchanged their values in pairs{explain_groups(entry)}. "
+            "No value was made up, but in a row it may be another person's."
+        )
 
     @property
     def needs(self) -> tuple[str, ...]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +37,12 @@ class Token(Technique):
     makes_tokens = True
 
     length: int = Field(default=USUAL, ge=SHORTEST, le=LONGEST, description="characters of a token")
+
+    @classmethod
+    def explain(cls, entry: Mapping[str, Any]) -> str:
+        """Say what tokens stand for, and that nothing undoes them."""
+        same = explain_sameness(entry, "token")
+        return f"tokens {explain_place(entry)}. {same} They are new, and nothing was kept to undo them."
 
     def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> Treatment:  # noqa: ARG002
         """Draw the run's key."""
@@ -110,3 +117,15 @@ def refuse_repeated(source: Source, columns: Sequence[str]) -> None:
                 "would show which records are of one person, so that no class promises anything. Leave out the "
                 "technique, so that the column is not published, or publish one record of each person"
             )
+
+
+def explain_place(entry: Mapping[str, Any]) -> str:
+    """Say what tokens stand in place of."""
+    return "stand in place of an identifier" if entry.get("of") == "identifier" else "stand in place of the values"
+
+
+def explain_sameness(entry: Mapping[str, Any], what: str) -> str:
+    """Say what rows with the same token have in common."""
+    if entry.get("of") == "identifier":
+        return f"Rows with the same {what} have the same identifier."
+    return f"The same value has the same {what}, so it may be guessed by how often it occurs."

@@ -10,9 +10,11 @@ from typing import Any
 import yaml
 from markupsafe import Markup
 
+from shoal.attacks.base import Attack
+from shoal.core.registry import discover
 from shoal.core.wording import attack_text, code, counted_text, listed, model_text, parameters_text, percent
 from shoal.release.forms.base import Form, read_form
-from shoal.reports.changes import change_told
+from shoal.reports.pages import explain_change, number_parts
 from shoal.reports.plots import (
     Interval,
     Plot,
@@ -27,21 +29,6 @@ from shoal.reports.plots import (
 from shoal.reports.templates import mark, number, render
 from shoal.utility.base import told
 
-# Attacks by the question of the Article 29 opinion that they ask.
-QUESTIONS = {
-    "singling out": ("singling-out", "downcoding", "external", "membership"),
-    "linkability": ("linkability", "composition"),
-    "inference": (
-        "inference",
-        "homogeneity",
-        "similarity",
-        "skewness",
-        "background-knowledge",
-        "definetti",
-        "minimality",
-        "refinement",
-    ),
-}
 _DOES_NOT = {
     "singling out": "Nothing is promised against singling out.",
     "linkability": (
@@ -147,7 +134,7 @@ class Report:
         for name, entry in self.manifest["techniques"].items():
             counts = self.evidence["techniques"][name]
             found = "; ".join(f"{_FOUND.get(key, key.replace('_', ' '))}: {count:,}" for key, count in counts.items())
-            rows.append((name, mark(change_told(entry)), found))
+            rows.append((name, mark(explain_change(entry)), found))
         return rows
 
     @property
@@ -383,9 +370,10 @@ class Report:
         """Return what attacks found for a question of the Article 29 opinion."""
         if self.attacks is None:
             return "Not measured: no attacks were recorded."
+        asking = {name for name, attack in discover("shoal.attacks", Attack).items() if attack.question == question}
         found = []
         for one in self.attacks["attacks"]:
-            if one["name"] in QUESTIONS[question]:
+            if one["name"] in asking:
                 value, low, high = (percent(max(one["risk"][end], 0.0)) for end in ("value", "low", "high"))
                 found.append(f"{attack_text(one)} {value} ({low} to {high})")
         return f"Risks found by attacks: {'; '.join(found)}." if found else "No attack of this kind has a meaning here."
@@ -473,11 +461,6 @@ class Report:
             ("Python", self.evidence["python"]),
             *((f"seconds: {step}", number(value)) for step, value in self.evidence["seconds"].items()),
         ]
-
-
-def number_parts(parts: Sequence[Sequence[str]]) -> list[Row]:
-    """Return the columns of each part with its number."""
-    return [(str(place), ", ".join(names)) for place, names in enumerate(parts, start=1)]
 
 
 def _figure_rows(titles: Mapping[str, str], figures: Mapping[str, Any]) -> list[Row]:

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from shoal.columns.base import Technique
+from shoal.core.registry import discover, find
 from shoal.core.wording import code, listed
 from shoal.release.forms.base import Form, read_form
-from shoal.reports.changes import change_told, sample_told
-from shoal.reports.internal import number_parts
 from shoal.reports.plots import attribute_loss, plot_style
 from shoal.reports.templates import mark, render
 
 _KINDS = {"category": "category", "number": "number", "date": "date", "prefix": "masked text"}
-_NOISE = (
-    "- Noise leaves means right and makes variances too large: take off {variances}. It draws the slope of a "
-    "regression on such a column towards 0."
-)
 
 
 def public_readme(manifest: Mapping[str, Any]) -> str:
@@ -49,9 +44,9 @@ def _content(manifest: Mapping[str, Any]) -> dict[str, Any]:
         "origin": _describe_origin(form),
         "own": form.own_section(),
         "number_parts": number_parts,
-        "changes": [(name, change_told(entry)) for name, entry in manifest.get("techniques", {}).items()],
+        "changes": [(name, explain_change(entry)) for name, entry in manifest.get("techniques", {}).items()],
         "promises": [*form.promises(), *_describe_changed_promises(manifest)],
-        "advice": [*form.advice(), *_advise_on_noise(manifest)],
+        "advice": [*form.advice(), *_advise_on_techniques(manifest)],
         "kind_of": _kind_of,
         "explain_labels": _explain_labels,
     }
@@ -61,7 +56,7 @@ def _describe_origin(form: Form) -> str:
     """Say what the rows are, and how they were made."""
     n_withheld = form.manifest["withheld"]
     withheld = f"{n_withheld:,} more records were withheld." if n_withheld else ""
-    parts = (form.headline(), sample_told(form.manifest), form.describe_rows(), withheld)
+    parts = (form.headline(), describe_sample(form.manifest), form.describe_rows(), withheld)
     return " ".join(part for part in parts if part)
 
 
@@ -74,15 +69,37 @@ def _describe_changed_promises(manifest: Mapping[str, Any]) -> list[str]:
     return ["", f"The promises are about values as published. Those of {listed(names)} are not the original ones."]
 
 
-def _advise_on_noise(manifest: Mapping[str, Any]) -> list[str]:
-    """Say by how much noise makes variances too large, where no edge turned it back."""
-    variances = []
+def explain_change(entry: Mapping[str, Any]) -> str:
+    """Say in Markdown what a technique did to a column, by its entry of the manifest.
+
+    >>> explain_change({"technique": "rounding", "base": 5, "random": False})
+    'numbers were rounded to the nearest multiple of 5, halves up.'
+    """
+    return find("shoal.columns", Technique, entry["technique"], what="technique").explain(entry)
+
+
+def _advise_on_techniques(manifest: Mapping[str, Any]) -> list[str]:
+    """Return what techniques mean for an analysis."""
+    by_technique: dict[str, dict[str, Any]] = {}
     for name, entry in manifest.get("techniques", {}).items():
-        if entry["technique"] != "noise" or "min" in entry or "max" in entry:
-            continue
-        square = 2 * entry["laplace"]["scale"] ** 2 if "laplace" in entry else entry["gaussian"]["sd"] ** 2
-        variances.append(f"{square:,.6g} for {json.dumps(name, ensure_ascii=False)}")
-    return [_NOISE.format(variances=", ".join(variances))] if variances else []
+        by_technique.setdefault(entry["technique"], {})[name] = entry
+    known = discover("shoal.columns", Technique)
+    return [line for technique, entries in by_technique.items() for line in known[technique].advise(entries)]
+
+
+def describe_sample(manifest: Mapping[str, Any]) -> str:
+    """Say how records were drawn; nothing if all were taken.
+
+    >>> describe_sample({"sample": {"share": 0.1}})
+    'They are a random sample: each record had a chance of 10% to be drawn, whatever became of the others.'
+    """
+    if "sample" not in manifest:
+        return ""
+    if "one_per" in manifest["sample"]:
+        whom = "person" if manifest["sample"]["one_per"] == "unit" else "household"
+        return f"They are a random sample: one record of each {whom}."
+    chance = f"{100 * manifest['sample']['share']:.6g}%"
+    return f"They are a random sample: each record had a chance of {chance} to be drawn, whatever became of the others."
 
 
 def _dictionary(form: Form) -> list[tuple[str, ...]]:
@@ -102,6 +119,11 @@ def _kind_of(entry: Mapping[str, Any]) -> str:
 def _explain_labels(labels: Mapping[str, Mapping[str, Any]], most: int) -> list[tuple[str, str]]:
     """Return the first labels with what they stand for."""
     return [(label, cover_text(cover)) for label, cover in list(labels.items())[:most]]
+
+
+def number_parts(parts: Sequence[Sequence[str]]) -> list[tuple[str, str]]:
+    """Return the columns of each part with its number."""
+    return [(str(place), ", ".join(names)) for place, names in enumerate(parts, start=1)]
 
 
 def cover_text(cover: Mapping[str, Any]) -> str:
