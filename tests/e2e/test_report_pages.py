@@ -15,8 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pytest
-from shoal.reports.agreed_readme import TITLES
-from shoal.reports.limits import LIMITS
 from typer.testing import CliRunner
 
 import shoal

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from shoal.reports.promises import claim_told
 
 import shoal
 from shoal.audit import before
