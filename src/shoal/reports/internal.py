@@ -52,6 +52,7 @@ _MEMBERSHIP = {
 _VERDICTS = {True: Markup('<span class="good">holds</span>'), False: Markup('<span class="bad">fails</span>')}
 
 Row = Sequence[str]
+Rows = Sequence[Row]
 
 
 def internal_report(
@@ -128,7 +129,7 @@ class Report:
         return f"one of each {sample['one_per']}" if share is None else f"each with a chance of {100 * share:g}%"
 
     @property
-    def changes(self) -> list[Row]:
+    def changes(self) -> Rows:
         """Columns that techniques changed, with what was counted of it."""
         rows = []
         for name, entry in self.manifest["techniques"].items():
@@ -144,24 +145,24 @@ class Report:
         return sum(one["severity"] == "high" and one["accepted"] is None for one in findings)
 
     @property
-    def open_findings(self) -> list[Row]:
+    def open_findings(self) -> Rows:
         """Findings that nobody has accepted, with what to do."""
         return [_finding(one, "fix") for one in self.evidence["findings"] if one["accepted"] is None]
 
     @property
-    def accepted_findings(self) -> list[Row]:
+    def accepted_findings(self) -> Rows:
         """Findings that the policy accepts, with the reason."""
         return [_finding(one, "accepted") for one in self.evidence["findings"] if one["accepted"] is not None]
 
     # Guarantees
 
     @property
-    def claims(self) -> list[Row]:
+    def claims(self) -> Rows:
         """What is claimed and no file can show."""
         return [(one.model, parameters_text(one.parameters), one.meaning) for one in self.form.claims()]
 
     @property
-    def guarantees(self) -> list[Row]:
+    def guarantees(self) -> Rows:
         """What is promised, with what the verifier found."""
         return [
             (
@@ -180,7 +181,7 @@ class Report:
         return [check for check in self.evidence["verification"]["checks"] if not check["ok"]]
 
     @property
-    def checks(self) -> list[Row]:
+    def checks(self) -> Rows:
         """Every check that the written files had to pass."""
         return [
             (check["name"], _VERDICTS[check["ok"]] if check.get("done", True) else "not done", check["detail"])
@@ -188,7 +189,7 @@ class Report:
         ]
 
     @property
-    def search(self) -> list[Row]:
+    def search(self) -> Rows:
         """What the method tells of its search."""
         return [(name.replace("_", " "), json.dumps(value)) for name, value in self.evidence["search"].items()]
 
@@ -203,12 +204,12 @@ class Report:
         return [risks(before, after), class_sizes(before["class_sizes"], after["class_sizes"])]
 
     @property
-    def risk_before(self) -> list[Row]:
+    def risk_before(self) -> Rows:
         """How easily a record of the original table is found."""
         return _figure_rows(_BEFORE, self.evidence["risk_before"])
 
     @property
-    def buckets(self) -> list[Row]:
+    def buckets(self) -> Rows:
         """Among how many records the parts of a record hide."""
         return _figure_rows(_BUCKETS, self.evidence["risk_after"])
 
@@ -218,13 +219,13 @@ class Report:
         return class_sizes(None, self.evidence["risk_after"]["bucket_sizes"])
 
     @property
-    def parts(self) -> list[Row]:
+    def parts(self) -> Rows:
         """Columns that stay together."""
         section = self.form.own_section()
         return [] if section is None else number_parts(section.parts)
 
     @property
-    def membership(self) -> list[Row]:
+    def membership(self) -> Rows:
         """Tuples by the number of buckets that match, heads first; nothing if they were not counted."""
         counted = self.evidence["risk_after"]["membership"]["matching_buckets"] or {}
         rows = [(title, counted[key]) for key, title in _MEMBERSHIP.items() if key in counted]
@@ -249,12 +250,12 @@ class Report:
         return rows
 
     @property
-    def distances(self) -> list[Row]:
+    def distances(self) -> Rows:
         """How far shares of values among synthetic rows are from those among records."""
         return [(name, number(distance)) for name, distance in self.evidence["synthetic"]["attributes"].items()]
 
     @property
-    def pair_distances(self) -> list[Row]:
+    def pair_distances(self) -> Rows:
         """The same of pairs of attributes."""
         return [
             (", ".join(one["pair"]), "yes" if one["kept"] else "no", number(one["distance"]))
@@ -282,7 +283,7 @@ class Report:
         )
 
     @property
-    def rates(self) -> list[Row]:
+    def rates(self) -> Rows:
         """How many answers of each attack were right."""
         return [
             (attack_text(one), *(_rate(one[key]) for key in ("attack", "baseline", "control"))) for one in self.tried
@@ -301,7 +302,7 @@ class Report:
     # What was published, and what it is worth
 
     @property
-    def columns(self) -> list[Row]:
+    def columns(self) -> Rows:
         """What each attribute publishes, and the information that it loses."""
         losses = self.manifest["utility"].get("attribute-loss", {})
         return [
@@ -315,7 +316,7 @@ class Report:
         ]
 
     @property
-    def levels(self) -> list[Row]:
+    def levels(self) -> Rows:
         """The share of records at each level of the hierarchies, heads first; nothing if levels were not counted."""
         found = self.evidence.get("levels")
         if not found:
@@ -337,7 +338,7 @@ class Report:
         return attribute_loss(losses) if isinstance(losses, dict) else None
 
     @property
-    def measures(self) -> list[Row]:
+    def measures(self) -> Rows:
         """Measures of utility that are one number."""
         single = {name: value for name, value in self.evidence["utility"].items() if not isinstance(value, dict)}
         return [(name, title, number(value)) for name, title, value in told(single)]
@@ -441,7 +442,7 @@ class Report:
         return str(yaml.safe_dump(self.evidence["policy"], sort_keys=False, allow_unicode=True, width=100))
 
     @property
-    def digests(self) -> list[Row]:
+    def digests(self) -> Rows:
         """Which tables it was about, by their digests."""
         source, written = self.evidence["source"], self.manifest.get("data")
         tables = {f"source: {source['name']}": source["sha256"]}
@@ -451,7 +452,7 @@ class Report:
         return [(name, mark(code(digest))) for name, digest in tables.items()]
 
     @property
-    def origin(self) -> list[Row]:
+    def origin(self) -> Rows:
         """What made the release."""
         return [
             ("records of the source", number(self.evidence["source"]["rows"])),
@@ -463,7 +464,7 @@ class Report:
         ]
 
 
-def _figure_rows(titles: Mapping[str, str], figures: Mapping[str, Any]) -> list[Row]:
+def _figure_rows(titles: Mapping[str, str], figures: Mapping[str, Any]) -> Rows:
     return [(title, number(figures[key])) for key, title in titles.items()]
 
 

@@ -102,7 +102,7 @@ def describe_sample(manifest: Mapping[str, Any]) -> str:
     return f"They are a random sample: each record had a chance of {chance} to be drawn, whatever became of the others."
 
 
-def _dictionary(form: Form) -> list[tuple[str, ...]]:
+def _dictionary(form: Form) -> list[tuple[str, str, str, str]]:
     """Return a row for each column: its role, its kind, and what its values are."""
     rows = [(own.name, own.role, own.kind, own.meaning.replace("`", "")) for own in form.own_columns()]
     for name, entry in form.manifest["attributes"].items():
