@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,18 +14,9 @@ from shoal.attacks.base import Attack
 from shoal.core.registry import discover
 from shoal.core.wording import attack_text, code, counted_text, listed, model_text, parameters_text, percent
 from shoal.release.forms.base import Form, read_form
+from shoal.reports import plots
 from shoal.reports.pages import explain_change, number_parts
-from shoal.reports.plots import (
-    Interval,
-    Plot,
-    associations,
-    attribute_loss,
-    class_sizes,
-    intervals,
-    plot_style,
-    risks,
-    sensitive_shares,
-)
+from shoal.reports.plots import Interval, Plot, class_sizes, intervals, risks
 from shoal.reports.templates import mark, number, render
 from shoal.utility.base import told
 
@@ -42,8 +33,6 @@ _FOUND = {
     "rows_alone_in_group": "records alone in their group",
     "rows_with_their_own_value": "records that have their own value",
 }
-_BEFORE = {"classes": "classes", "smallest_class": "smallest class", "unique_records": "unique records"}
-_BUCKETS = {"buckets": "buckets", "smallest_bucket": "smallest bucket", "mean_bucket": "mean bucket"}
 _MEMBERSHIP = {
     "original_records": "records of the table",
     "original_tuples": "different tuples of the table",
@@ -69,9 +58,11 @@ def internal_report(
             evidence=evidence,
             attacks=attacks,
             source=evidence["source"],
+            before=evidence["risk_before"],
             after=evidence["risk_after"],
             nbsp=Markup("&nbsp;"),
-            plot_style=plot_style(),
+            plots=plots,
+            plot_style=plots.plot_style(),
         )
     )
 
@@ -204,21 +195,6 @@ class Report:
         return [risks(before, after), class_sizes(before["class_sizes"], after["class_sizes"])]
 
     @property
-    def risk_before(self) -> Rows:
-        """How easily a record of the original table is found."""
-        return _figure_rows(_BEFORE, self.evidence["risk_before"])
-
-    @property
-    def buckets(self) -> Rows:
-        """Among how many records the parts of a record hide."""
-        return _figure_rows(_BUCKETS, self.evidence["risk_after"])
-
-    @property
-    def bucket_plot(self) -> Plot:
-        """The sizes of buckets."""
-        return class_sizes(None, self.evidence["risk_after"]["bucket_sizes"])
-
-    @property
     def parts(self) -> Rows:
         """Columns that stay together."""
         section = self.form.own_section()
@@ -326,27 +302,10 @@ class Report:
         return [heads, *((name, *_level_shares(entry, highest)) for name, entry in found.items())]
 
     @property
-    def sensitive_plots(self) -> Iterator[Plot]:
-        """For each sensitive attribute, how far shares in classes go from those in the whole table."""
-        for name, entry in self.evidence["sensitive"].items():
-            yield sensitive_shares(name, entry["values"], entry["more"], group=self.form.group)
-
-    @property
-    def loss_plot(self) -> Plot | None:
-        """The information that attributes lose, if it was measured."""
-        losses = self.evidence["utility"].get("attribute-loss")
-        return attribute_loss(losses) if isinstance(losses, dict) else None
-
-    @property
     def measures(self) -> Rows:
         """Measures of utility that are one number."""
         single = {name: value for name, value in self.evidence["utility"].items() if not isinstance(value, dict)}
         return [(name, title, number(value)) for name, title, value in told(single)]
-
-    @property
-    def association_plot(self) -> Plot:
-        """Which associations are kept."""
-        return associations(self.evidence["associations"])
 
     # Texts that boards ask for
 
@@ -462,10 +421,6 @@ class Report:
             ("Python", self.evidence["python"]),
             *((f"seconds: {step}", number(value)) for step, value in self.evidence["seconds"].items()),
         ]
-
-
-def _figure_rows(titles: Mapping[str, str], figures: Mapping[str, Any]) -> Rows:
-    return [(title, number(figures[key])) for key, title in titles.items()]
 
 
 def _finding(one: Mapping[str, Any], last: str) -> Row:
