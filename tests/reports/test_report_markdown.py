@@ -10,7 +10,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 import shoal
-from shoal.core.wording import code, code_cell, unmarked, words
+from shoal.core.wording import code, code_cell, unmark, words
 from shoal.reports.pages import public_readme
 from shoal.reports.templates import mark, sentences
 
@@ -46,7 +46,7 @@ def test_a_text_is_shown_as_it_is(text: str) -> None:
     line = " ".join(text.splitlines())
     assert shown(f"x {words(text)}") == f"x {line}"
     assert shown(f"x {code(text)}") == f"x {line}"
-    assert unmarked(words(text)) == line
+    assert unmark(words(text)) == line
     table = f"| a | b |\n|---|---|\n| {words(text)} | {code_cell(text)} |\n"
     kinds = [token.type for token in tokens(table)]
     assert kinds.count("td_open") == 2

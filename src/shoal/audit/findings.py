@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from shoal.audit.counting import Count, KeyCounts, RowCounts, hash_column
 from shoal.core.results import SEVERITIES, Finding
-from shoal.core.wording import listed, parameters_text
+from shoal.core.wording import join_words, parameters_text
 from shoal.models.base import PopulationModel, PrivacyModel, ValueModel, Whole
 from shoal.release.forms.base import Form, read_form
 from shoal.release.forms.slices import SlicedPublication
@@ -178,7 +178,7 @@ def _isolating_together(rows: RowCounts, part: tuple[str, ...], isolating: set[s
     smallest, count, proven = rows.smallest_set(others, most)
     if count.n > most:
         known = f"no smaller set isolates more than {SHARE:.0%}" if proven else "fewer of them may suffice"
-        text = f"{_unique(count, rows)} by their values of {listed(smallest)} together; {known}."
+        text = f"{_unique(count, rows)} by their values of {join_words(smallest)} together; {known}."
         yield Finding("isolating-columns", "high", smallest, text, _FIX_ISOLATING)
 
 
@@ -190,8 +190,8 @@ def _isolating_in_classes(rows: RowCounts) -> Iterator[Finding]:
             "isolating-columns",
             "medium",
             rows.free,
-            f"{_unique(count, rows)} by their class together with {listed(rows.free)}: the promises about "
-            f"classes protect them only from people who do not know {listed(rows.free)}.",
+            f"{_unique(count, rows)} by their class together with {join_words(rows.free)}: the promises about "
+            f"classes protect them only from people who do not know {join_words(rows.free)}.",
             _FIX_ISOLATING,
         )
 

@@ -18,7 +18,7 @@ from shoal.core.dictionaries import GrowingDictionary, factored
 from shoal.core.errors import InputError, PolicyError
 from shoal.core.kernels import same_rows
 from shoal.core.randomness import Chance
-from shoal.core.wording import code, listed
+from shoal.core.wording import code, join_words
 from shoal.sources.base import Source
 
 _MANY_ALONE = 0.05  # of the rows
@@ -142,4 +142,4 @@ def explain_groups(entry: Mapping[str, Any]) -> str:
     """Say among which records values were moved."""
     if not entry["within"]:
         return " among all records"
-    return f" among records that agree in {listed([code(name) for name in entry['within']])}"
+    return f" among records that agree in {join_words([code(name) for name in entry['within']])}"

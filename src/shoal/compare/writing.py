@@ -13,7 +13,7 @@ from shoal.compare.picture import PICTURES, draw_comparison, require_plots
 from shoal.compare.ranking import HEADS, MEASURES, RISKS, Standing
 from shoal.compare.result import Comparison, Row, share_text
 from shoal.core.errors import UsageError
-from shoal.core.wording import counted_text, listed, percent
+from shoal.core.wording import counted_text, join_words, percent
 from shoal.release.release import refuse_existing, write_text
 from shoal.reports.plots import plot_style
 from shoal.reports.templates import render
@@ -234,7 +234,7 @@ def ranking(found: Comparison) -> list[str]:
             row = found.rows[place]
             gone = [part for part in used if row.trials(part) is None and row.kept(part) is None]
             lines.append(
-                f"{found.labels[place]} has no rank, for {listed(gone)} could not be measured there as elsewhere."
+                f"{found.labels[place]} has no rank, for {join_words(gone)} could not be measured there as elsewhere."
             )
     return lines
 

@@ -58,10 +58,10 @@ def percent(share: float) -> str:
     return ">99.9%" if 99.95 <= hundred < 100 else f"{hundred:.1f}%"
 
 
-def listed(names: Sequence[str]) -> str:
+def join_words(names: Sequence[str]) -> str:
     """Write names as people do.
 
-    >>> listed(["a", "b", "c"])
+    >>> join_words(["a", "b", "c"])
     'a, b and c'
     """
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
@@ -123,10 +123,10 @@ def code_cell(text: str) -> str:
     return code(text).replace("|", "\\|")
 
 
-def unmarked(text: str) -> str:
+def unmark(text: str) -> str:
     """Return what a piece of Markdown that :func:`words` made shows.
 
-    >>> unmarked(words("<b> & [a|b] &lt; c*"))
+    >>> unmark(words("<b> & [a|b] &lt; c*"))
     '<b> & [a|b] &lt; c*'
     """
     return re.sub(r"\\([\\`*\[\]|])", r"\1", text.replace("&lt;", "<").replace("&amp;", "&"))

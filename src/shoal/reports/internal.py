@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from shoal.attacks.base import Attack
 from shoal.core.registry import discover
-from shoal.core.wording import attack_text, code, counted_text, listed, model_text, parameters_text, percent
+from shoal.core.wording import attack_text, code, counted_text, join_words, model_text, parameters_text, percent
 from shoal.release.forms.base import Form, read_form
 from shoal.reports import plots
 from shoal.reports.pages import explain_change, number_parts
@@ -88,7 +88,7 @@ class Report:
     def verdict(self) -> str:
         """The answer of the verifier, and what it does not say."""
         if self._failed:
-            return f"Do not release: {listed(self._failed)} failed."
+            return f"Do not release: {join_words(self._failed)} failed."
         n_done = sum(check.get("done", True) for check in self.evidence["verification"]["checks"])
         n_checks = counted_text(n_done, "check")
         if self.form.claims():
@@ -319,9 +319,9 @@ class Report:
         sizes = [name for name in names if self.form.models[name].sees != "values"]
         values = [name for name in names if name not in sizes]
         if question == "singling out" and self.form.whole_records and names:
-            return f"{listed(sizes or values)}: every record is in a {self.form.group} with others."
+            return f"{join_words(sizes or values)}: every record is in a {self.form.group} with others."
         if question == "inference" and values:
-            return f"{listed(values)}: what can be concluded from a {self.form.group} is bounded."
+            return f"{join_words(values)}: what can be concluded from a {self.form.group} is bounded."
         if question == "linkability" and self.form.linkability is not None:
             return self.form.linkability
         return _DOES_NOT[question]
@@ -342,7 +342,7 @@ class Report:
     def method(self) -> str:
         """The method, and the models that it was to reach."""
         promised = [str(one["model"]) for one in self._promised_or_claimed]
-        models = f"; promised: {listed(promised)}" if promised else "; nothing is promised"
+        models = f"; promised: {join_words(promised)}" if promised else "; nothing is promised"
         return f"Method {self.manifest['method']}{models}. The policy is part of this report."
 
     @property
@@ -351,7 +351,7 @@ class Report:
         levels = [f"{one['model']} ({parameters_text(one['parameters'])})" for one in self._promised_or_claimed]
         if not levels:
             return "Nothing was promised."
-        return f"{listed(levels)}. Whether these levels are enough is for the board."
+        return f"{join_words(levels)}. Whether these levels are enough is for the board."
 
     @property
     def _promised_or_claimed(self) -> list[Mapping[str, Any]]:
@@ -391,7 +391,7 @@ class Report:
             "neither": by_role["insensitive"],
             "identifiers, removed or replaced by tokens": named,
         }
-        return "; ".join(f"{what}: {listed(names) if names else 'none'}" for what, names in taken.items()) + "."
+        return "; ".join(f"{what}: {join_words(names) if names else 'none'}" for what, names in taken.items()) + "."
 
     # Origin
 
@@ -424,7 +424,7 @@ class Report:
 
 
 def _finding(one: Mapping[str, Any], last: str) -> Row:
-    return one["severity"], one["id"], listed(one["about"]) if one["about"] else "the table", one["text"], one[last]
+    return one["severity"], one["id"], join_words(one["about"]) if one["about"] else "the table", one["text"], one[last]
 
 
 def _level_shares(entry: Mapping[str, Any], highest: int) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from shoal.columns.base import Technique
 from shoal.core.registry import discover, find
-from shoal.core.wording import code, listed
+from shoal.core.wording import code, join_words
 from shoal.release.forms.base import Form, read_form
 from shoal.reports.plots import attribute_loss, plot_style
 from shoal.reports.templates import mark, render
@@ -66,7 +66,7 @@ def _describe_changed_promises(manifest: Mapping[str, Any]) -> list[str]:
     names = [code(name) for name, role in roles.items() if role in ("quasi", "sensitive")]
     if not names or not manifest["guarantees"]:
         return []
-    return ["", f"The promises are about values as published. Those of {listed(names)} are not the original ones."]
+    return ["", f"The promises are about values as published. Those of {join_words(names)} are not the original ones."]
 
 
 def explain_change(entry: Mapping[str, Any]) -> str:

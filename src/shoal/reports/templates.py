@@ -15,11 +15,8 @@ from shoal.core.wording import (
     code,
     code_cell,
     counted_text,
-    listed,
-    model_text,
-    parameters_text,
     percent,
-    unmarked,
+    unmark,
     words,
 )
 
@@ -69,12 +66,8 @@ def environment(*folders: Path) -> Environment:
         "code": code,
         "code_cell": code_cell,
         "counted": counted_text,
-        "listed": listed,
-        "mark": mark,
-        "model": model_text,
         "number": number,
         "number_columns": number_columns,
-        "parameters": parameters_text,
         "percent": percent,
         "sentences": sentences,
         "thousands": lambda count: f"{count:,}",
@@ -96,14 +89,14 @@ def mark(text: str) -> Markup:
     """
     found, end = Markup(), 0
     for match in _MARKED.finditer(text):
-        found += escape_text(unmarked(text[end : match.start()]))
+        found += escape_text(unmark(text[end : match.start()]))
         kind = next(kind for kind in ("code", "strong", "em") if match[kind])
-        inside = match[kind] if kind == "code" else unmarked(match[kind])
+        inside = match[kind] if kind == "code" else unmark(match[kind])
         if len(match["ticks"] or "") > 1:
             inside = inside[1:-1]  # blanks keep backticks of its own from those around it
         found += Markup("<{0}>{1}</{0}>").format(kind, escape_text(inside))
         end = match.end()
-    return found + escape_text(unmarked(text[end:]))
+    return found + escape_text(unmark(text[end:]))
 
 
 def sentences(lines: Iterable[str]) -> Markup:

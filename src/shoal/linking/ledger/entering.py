@@ -12,7 +12,7 @@ from typing import Any
 
 from shoal.core.errors import InputError, ShoalError, UnreachableError, UsageError, VerificationError, did_you_mean
 from shoal.core.progress import Progress
-from shoal.core.wording import counted_text, listed
+from shoal.core.wording import counted_text, join_words
 from shoal.linking.ledger.book import NEW, Entered, Ledger, Seen
 from shoal.linking.ledger.evaluating import Finding, Held, Question, evaluate
 from shoal.linking.ledger.records import (
@@ -220,7 +220,7 @@ def refusal(findings: Sequence[Finding], earlier: Sequence[Entry], population: s
     unfinished = [entry.number for entry in earlier if entry.status == "unfinished" and _blames(findings, entry)]
     more = ""
     if unfinished:
-        names = listed([str(number) for number in unfinished])
+        names = join_words([str(number) for number in unfinished])
         more = f"; if {names} never was published, `shoal ledger strike` takes it out"
     return (
         f"nothing was published: {told}. Publish coarser classes (other attributes or taxonomies, a higher l or k), or "
@@ -252,7 +252,7 @@ def notes(draft: Draft, findings: Sequence[Finding], earlier: Sequence[Entry], k
         names = [_named(each, earlier) for each in strangers if each.problem is None]
         if names:
             said.append(
-                f"nobody of this release can be in {listed(names)}: if they are about the same people, values are "
+                f"nobody of this release can be in {join_words(names)}: if they are about the same people, values are "
                 "written differently"
             )
     return said
@@ -299,7 +299,7 @@ def _together(each: Evaluation, earlier: Sequence[Entry]) -> str:
 
 def _named(each: Evaluation, earlier: Sequence[Entry]) -> str:
     by_number: Mapping[int, str] = {entry.number: entry.title for entry in earlier}
-    return listed([by_number[number] for number in each.releases if number != NEW])
+    return join_words([by_number[number] for number in each.releases if number != NEW])
 
 
 def _blames(findings: Sequence[Finding], entry: Entry) -> bool:
