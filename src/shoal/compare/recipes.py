@@ -91,15 +91,9 @@ class Base:
             if isinstance(domain, IntervalsTaxonomy) and domain.open == "none"
         }
 
-    @property
-    def k(self) -> int:
-        """The k of the policy's k-anonymity, or the usual one."""
-        return next((int(model.k) for model in self.policy.privacy if model.name == "k-anonymity"), USUAL_K)  # type: ignore[attr-defined]
-
-    @property
     def k_anonymity(self) -> dict[str, Any]:
-        """The model of that k."""
-        return {"k-anonymity": {"k": self.k}}
+        """Return the policy's k-anonymity, or the usual one."""
+        return self._model_or("k-anonymity", {"k": USUAL_K})
 
     def diversity(self, *among: str) -> dict[str, Any]:
         """Return the policy's l-diversity, if it has one *among* these; else one that the table can reach."""
@@ -112,16 +106,22 @@ class Base:
                 return {"simple-l-diversity": {"l": l}}
         return {"distinct-l-diversity": {"l": 2}}
 
-    def model_or(self, name: str, usual: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the policy's model of that name, or the usual one."""
+    def simple_diversity(self) -> dict[str, Any]:
+        """Return the policy's simple l-diversity, or one that the table can reach."""
+        return self.diversity("simple-l-diversity")
+
+    def closeness(self) -> dict[str, Any]:
+        """Return the policy's t-closeness, or the usual one."""
+        return self._model_or("t-closeness", {"t": USUAL_T, "distance": "equal"})
+
+    def tau_l_diversity(self) -> dict[str, Any]:
+        """Return the policy's (tau,l)-diversity, or one of the l that its l-diversity has, 2 at least."""
+        (parameters,) = self.diversity().values()
+        return self._model_or("tau-l-diversity", {"tau": USUAL_TAU, "l": max(2, int(parameters["l"]))})
+
+    def _model_or(self, name: str, usual: Mapping[str, Any]) -> dict[str, Any]:
         own = [model.model_dump(mode="json", exclude_none=True) for model in self.policy.privacy if model.name == name]
         return {name: own[0] if own else dict(usual)}
-
-    @property
-    def n_values(self) -> int:
-        """The whole number of values that l-diversity of this policy speaks of, 2 at least."""
-        (parameters,) = self.diversity().values()
-        return max(2, int(parameters["l"]))
 
 
 Apply: TypeAlias = Callable[[Base], list[Setting] | str]  # policies that apply a technique, or why it cannot serve
@@ -231,22 +231,6 @@ def _ask(method: str, *models: Callable[[Base], dict[str, Any]], sensitive: bool
     return apply
 
 
-def _k(base: Base) -> dict[str, Any]:
-    return base.k_anonymity
-
-
-def _simple(base: Base) -> dict[str, Any]:
-    return base.diversity("simple-l-diversity")
-
-
-def _close(base: Base) -> dict[str, Any]:
-    return base.model_or("t-closeness", {"t": USUAL_T, "distance": "equal"})
-
-
-def _tau_l(base: Base) -> dict[str, Any]:
-    return base.model_or("tau-l-diversity", {"tau": USUAL_TAU, "l": base.n_values})
-
-
 RECIPES = (  # in the order of the table; every other row is read against the first one
     Recipe(
         "original",
@@ -304,29 +288,34 @@ RECIPES = (  # in the order of the table; every other row is read against the fi
     Recipe(
         "microaggregation",
         "averages of groups of k like records",
-        _ask("microaggregation", _k, sensitive=False),
+        _ask("microaggregation", Base.k_anonymity, sensitive=False),
         AGGREGATION,
     ),
     Recipe(
         "k-anonymity",
         "generalized classes of at least k records",
-        _ask("mondrian", _k, sensitive=False, named=True),
+        _ask("mondrian", Base.k_anonymity, sensitive=False, named=True),
         AGGREGATION,
     ),
     Recipe(
         "l-diversity",
         "generalized classes with diverse sensitive values",
-        _ask("mondrian", _k, Base.diversity, named=True),
+        _ask("mondrian", Base.k_anonymity, Base.diversity, named=True),
         L_DIVERSITY,
     ),
     Recipe(  # the opinion speaks of it together with l-diversity, whose verdict it has here
         "t-closeness",
         "generalized classes spread like the whole table",
-        _ask("mondrian", _k, _close, named=True),
+        _ask("mondrian", Base.k_anonymity, Base.closeness, named=True),
         L_DIVERSITY,
     ),
-    Recipe("tau-l-diversity", "classes of the sequential sweep", _ask("sweep", _tau_l, named=True), L_DIVERSITY),
-    Recipe("anatomy", "sensitive values apart from the rest, by bucket", _ask("anatomy", _simple)),
-    Recipe("slicing", "groups of attributes apart, by bucket", _ask("slicing", _simple)),
+    Recipe(
+        "tau-l-diversity",
+        "classes of the sequential sweep",
+        _ask("sweep", Base.tau_l_diversity, named=True),
+        L_DIVERSITY,
+    ),
+    Recipe("anatomy", "sensitive values apart from the rest, by bucket", _ask("anatomy", Base.simple_diversity)),
+    Recipe("slicing", "groups of attributes apart, by bucket", _ask("slicing", Base.simple_diversity)),
     Recipe("differential-privacy", "synthetic rows of noisy counts", _synthesize, DIFFERENTIAL_PRIVACY),
 )
