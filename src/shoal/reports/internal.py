@@ -10,7 +10,6 @@ from typing import Any
 import yaml
 from markupsafe import Markup
 
-from shoal.attacks.base import Attack
 from shoal.core.registry import discover
 from shoal.core.wording import attack_text, code, counted_text, join_words, model_text, parameters_text, percent
 from shoal.release.forms.base import Form, read_form
@@ -330,6 +329,8 @@ class Report:
         """Return what attacks found for a question of the Article 29 opinion."""
         if self.attacks is None:
             return "Not measured: no attacks were recorded."
+        from shoal.attacks.base import Attack  # takes a while to load, and a run that records no attacks needs none
+
         asking = {name for name, attack in discover("shoal.attacks", Attack).items() if attack.question == question}
         found = []
         for one in self.attacks["attacks"]:
