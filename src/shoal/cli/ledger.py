@@ -231,7 +231,9 @@ def _show_checked(checked: Checked) -> None:
         fine = sorted((each for each in finding.evaluations if not each.fails), key=lambda each: each.l or floor)
         sets = [*least_failing(finding), *fine]
         for each in sets[:MOST_SHOWN]:
-            which = ("release " if len(each.releases) == 1 else "releases ") + join_words([str(n) for n in each.releases])
+            which = ("release " if len(each.releases) == 1 else "releases ") + join_words(
+                [str(n) for n in each.releases]
+            )
             bound = "" if each.problem or each.exact else " (a lower bound: classes overlap)"
             console.print(f"  {escape(describe_set(each, which))}{bound}", soft_wrap=True)
         if len(finding.evaluations) > min(len(sets), MOST_SHOWN):
