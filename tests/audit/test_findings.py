@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from shoal import anonymize, draft_policy
 from shoal.anonymize import Run
+from shoal.anonymize.run import Options
 from shoal.attacks.running import attack, read_findings
 from shoal.audit import counting
 from shoal.audit.counting import KeyCounts, RowCounts, hash_column
@@ -451,7 +452,7 @@ def test_larger_than_memory_gives_the_same_list() -> None:
     rows, asked = people(3000, 5), policy(ROLES, privacy=COVERED)
     rows = rows.set_column(0, "age", pa.array(np.random.default_rng(2).integers(0, 5000, 3000)))
     small = Budget(limit=1 << 30, cells=700, sample=500, region_rows=350, heap_rows=256, threads=1)
-    begun = Run.start(rows, asked, None, None, 1, "quick", Silent(), budget=small)
+    begun = Run.start(rows, asked, Options(seed=1, budget=small), Silent())
     release = begun.finish(rows)
     assert release.evidence["search"]["regions"] > 1
     assert told(release.findings) == told(anonymize(rows, asked, seed=1).findings)

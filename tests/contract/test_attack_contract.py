@@ -86,7 +86,12 @@ def as_rows(change: Callable[[pa.Table], pa.Table]) -> Callable[[Path], Any]:
         attributes = {
             name: {"role": ROLES[name]["role"], "kind": kinds.get(name, "category")} for name in rows.column_names
         }
-        manifest = {"parts": [rows.column_names], "attributes": attributes, "data": {"file": "data.parquet"}}
+        manifest = {
+            "method": "plain",
+            "parts": [rows.column_names],
+            "attributes": attributes,
+            "data": {"file": "data.parquet"},
+        }
         pq.write_table(rows, folder / "data.parquet")
         (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
         return folder

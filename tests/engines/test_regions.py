@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.anonymize import Run
+from shoal.anonymize.run import Options, Run
 from shoal.core.errors import UnreachableError, UsageError
 from shoal.core.progress import Silent
 from shoal.core.registry import discover
@@ -79,7 +79,7 @@ def small(cells: int = 1200, region_rows: int = 300, threads: int = 2) -> Budget
 
 
 def released(table: pa.Table, asked: dict[str, Any], seed: int | None, budget: Budget) -> Release:
-    return Run.start(table, asked, None, None, seed, "quick", Silent(), budget=budget).finish(table)
+    return Run.start(table, asked, Options(seed=seed, budget=budget), Silent()).finish(table)
 
 
 def check_records(table: pa.Table, release: Release) -> None:

@@ -251,7 +251,7 @@ def test_a_file_that_changes_after_it_was_read_for_the_last_time(tmp_path, monke
         os.utime(changed, ns=(before.st_atime_ns, before.st_mtime_ns))
         assert changed.stat().st_size == size or name.endswith(".gz")
 
-    monkeypatch.setattr(import_module("shoal.anonymize"), "refuse_unverified", late)
+    monkeypatch.setattr(import_module("shoal.anonymize.run"), "refuse_unverified", late)
     policy = {
         "attributes": {"age": {"role": "quasi"}, "illness": {"role": "sensitive"}},
         "privacy": [{"k-anonymity": {"k": 2}}],

@@ -194,7 +194,8 @@ def signalled(tmp_path, monkeypatch):
     def run(step, number):
         name, _, times = step.partition(":")
         owner, _, function = name.rpartition(".")
-        original, calls = getattr(pkgutil.resolve_name(owner), function), []
+        module, calls = pkgutil.resolve_name(owner), []
+        original = getattr(module, function)
 
         def calling(*arguments, **options):
             result = original(*arguments, **options)
@@ -203,7 +204,7 @@ def signalled(tmp_path, monkeypatch):
                 signal.raise_signal(number)
             return result
 
-        monkeypatch.setattr(name, calling)
+        monkeypatch.setattr(module, function, calling)
         words = ["anonymize", "people.csv", "-p", "policy.yaml", "-o", "out", "--ledger", "ledger.db"]
         done = CliRunner().invoke(app, [*words, "--to", "sqlite:///out.db#released"])
         with Ledger.open(tmp_path / "ledger.db") as ledger:
@@ -215,7 +216,7 @@ def signalled(tmp_path, monkeypatch):
 
 
 def test_a_signal_just_before_anything_is_published(tmp_path, signalled):
-    done, statuses = signalled("shoal.anonymize.internal_report:1", signal.SIGINT)
+    done, statuses = signalled("shoal.anonymize.run.internal_report:1", signal.SIGINT)
     assert (done.exit_code, done.stdout) == (130, "")
     assert done.stderr == "shoal: interrupted; nothing was published\n"
     assert statuses == ["struck"]

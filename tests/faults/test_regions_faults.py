@@ -76,7 +76,7 @@ main()
 LIMITED = """
 import resource, sys
 import pyarrow as pa
-import shoal.anonymize as running
+from shoal.anonymize import anonymize, run as running
 from shoal.datasets.hospital import hospital_policy, stays
 from shoal.core.errors import ShoalError
 from shoal.core.progress import Silent
@@ -92,7 +92,7 @@ def limit(n_bytes):
 def warm():
     table = pa.Table.from_batches(list(stays(4000, seed=2)))
     for budget in (Budget(1 << 30, 3000, 3000, 800, 1000, 1), Budget.of()):
-        run = running.Run.start(table, hospital_policy(), None, None, 1, "quick", Silent(), budget=budget)
+        run = running.Run.start(table, hospital_policy(), running.Options(seed=1, budget=budget), Silent())
         run.finish(table)
 
 def unlimited(*arguments, **options):
@@ -104,7 +104,7 @@ warm()
 verify, running.verify_folder = running.verify_folder, unlimited
 limit(size() + (int(more) << 20))
 try:
-    release = running.anonymize(data, policy, out=out, memory=memory, threads=1, seed=1)
+    release = anonymize(data, policy, out=out, memory=memory, threads=1, seed=1)
 except ShoalError as error:
     sys.exit(str(error))
 print(release.verification.verified, release.evidence["search"].get("regions", 0))

@@ -26,7 +26,7 @@ from shoal.sources.writers import TableWriter
 from shoal.verify.result import Check, Verification
 from shoal.verify.verifier import verify_folder
 
-anonymizing = import_module("shoal.anonymize")  # ``shoal.anonymize`` is the function
+anonymizing = import_module("shoal.anonymize.run")
 
 N = 120
 POLICY: dict[str, Any] = {

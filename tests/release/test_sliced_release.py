@@ -23,7 +23,7 @@ from shoal.reports.internal import internal_report
 from shoal.reports.pages import public_readme
 from shoal.verify.verifier import verify_folder
 
-anonymizing = import_module("shoal.anonymize")  # ``shoal.anonymize`` is the function
+anonymizing = import_module("shoal.anonymize.run")
 
 N = 240
 ATTRIBUTES: dict[str, Any] = {

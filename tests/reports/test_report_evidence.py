@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import shoal
-from shoal.anonymize import Run
+from shoal.anonymize.run import Options, Run
 from shoal.core.progress import Silent
 from shoal.engines.regions.budget import Budget
 from shoal.release.tallies import MOST_VALUES, LevelTally, ShareTally
@@ -135,7 +135,7 @@ def test_regions_add_up_to_the_whole() -> None:
     attributes = {"age": QUASI["age"], "place": {"role": "quasi"}, "illness": {"role": "sensitive"}}
     policy = {"attributes": attributes, "privacy": [{"k-anonymity": {"k": 5}}], "method": "mondrian"}
     small = Budget(limit=1 << 30, cells=700, sample=500, region_rows=350, heap_rows=256, threads=1)
-    release = Run.start(table, policy, None, None, 1, "quick", Silent(), budget=small).finish(table)
+    release = Run.start(table, policy, Options(seed=1, budget=small), Silent()).finish(table)
     assert release.evidence["search"]["regions"] > 3
     rows = release.data.to_pandas()
     counts = rows.groupby(["age", "place", "illness"]).size().unstack(fill_value=0)

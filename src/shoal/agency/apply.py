@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import ConfigDict, Field
 
-from shoal.anonymize import Format, Run, same_format
+from shoal.anonymize.run import Format, Options, Run, same_format
 from shoal.core import kernels
 from shoal.core.arrays import BoolArray, CodeArray, IntArray
 from shoal.core.errors import InputError, UnreachableError, did_you_mean
@@ -250,14 +250,15 @@ def apply_plan(
     run = Run.start(
         source,
         make_policy(agreed, left_out),
-        out,
-        format or same_format(data),
-        seed,
-        "quick",
+        Options(
+            out=Path(out),
+            format=format or same_format(data),
+            seed=seed,
+            ledger=ledger_options(ledger),
+            admit=partial(refuse_outside, agreed, name=source.name),
+            publish=AgreedPublishing(agreed, content, left_out),
+        ),
         progress or Silent(),
-        admit=partial(refuse_outside, agreed, name=source.name),
-        publish=AgreedPublishing(agreed, content, left_out),
-        ledger=ledger_options(ledger),
     )
     return run.finish(data)
 

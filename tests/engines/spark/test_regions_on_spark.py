@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import shoal
-from shoal.anonymize import Run
+from shoal.anonymize.run import Options, Run
 from shoal.core.errors import InputError, UnreachableError, UsageError
 from shoal.core.progress import Silent
 from shoal.core.registry import discover
@@ -164,7 +164,7 @@ def test_the_same_sample_gives_the_regions_and_rows_of_the_local_engine(
     monkeypatch.setattr(LocalEngine, "look", lambda *_: looked)
     monkeypatch.setattr(SparkEngine, "look", lambda *_: looked)
     wanted = asked("mondrian", privacy=RELATIVE, max_withheld=0.02)
-    local = Run.start(table, wanted, None, None, None, "quick", Silent(), budget=few).finish(table)
+    local = Run.start(table, wanted, Options(seed=None, budget=few), Silent()).finish(table)
     release = shoal.anonymize(spark.createDataFrame(table).repartition(3), wanted)
     assert release.verification.verified
     assert release.manifest == local.manifest

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import pyarrow as pa
 
-from shoal.anonymize import Run
+from shoal.anonymize.refusing import refuse_unverified
+from shoal.anonymize.run import Run
 from shoal.core.errors import UsageError
 from shoal.engines.local import SampledCells
 from shoal.engines.spark.engine import SparkEngine
 from shoal.engines.spark.regions import LargerOnSpark, RowsOnSpark
 from shoal.engines.spark.rewriting import rewrite_frame, rewrite_rows
-from shoal.refusing import refuse_unverified
 from shoal.release.forms.classes import GeneralizedPublication
 from shoal.release.publication import Publication, PublishedRows
 from shoal.release.regions import RegionalPublication
@@ -40,7 +40,7 @@ class SparkRun(Run):
     keeps_order = False
 
     @classmethod
-    def _opened(cls, data: object, options: SourceOptions) -> Source:
+    def _open(cls, data: object, options: SourceOptions) -> Source:
         """Open a DataFrame, or Parquet files, on Spark."""
         if isinstance(data, str | Path):
             return open_spark_files(Path(data), spark_session(), options)

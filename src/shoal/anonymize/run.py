@@ -1,4 +1,4 @@
-"""The main job: a table and a policy in, a verified release out."""
+"""One run: count, plan, apply, verify, publish."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from shoal.anonymize.refusing import refuse_changed, refuse_open, refuse_units, refuse_unverified
 from shoal.audit.counting import RowCounts
 from shoal.audit.evidence import build_evidence
 from shoal.audit.findings import PublishedTable, find_all
 from shoal.core.errors import UnreachableError, UsageError
-from shoal.core.progress import Progress, shown
+from shoal.core.progress import Progress
 from shoal.core.randomness import Chance
 from shoal.core.results import Finding
 from shoal.engines.local import CountedCells, LocalEngine, SampledCells
 from shoal.engines.regions.budget import Budget
 from shoal.engines.regions.planning import refuse_larger
 from shoal.linking.ledger.book import Entered
-from shoal.linking.ledger.records import Ledgered, LedgerOptions, ledger_options
+from shoal.linking.ledger.records import LedgerOptions
 from shoal.methods.base import AnyPlan
 from shoal.plan.counted import Thinning
 from shoal.policy.encoding import Encoding, check_columns, encode, open_populations
 from shoal.policy.policy import Policy
 from shoal.policy.preparing import chance_of, change_source, unfold_baskets
-from shoal.refusing import refuse_changed, refuse_open, refuse_units, refuse_unverified
 from shoal.release.forms.base import publish_plan
 from shoal.release.manifest import build_manifest
 from shoal.release.publication import Publication, PublishedRows, plain_table, write_places, write_rows
@@ -42,7 +42,7 @@ from shoal.release.release import (
     write_json,
     write_text,
 )
-from shoal.release.signing import SIGNATURE, SigningKey, read_signing_key
+from shoal.release.signing import SIGNATURE, SigningKey
 from shoal.release.sliced.table import BUCKET, SlicedTable, two_tables
 from shoal.reports.internal import internal_report
 from shoal.reports.pages import public_readme, public_report
@@ -50,7 +50,7 @@ from shoal.sources.addresses import DatabaseTable, is_address
 from shoal.sources.base import Source
 from shoal.sources.delivery import Delivery, destination_table
 from shoal.sources.digests import file_digest
-from shoal.sources.frames import is_spark_frame, like
+from shoal.sources.frames import like
 from shoal.sources.opening import open_source
 from shoal.sources.options import SourceOptions
 from shoal.utility.base import Utility
@@ -67,73 +67,37 @@ Admit: TypeAlias = Callable[[CountedCells], None]  # raises if what was counted 
 Publish: TypeAlias = Callable[[Policy, Source, CountedCells, Encoding, AnyPlan], Publication]
 
 
-def anonymize(
-    data: object,
-    policy: str | Path | Mapping[str, Any] | Policy,
-    *,
-    out: str | Path | None = None,
-    format: Format | None = None,  # noqa: A002  the word that users know
-    seed: int | None = None,
-    utility: Detail = "quick",
-    progress: Progress | None = None,
-    ledger: Ledgered = None,
-    to: str | DatabaseTable | None = None,
-    memory: int | str | None = None,
-    threads: int | None = None,
-    engine: EngineName | None = None,
-    master: str | None = None,
-    strict: bool = False,
-    sign: str | Path | None = None,
-) -> Release:
-    """Publish a table so that every class of the result keeps the policy's promises, and prove it.
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a run is asked for besides its table and its policy."""
 
-    *data* is a path, an address of a database's table, a pandas or polars data frame, a pyarrow table or a DuckDB
-    relation; without *out* the same kind comes back in ``release.data`` (a pyarrow table for a path or address). With
-    *out*, the folders ``out/public`` and ``out/internal`` are written, and with *to*, the address of a new table, that
-    too. Nothing comes back and nothing is written unless the verifier agrees. With the *utility* "full" the release is
-    also asked questions: counts, associations, predictions. With a *ledger*, a path or
-    ``LedgerOptions``, the release is linked with those that are in there, refused if they leave too
-    little together, and else entered. *memory*, like "2GiB" or in bytes, is what the process may use: a table that
-    needs more is planned region by region, if its method permits that. What is published does not depend on *threads*.
-    A Spark DataFrame, or Parquet files with the *engine* "spark" on a *master*, is counted and rewritten on Spark.
-    What no promise covers is in ``release.findings``; a *strict* run publishes nothing while high ones are open.
-    With *sign*, the file of a key, a written release is signed.
-    """
-    if sign is not None and out is None:
-        raise UsageError("only a release that is written can be signed; give a folder for it")
-    signing = None if sign is None else read_signing_key(Path(sign))
-    entering = ledger_options(ledger)
-    budget = Budget.of(memory, threads)
-    with shown(progress) as showing:
-        runs, seconds = _runs(data, engine, master)
-        run = runs.start(data, policy, out, format, seed, utility, showing, ledger=entering, to=to, budget=budget)
-        run.seconds |= seconds
-        run.strict, run.signing = strict, signing
-        return run.finish(data)
+    out: Path | None = None
+    format: Format | None = None  # None: that of the table
+    seed: int | None = None
+    detail: Detail = "quick"
+    ledger: LedgerOptions | None = None
+    to: str | DatabaseTable | None = None
+    budget: Budget = field(default_factory=Budget.of)
+    strict: bool = False  # whether high findings that nobody accepted keep the release from being published
+    signing: SigningKey | None = None
+    admit: Admit | None = None
+    publish: Publish = publish_plan
 
 
 @dataclass(slots=True)
 class Run:
-    """One anonymization under way."""
+    """One anonymization under way: count, plan, apply, verify, publish."""
 
     given: Source
     source: Source  # the same after sampling and techniques, with attributes in place of baskets
     policy: Policy
     populations: Mapping[str, Source]
-    destination: Path | None
+    options: Options
     format: Format
-    seed: int | None
-    detail: Detail
+    to: DatabaseTable | None
     progress: Progress
     chance: Chance
-    admit: Admit | None = None
-    publish: Publish = publish_plan
-    ledger: LedgerOptions | None = None
-    to: DatabaseTable | None = None
-    budget: Budget = field(default_factory=Budget.of)
-    signing: SigningKey | None = None
     measured: Utility = field(default_factory=dict)
-    strict: bool = False  # whether high findings that nobody accepted keep the release from being published
     counts: RowCounts = field(init=False)  # what is counted over the rows as they are published
     seconds: dict[str, float] = field(default_factory=dict)
     keeps_order: ClassVar[bool] = True  # whether rows are read in the same order every time
@@ -141,59 +105,44 @@ class Run:
 
     @classmethod
     def start(
-        cls,
-        data: object,
-        policy: str | Path | Mapping[str, Any] | Policy,
-        out: str | Path | None,
-        format: Format | None,  # noqa: A002
-        seed: int | None,
-        detail: Detail,
-        progress: Progress,
-        *,
-        admit: Admit | None = None,
-        publish: Publish = publish_plan,
-        ledger: LedgerOptions | None = None,
-        to: str | DatabaseTable | None = None,
-        budget: Budget | None = None,
+        cls, data: object, policy: str | Path | Mapping[str, Any] | Policy, options: Options, progress: Progress
     ) -> Run:
         """Open everything that is needed, and refuse what cannot begin."""
         loaded = Policy.load(policy)
         refuse_units(loaded)
         if loaded.units and not cls.keeps_order:
             raise UsageError("rows on Spark have no order to say whose they are; count people with the local engine")
-        destination = None if out is None else Path(out)
-        if destination is not None:
-            refuse_existing(destination)
-        table = None if to is None else destination_table(to, destination, format)
-        if ledger is not None:
+        if options.out is not None:
+            refuse_existing(options.out)
+        table = None if options.to is None else destination_table(options.to, options.out, options.format)
+        if options.ledger is not None:
             from shoal.linking.ledger.entering import check_ledger  # it loads all of linking
 
             refuse_changed(loaded)
-            check_ledger(ledger, destination)
-        source = cls._opened(data, loaded.source)
+            check_ledger(options.ledger, options.out)
+        source = cls._open(data, loaded.source)
         check_columns(loaded, source)
-        chance = Chance.of(seed, source.digest() if seed is not None else "")
+        chance = Chance.of(options.seed, source.digest() if options.seed is not None else "")
         policy_of_attributes, source_of_attributes = unfold_baskets(*change_source(loaded, source, chance))
         return cls(
             given=source,
             source=source_of_attributes,
             policy=policy_of_attributes,
             populations=open_populations(loaded),
-            destination=destination,
-            format="parquet" if table is not None else format or same_format(data),
-            seed=seed,
-            detail=detail,
+            options=options,
+            format="parquet" if table is not None else options.format or same_format(data),
+            to=table,
             progress=progress,
             chance=chance,
-            admit=admit,
-            publish=publish,
-            ledger=ledger,
-            to=table,
-            budget=budget or Budget.of(),
         )
 
+    @property
+    def budget(self) -> Budget:
+        """The memory and the threads that the run may use."""
+        return self.options.budget
+
     @classmethod
-    def _opened(cls, data: object, options: SourceOptions) -> Source:
+    def _open(cls, data: object, options: SourceOptions) -> Source:
         return open_source(data, options)
 
     @property
@@ -215,47 +164,58 @@ class Run:
         return chance_of(self.policy, self.chance, "rows ")
 
     def finish(self, data: object) -> Release:
-        """Count, plan, write, verify, and only then put the release in place."""
+        """Count, plan, apply, verify, and only then put the release in place."""
         try:
             with self.held:
-                publication = self._publication()
-                digests = {path: people.digest() for path, people in self.populations.items()}
-                self.measured = publication.utility()
-                manifest = build_manifest(publication, self.measured, digests)
-                self.counts = RowCounts.of(manifest)
-                if self.destination is None:
+                counted, people = self._count()
+                publication = self._plan(counted, people)
+                manifest = self._describe(publication)
+                if self.options.out is None:
                     return self._in_memory(publication, manifest, data)
-                return self._on_disk(publication, manifest, self.destination)
+                return self._on_disk(publication, manifest, self.options.out)
         except MemoryError:
             raise UsageError(
                 f"memory ran out where {self.budget.text} were to be enough; nothing was published. Say with --memory "
                 "how much there really is"
             ) from None
 
-    def _publication(self) -> Publication:
+    def _count(self) -> tuple[CountedCells | SampledCells, dict[str, CountedCells]]:
+        """Count the cells of the table, or a sample of them if they are too many, and those of all populations."""
         quasi, sensitive = self.policy.names("quasi"), self.policy.names("sensitive")
         with self._timed("count"):
             thinning = Thinning(self.budget.cells, self.budget.sample, self._sampler, self._refuse_larger)
             persons = tuple(dict.fromkeys(self.policy.counted_units.values()))
             counted = self.engine.look(self.source, (*persons, *sensitive, *quasi), self.progress, thinning)
             people = {path: self.engine.count(other, quasi, self.progress) for path, other in self.populations.items()}
+        return counted, people
+
+    def _plan(self, counted: CountedCells | SampledCells, people: Mapping[str, CountedCells]) -> Publication:
+        """Decide what is published of every cell."""
         if isinstance(counted, SampledCells):
             return self._by_regions(counted)
         with self._timed("plan"):
-            if self.admit is not None:
-                self.admit(counted)
+            if self.options.admit is not None:
+                self.options.admit(counted)
             encoding = encode(counted, self.policy, people)
             refusal = self.policy.method.refuses(encoding.problem)
             if refusal is not None:
                 raise UnreachableError(f"method {self.policy.method.name}: {refusal}")
             plan = self.policy.method.plan(encoding.problem, self.chance.generator, self.progress)
-        return self.publish(self.policy, self.source, counted, encoding, plan)
+        return self.options.publish(self.policy, self.source, counted, encoding, plan)
+
+    def _describe(self, publication: Publication) -> dict[str, Any]:
+        """Measure what is left of the table, and return the manifest."""
+        digests = {path: people.digest() for path, people in self.populations.items()}
+        self.measured = publication.utility()
+        manifest = build_manifest(publication, self.measured, digests)
+        self.counts = RowCounts.of(manifest)
+        return manifest
 
     def _by_regions(self, looked: SampledCells) -> Publication:
         """Plan a table larger than memory region by region."""
         from shoal.engines.regions.planning import Larger
 
-        beside = None if self.destination is None or not self.destination.parent.is_dir() else self.destination.parent
+        beside = None if self.options.out is None or not self.options.out.parent.is_dir() else self.options.out.parent
         larger = Larger(self.policy, self.source, looked, self.engine, self.budget, self.dealing, beside, self.progress)
         with self._timed("plan"):
             return larger.publication(self.held)
@@ -265,7 +225,7 @@ class Run:
         return np.random.default_rng(self.chance.keys(4))
 
     def _refuse_larger(self, n_cells: int) -> None:
-        agreed = self.admit is not None or self.publish is not publish_plan
+        agreed = self.options.admit is not None or self.options.publish is not publish_plan
         refuse_larger(self.policy, self.source, self.budget, n_cells, agreed=agreed)
 
     def _rows(self, publication: Publication, folder: Path | None) -> PublishedRows:
@@ -281,7 +241,7 @@ class Run:
         with self._timed("findings"):
             table = PublishedTable.of(manifest, self.counts, self.policy.privacy, publication)
             found = find_all(table, self.policy.accept)
-        if self.strict:
+        if self.options.strict:
             refuse_open(found)
         return found
 
@@ -316,8 +276,8 @@ class Run:
                 manifest[key] = {"sha256": file_digest(staging.unverified / name)}
             path = staging.unverified / "manifest.json"
             write_json(path, manifest)
-            if self.signing is not None:
-                write_bytes(staging.unverified / SIGNATURE, self.signing.sign(path.read_bytes()))
+            if self.options.signing is not None:
+                write_bytes(staging.unverified / SIGNATURE, self.options.signing.sign(path.read_bytes()))
             with self._timed("verify"):
                 verification = verify_folder(
                     staging.unverified,
@@ -326,7 +286,7 @@ class Run:
                     progress=self.progress,
                     memory=self.budget.limit,
                     spark=self.verifying,
-                    public_key=None if self.signing is None else self.signing.public,
+                    public_key=None if self.options.signing is None else self.options.signing.public,
                 )
             refuse_unverified(verification)
             findings = self._find(publication, manifest)
@@ -344,12 +304,12 @@ class Run:
 
     def _entered(self, staging: Staging, destination: Path) -> Entered:
         """Enter the verified release into the ledger, if there is one."""
-        if self.ledger is None:
+        if self.options.ledger is None:
             return Entered()
         from shoal.linking.ledger.entering import enter_verified
 
         with self._timed("ledger"):
-            return enter_verified(self.ledger, staging.unverified, destination, self.source, self.progress)
+            return enter_verified(self.options.ledger, staging.unverified, destination, self.source, self.progress)
 
     def _written(self, publication: Publication, manifest: Mapping[str, Any], staging: Staging) -> dict[str, Any]:
         """Write the rows, and return the manifest's entries on their files."""
@@ -388,18 +348,26 @@ class Run:
         findings: Sequence[Finding],
     ) -> dict[str, Any]:
         utility = self.measured
-        if self.detail == "full":
+        if self.options.detail == "full":
             with self._timed("utility"):
                 utility = publication.utility(expensive=True)
         return build_evidence(
-            publication, verification, utility, findings, self.seed, self.seconds, thorough=self.detail == "full"
+            publication,
+            verification,
+            utility,
+            findings,
+            self.options.seed,
+            self.seconds,
+            thorough=self.options.detail == "full",
         )
 
-    def _timed(self, step: str) -> _Clock:
-        return _Clock(step, self.seconds)
+    def _timed(self, step: str) -> Clock:
+        return Clock(step, self.seconds)
 
 
-class _Clock:
+class Clock:
+    """Notes how many seconds a step took."""
+
     def __init__(self, step: str, seconds: dict[str, float]) -> None:
         self._step, self._seconds, self._began = step, seconds, 0.0
 
@@ -408,27 +376,6 @@ class _Clock:
 
     def __exit__(self, *exc: object) -> None:
         self._seconds[self._step] = round(time.perf_counter() - self._began, 3)
-
-
-def _runs(data: object, engine: EngineName | None, master: str | None) -> tuple[type[Run], dict[str, float]]:
-    """Return the kind of run that the engine asks for, and the seconds until it could start.
-
-    Spark is for its own DataFrames, and for files if it is named.
-    """
-    if engine is None and is_spark_frame(data):
-        engine = "spark"
-    if engine != "spark":
-        if is_spark_frame(data) or master is not None:
-            raise UsageError("a Spark DataFrame and a master are for the Spark engine; give engine='spark' or neither")
-        return Run, {}
-    from shoal.engines.spark.engine import ready_session
-    from shoal.engines.spark.running import SparkRun
-
-    seconds: dict[str, float] = {}
-    if not is_spark_frame(data):
-        with _Clock("start", seconds):
-            ready_session(master)
-    return SparkRun, seconds
 
 
 def same_format(data: object) -> Format:

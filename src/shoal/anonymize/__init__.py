@@ -1,0 +1,93 @@
+"""What the product does: a table and a policy in, a verified release out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from shoal.anonymize.run import Clock, Detail, Format, Options, Run
+from shoal.core.errors import UsageError
+from shoal.core.progress import Progress, shown
+from shoal.engines.regions.budget import Budget
+from shoal.linking.ledger.records import Ledgered, ledger_options
+from shoal.policy.policy import Policy
+from shoal.release.release import Release
+from shoal.release.signing import read_signing_key
+from shoal.sources.addresses import DatabaseTable
+from shoal.sources.frames import is_spark_frame
+
+EngineName = Literal["local", "spark"]
+
+
+def anonymize(
+    data: object,
+    policy: str | Path | Mapping[str, Any] | Policy,
+    *,
+    out: str | Path | None = None,
+    format: Format | None = None,  # noqa: A002  the word that users know
+    seed: int | None = None,
+    utility: Detail = "quick",
+    progress: Progress | None = None,
+    ledger: Ledgered = None,
+    to: str | DatabaseTable | None = None,
+    memory: int | str | None = None,
+    threads: int | None = None,
+    engine: EngineName | None = None,
+    master: str | None = None,
+    strict: bool = False,
+    sign: str | Path | None = None,
+) -> Release:
+    """Publish a table so that every class of the result keeps the policy's promises, and prove it.
+
+    *data* is a path, an address of a database's table, a pandas or polars data frame, a pyarrow table or a DuckDB
+    relation; without *out* the same kind comes back in ``release.data`` (a pyarrow table for a path or address). With
+    *out*, the folders ``out/public`` and ``out/internal`` are written, and with *to*, the address of a new table, that
+    too. Nothing comes back and nothing is written unless the verifier agrees. With the *utility* "full" the release is
+    also asked questions: counts, associations, predictions. With a *ledger*, a path or
+    ``LedgerOptions``, the release is linked with those that are in there, refused if they leave too
+    little together, and else entered. *memory*, like "2GiB" or in bytes, is what the process may use: a table that
+    needs more is planned region by region, if its method permits that. What is published does not depend on *threads*.
+    A Spark DataFrame, or Parquet files with the *engine* "spark" on a *master*, is counted and rewritten on Spark.
+    What no promise covers is in ``release.findings``; a *strict* run publishes nothing while high ones are open.
+    With *sign*, the file of a key, a written release is signed.
+    """
+    if sign is not None and out is None:
+        raise UsageError("only a release that is written can be signed; give a folder for it")
+    options = Options(
+        out=None if out is None else Path(out),
+        format=format,
+        seed=seed,
+        detail=utility,
+        ledger=ledger_options(ledger),
+        to=to,
+        budget=Budget.of(memory, threads),
+        strict=strict,
+        signing=None if sign is None else read_signing_key(Path(sign)),
+    )
+    with shown(progress) as showing:
+        kind, seconds = _choose_run(data, engine, master)
+        run = kind.start(data, policy, options, showing)
+        run.seconds |= seconds
+        return run.finish(data)
+
+
+def _choose_run(data: object, engine: EngineName | None, master: str | None) -> tuple[type[Run], dict[str, float]]:
+    """Return the kind of run that the engine asks for, and the seconds until it could start.
+
+    Spark is for its own DataFrames, and for files if it is named.
+    """
+    if engine is None and is_spark_frame(data):
+        engine = "spark"
+    if engine != "spark":
+        if is_spark_frame(data) or master is not None:
+            raise UsageError("a Spark DataFrame and a master are for the Spark engine; give engine='spark' or neither")
+        return Run, {}
+    from shoal.anonymize.spark import SparkRun
+    from shoal.engines.spark.engine import ready_session
+
+    seconds: dict[str, float] = {}
+    if not is_spark_frame(data):
+        with Clock("start", seconds):
+            ready_session(master)
+    return SparkRun, seconds
