@@ -43,7 +43,7 @@ class Mondrian(Method):
             tree.grow(step)
             tree.explain_if_whole()
             if problem.max_withheld and _may_withhold(problem):
-                tree.shed(problem.max_withheld, step)
+                tree.withhold(problem.max_withheld, step)
             return tree.plan()
 
 

@@ -7,46 +7,73 @@ their indices.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.kernels import compiled, places_ascending
-
-Codes = NDArray[Any]
-Ints = NDArray[np.int64]
-Small = NDArray[np.int32]
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 
 class Trees(NamedTuple):
     """The taxonomies of all attributes one after another; attribute j's nodes start at ``first_node[j]``."""
 
-    parent: Small  # (n_nodes of all,) within the attribute
-    lo: Small
-    hi: Small
-    level: Small
-    first_node: Ints  # (d,)
-    ancestor: Small  # of each attribute: (height + 1, n_leaves) the node above a leaf at a level, or the leaf
-    first_ancestor: Ints  # (d,)
-    n_leaves: Ints  # (d,)
-    place: Floats  # (n_leaves of all,) where a leaf stands, scaled to the attribute's weight
-    first_leaf: Ints  # (d,)
-    full: Floats  # (d,) the width of the whole domain
-    low_end: Small  # (n_leaves of all,) the first leaf of a range that has this leaf lowest; -1: no ranges
-    high_end: Small  # (n_leaves of all,) the last leaf of a range that has this leaf highest
+    parent: CodeArray  # (n_nodes of all,) within the attribute
+    lo: CodeArray
+    hi: CodeArray
+    level: CodeArray
+    first_node: IntArray  # (d,)
+    ancestor: CodeArray  # of each attribute: (height + 1, n_leaves) the node above a leaf at a level, or the leaf
+    first_ancestor: IntArray  # (d,)
+    n_leaves: IntArray  # (d,)
+    place: FloatArray  # (n_leaves of all,) where a leaf stands, scaled to the attribute's weight
+    first_leaf: IntArray  # (d,)
+    full: FloatArray  # (d,) the width of the whole domain
+    low_end: CodeArray  # (n_leaves of all,) the first leaf of a range that has this leaf lowest; -1: no ranges
+    high_end: CodeArray  # (n_leaves of all,) the last leaf of a range that has this leaf highest
+
+
+class Boxes(NamedTuple):
+    """Boxes that are ranges of items, what occurs in them and what they publish."""
+
+    starts: IntArray  # (n,)
+    stops: IntArray  # (n,)
+    barred: BoolArray  # (n, d) attributes on which the box is the rest of a cut
+    low: CodeArray  # (n, d) the lowest leaf
+    high: CodeArray  # (n, d) the highest leaf, inclusive
+    lo: CodeArray  # (n, d) the published range
+    hi: CodeArray  # (n, d) exclusive
+    sizes: IntArray  # (n, w) records, then populations
+
+    @property
+    def n(self) -> int:
+        """Number of boxes."""
+        return len(self.starts)
+
+    @property
+    def records(self) -> IntArray:
+        """(n,) the records of each box."""
+        return self.sizes[:, 0]
+
+    def take(self, which: AnyIntArray | BoolArray | slice) -> Boxes:
+        """Return some of them."""
+        return Boxes._make(column[which] for column in self)
+
+    @classmethod
+    def join(cls, parts: Iterable[Boxes]) -> Boxes:
+        """Return all of several."""
+        return cls._make(np.concatenate(columns) for columns in zip(*parts, strict=True))
 
 
 class Items(NamedTuple):
     """The items in the order of their boxes; loops that part boxes move them."""
 
-    codes: Codes  # (n_items, d)
-    weights: Ints  # (n_items, w)
-    values: Small  # (n_items, n_columns) sensitive values
-    cells: Small  # (n_items,)
-    part: Small  # (n_items,)
+    codes: AnyIntArray  # (n_items, d)
+    weights: IntArray  # (n_items, w)
+    values: CodeArray  # (n_items, n_columns) sensitive values
+    cells: CodeArray  # (n_items,)
+    part: CodeArray  # (n_items,)
 
 
 @compiled
@@ -82,21 +109,18 @@ def _width(trees: Trees, j: int, lo: int, hi: int) -> float:
 
 
 @compiled
-def label_boxes(
-    items: Items, trees: Trees, everyone: bool, starts: Ints, stops: Ints, low: Small, high: Small, lo: Small,
-    hi: Small, sizes: Ints,
-) -> None:  # fmt: skip
+def label_boxes(items: Items, trees: Trees, everyone: bool, boxes: Boxes) -> None:
     """Fill in, box by box, the lowest and highest leaf, the published range and the records and population.
 
     Labels cover all records and, if *everyone* says so, also the people of the population.
     """
     codes, weights = items.codes, items.weights
-    for box in range(len(starts)):
-        low[box], high[box], sizes[box] = 2147483647, -1, 0
-        lowest, highest = low[box], high[box]
-        for item in range(starts[box], stops[box]):
+    for box in range(len(boxes.starts)):
+        lowest, highest, sizes = boxes.low[box], boxes.high[box], boxes.sizes[box]
+        lowest[:], highest[:], sizes[:] = 2147483647, -1, 0
+        for item in range(boxes.starts[box], boxes.stops[box]):
             for w in range(weights.shape[1]):
-                sizes[box, w] += weights[item, w]
+                sizes[w] += weights[item, w]
             if everyone or weights[item, 0] > 0:
                 for j in range(codes.shape[1]):
                     code = np.int32(codes[item, j])
@@ -104,14 +128,11 @@ def label_boxes(
                     highest[j] = max(highest[j], code)
         for j in range(codes.shape[1]):
             if highest[j] >= 0:
-                lo[box, j], hi[box, j] = _label(trees, j, lowest[j], highest[j])
+                boxes.lo[box, j], boxes.hi[box, j] = _label(trees, j, lowest[j], highest[j])
 
 
 @compiled
-def rank_cuts(
-    items: Items, trees: Trees, starts: Ints, stops: Ints, low: Small, high: Small, barred: Bools, smallest: int,
-    score: Floats, cut: Small,
-) -> None:  # fmt: skip
+def rank_cuts(items: Items, trees: Trees, boxes: Boxes, smallest: int, score: FloatArray, cut: CodeArray) -> None:
     """Score the cut of each box on each attribute by the sizes of its parts alone; 0 where there is none.
 
     The score is the width that records lose, per entropy of the parts. Parts below *smallest* make up the rest, which
@@ -121,20 +142,20 @@ def rank_cuts(
     most = _most_nodes(trees)
     tally = np.zeros(most, dtype=np.int64)
     seen = np.empty(most, dtype=np.int32)
-    for box in range(len(starts)):
+    for box in range(len(boxes.starts)):
+        begin, stop = boxes.starts[box], boxes.stops[box]
         for j in range(d):
             score[box, j] = 0.0
-            if barred[box, j] or high[box, j] <= low[box, j]:
+            low, high = boxes.low[box, j], boxes.high[box, j]
+            if boxes.barred[box, j] or high <= low:
                 continue
-            begin, stop = starts[box], stops[box]
-            if _is_range(trees, j, low[box, j], high[box, j]):
-                first, last = low[box, j], high[box, j]
+            if _is_range(trees, j, low, high):
                 for item in range(begin, stop):
-                    tally[codes[item, j] - first] += weights[item, 0]
-                score[box, j], cut[box, j] = _best_range_cut(trees, j, first, last, tally, smallest)
-                tally[: last - first + 1] = 0
+                    tally[codes[item, j] - low] += weights[item, 0]
+                score[box, j], cut[box, j] = _best_range_cut(trees, j, low, high, tally, smallest)
+                tally[: high - low + 1] = 0
                 continue
-            node = _covering(trees, j, low[box, j], high[box, j])
+            node = _covering(trees, j, low, high)
             level = trees.level[trees.first_node[j] + node] + 1
             row = trees.first_ancestor[j] + level * trees.n_leaves[j]
             n_seen = 0
@@ -159,7 +180,7 @@ def _most_nodes(trees: Trees) -> int:
 
 
 @compiled
-def _level_score(trees: Trees, j: int, node: int, children: Small, tally: Ints, smallest: int) -> float:
+def _level_score(trees: Trees, j: int, node: int, children: CodeArray, tally: IntArray, smallest: int) -> float:
     """Score the cut of a node into its children with at least *smallest* records; the others are the rest."""
     total, rest, least = 0, 0, -1
     for child in children:
@@ -187,7 +208,7 @@ def _level_score(trees: Trees, j: int, node: int, children: Small, tally: Ints, 
 
 
 @compiled
-def _best_range_cut(trees: Trees, j: int, first: int, last: int, tally: Ints, smallest: int) -> tuple[float, int]:
+def _best_range_cut(trees: Trees, j: int, first: int, last: int, tally: IntArray, smallest: int) -> tuple[float, int]:
     """Return the score and the place of the best cut in two, at an edge of the finest groups."""
     base, total = trees.first_leaf[j], 0
     for at in range(last - first + 1):
@@ -221,9 +242,8 @@ def _best_range_cut(trees: Trees, j: int, first: int, last: int, tally: Ints, sm
 
 @compiled
 def number_parts(
-    items: Items, trees: Trees, starts: Ints, stops: Ints, low: Small, high: Small, attribute: Small, cut: Small,
-    n_parts: Ints,
-) -> None:  # fmt: skip
+    items: Items, trees: Trees, boxes: Boxes, attribute: CodeArray, cut: CodeArray, n_parts: IntArray
+) -> None:
     """Give every item of each box the number of its part, in the order of the nodes; fill in how many there are.
 
     Parts are the children of the lowest node around the box, or the two sides of a cut range.
@@ -232,18 +252,18 @@ def number_parts(
     most = _most_nodes(trees)
     number = np.full(most, -1, dtype=np.int32)
     seen = np.empty(most, dtype=np.int32)
-    for box in range(len(starts)):
-        j = attribute[box]
-        lowest, highest = low[box, j], high[box, j]
+    for box in range(len(boxes.starts)):
+        begin, stop, j = boxes.starts[box], boxes.stops[box], attribute[box]
+        lowest, highest = boxes.low[box, j], boxes.high[box, j]
         if _is_range(trees, j, lowest, highest):
-            for item in range(starts[box], stops[box]):
+            for item in range(begin, stop):
                 part[item] = 1 if codes[item, j] > cut[box] else 0
             n_parts[box] = 2
             continue
         node = _covering(trees, j, lowest, highest)
         row = trees.first_ancestor[j] + (trees.level[trees.first_node[j] + node] + 1) * trees.n_leaves[j]
         n_seen = 0
-        for item in range(starts[box], stops[box]):
+        for item in range(begin, stop):
             child = trees.ancestor[row + codes[item, j]]
             if number[child] < 0:
                 number[child] = 0
@@ -252,7 +272,7 @@ def number_parts(
         order = places_ascending(seen[:n_seen])
         for at in range(n_seen):
             number[seen[order[at]]] = at
-        for item in range(starts[box], stops[box]):
+        for item in range(begin, stop):
             part[item] = number[trees.ancestor[row + codes[item, j]]]
         for at in range(n_seen):
             number[seen[at]] = -1
@@ -261,15 +281,15 @@ def number_parts(
 
 @compiled
 def tally_parts(
-    items: Items, column: int, starts: Ints, stops: Ints, first: Ints, row_of: Ints, sizes: Ints, counts: Ints
+    items: Items, column: int, boxes: Boxes, first: IntArray, row_of: IntArray, sizes: IntArray, counts: IntArray
 ) -> None:
     """Count records and people, and values of one column, by rows; part p of box b goes to ``row_of[first[b] + p]``.
 
     Parts with row -1 are not counted.
     """
     n_weights, with_values = items.weights.shape[1], counts.shape[1] > 0
-    for box in range(len(starts)):
-        for item in range(starts[box], stops[box]):
+    for box in range(len(boxes.starts)):
+        for item in range(boxes.starts[box], boxes.stops[box]):
             row = row_of[first[box] + items.part[item]]
             if row < 0:
                 continue
@@ -281,14 +301,14 @@ def tally_parts(
 
 @compiled
 def part_widths(
-    items: Items, trees: Trees, starts: Ints, stops: Ints, attribute: Small, first: Ints, widths: Floats
+    items: Items, trees: Trees, boxes: Boxes, attribute: CodeArray, first: IntArray, widths: FloatArray
 ) -> None:
     """Fill in the width of each part's label on the attribute that is cut; 0 for a part without records."""
     low = np.full(len(widths), 2147483647, dtype=np.int32)
     high = np.full(len(widths), -1, dtype=np.int32)
-    for box in range(len(starts)):
+    for box in range(len(boxes.starts)):
         j = attribute[box]
-        for item in range(starts[box], stops[box]):
+        for item in range(boxes.starts[box], boxes.stops[box]):
             if items.weights[item, 0] > 0:
                 at, code = first[box] + items.part[item], np.int32(items.codes[item, j])
                 low[at] = min(low[at], code)
@@ -301,17 +321,17 @@ def part_widths(
 
 
 @compiled
-def partition(items: Items, starts: Ints, stops: Ints, first: Ints, piece: Small, ends: Ints) -> None:
+def partition(items: Items, boxes: Boxes, first: IntArray, piece: CodeArray, ends: IntArray) -> None:
     """Move the items of each box so that those of one piece lie together, pieces in their order.
 
     Part p of box b goes to piece ``piece[first[b] + p]``; *ends* are where pieces end, as many for each box as parts.
     """
-    for box in range(len(starts)):
+    for box in range(len(boxes.starts)):
         own = piece[first[box] : first[box + 1]]
         following = np.zeros(len(own) + 1, dtype=np.int64)
-        for item in range(starts[box], stops[box]):
+        for item in range(boxes.starts[box], boxes.stops[box]):
             following[own[items.part[item]] + 1] += 1
-        following[0] = starts[box]
+        following[0] = boxes.starts[box]
         for p in range(len(own)):
             following[p + 1] += following[p]
             ends[first[box] + p] = following[p + 1]

@@ -13,7 +13,8 @@ import numpy as np
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import UnreachableError
 from shoal.core.progress import Step
-from shoal.methods.mondrian.items import Boxes, Items, Parts, Tally
+from shoal.methods.mondrian.boxes import Items, Parts, Tally
+from shoal.methods.mondrian.kernels import Boxes
 from shoal.methods.reachability import refuse_hopeless
 from shoal.models.base import rounded_up
 from shoal.plan.plan import WITHHELD, Plan
@@ -64,7 +65,7 @@ class MondrianTree:
     def grow(self, step: Step) -> None:
         """Cut open boxes until none can be cut."""
         boxes = self._open
-        while len(boxes):
+        while boxes.n:
             large = boxes.records >= 2 * self._smallest
             self._close(boxes.take(~large), step)
             boxes = boxes.take(large)
@@ -75,21 +76,21 @@ class MondrianTree:
                 self._carry_out(boxes, np.flatnonzero(chosen == number), attempt)[0]
                 for number, attempt in enumerate(attempts)
             ]
-            boxes = Boxes.joined(pieces) if pieces else boxes.take(np.zeros(0, dtype=np.int64))
+            boxes = Boxes.join(pieces) if pieces else boxes.take(np.zeros(0, dtype=np.int64))
 
-    def shed(self, most: int, step: Step) -> None:
+    def withhold(self, most: int, step: Step) -> None:
         """Withhold up to *most* records where that narrows the labels of the rest the most, and cut on.
 
         The order of steps does not depend on *most*, every step narrows the table by more than the withheld
         records lose, and the first that does not fit ends it: so a larger budget never gives a wider table.
         """
         while True:
-            boxes = Boxes.joined(self._closed)
+            boxes = Boxes.join(self._closed)
             _, cut = self._items.rank_cuts(boxes, 1)
             hope = np.where(boxes.high > boxes.low, np.inf, 0.0)  # sizes do not tell what withholding gains: try all
             attempts, chosen = self._choose(boxes, hope, cut, publish_rest=False)
             worth = np.flatnonzero(chosen >= 0)
-            gain, records = np.zeros(len(boxes)), np.zeros(len(boxes), dtype=np.int64)
+            gain, records = np.zeros(boxes.n), np.zeros(boxes.n, dtype=np.int64)
             for number, (where, cuts) in enumerate(attempts):
                 own = chosen[where] == number
                 gain[where[own]], records[where[own]] = cuts.score[own], cuts.withheld[own]
@@ -99,21 +100,21 @@ class MondrianTree:
             if not len(taken):
                 return
             most -= int(records[taken].sum())
-            rest = np.ones(len(boxes), dtype=np.bool_)
+            rest = np.ones(boxes.n, dtype=np.bool_)
             rest[taken] = False
             self._closed, kept = [boxes.take(rest)], []
             for number, attempt in enumerate(attempts):
                 pieces, gone = self._carry_out(boxes, taken[chosen[taken] == number], attempt, publish_rest=False)
                 kept.append(pieces)
                 self._withheld.extend(zip(gone.starts.tolist(), gone.stops.tolist(), strict=True))
-            self._open = Boxes.joined(kept)
+            self._open = Boxes.join(kept)
             self.grow(step)
             if not affordable.all():
                 return
 
     def plan(self) -> Plan:
         """Return the closed boxes as classes."""
-        boxes, items = Boxes.joined(self._closed), self._items.arrays
+        boxes, items = Boxes.join(self._closed), self._items.arrays
         classes = np.full(len(items.cells), WITHHELD, dtype=np.int32)
         order = np.argsort(boxes.starts)
         inside = np.ones(len(items.cells), dtype=np.bool_)
@@ -136,9 +137,9 @@ class MondrianTree:
         Such a model always holds for the whole itself, so this is how a requirement that is too strong for any
         cut shows; say what the weakest cut would need. A region is not the whole, and may stay one class.
         """
-        boxes = Boxes.joined(self._closed)
+        boxes = Boxes.join(self._closed)
         relative = [i for i, r in enumerate(self._problem.requirements) if r.model.relative_to_whole]
-        if len(boxes) > 1 or not relative or self._problem.box is not None:
+        if boxes.n > 1 or not relative or self._problem.box is not None:
             return
         score, cut = self._items.rank_cuts(boxes, self._smallest)
         reachable, blocking = dict.fromkeys(relative, np.inf), set(relative)
@@ -164,7 +165,7 @@ class MondrianTree:
             )
 
     def _close(self, boxes: Boxes, step: Step) -> None:
-        if len(boxes):
+        if boxes.n:
             self._closed.append(boxes)
             step.advance(int((boxes.stops - boxes.starts).sum()))
 
@@ -176,21 +177,21 @@ class MondrianTree:
         Attributes are tried in the order of their scores by sizes alone, until none could be better.
         """
         order = np.argsort(-score, axis=1, kind="stable").astype(np.int32)
-        best, chosen = np.zeros(len(boxes)), np.full(len(boxes), -1, dtype=np.int32)
+        best, chosen = np.zeros(boxes.n), np.full(boxes.n, -1, dtype=np.int32)
         attempts: list[tuple[IntArray, Cuts]] = []
         for rank in range(order.shape[1]):
-            hope = score[np.arange(len(boxes)), order[:, rank]]
+            hope = score[np.arange(boxes.n), order[:, rank]]
             tried = np.flatnonzero(hope > best)
             if not len(tried):
                 break
             attribute = order[tried, rank]
-            cuts = self._cut(boxes.take(tried), attribute, cut[tried, attribute], publish_rest=publish_rest)
+            cuts = self._try_cut(boxes.take(tried), attribute, cut[tried, attribute], publish_rest=publish_rest)
             better = cuts.score > best[tried]
             best[tried[better]], chosen[tried[better]] = cuts.score[better], len(attempts)
             attempts.append((tried, cuts))
         return attempts, chosen
 
-    def _cut(self, boxes: Boxes, attribute: CodeArray, cut: CodeArray, *, publish_rest: bool = True) -> Cuts:
+    def _try_cut(self, boxes: Boxes, attribute: CodeArray, cut: CodeArray, *, publish_rest: bool = True) -> Cuts:
         """Decide how each box is cut on its attribute."""
         parts = self._items.parts(boxes, attribute, cut)
         cuts = Cuts.of_parts(parts)
@@ -229,11 +230,11 @@ class MondrianTree:
             entropy += np.add.reduceat(np.where(kept, _entropy(own / total[box]), 0.0), first[:-1])
             cuts.score[possible] = gain[possible] / entropy[possible]
             return cuts
-        shed = possible & (left > 0)
+        worth = possible & (left > 0)
         every = range(boxes.lo.shape[1])
-        width = sum(self._items.widths(boxes, np.full(len(boxes), j, dtype=np.int32)) for j in every)
+        width = sum(self._items.widths(boxes, np.full(boxes.n, j, dtype=np.int32)) for j in every)
         lost = width - self._items.trees.full.sum()
-        cuts.score[shed] = (gain[shed] / left[shed] + np.asarray(lost)[shed]).clip(0.0)
+        cuts.score[worth] = (gain[worth] / left[worth] + np.asarray(lost)[worth]).clip(0.0)
         cuts.withheld[:] = left
         return cuts
 
@@ -249,7 +250,7 @@ class MondrianTree:
             if not len(pending):
                 return
             row = np.full(len(order), -1, dtype=np.int64)
-            for_box = np.full(len(boxes), -1, dtype=np.int64)
+            for_box = np.full(boxes.n, -1, dtype=np.int64)
             for_box[pending] = np.arange(len(pending))
             inside = np.arange(len(order)) - first[parts.box] < rest[parts.box]
             row[order[inside]] = for_box[parts.box[inside]]

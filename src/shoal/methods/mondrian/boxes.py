@@ -16,7 +16,7 @@ import numpy as np
 
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 from shoal.methods.mondrian import kernels
-from shoal.methods.mondrian.kernels import Trees
+from shoal.methods.mondrian.kernels import Boxes, Trees
 from shoal.models.base import ClassHistograms
 from shoal.plan.problem import Attribute, Problem, Requirement
 from shoal.taxonomies.tree import range_ends
@@ -24,37 +24,6 @@ from shoal.taxonomies.tree import range_ends
 _ITEMS_PER_CHUNK = 1 << 17
 
 Tally = tuple[IntArray, IntArray]  # (n, w) records and people; (n, n_values) records of each value
-
-
-@dataclass(slots=True, eq=False)
-class Boxes:
-    """Boxes that are ranges of items, what occurs in them and what they publish."""
-
-    starts: IntArray  # (n,)
-    stops: IntArray  # (n,)
-    barred: BoolArray  # (n, d) attributes on which the box is the rest of a cut
-    low: CodeArray  # (n, d) the lowest leaf
-    high: CodeArray  # (n, d) the highest leaf, inclusive
-    lo: CodeArray  # (n, d) the published range
-    hi: CodeArray  # (n, d) exclusive
-    sizes: IntArray  # (n, w) records, then populations
-
-    def __len__(self) -> int:
-        return len(self.starts)
-
-    @property
-    def records(self) -> IntArray:
-        """(n,) the records of each box."""
-        return self.sizes[:, 0]
-
-    def take(self, which: AnyIntArray | BoolArray | slice) -> Boxes:
-        """Return some of them."""
-        return Boxes(*(getattr(self, name)[which] for name in self.__slots__))
-
-    @staticmethod
-    def joined(parts: list[Boxes]) -> Boxes:
-        """Return all of several."""
-        return Boxes(*(np.concatenate([getattr(part, name) for part in parts]) for name in Boxes.__slots__))
 
 
 @dataclass(slots=True, eq=False)
@@ -117,11 +86,7 @@ class Items:
         found = Boxes(starts, stops, barred, low, high, lo, hi, np.empty((len(starts), n_weights), dtype=np.int64))
 
         def work(part: slice) -> None:
-            some = found.take(part)
-            kernels.label_boxes(
-                self.arrays, self.trees, self._everyone, some.starts, some.stops, some.low, some.high, some.lo, some.hi,
-                some.sizes,
-            )  # fmt: skip
+            kernels.label_boxes(self.arrays, self.trees, self._everyone, found.take(part))
 
         self.in_chunks(found, work)
         return found
@@ -131,25 +96,18 @@ class Items:
         score, cut = np.zeros(boxes.lo.shape), np.full(boxes.lo.shape, -1, dtype=np.int32)
 
         def work(part: slice) -> None:
-            some = boxes.take(part)
-            kernels.rank_cuts(
-                self.arrays, self.trees, some.starts, some.stops, some.low, some.high, some.barred, smallest,
-                score[part], cut[part],
-            )  # fmt: skip
+            kernels.rank_cuts(self.arrays, self.trees, boxes.take(part), smallest, score[part], cut[part])
 
         self.in_chunks(boxes, work)
         return score, cut
 
     def parts(self, boxes: Boxes, attribute: CodeArray, cut: CodeArray) -> Parts:
         """Number the parts of a cut of each box, and mark every item with its part."""
-        n_parts = np.empty(len(boxes), dtype=np.int64)
+        n_parts = np.empty(boxes.n, dtype=np.int64)
 
         def work(part: slice) -> None:
             some = boxes.take(part)
-            kernels.number_parts(
-                self.arrays, self.trees, some.starts, some.stops, some.low, some.high, attribute[part], cut[part],
-                n_parts[part],
-            )  # fmt: skip
+            kernels.number_parts(self.arrays, self.trees, some, attribute[part], cut[part], n_parts[part])
 
         self.in_chunks(boxes, work)
         return Parts(attribute, cut, np.concatenate([[0], np.cumsum(n_parts)]))
@@ -157,12 +115,12 @@ class Items:
     def part_widths(self, boxes: Boxes, parts: Parts) -> FloatArray:
         """Return (n_parts,) the width of what each part publishes on the attribute that is cut."""
         widths = np.empty(int(parts.first[-1]))
-        kernels.part_widths(self.arrays, self.trees, boxes.starts, boxes.stops, parts.attribute, parts.first, widths)
+        kernels.part_widths(self.arrays, self.trees, boxes, parts.attribute, parts.first, widths)
         return widths
 
     def widths(self, boxes: Boxes, attribute: CodeArray) -> FloatArray:
         """Return (n,) the width of what boxes publish on one attribute each."""
-        rows, base = np.arange(len(boxes)), self.trees.first_leaf[attribute]
+        rows, base = np.arange(boxes.n), self.trees.first_leaf[attribute]
         wide = (
             self.trees.place[base + boxes.hi[rows, attribute] - 1] - self.trees.place[base + boxes.lo[rows, attribute]]
         )
@@ -187,7 +145,7 @@ class Items:
             n_values = self._value_widths[column] if self._value_widths else 0
             sizes = np.zeros((n_rows, self.arrays.weights.shape[1]), dtype=np.int64)
             counts = np.zeros((n_rows, n_values), dtype=np.int64)
-            kernels.tally_parts(self.arrays, column, boxes.starts, boxes.stops, parts.first, row_of, sizes, counts)
+            kernels.tally_parts(self.arrays, column, boxes, parts.first, row_of, sizes, counts)
             tallies[column] = sizes, counts
         sizes, counts = tallies[column]
         if requirement.people is not None:
@@ -202,7 +160,7 @@ class Items:
     ) -> ClassHistograms:
         """Return what a requirement that counts people sees of the same rows."""
         lengths = boxes.stops - boxes.starts
-        box = np.repeat(np.arange(len(boxes)), lengths)
+        box = np.repeat(np.arange(boxes.n), lengths)
         items = np.arange(len(box)) + (boxes.starts - (np.cumsum(lengths) - lengths))[box]
         row = rows[0][parts.first[box] + self.arrays.part[items]]
         counted = row >= 0
@@ -222,9 +180,8 @@ class Items:
         ends = np.empty(int(parts.first[-1]), dtype=np.int64)
 
         def work(part: slice) -> None:
-            kernels.partition(
-                self.arrays, boxes.starts[part], boxes.stops[part], parts.first[part.start : part.stop + 1], piece, ends
-            )
+            first = parts.first[part.start : part.stop + 1]
+            kernels.partition(self.arrays, boxes.take(part), first, piece, ends)
 
         self.in_chunks(boxes, work)
         starts = np.append(0, ends[:-1])
@@ -233,9 +190,9 @@ class Items:
 
     def in_chunks(self, boxes: Boxes, work: Callable[[slice], None], costs: IntArray | None = None) -> None:
         """Run *work* on runs of boxes with similar numbers of items, in threads; *costs* bounds a run further."""
-        if not len(boxes):
+        if not boxes.n:
             return
-        edges = [np.array([0, len(boxes)])]
+        edges = [np.array([0, boxes.n])]
         for cost, most in ((boxes.stops - boxes.starts, _ITEMS_PER_CHUNK), (costs, 1 << 21)):
             if cost is not None:
                 filled = np.cumsum(cost)
@@ -278,26 +235,26 @@ def _trees(quasi: tuple[Attribute, ...], *, ranges: bool) -> Trees:
     ]
     n_leaves = np.array([taxonomy.n_leaves for taxonomy in taxonomies])
 
-    def joined(arrays: list[AnyIntArray]) -> CodeArray:
+    def lay_out(arrays: list[AnyIntArray]) -> CodeArray:
         return np.concatenate([np.ravel(array) for array in arrays]).astype(np.int32)
 
     def firsts(lengths: list[int]) -> IntArray:
         return np.cumsum([0, *lengths[:-1]]).astype(np.int64)
 
     return Trees(
-        parent=joined([taxonomy.parent for taxonomy in taxonomies]),
-        lo=joined([taxonomy.lo for taxonomy in taxonomies]),
-        hi=joined([taxonomy.hi for taxonomy in taxonomies]),
-        level=joined([taxonomy.level for taxonomy in taxonomies]),
+        parent=lay_out([taxonomy.parent for taxonomy in taxonomies]),
+        lo=lay_out([taxonomy.lo for taxonomy in taxonomies]),
+        hi=lay_out([taxonomy.hi for taxonomy in taxonomies]),
+        level=lay_out([taxonomy.level for taxonomy in taxonomies]),
         first_node=firsts([taxonomy.n_nodes for taxonomy in taxonomies]),
-        ancestor=joined(list(above)),
+        ancestor=lay_out(list(above)),
         first_ancestor=firsts([array.size for array in above]),
         n_leaves=n_leaves.astype(np.int64),
         place=np.concatenate([_places(attribute) for attribute in quasi]),
         first_leaf=firsts(n_leaves.tolist()),
         full=np.array([attribute.weight for attribute in quasi]),
-        low_end=joined([low for low, _ in ends]),
-        high_end=joined([high for _, high in ends]),
+        low_end=lay_out([low for low, _ in ends]),
+        high_end=lay_out([high for _, high in ends]),
     )
 
 
