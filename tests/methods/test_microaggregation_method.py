@@ -17,7 +17,7 @@ from shoal.core.errors import InputError, UnreachableError
 from shoal.core.progress import Silent
 from shoal.core.randomness import Chance
 from shoal.engines.local import LocalEngine
-from shoal.methods.microaggregation.mdav import Grouping, Space, joined
+from shoal.methods.microaggregation.mdav import Grouping, Space, join_groups
 from shoal.policy.encoding import encode
 from shoal.policy.policy import Policy
 from shoal.release.forms.base import publish_plan
@@ -334,10 +334,10 @@ def test_joining_makes_pairs_of_neighbours() -> None:
     group = np.repeat(np.arange(5, dtype=np.int32), 2)
     space = Space.of([x], [])
     failing = np.array([True, False, False, True, False])
-    assert joined(space, Grouping(group, 5), failing).group.tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 2, 2]
-    everyone = joined(space, Grouping(group, 5), np.ones(5, dtype=np.bool_))
+    assert join_groups(space, Grouping(group, 5), failing).group.tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 2, 2]
+    everyone = join_groups(space, Grouping(group, 5), np.ones(5, dtype=np.bool_))
     assert everyone.sizes.tolist() == [4, 4, 2]  # the fifth has nobody left in this round
-    one = joined(space, Grouping(np.zeros(10, dtype=np.int32), 1), np.ones(1, dtype=np.bool_))
+    one = join_groups(space, Grouping(np.zeros(10, dtype=np.int32), 1), np.ones(1, dtype=np.bool_))
     assert one.n_groups == 1
-    near = joined(space, Grouping(group, 5), np.array([False, False, False, False, True]), most=2)
+    near = join_groups(space, Grouping(group, 5), np.array([False, False, False, False, True]), most=2)
     assert near.group.tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 3, 3]

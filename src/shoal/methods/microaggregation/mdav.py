@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -76,7 +76,7 @@ def _around(space: Space, group: CodeArray, n_groups: int) -> float:
     return total
 
 
-def joined(space: Space, grouping: Grouping, failing: BoolArray, *, most: int = MOST_NEIGHBOURS) -> Grouping:
+def join_groups(space: Space, grouping: Grouping, failing: BoolArray, *, most: int = MOST_NEIGHBOURS) -> Grouping:
     """Return fewer groups: of the (n_groups,) *failing* ones each goes together with one whose centre is nearest.
 
     Pairs are made, one after the other, of groups that are still by themselves: both together may suffice, and no
@@ -92,18 +92,16 @@ def joined(space: Space, grouping: Grouping, failing: BoolArray, *, most: int = 
     within = Grouping(group, grouping.n_groups)
     for j, codes in enumerate(space.categories.T):
         categories[:, j] = group_modes(codes, within)
-    partner = _partners(numbers, categories, space.unequal, failing, most)
+    partner = _partners(Points(numbers, categories, space.first_value, space.unequal), failing, most)
     both = np.minimum(partner, np.arange(grouping.n_groups))
     number: CodeArray = np.unique(both, return_inverse=True)[1].reshape(-1).astype(np.int32)
     return Grouping(number[grouping.group], int(number.max()) + 1)
 
 
 @compiled
-def _partners(
-    numbers: FloatArray, categories: CodeArray, unequal: FloatArray, failing: BoolArray, most: int
-) -> IntArray:
+def _partners(centres: Points, failing: BoolArray, most: int) -> IntArray:
     """Return (n_groups,) the group that each one is paired with, or itself."""
-    n_groups = len(numbers)
+    n_groups = len(failing)
     partner = np.arange(n_groups)
     for group in range(n_groups):
         if not failing[group] or partner[group] != group:
@@ -113,7 +111,7 @@ def _partners(
         for other in range(begin, min(begin + most, n_groups)):
             if other == group or partner[other] != other:
                 continue
-            distance = record_distance(numbers, categories, unequal, group, other)
+            distance = record_distance(centres, group, other)
             if distance < least:
                 best, least = other, distance
         if best >= 0:
@@ -147,11 +145,10 @@ def microaggregate(space: Space, k: int, *, block_records: int = BLOCK_RECORDS, 
             if k >= 1
             else f"microaggregation: k must be at least 1; received {k}"
         )
-    first_value = np.append(0, np.cumsum(space.n_values)).astype(np.int64)
     by_record = np.empty(space.n_records, dtype=np.int32)
     n_groups = 0
     for members in _blocks(space, max(block_records, 2 * k)):
-        group, found = mdav(space.numbers[members], space.categories[members], first_value, space.unequal, k)
+        group, found = mdav(space.points(members), k)
         by_record[members] = group + n_groups
         n_groups += found
         if step is not None:
@@ -243,6 +240,15 @@ class Space:
         """The number of records."""
         return len(self.order)
 
+    @property
+    def first_value(self) -> IntArray:
+        """(n_categories + 1,) where the values of each categorical attribute begin among all of them."""
+        return np.append(0, np.cumsum(self.n_values)).astype(np.int64)
+
+    def points(self, members: IntArray) -> Points:
+        """Return some of the records as points."""
+        return Points(self.numbers[members], self.categories[members], self.first_value, self.unequal)
+
 
 def _scaled(column: FloatArray, weight: float) -> FloatArray:
     if not np.isfinite(column).all():
@@ -265,92 +271,105 @@ def _unequal(column: CodeArray, weight: float) -> float:
     return float(np.rint(2.0 * UNITS * UNITS * weight / differing)) if differing > 0 else 0.0
 
 
+class Points(NamedTuple):
+    """Records, or centres of groups, as points in a space of numbers and categories."""
+
+    numbers: FloatArray  # (n, n_numbers)
+    categories: CodeArray  # (n, n_categories)
+    first_value: IntArray  # (n_categories + 1,) where the values of each categorical attribute begin among all of them
+    unequal: FloatArray  # (n_categories,) squared distance of two different values
+
+
+class Left(NamedTuple):
+    """Records that are in no group yet, the first of ``records``, and what was computed of them."""
+
+    records: IntArray  # (n,)
+    sums: FloatArray  # (n_numbers,) of the numbers of records left
+    counts: IntArray  # (n_values of all categories,) of records left
+    distances: FloatArray  # (n,) from the record that was last grouped around
+    nearest: IntArray  # (k,) places of the records nearest to it
+    near: FloatArray  # (k,) how near these are
+
+
 @inlined
-def record_distance(numbers: FloatArray, categories: CodeArray, unequal: FloatArray, a: int, b: int) -> float:
-    """Return the squared distance of two records."""
+def record_distance(points: Points, a: int, b: int) -> float:
+    """Return the squared distance of two points."""
     total = 0.0
-    for j in range(numbers.shape[1]):
-        difference = numbers[a, j] - numbers[b, j]
+    for j in range(points.numbers.shape[1]):
+        difference = points.numbers[a, j] - points.numbers[b, j]
         total += difference * difference
-    for j in range(categories.shape[1]):
-        if categories[a, j] != categories[b, j]:
-            total += unequal[j]
+    for j in range(points.categories.shape[1]):
+        if points.categories[a, j] != points.categories[b, j]:
+            total += points.unequal[j]
     return total
 
 
 @compiled
-def _farthest_from_centre(
-    numbers: FloatArray,
-    categories: CodeArray,
-    unequal: FloatArray,
-    first_value: IntArray,
-    left: IntArray,
-    n_left: int,
-    sums: FloatArray,
-    counts: IntArray,
-) -> int:
+def _farthest_from_centre(points: Points, left: Left, n_left: int) -> int:
     """Return the place among those left of the record farthest from their centre; of several, the first record.
 
     The centre has the mean of each number, and of each categorical attribute the shares of its values: half the
     squared distance between them and a value's indicator stands for the distance from a category.
     """
-    n_numbers, n_categories = numbers.shape[1], categories.shape[1]
-    centre = sums / n_left
+    numbers, categories, first_value = points.numbers, points.categories, points.first_value
+    records, counts, centre = left.records, left.counts, left.sums / n_left
     away = np.empty(len(counts))
-    for j in range(n_categories):
+    for j in range(categories.shape[1]):
         squares = 0.0
         for value in range(first_value[j], first_value[j + 1]):
             share = counts[value] / n_left
             squares += share * share
         for value in range(first_value[j], first_value[j + 1]):
-            away[value] = unequal[j] * (1.0 - 2.0 * (counts[value] / n_left) + squares) / 2.0
+            away[value] = points.unequal[j] * (1.0 - 2.0 * (counts[value] / n_left) + squares) / 2.0
     best, most = 0, -1.0
     for place in range(n_left):
-        record = left[place]
+        record = records[place]
         total = 0.0
-        for j in range(n_numbers):
+        for j in range(numbers.shape[1]):
             difference = numbers[record, j] - centre[j]
             total += difference * difference
-        for j in range(n_categories):
+        for j in range(categories.shape[1]):
             total += away[first_value[j] + categories[record, j]]
-        if total > most or (total == most and record < left[best]):
+        if total > most or (total == most and record < records[best]):
             best, most = place, total
     return best
 
 
 @compiled
-def _take_nearest(
-    numbers: FloatArray,
-    categories: CodeArray,
-    unequal: FloatArray,
-    left: IntArray,
-    n_left: int,
-    centre: int,
-    k: int,
-    distances: FloatArray,
-    nearest: IntArray,
-    near: FloatArray,
-) -> None:
-    """Put the places of the k records left that are nearest to one of them into *nearest*, itself first.
+def _farthest_from_last(left: Left, n_left: int) -> int:
+    """Return the place among those left of the record farthest from the one that was last grouped around."""
+    records, distances, best = left.records, left.distances, 0
+    for place in range(1, n_left):
+        if distances[place] > distances[best] or (
+            distances[place] == distances[best] and records[place] < records[best]
+        ):
+            best = place
+    return best
 
-    Of records equally near those of smaller number come first. *distances* are kept for whoever asks next.
+
+@compiled
+def _take_nearest(points: Points, left: Left, n_left: int, centre: int) -> None:
+    """Find the records left that are nearest to the one at *centre*, itself first, and the distances of all.
+
+    Of records equally near those of smaller number come first.
     """
-    target = left[centre]
+    records, nearest, near, k = left.records, left.nearest, left.near, len(left.nearest)
+    target = records[centre]
     nearest[0], near[0] = centre, -1.0
     found = 1
     for place in range(n_left):
-        record = left[place]
-        distance = record_distance(numbers, categories, unequal, record, target)
-        distances[place] = distance
+        record = records[place]
+        distance = record_distance(points, record, target)
+        left.distances[place] = distance
         if place == centre or k == 1:
             continue
         if found == k:
-            last = left[nearest[k - 1]]
+            last = records[nearest[k - 1]]
             if distance > near[k - 1] or (distance == near[k - 1] and record > last):
                 continue
             found -= 1
         at = found
-        while at > 1 and (near[at - 1] > distance or (near[at - 1] == distance and left[nearest[at - 1]] > record)):
+        while at > 1 and (near[at - 1] > distance or (near[at - 1] == distance and records[nearest[at - 1]] > record)):
             near[at], nearest[at] = near[at - 1], nearest[at - 1]
             at -= 1
         near[at], nearest[at] = distance, place
@@ -358,74 +377,47 @@ def _take_nearest(
 
 
 @compiled
-def _remove(
-    numbers: FloatArray,
-    categories: CodeArray,
-    first_value: IntArray,
-    left: IntArray,
-    n_left: int,
-    distances: FloatArray,
-    nearest: IntArray,
-    k: int,
-    group: CodeArray,
-    number: int,
-    sums: FloatArray,
-    counts: IntArray,
-) -> int:
+def _remove(points: Points, left: Left, n_left: int, group: CodeArray, number: int) -> int:
     """Make the nearest records a group, and return how many are left."""
-    places = nearest[:k][places_ascending(nearest[:k])]
-    for i in range(k - 1, -1, -1):  # from the end, so that what fills a gap is never one of the group
-        record = left[places[i]]
+    places = left.nearest[places_ascending(left.nearest)]
+    for i in range(len(places) - 1, -1, -1):  # from the end, so that what fills a gap is never one of the group
+        record = left.records[places[i]]
         group[record] = number
-        for j in range(numbers.shape[1]):
-            sums[j] -= numbers[record, j]
-        for j in range(categories.shape[1]):
-            counts[first_value[j] + categories[record, j]] -= 1
+        for j in range(points.numbers.shape[1]):
+            left.sums[j] -= points.numbers[record, j]
+        for j in range(points.categories.shape[1]):
+            left.counts[points.first_value[j] + points.categories[record, j]] -= 1
         n_left -= 1
-        left[places[i]] = left[n_left]
-        distances[places[i]] = distances[n_left]
+        left.records[places[i]] = left.records[n_left]
+        left.distances[places[i]] = left.distances[n_left]
     return n_left
 
 
 @compiled
-def mdav(
-    numbers: FloatArray, categories: CodeArray, first_value: IntArray, unequal: FloatArray, k: int
-) -> tuple[CodeArray, int]:
+def mdav(points: Points, k: int) -> tuple[CodeArray, int]:
     """Return (n_records,) groups of k to 2k - 1 of at least k records, and the number of groups.
 
     Domingo-Ferrer and Torra, "Ordinal, continuous and heterogeneous k-anonymity through microaggregation", DMKD 11(2),
     2005: around the record farthest from the centre of what is left, and around the one farthest from that.
     """
-    n_left = len(numbers)
-    group = np.empty(n_left, dtype=np.int32)
-    left = np.arange(n_left)
-    sums = np.zeros(numbers.shape[1])
-    counts = np.zeros(first_value[-1], dtype=np.int64)
+    n_left = len(points.numbers)
+    sums, counts = np.zeros(points.numbers.shape[1]), np.zeros(points.first_value[-1], dtype=np.int64)
     for record in range(n_left):
-        for j in range(numbers.shape[1]):
-            sums[j] += numbers[record, j]
-        for j in range(categories.shape[1]):
-            counts[first_value[j] + categories[record, j]] += 1
-    distances = np.empty(n_left)
-    nearest = np.empty(k, dtype=np.int64)
-    near = np.empty(k)
-    n_groups = 0
+        for j in range(points.numbers.shape[1]):
+            sums[j] += points.numbers[record, j]
+        for j in range(points.categories.shape[1]):
+            counts[points.first_value[j] + points.categories[record, j]] += 1
+    left = Left(np.arange(n_left), sums, counts, np.empty(n_left), np.empty(k, dtype=np.int64), np.empty(k))
+    group, n_groups = np.empty(n_left, dtype=np.int32), 0
     while n_left >= 2 * k:
         both = n_left >= 3 * k
-        centre = _farthest_from_centre(numbers, categories, unequal, first_value, left, n_left, sums, counts)
-        for turn in range(2 if both else 1):
-            if turn == 1:  # of those that are left: all the same records may have been equally far
-                centre = 0
-                for place in range(1, n_left):
-                    if distances[place] > distances[centre] or (
-                        distances[place] == distances[centre] and left[place] < left[centre]
-                    ):
-                        centre = place
-            _take_nearest(numbers, categories, unequal, left, n_left, centre, k, distances, nearest, near)
-            n_left = _remove(
-                numbers, categories, first_value, left, n_left, distances, nearest, k, group, n_groups, sums, counts
-            )
+        _take_nearest(points, left, n_left, _farthest_from_centre(points, left, n_left))
+        n_left = _remove(points, left, n_left, group, n_groups)
+        n_groups += 1
+        if both:  # of those that are left: all the same records may have been equally far
+            _take_nearest(points, left, n_left, _farthest_from_last(left, n_left))
+            n_left = _remove(points, left, n_left, group, n_groups)
             n_groups += 1
     for place in range(n_left):
-        group[left[place]] = n_groups
+        group[left.records[place]] = n_groups
     return group, n_groups + 1

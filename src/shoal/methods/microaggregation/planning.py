@@ -17,7 +17,7 @@ from shoal.methods.microaggregation.mdav import (
     group_means,
     group_medians,
     group_modes,
-    joined,
+    join_groups,
     microaggregate,
     squared_errors,
 )
@@ -151,7 +151,7 @@ def _mended(problem: Problem, parts: list[_Part], owner: CodeArray, failing: Boo
             alone.append(part)
             continue
         several = several or bool(failing[classes].any())
-        grouping = joined(part.space, grouping, failing[classes])
+        grouping = join_groups(part.space, grouping, failing[classes])
         mended[part.members] = grouping.group + n_classes
         n_classes += grouping.n_groups
     if several:  # what those that are left reach may depend on the others: they wait

@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from shoal.core import kernels as counting
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
-from shoal.core.kernels import compiled, counted_pairs, inlined, place_of, same_rows
+from shoal.core.kernels import Pairs, compiled, counted_pairs, inlined, place_of, same_rows
 from shoal.models.base import ClassHistograms, ValueModel
 from shoal.plan.judging import Judge
 from shoal.plan.problem import Problem, Requirement
@@ -25,16 +26,22 @@ _RESCALE = 300.0
 _BLOCK_ENTRIES = 1 << 21
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _View:
-    """The parts that say something to an adversary who is after one sensitive attribute."""
+class Clues(NamedTuple):
+    """What the parts, and the separators that link overlapping ones, tell of each tuple."""
 
-    joined: Joined
     numbers: IntArray  # (n_tuples, n_parts) the tuples' values
     separators: IntArray  # (n_tuples, n_separators)
     n_sizes: int  # how often the bucket's size divides
     informed: IntArray  # (n_parts,) 1 where the part has the sensitive attribute
     between: IntArray  # (n_separators,) the same of separators
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _View:
+    """The parts that say something to an adversary who is after one sensitive attribute."""
+
+    entries: Entries
+    clues: Clues
     lists: tuple[Lists, ...]  # of the parts, then of the separators
     chosen: int  # the first informed part
 
@@ -46,12 +53,12 @@ class _View:
     @property
     def first_group(self) -> int:
         """The number of its first entry."""
-        return int(self.joined.first_entry[self.chosen])
+        return int(self.entries.first_entry[self.chosen])
 
     @property
     def joins(self) -> bool:
         """Whether several parts tell of the sensitive value, so that a group alone does not say what is believed."""
-        return bool(self.informed.sum() > 1)
+        return bool(self.clues.informed.sum() > 1)
 
 
 class Beliefs:
@@ -102,7 +109,7 @@ class Beliefs:
             if view.joins:
                 unsure = rows
             else:
-                matches, least = self._matched(rows, view, holds.astype(np.float64))
+                matches, least = self._match(rows, view, holds.astype(np.float64))
                 out[rows[(least < 1) & (matches == 1)]] = True
                 unsure = rows[(least < 1) & (matches > 1)]
             for some, shares in self._shares(unsure, view, judge.requirement):
@@ -124,12 +131,12 @@ class Beliefs:
 
     def matching(self, tuples: IntArray, among: BoolArray) -> BoolArray:
         """Return (n_buckets,) which of the buckets *among* some of these tuples match."""
-        return self._touched(tuples, among, every=True)[1]
+        return self._touch(tuples, among, every=True)[1]
 
     def touching(self, buckets: BoolArray) -> IntArray:
         """Return the tuples that match one of these buckets."""
         rows = np.arange(self.n_tuples, dtype=np.int64)
-        return np.flatnonzero(self._touched(rows, buckets, every=False)[0])
+        return np.flatnonzero(self._touch(rows, buckets, every=False)[0])
 
     def worst(self, place: int) -> float:
         """Return the strongest main parameter of one requirement on values that all tuples meet.
@@ -146,7 +153,7 @@ class Beliefs:
             figures = np.empty(len(view.groups.bucket), dtype=np.float64)
             for groups, classes in self._groups(judge, view):
                 figures[groups] = sign * model.achieved(classes, judge.whole)
-            matches, least = self._matched(rows, view, figures)
+            matches, least = self._match(rows, view, figures)
             weakest_alone = least[matches == 1].min(initial=np.inf)
             rows = rows[(matches > 1) & (least < weakest_alone)]
         for some, shares in self._shares(rows, view, judge.requirement):
@@ -154,16 +161,14 @@ class Beliefs:
             least[some] = np.maximum(least[some], reached)
         return sign * float(least.min())
 
-    def _touched(self, rows: IntArray, among: BoolArray, every: bool) -> tuple[BoolArray, BoolArray]:
-        joined = Joined.of(self._lists)
-        numbers = self._tuples + joined.offset
-        return touched(rows, numbers, joined.start, joined.stop, joined.bucket, among, every)
+    def _touch(self, rows: IntArray, among: BoolArray, every: bool) -> tuple[BoolArray, BoolArray]:
+        entries = Entries.of(self._lists)
+        return touch(rows, self._tuples + entries.offset, entries, among, every)
 
-    def _matched(self, rows: IntArray, view: _View, figures: FloatArray) -> tuple[IntArray, FloatArray]:
-        joined = view.joined
-        everywhere = np.zeros(len(joined.bucket), dtype=np.float64)
+    def _match(self, rows: IntArray, view: _View, figures: FloatArray) -> tuple[IntArray, FloatArray]:
+        everywhere = np.zeros(len(view.entries.bucket), dtype=np.float64)
         everywhere[view.first_group : view.first_group + len(figures)] = figures
-        return matched(rows, view.numbers, joined.start, joined.stop, joined.bucket, view.chosen, everywhere)
+        return match(rows, view.clues.numbers, view.entries, view.chosen, everywhere)
 
     def _groups_hold(self, judge: Judge, view: _View) -> BoolArray:
         holds = np.zeros(len(view.groups.bucket), dtype=np.bool_)
@@ -187,39 +192,23 @@ class Beliefs:
             return
         groups = self._histograms(view, requirement)
         step = max(_BLOCK_ENTRIES // max(requirement.n_values, 1), 1)
-        joined = view.joined
         for start in range(0, len(rows), step):
             some = rows[start : start + step]
-            weights = mixed(
-                some,
-                view.numbers,
-                view.separators,
-                joined.start,
-                joined.stop,
-                joined.bucket,
-                joined.log_count,
-                self._log_size,
-                view.n_sizes,
-                view.informed,
-                view.between,
-                *groups,
-                requirement.n_values,
-            )
+            weights = mix(some, view.clues, view.entries, self._log_size, groups, requirement.n_values)
             yield some, weights / weights.sum(axis=1, keepdims=True)
 
-    def _histograms(self, view: _View, requirement: Requirement) -> tuple[IntArray, CodeArray, IntArray]:
-        """Return the sensitive values of all entries of informed parts and separators, sparse; others have none."""
+    def _histograms(self, view: _View, requirement: Requirement) -> Pairs:
+        """Return the sensitive values of all entries of informed parts and separators; others have none."""
         values = requirement.values_at(self._pieces.cell).astype(np.int32)
-        told = np.flatnonzero(np.concatenate([view.informed, view.between])).tolist()
-        entries = np.concatenate([view.lists[place].entry_of + view.joined.first_entry[place] for place in told])
-        start, value, count, _ = counted_pairs(
-            entries.astype(np.int32),
-            len(view.joined.bucket),
-            np.tile(values, len(told)),
+        telling = np.flatnonzero(np.concatenate([view.clues.informed, view.clues.between])).tolist()
+        entries = [view.lists[place].entry_of + view.entries.first_entry[place] for place in telling]
+        return counted_pairs(
+            np.concatenate(entries).astype(np.int32),
+            len(view.entries.bucket),
+            np.tile(values, len(telling)),
             requirement.n_values,
-            np.tile(self._pieces.records, len(told)),
+            np.tile(self._pieces.records, len(telling)),
         )
-        return start, value, count
 
     def _of_parts(self, requirement: Requirement) -> tuple[list[int], list[Lists], list[int]]:
         """Return the parts that say something, their lists, and which of them have the sensitive attribute."""
@@ -249,22 +238,19 @@ class Beliefs:
             return self._views[key]
         said, lists, informed = self._of_parts(requirement)
         codes, separator_lists, between = self._of_separators(requirement)
-        joined = Joined.of([*lists, *separator_lists])
-        n_said = len(said)
-        first = np.zeros((self.n_tuples, len(codes)), dtype=np.int64)
+        entries = Entries.of([*lists, *separator_lists])
+        separators = np.zeros((self.n_tuples, len(codes)), dtype=np.int64)
         for place, values in enumerate(codes):
-            first[self._tuple_of, place] = values + joined.offset[n_said + place]
+            separators[self._tuple_of, place] = values + entries.offset[len(said) + place]
         n_empty = sum(1 for link in self._links if not link)
-        view = _View(
-            joined=joined,
-            numbers=self._tuples[:, said] + joined.offset[:n_said],
-            separators=first,
-            n_sizes=n_empty + 1 - (len(self._parts) - n_said),
+        clues = Clues(
+            numbers=self._tuples[:, said] + entries.offset[: len(said)],
+            separators=separators,
+            n_sizes=n_empty + 1 - (len(self._parts) - len(said)),
             informed=np.array(informed, dtype=np.int64),
             between=np.array(between, dtype=np.int64),
-            lists=(*lists, *separator_lists),
-            chosen=informed.index(1),
         )
+        view = _View(entries, clues, (*lists, *separator_lists), informed.index(1))
         self._views[key] = view
         return view
 
@@ -303,8 +289,7 @@ class Lists:
         return cls(*counted_pairs(values, n_values, bucket, n_buckets, records))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Joined:
+class Entries(NamedTuple):
     """The lists of several parts one after another, so that compiled loops see plain arrays.
 
     Value v of part i is number ``offset[i] + v``; its entries are ``start[number]:stop[number]``.
@@ -318,7 +303,7 @@ class Joined:
     first_entry: IntArray  # (n_parts,) what to take from an entry's number to have that of its own list
 
     @classmethod
-    def of(cls, lists: list[Lists]) -> Joined:
+    def of(cls, lists: list[Lists]) -> Entries:
         """Put lists in a row."""
         values = np.array([len(one.start) - 1 for one in lists], dtype=np.int64)
         entries = np.array([len(one.bucket) for one in lists], dtype=np.int64)
@@ -334,78 +319,68 @@ class Joined:
 
 
 @inlined
-def _shortest(numbers: IntArray, start: IntArray, stop: IntArray, n_parts: int) -> int:
+def _shortest_part(entries: Entries, mine: IntArray) -> int:
     """Return the part of which the tuple's value occurs in the fewest buckets."""
     best = 0
-    for part in range(1, n_parts):
-        if stop[numbers[part]] - start[numbers[part]] < stop[numbers[best]] - start[numbers[best]]:
+    for part in range(1, len(mine)):
+        length = entries.stop[mine[part]] - entries.start[mine[part]]
+        if length < entries.stop[mine[best]] - entries.start[mine[best]]:
             best = part
     return best
 
 
+@inlined
+def _find_all(entries: Entries, mine: IntArray, shortest: int, entry: int, places: IntArray) -> bool:
+    """Whether the bucket of an entry has all values of a tuple; *places* become their entries there, by parts."""
+    for part in range(len(mine)):
+        found = entry
+        if part != shortest:
+            low, high = entries.start[mine[part]], entries.stop[mine[part]]
+            found = place_of(entries.bucket, low, high, entries.bucket[entry])
+            if found < 0:
+                return False
+        places[part] = found
+    return True
+
+
 @compiled
-def matched(
-    rows: IntArray,
-    numbers: IntArray,
-    start: IntArray,
-    stop: IntArray,
-    bucket: CodeArray,
-    chosen: int,
-    figures: FloatArray,
+def match(
+    rows: IntArray, numbers: IntArray, entries: Entries, chosen: int, figures: FloatArray
 ) -> tuple[IntArray, FloatArray]:
     """Return for tuples how many buckets they match, and the least figure of the groups that they match there.
 
     ``numbers[t]`` are tuple t's values; the entries of part *chosen* are the groups, each with its figure.
     """
-    n_parts = numbers.shape[1]
     matches = np.zeros(len(rows), dtype=np.int64)
     least = np.full(len(rows), np.inf, dtype=np.float64)
+    places = np.empty(numbers.shape[1], dtype=np.int64)
     for row in range(len(rows)):
         mine = numbers[rows[row]]
-        shortest = _shortest(mine, start, stop, n_parts)
-        for entry in range(start[mine[shortest]], stop[mine[shortest]]):
-            here = bucket[entry]
-            group = entry if shortest == chosen else -1
-            there = True
-            for part in range(n_parts):
-                if part == shortest:
-                    continue
-                found = place_of(bucket, start[mine[part]], stop[mine[part]], here)
-                if found < 0:
-                    there = False
-                    break
-                if part == chosen:
-                    group = found
-            if there:
+        shortest = _shortest_part(entries, mine)
+        for entry in range(entries.start[mine[shortest]], entries.stop[mine[shortest]]):
+            if _find_all(entries, mine, shortest, entry, places):
                 matches[row] += 1
-                least[row] = min(least[row], figures[group])
+                least[row] = min(least[row], figures[places[chosen]])
     return matches, least
 
 
 @compiled
-def touched(
-    rows: IntArray, numbers: IntArray, start: IntArray, stop: IntArray, bucket: CodeArray, among: BoolArray, every: bool
+def touch(
+    rows: IntArray, numbers: IntArray, entries: Entries, among: BoolArray, every: bool
 ) -> tuple[BoolArray, BoolArray]:
     """Return which tuples match some bucket *among* those given, and which of these they match.
 
     Unless *every* such bucket is wanted, a tuple shows only the first that it matches.
     """
-    n_parts = numbers.shape[1]
     tuples = np.zeros(len(rows), dtype=np.bool_)
     buckets = np.zeros(len(among), dtype=np.bool_)
+    places = np.empty(numbers.shape[1], dtype=np.int64)
     for row in range(len(rows)):
         mine = numbers[rows[row]]
-        shortest = _shortest(mine, start, stop, n_parts)
-        for entry in range(start[mine[shortest]], stop[mine[shortest]]):
-            here = bucket[entry]
-            if not among[here]:
-                continue
-            there = True
-            for part in range(n_parts):
-                if part != shortest and place_of(bucket, start[mine[part]], stop[mine[part]], here) < 0:
-                    there = False
-                    break
-            if there:
+        shortest = _shortest_part(entries, mine)
+        for entry in range(entries.start[mine[shortest]], entries.stop[mine[shortest]]):
+            here = entries.bucket[entry]
+            if among[here] and _find_all(entries, mine, shortest, entry, places):
                 tuples[row] = True
                 buckets[here] = True
                 if not every:
@@ -414,84 +389,65 @@ def touched(
 
 
 @compiled
-def mixed(
-    rows: IntArray,
-    numbers: IntArray,
-    separators: IntArray,
-    start: IntArray,
-    stop: IntArray,
-    bucket: CodeArray,
-    log_count: FloatArray,
-    log_size: FloatArray,
-    n_sizes: int,
-    informed: IntArray,
-    between: IntArray,
-    group_start: IntArray,
-    group_value: CodeArray,
-    group_count: IntArray,
-    n_values: int,
+def mix(
+    rows: IntArray, clues: Clues, entries: Entries, log_size: FloatArray, groups: Pairs, n_values: int
 ) -> FloatArray:
     """Return (n_rows, n_values) what an adversary believes of tuples, up to a factor for each.
 
     A bucket counts by the expected number of its records that equal the tuple: counts of the parts' values over those
-    of separators, *n_sizes* times over the bucket's size. Parts (columns of *numbers*) and separators that hold the
-    sensitive attribute are *informed* and *between*: their counts are taken for each value by itself, from
-    ``group_start``, ``group_value`` (ascending) and ``group_count`` of their entries.
+    of separators, ``n_sizes`` times over the bucket's size. Of parts and separators that hold the sensitive attribute
+    the counts are taken for each value by itself, from the pairs of entry and value in *groups*.
     """
-    n_parts, n_separators = numbers.shape[1], separators.shape[1]
+    n_parts, n_separators = clues.numbers.shape[1], clues.separators.shape[1]
     out = np.zeros((len(rows), n_values), dtype=np.float64)
-    entries = np.empty(n_parts, dtype=np.int64)
-    links = np.empty(n_separators, dtype=np.int64)
+    places = np.empty(n_parts, dtype=np.int64)
+    joints = np.empty(n_separators, dtype=np.int64)
     for row in range(len(rows)):
-        mine, joints = numbers[rows[row]], separators[rows[row]]
-        shortest = _shortest(mine, start, stop, n_parts)
-        reference = 0.0
-        first = True
-        for entry in range(start[mine[shortest]], stop[mine[shortest]]):
-            here = bucket[entry]
-            there = True
-            for part in range(n_parts):
-                found = entry
-                if part != shortest:
-                    found = place_of(bucket, start[mine[part]], stop[mine[part]], here)
-                    if found < 0:
-                        there = False
-                        break
-                entries[part] = found
-            if not there:
+        mine, separators = clues.numbers[rows[row]], clues.separators[rows[row]]
+        shortest = _shortest_part(entries, mine)
+        reference, first = 0.0, True
+        for entry in range(entries.start[mine[shortest]], entries.stop[mine[shortest]]):
+            if not _find_all(entries, mine, shortest, entry, places):
                 continue
-            log_weight = -n_sizes * log_size[here]
+            # what all parts and separators that do not hold the sensitive attribute say of the bucket
+            here = entries.bucket[entry]
+            log_weight = -clues.n_sizes * log_size[here]
             for part in range(n_parts):
-                if informed[part] == 0:
-                    log_weight += log_count[entries[part]]
+                if clues.informed[part] == 0:
+                    log_weight += entries.log_count[places[part]]
             for joint in range(n_separators):
-                links[joint] = place_of(bucket, start[joints[joint]], stop[joints[joint]], here)
-                if between[joint] == 0:
-                    log_weight -= log_count[links[joint]]
+                low, high = entries.start[separators[joint]], entries.stop[separators[joint]]
+                joints[joint] = place_of(entries.bucket, low, high, here)
+                if clues.between[joint] == 0:
+                    log_weight -= entries.log_count[joints[joint]]
+            # weights are relative to one of them, so that none is too large for a float
             if first:
-                reference = log_weight
-                first = False
+                reference, first = log_weight, False
             elif log_weight - reference > _RESCALE:
-                factor = math.exp(reference - log_weight)
-                for value in range(n_values):
-                    out[row, value] *= factor
+                out[row] *= math.exp(reference - log_weight)
                 reference = log_weight
-            weight = math.exp(log_weight - reference)
-            lead = 0
-            while informed[lead] == 0:
-                lead += 1
-            for item in range(group_start[entries[lead]], group_start[entries[lead] + 1]):
-                value = group_value[item]
-                share = weight * group_count[item]
-                for part in range(lead + 1, n_parts):
-                    if informed[part] == 1:
-                        group = entries[part]
-                        found = place_of(group_value, group_start[group], group_start[group + 1], value)
-                        share = 0.0 if found < 0 else share * group_count[found]
-                for joint in range(n_separators):
-                    if between[joint] == 1 and share > 0.0:
-                        group = links[joint]
-                        found = place_of(group_value, group_start[group], group_start[group + 1], value)
-                        share /= group_count[found]
-                out[row, value] += share
+            _add_values(clues, groups, places, joints, math.exp(log_weight - reference), out[row])
     return out
+
+
+@inlined
+def _add_values(
+    clues: Clues, groups: Pairs, places: IntArray, joints: IntArray, weight: float, out: FloatArray
+) -> None:
+    """Add what the informed parts and separators of one bucket say of each sensitive value."""
+    lead = 0
+    while clues.informed[lead] == 0:
+        lead += 1
+    for item in range(groups.start[places[lead]], groups.start[places[lead] + 1]):
+        value = groups.second[item]
+        share = weight * groups.records[item]
+        for part in range(lead + 1, len(places)):
+            if clues.informed[part] == 1:
+                low, high = groups.start[places[part]], groups.start[places[part] + 1]
+                found = place_of(groups.second, low, high, value)
+                share = 0.0 if found < 0 else share * groups.records[found]
+        for joint in range(len(joints)):
+            if clues.between[joint] == 1 and share > 0.0:
+                low, high = groups.start[joints[joint]], groups.start[joints[joint] + 1]
+                share /= groups.records[place_of(groups.second, low, high, value)]
+        out[value] += share

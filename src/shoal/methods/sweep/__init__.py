@@ -61,6 +61,6 @@ class SequentialSweep(Method):
 
     def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan:
         """Return the classes of the sweep as a plan."""
-        from shoal.methods.sweep.planning import planned
+        from shoal.methods.sweep.planning import plan_sweep
 
-        return planned(problem, self.improve, self.defend, rng, progress)
+        return plan_sweep(problem, self.improve, self.defend, rng, progress)

@@ -11,7 +11,7 @@ from shoal.core import kernels
 from shoal.core.arrays import BoolArray, CodeArray, IntArray
 from shoal.core.kernels import same_rows
 from shoal.core.progress import Step
-from shoal.methods.sweep.kernels import settle, without_hope
+from shoal.methods.sweep.kernels import Members, settle, without_hope
 from shoal.methods.sweep.labels import Items, Scouts, TreeTables, group_by_label, grouped_cells
 from shoal.methods.sweep.rules import Bound, Models, Parts, Rules
 from shoal.plan.judging import Judge
@@ -57,7 +57,7 @@ class Sweep:
             first, order = kernels.grouped(class_of, len(nodes))
             members = hopeful[order]
             stay = live.remaining[members]
-            sizes = self._settled(live, item, nodes, first, members, stay)
+            sizes = self._settle(live, item, nodes, first, members, stay)
             held, staying = np.flatnonzero(sizes), np.flatnonzero(stay)
             if not len(held):
                 continue
@@ -74,14 +74,15 @@ class Sweep:
             step.advance(int(sizes.sum()))
         return Classes(np.concatenate(items), np.concatenate(labels)), Parts.joined([*closed, live.left()])
 
-    def _settled(
+    def _settle(
         self, live: Live, item: int, nodes: CodeArray, first: IntArray, members: IntArray, stay: IntArray
     ) -> IntArray:
         """Lower *stay* until every class of an item holds or is empty; return the sizes."""
-        rules, patterns, pattern = self.models.rules, live.patterns, live.pattern[members]
+        rules, patterns = self.models.rules, live.patterns
+        everyone = Members(first, np.arange(len(stay)), live.pattern[members])
         n = len(nodes)
         most, focus = np.full(n, _NO_LIMIT), np.full(n, -1, dtype=np.int64)
-        sizes = settle(first, np.arange(len(stay)), pattern, patterns, rules, most, focus, self.rng, stay)
+        sizes = settle(everyone, patterns, rules, most, focus, self.rng, stay)
         if not self.others.bound:
             return sizes
         population = self.others.population_under(self.trees, self.items.levels[item], nodes)
@@ -97,7 +98,8 @@ class Sweep:
                 return sizes
             inside, edges = _ranges(first, asked)
             most = sizes[asked] - np.maximum(sizes[asked] // _GIVEN_UP, 1)
-            sizes[asked] = settle(edges, inside, pattern, patterns, rules, most, rule, self.rng, stay)
+            some = Members(edges, inside, everyone.pattern)
+            sizes[asked] = settle(some, patterns, rules, most, rule, self.rng, stay)
 
 
 def _ranges(first: IntArray, chosen: IntArray) -> tuple[IntArray, IntArray]:

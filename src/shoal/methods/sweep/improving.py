@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,7 +12,16 @@ from shoal.core import kernels
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.kernels import compiled, inlined
 from shoal.methods.sweep.classes import Classes, Sweep
-from shoal.methods.sweep.kernels import add_units, decodable, judge, limit_of, pair_of, tally_pairs, tally_units
+from shoal.methods.sweep.kernels import (
+    add_units,
+    decodable,
+    judge,
+    limit_of,
+    pair_of,
+    room_for_judging,
+    tally_pairs,
+    tally_units,
+)
 from shoal.methods.sweep.labels import MIX, TreeTables, label_node
 from shoal.methods.sweep.rules import Parts, Rules, information_of
 
@@ -33,7 +43,7 @@ def can_improve(sweep: Sweep, n_classes: int) -> bool:
     return not sweep.models.others and (n_classes + 1) * max(entries, 1) <= _MOST_UNITS
 
 
-def improved(sweep: Sweep, classes: Classes, parts: Parts, *, settled: bool) -> Parts:
+def improve(sweep: Sweep, classes: Classes, parts: Parts, *, settled: bool) -> Parts:
     """Return the parts with records moved to where they tell more.
 
     If the last class is not *settled*, its parts are those without a class, and it need not hold yet. Every move gains,
@@ -56,9 +66,11 @@ def improved(sweep: Sweep, classes: Classes, parts: Parts, *, settled: bool) -> 
     ]
     widths = [attribute.taxonomy.hi - attribute.taxonomy.lo for attribute in problem.sensitive]
     weights = [attribute.weight for attribute in problem.sensitive]
-    first_node = np.cumsum([0, *(len(step) for step in steps)]).astype(np.int64)
-    known = np.concatenate([np.zeros(0), *(weight / width for weight, width in zip(weights, widths, strict=True))])
-    following = np.concatenate([np.zeros(0, dtype=np.int32), *steps])
+    detail = Detail(
+        np.cumsum([0, *(len(step) for step in steps)]).astype(np.int64),
+        np.concatenate([np.zeros(0), *(weight / width for weight, width in zip(weights, widths, strict=True))]),
+        np.concatenate([np.zeros(0, dtype=np.int32), *steps]),
+    )
     whole = float(problem.cells.n_records) * sum(attribute.weight for attribute in (*problem.quasi, *problem.sensitive))
     units, sizes = tally_units(rules, parts.nodes, parts.owner, parts.records, last + 1)  # kept up to date by pull
     lifted = tally_pairs(rules, parts.nodes, parts.own(problem), parts.owner, parts.records, last + 1)
@@ -77,27 +89,11 @@ def improved(sweep: Sweep, classes: Classes, parts: Parts, *, settled: bool) -> 
         order = mixed[np.argsort(information[parts.owner[mixed]], kind="stable")]
         changed = np.zeros(last + 1, dtype=np.bool_)
         records = parts.records.copy()
-        part, nodes, goal, gain = pull(
-            order,
-            row_of,
-            own,
-            parts.nodes,
-            parts.owner,
-            records,
-            candidates,
-            rules,
-            units,
-            lifted,
-            sizes,
-            information,
-            known,
-            first_node,
-            following,
-            -1 if settled else last,
-            changed,
-            *kernels.grouped(parts.owner.astype(np.int32), last + 1),
-            sweep.rng,
-        )
+        members = kernels.grouped(parts.owner.astype(np.int32), last + 1)
+        moving = Moving(row_of, own, parts.nodes, parts.owner, records)
+        tallies = Tallies(units, lifted, sizes, information, changed, *members)
+        world = World(rules, moving, tallies, detail, candidates, -1 if settled else last)
+        part, nodes, goal, gain = pull(world, order, sweep.rng)
         moved = Parts(parts.cell[part], nodes, np.ones(len(part), dtype=np.int64), goal)
         parts.records = records
         parts = Parts.joined([parts.take(records > 0), moved])
@@ -278,15 +274,66 @@ def lacking(rules: Rules, r: int, node: int, lifted: IntArray) -> tuple[int, int
     return crowded, int(wanted)
 
 
+class Moving(NamedTuple):
+    """Parts whose records may move."""
+
+    row_of: IntArray  # (n_parts,) the row of candidates
+    own: CodeArray  # (n_parts, n_sensitive) the values that the records have
+    nodes: CodeArray  # (n_parts, n_sensitive) what they publish
+    owner: IntArray  # (n_parts,) class
+    records: IntArray  # (n_parts,) lowered by every move
+
+
+class Tallies(NamedTuple):
+    """Classes, kept up to date by every move; class c has the parts ``members[first[c]:first[c + 1]]`` of the start."""
+
+    units: IntArray  # (n_classes, n_leaves of all rules)
+    lifted: IntArray  # (n_classes, n_pairs)
+    sizes: IntArray  # (n_classes,)
+    information: FloatArray  # (n_classes,) what their labels tell
+    changed: BoolArray  # (n_classes,) whether they lost or won somebody
+    first: IntArray  # (n_classes + 1,)
+    members: IntArray
+
+
+class Detail(NamedTuple):
+    """The nodes of all sensitive attributes: node v of attribute s is ``first_node[s] + v``."""
+
+    first_node: IntArray  # (n_sensitive,)
+    information: FloatArray  # (n_nodes of all,) what a node tells
+    step: CodeArray  # (n_nodes of all,) the node that it is generalized to; itself at the end
+
+
+class World(NamedTuple):
+    """All that moves look at."""
+
+    rules: Rules
+    moving: Moving
+    tallies: Tallies
+    detail: Detail
+    candidates: CodeArray  # (n_rows, n_candidates) classes that a record may join; -1 fills up
+    last: int  # the class that is completed later, and only keeps its number of records; -1: none
+
+
+class _Trial(NamedTuple):
+    """One try to place a record, with room for what it needs."""
+
+    nodes: CodeArray  # (n_sensitive,) what the record would publish
+    lent: IntArray  # parts of the class of which a record is generalized with it
+    at_stake: FloatArray  # (2,) what the record tells where it is, and the gain that a place must exceed
+    touched: IntArray  # every leaf
+    best: IntArray  # room for judging
+
+
 @inlined
-def lend_companions(
-    rules: Rules, r: int, node: int, units: IntArray, lifted: IntArray, members: IntArray, own: CodeArray,
-    nodes: CodeArray, records: IntArray, lent: IntArray, rng: np.random.Generator,
-) -> int:  # fmt: skip
+def lend_companions(world: World, r: int, node: int, there: int, lent: IntArray, rng: np.random.Generator) -> int:
     """Let records of a class publish a label beside those of which one value makes up too much; return how many.
 
     *lent* are the parts that give one each, found from a random place on, at most as many as are lacking.
     """
+    rules, moving = world.rules, world.moving
+    units, lifted = world.tallies.units[there], world.tallies.lifted[there]
+    members = world.tallies.members[world.tallies.first[there] : world.tallies.first[there + 1]]
     crowded, wanted = lacking(rules, r, node, lifted)
     s, place, n_lent, total = rules.place[r], rules.first_node[r] + node, 0, wanted
     for leaf in range(rules.lo[place], rules.hi[place]):
@@ -294,157 +341,158 @@ def lend_companions(
     begin = int(rng.random() * len(members))
     for i in range(min(len(members), _LOOKED_AT)):
         part = members[(begin + i) % len(members)]
-        value, limit = own[part, s], rules.first_leaf[r] + own[part, s]
-        free = records[part] > 0 and nodes[part, s] == value and value != crowded and n_lent < wanted
+        value, limit = moving.own[part, s], rules.first_leaf[r] + moving.own[part, s]
+        free = moving.records[part] > 0 and moving.nodes[part, s] == value and value != crowded and n_lent < wanted
         if free and rules.lo[place] <= value < rules.hi[place]:
             most = limit_of(total, rules.cap_top[limit], rules.cap_bottom[limit])
             if lifted[pair_of(rules, r, node, value)] < most:
-                relabel(rules, nodes[part], own[part], s, node, 1, units, lifted)
+                relabel(rules, moving.nodes[part], moving.own[part], s, node, 1, units, lifted)
                 lent[n_lent] = part
                 n_lent += 1
     return n_lent
 
 
+@inlined
+def detail_of(detail: Detail, s: int, node: int) -> float:
+    """Return what a node of the s-th sensitive attribute tells."""
+    return float(detail.information[detail.first_node[s] + node])
+
+
+@inlined
+def _try_nodes(
+    world: World, part: int, there: int, lends: bool, trial: _Trial, value: float, rng: np.random.Generator
+) -> tuple[int, int, int, float]:
+    """Let a record join a class, where it would tell *value*, under the nodes of a trial; the class is left as it was.
+
+    Returned are the rule that fails (-1: none), how many companions it has, for which sensitive attribute, and what
+    they lose. They are looked for if the class *lends* some, and if there is still a gain then.
+    """
+    rules, moving, tallies, detail = world.rules, world.moving, world.tallies, world.detail
+    own, units, lifted = moving.own[part], tallies.units[there], tallies.lifted[there]
+    size, place, n_lent, cost = tallies.sizes[there] + 1, 0, 0, 0.0
+    add_record(rules, trial.nodes, own, 1, units, lifted)
+    failing = class_holds(rules, size, units, trial.touched, trial.best)
+    if failing < 0:
+        failing = rule_of_decodable(rules, trial.nodes, lifted)
+        if failing >= 0 and lends:
+            place = rules.place[failing]
+            _, wanted = lacking(rules, failing, trial.nodes[place], lifted)
+            cost = wanted * (detail_of(detail, place, own[place]) - detail_of(detail, place, trial.nodes[place]))
+            if wanted <= len(trial.lent) and value - cost - trial.at_stake[0] > trial.at_stake[1]:
+                n_lent = lend_companions(world, failing, trial.nodes[place], there, trial.lent, rng)
+                if n_lent == wanted:
+                    failing = rule_of_decodable(rules, trial.nodes, lifted)
+                if failing < 0:
+                    failing = class_holds(rules, size, units, trial.touched, trial.best)
+    for i in range(n_lent):
+        other = trial.lent[i]
+        relabel(rules, moving.nodes[other], moving.own[other], place, trial.nodes[place], -1, units, lifted)
+    add_record(rules, trial.nodes, own, -1, units, lifted)
+    return failing, n_lent, place, cost
+
+
+@inlined
+def _find_goal(
+    world: World, part: int, may_lose: bool, may_leave: bool, trial: _Trial, chosen: _Trial, rng: np.random.Generator
+) -> tuple[int, int, int]:
+    """Return the class where a record tells most, -1 if nowhere more, its companions there, and for which attribute.
+
+    It may stay in its own class under less general values if that *may_lose* what it publishes, and join a candidate
+    if it *may_leave*. Nodes and companions are those *chosen*.
+    """
+    rules, moving, tallies, detail = world.rules, world.moving, world.tallies, world.detail
+    here, own, n_sensitive = moving.owner[part], moving.own[part], moving.nodes.shape[1]
+    raised = False
+    for s in range(n_sensitive):
+        raised = raised or moving.nodes[part, s] != own[s]
+    goal, n_lent, lent_for = -1, 0, 0
+    for c in range(-1 if raised else 0, world.candidates.shape[1]):
+        there = here if c < 0 else world.candidates[moving.row_of[part], c]
+        if there < 0:
+            break
+        if not (may_lose if c < 0 else may_leave) or (c >= 0 and there == here) or there == world.last:
+            continue
+        value = tallies.information[there]
+        for s in range(n_sensitive):
+            trial.nodes[s] = own[s]
+            value += detail_of(detail, s, own[s])
+        # generalize the record's values as far as the class needs, and as the gain permits
+        while value - trial.at_stake[0] > trial.at_stake[1]:
+            failing, n_found, place, cost = _try_nodes(world, part, there, c >= 0, trial, value, rng)
+            if failing < 0:
+                goal, n_lent, lent_for = there, n_found, place
+                trial.at_stake[1] = value - cost - trial.at_stake[0]
+                chosen.nodes[:] = trial.nodes
+                chosen.lent[:n_found] = trial.lent[:n_found]
+                break
+            s = rules.place[failing]
+            up = detail.step[detail.first_node[s] + trial.nodes[s]]
+            if up == trial.nodes[s]:
+                break
+            value += detail_of(detail, s, up) - detail_of(detail, s, trial.nodes[s])
+            trial.nodes[s] = up
+    return goal, n_lent, lent_for
+
+
 @compiled
-def pull(
-    order: IntArray,
-    row_of: IntArray,
-    own: CodeArray,
-    nodes: CodeArray,
-    owner: IntArray,
-    records: IntArray,
-    candidates: CodeArray,
-    rules: Rules,
-    units: IntArray,
-    lifted: IntArray,
-    sizes: IntArray,
-    information: FloatArray,
-    sensitive_information: FloatArray,
-    first_node: IntArray,
-    steps: CodeArray,
-    last: int,
-    changed: BoolArray,
-    first: IntArray,
-    members: IntArray,
-    rng: np.random.Generator,
-) -> tuple[IntArray, CodeArray, IntArray, float]:
+def pull(world: World, order: IntArray, rng: np.random.Generator) -> tuple[IntArray, CodeArray, IntArray, float]:
     """Move records where they tell more, one by one; return (part, nodes, class) of each move, and the gain.
 
     A record may go to a candidate class, or stay in its own with less general sensitive values; these are generalized
-    as far as the class that it joins needs, and as the gain permits. No class that holds may cease to; the class
-    *last* is completed later, and only keeps its number of records. *changed* marks classes that lost or won somebody.
-    Where the label of a record would tell too much, other records of the class that it joins are generalized with it,
-    if the gain is worth that: class c has the parts ``members[first[c]:first[c + 1]]``.
+    as far as the class that it joins needs, and as the gain permits. No class that holds may cease to. Where the label
+    of a record would tell too much, other records of the class that it joins are generalized with it, if the gain is
+    worth that.
     """
-    n_sensitive = nodes.shape[1]
-    n_limits = 1
-    n_leaves = 1
-    for r in range(len(rules.place)):
-        n_limits = max(n_limits, rules.first_limit[r + 1] - rules.first_limit[r])
-        n_leaves = max(n_leaves, rules.n_leaves[r])
-    best = np.zeros(n_limits, dtype=np.int64)
-    touched = np.arange(n_leaves)
-    moved_part = []
-    moved_nodes = []
-    moved_class = []
-    trial = np.empty(n_sensitive, dtype=np.int32)
-    chosen = np.empty(n_sensitive, dtype=np.int32)
-    lent = np.empty(_COMPANIONS, dtype=np.int64)
-    chosen_lent = np.empty(_COMPANIONS, dtype=np.int64)
-    n_chosen, chosen_place, label_place = 0, 0, 0
+    rules, moving, tallies = world.rules, world.moving, world.tallies
+    n_sensitive, last = moving.nodes.shape[1], world.last
+    touched = np.arange(max(1, rules.n_leaves.max() if len(rules.place) else 1))
+    best, at_stake = room_for_judging(rules), np.zeros(2)
+    trial, chosen = (
+        _Trial(np.empty(n_sensitive, dtype=np.int32), np.empty(_COMPANIONS, dtype=np.int64), at_stake, touched, best),
+        _Trial(np.empty(n_sensitive, dtype=np.int32), np.empty(_COMPANIONS, dtype=np.int64), at_stake, touched, best),
+    )
+    moved_part, moved_nodes, moved_class = [], [], []
     total = 0.0
-    for k in range(len(order)):
-        part = order[k]
-        here = owner[part]
-        while records[part] > 0:
-            now = information[here]
-            raised = False
+    for part in order:
+        here, own = moving.owner[part], moving.own[part]
+        units, lifted = tallies.units[here], tallies.lifted[here]
+        while moving.records[part] > 0:
+            # take the record out, and see whether its class holds without it
+            now = tallies.information[here]
             for s in range(n_sensitive):
-                now += sensitive_information[first_node[s] + nodes[part, s]]
-                raised = raised or nodes[part, s] != own[part, s]
-            add_record(rules, nodes[part], own[part], -1, units[here], lifted[here])
-            sizes[here] -= 1
-            may_lose = here == last or rule_of_decodable(rules, nodes[part], lifted[here]) < 0
-            may_leave = sizes[here] >= rules.records and (
-                here == last or (may_lose and class_holds(rules, sizes[here], units[here], touched, best) < 0)
+                now += detail_of(world.detail, s, moving.nodes[part, s])
+            add_record(rules, moving.nodes[part], own, -1, units, lifted)
+            tallies.sizes[here] -= 1
+            may_lose = here == last or rule_of_decodable(rules, moving.nodes[part], lifted) < 0
+            may_leave = tallies.sizes[here] >= rules.records and (
+                here == last or (may_lose and class_holds(rules, tallies.sizes[here], units, touched, best) < 0)
             )
-            goal, gain = -1, 1e-9
-            for c in range(-1 if raised else 0, candidates.shape[1]):
-                there = here if c < 0 else candidates[row_of[part], c]
-                if there < 0:
-                    break
-                if not (may_lose if c < 0 else may_leave) or (c >= 0 and there == here) or there == last:
-                    continue
-                value = information[there]
-                for s in range(n_sensitive):
-                    trial[s] = own[part, s]
-                    value += sensitive_information[first_node[s] + trial[s]]
-                while value - now > gain:
-                    add_record(rules, trial, own[part], 1, units[there], lifted[there])
-                    failing = class_holds(rules, sizes[there] + 1, units[there], touched, best)
-                    n_lent, cost = 0, 0.0
-                    if failing < 0:
-                        failing = rule_of_decodable(rules, trial, lifted[there])
-                        if failing >= 0 and c >= 0:
-                            s = rules.place[failing]
-                            _, wanted = lacking(rules, failing, trial[s], lifted[there])
-                            cost = sensitive_information[first_node[s] + own[part, s]]
-                            cost = wanted * (cost - sensitive_information[first_node[s] + trial[s]])
-                            if wanted <= len(lent) and value - cost - now > gain:
-                                n_lent = lend_companions(
-                                    rules, failing, trial[s], units[there], lifted[there],
-                                    members[first[there] : first[there + 1]], own, nodes, records, lent, rng,
-                                )  # fmt: skip
-                                if n_lent == wanted:
-                                    failing = rule_of_decodable(rules, trial, lifted[there])
-                                if failing < 0:
-                                    failing = class_holds(rules, sizes[there] + 1, units[there], touched, best)
-                            label_place = s
-                    for i in range(n_lent):
-                        relabel(
-                            rules, nodes[lent[i]], own[lent[i]], label_place, trial[label_place], -1, units[there],
-                            lifted[there],
-                        )  # fmt: skip
-                    add_record(rules, trial, own[part], -1, units[there], lifted[there])
-                    if failing < 0:
-                        goal, gain = there, value - cost - now
-                        chosen[:] = trial
-                        chosen_lent[:n_lent] = lent[:n_lent]
-                        n_chosen, chosen_place = n_lent, label_place
-                        break
-                    s = rules.place[failing]
-                    up = steps[first_node[s] + trial[s]]
-                    if up == trial[s]:
-                        break
-                    value += sensitive_information[first_node[s] + up] - sensitive_information[first_node[s] + trial[s]]
-                    trial[s] = up
+            at_stake[0], at_stake[1] = now, 1e-9
+            goal, n_lent, place = _find_goal(world, part, may_lose, may_leave, trial, chosen, rng)
             if goal < 0:
-                add_record(rules, nodes[part], own[part], 1, units[here], lifted[here])
-                sizes[here] += 1
+                add_record(rules, moving.nodes[part], own, 1, units, lifted)
+                tallies.sizes[here] += 1
                 break
-            add_record(rules, chosen, own[part], 1, units[goal], lifted[goal])
-            sizes[goal] += 1
-            records[part] -= 1
-            total += gain
-            changed[here] = True
-            changed[goal] = True
+            # put it where it tells most, and its companions' labels there
+            add_record(rules, chosen.nodes, own, 1, tallies.units[goal], tallies.lifted[goal])
+            tallies.sizes[goal] += 1
+            moving.records[part] -= 1
+            total += at_stake[1]
+            tallies.changed[here] = True
+            tallies.changed[goal] = True
             moved_part.append(part)
             moved_class.append(goal)
-            moved_nodes.append(chosen.copy())
-            for i in range(n_chosen):
-                found = chosen_lent[i]
-                node = chosen[chosen_place]
-                relabel(rules, nodes[found], own[found], chosen_place, node, 1, units[goal], lifted[goal])
-                records[found] -= 1
-                moved_part.append(found)
+            moved_nodes.append(chosen.nodes.copy())
+            for i in range(n_lent):
+                other, node = chosen.lent[i], chosen.nodes[place]
+                nodes = moving.nodes[other].copy()
+                relabel(rules, nodes, moving.own[other], place, node, 1, tallies.units[goal], tallies.lifted[goal])
+                moving.records[other] -= 1
+                nodes[place] = node
+                moved_part.append(other)
                 moved_class.append(goal)
-                moved_nodes.append(nodes[found].copy())
-                moved_nodes[-1][chosen_place] = node
-    n_moved = len(moved_part)
-    out_part = np.empty(n_moved, dtype=np.int64)
-    out_class = np.empty(n_moved, dtype=np.int64)
-    out_nodes = np.empty((n_moved, n_sensitive), dtype=np.int32)
-    for i in range(n_moved):
-        out_part[i], out_class[i] = moved_part[i], moved_class[i]
-        out_nodes[i] = moved_nodes[i]
-    return out_part, out_nodes, out_class, total
+                moved_nodes.append(nodes)
+    nodes_of_moves = np.empty((len(moved_part), n_sensitive), dtype=np.int32)
+    for i in range(len(moved_part)):
+        nodes_of_moves[i] = moved_nodes[i]
+    return np.array(moved_part, dtype=np.int64), nodes_of_moves, np.array(moved_class, dtype=np.int64), total

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from shoal.core.arrays import BoolArray, CodeArray, IntArray
@@ -114,7 +116,7 @@ def dominant(
 
 
 @inlined
-def chosen_group(
+def choose_group(
     rules: Rules,
     r: int,
     leaf: int,
@@ -181,11 +183,197 @@ def tally_pairs(
     return lifted
 
 
+class Members(NamedTuple):
+    """The parts of classes: class c has ``order[first[c]:first[c + 1]]``, and part p publishes ``pattern[p]``."""
+
+    first: IntArray  # (n_classes + 1,)
+    order: IntArray
+    pattern: CodeArray  # (n_parts,)
+
+
+class _Class(NamedTuple):
+    """One class while records leave it, by groups of one pattern each; arrays that all classes use in turn."""
+
+    patterns: CodeArray  # (n_patterns, 2 * n_sensitive) nodes, and behind them the values that the records have
+    group_of: CodeArray  # (n_patterns,) the group of each pattern; -1: none
+    pattern: IntArray  # (n_groups,)
+    before: IntArray  # (n_groups,) records at the beginning
+    remaining: IntArray  # (n_groups,) records now
+    units: IntArray  # (n_leaves of all rules,)
+    lifted: IntArray  # (n_pairs,) records by label and value
+    seen: BoolArray  # (n_leaves of all rules,) whether the class has units there
+    touched: IntArray  # (n_rules, n_leaves) leaves that were seen
+    n_touched: IntArray  # (n_rules,)
+    group_of_leaf: IntArray  # (n_leaves of all rules,) the group that keeps a value, if values alone tell groups apart
+    best: IntArray  # room for judging
+
+
+@compiled
+def _room_for_class(rules: Rules, patterns: CodeArray, widest: int) -> _Class:
+    """Make the arrays for classes of at most *widest* parts."""
+    n_rules, n_leaves = len(rules.place), len(rules.weights)
+    return _Class(
+        patterns,
+        np.full(len(patterns), -1, dtype=np.int32),
+        np.empty(widest, dtype=np.int64),
+        np.empty(widest, dtype=np.int64),
+        np.empty(widest, dtype=np.int64),
+        np.zeros(n_leaves, dtype=np.int64),
+        np.zeros(rules.first_pair[-1], dtype=np.int64),
+        np.zeros(n_leaves, dtype=np.bool_),
+        np.empty((n_rules, max(1, rules.n_leaves.max() if n_rules else 1)), dtype=np.int64),
+        np.zeros(n_rules, dtype=np.int64),
+        np.full(n_leaves, -1, dtype=np.int64),
+        room_for_judging(rules),
+    )
+
+
+@compiled
+def room_for_judging(rules: Rules) -> IntArray:
+    """Return an array for the largest counts that any rule limits."""
+    n_limits = 1
+    for r in range(len(rules.place)):
+        n_limits = max(n_limits, rules.first_limit[r + 1] - rules.first_limit[r])
+    return np.zeros(n_limits, dtype=np.int64)
+
+
+@inlined
+def _own_pair(rules: Rules, r: int, one: _Class, g: int) -> int:
+    """Return where the records of a group are counted under their label; -1 if nobody asks."""
+    pattern = one.pattern[g]
+    own = one.patterns[pattern, one.patterns.shape[1] // 2 + rules.place[r]]
+    return pair_of(rules, r, one.patterns[pattern, rules.place[r]], own)
+
+
+@inlined
+def _enter(rules: Rules, one: _Class, members: Members, c: int, stay: IntArray) -> tuple[int, int, bool]:
+    """Put the records of a class in groups, count units; return groups, records, and whether no value is lifted."""
+    n_groups, size, plain = 0, 0, True
+    for i in range(members.first[c], members.first[c + 1]):
+        part = members.order[i]
+        pattern = members.pattern[part]
+        if one.group_of[pattern] < 0:
+            one.group_of[pattern] = n_groups
+            one.pattern[n_groups], one.before[n_groups] = pattern, 0
+            n_groups += 1
+        one.before[one.group_of[pattern]] += stay[part]
+        size += stay[part]
+    alone = one.patterns.shape[1] == 2  # then a value that is kept is a pattern of its own
+    for g in range(n_groups):
+        one.remaining[g] = one.before[g]
+        for r in range(len(rules.place)):
+            node, base = one.patterns[one.pattern[g], rules.place[r]], rules.first_leaf[r]
+            low, high = node, node + 1
+            if node >= rules.n_leaves[r]:
+                plain = False
+                low, high = rules.lo[rules.first_node[r] + node], rules.hi[rules.first_node[r] + node]
+            elif alone:
+                one.group_of_leaf[base + node] = g
+            for leaf in range(low, high):
+                if not one.seen[base + leaf]:
+                    one.seen[base + leaf] = True
+                    one.touched[r, one.n_touched[r]] = leaf
+                    one.n_touched[r] += 1
+            pair = _own_pair(rules, r, one, g)
+            if pair >= 0:
+                one.lifted[pair] += one.before[g]
+            add_units(rules, r, node, one.before[g], one.units)
+    return n_groups, size, plain
+
+
+@inlined
+def _find_crowded(rules: Rules, one: _Class, n_groups: int) -> tuple[int, int, int]:
+    """Return a rule, the pair of which too many records are under their label, and how many must leave; -1: none."""
+    for g in range(n_groups):
+        for r in range(len(rules.place)):
+            node = one.patterns[one.pattern[g], rules.place[r]]
+            if one.remaining[g] > 0 and pair_of(rules, r, node, 0) >= 0:
+                leaf, leaving = decodable(rules, r, node, one.lifted)
+                if leaf >= 0:
+                    return r, pair_of(rules, r, node, leaf), leaving
+    return -1, -1, 0
+
+
+@inlined
+def _choose_leaver(
+    rules: Rules, one: _Class, n_groups: int, size: int, rule: int, crowded: int, rng: np.random.Generator
+) -> int:
+    """Return the group of the record that leaves: of the crowded pair, by the rule, or anybody if there is neither."""
+    chosen = -1
+    if crowded >= 0:
+        found = 0
+        for g in range(n_groups):
+            if one.remaining[g] > 0 and _own_pair(rules, rule, one, g) == crowded:
+                found += one.remaining[g]
+                if rng.random() * found < one.remaining[g]:
+                    chosen = g
+    elif rule < 0:
+        seat = int(rng.random() * size)
+        chosen = 0
+        while seat >= one.remaining[chosen]:
+            seat -= one.remaining[chosen]
+            chosen += 1
+    else:
+        leaf = dominant(rules, rule, size, one.units, one.touched[rule], one.n_touched[rule], rng)
+        chosen = one.group_of_leaf[rules.first_leaf[rule] + leaf]
+        if chosen < 0 or one.remaining[chosen] <= 0:
+            chosen = choose_group(rules, rule, leaf, n_groups, one.pattern, one.patterns, one.remaining, rng)
+    return chosen
+
+
+@inlined
+def _leave(
+    rules: Rules, one: _Class, n_groups: int, size: int, plain: bool, most: int, focus: int, rng: np.random.Generator
+) -> int:
+    """Let records leave a class until it holds and has at most so many; return how many stay, 0 if it cannot hold."""
+    at_least = rules.plain_records if plain else rules.records
+    while size >= at_least:
+        leaving, rule, crowded = 0, focus, -1
+        for r in range(len(rules.place)):
+            leaving = judge(rules, r, size, one.units, one.touched[r], one.n_touched[r], one.best)
+            if leaving != 0:
+                rule = r
+                break
+        if leaving < 0:
+            return 0
+        if leaving == 0 and not plain:
+            found, crowded, leaving = _find_crowded(rules, one, n_groups)
+            rule = found if crowded >= 0 else rule
+        if leaving == 0:
+            if size <= most:
+                return size
+            leaving = size - most
+        for _ in range(min(leaving, size)):
+            chosen = _choose_leaver(rules, one, n_groups, size, rule, crowded, rng)
+            one.remaining[chosen] -= 1
+            size -= 1
+            for r in range(len(rules.place)):
+                add_units(rules, r, one.patterns[one.pattern[chosen], rules.place[r]], -1, one.units)
+                pair = _own_pair(rules, r, one, chosen)
+                if pair >= 0:
+                    one.lifted[pair] -= 1
+    return 0
+
+
+@inlined
+def _clear(rules: Rules, one: _Class, n_groups: int) -> None:
+    """Make room for the next class."""
+    for g in range(n_groups):
+        for r in range(len(rules.place)):
+            pair = _own_pair(rules, r, one, g)
+            if pair >= 0:
+                one.lifted[pair] = 0
+        one.group_of[one.pattern[g]] = -1
+    for r in range(len(rules.place)):
+        for i in range(one.n_touched[r]):
+            leaf = rules.first_leaf[r] + one.touched[r, i]
+            one.units[leaf], one.seen[leaf], one.group_of_leaf[leaf] = 0, False, -1
+        one.n_touched[r] = 0
+
+
 @compiled
 def settle(
-    first: IntArray,
-    order: IntArray,
-    pattern_of: CodeArray,
+    members: Members,
     patterns: CodeArray,
     rules: Rules,
     most: IntArray,
@@ -195,150 +383,29 @@ def settle(
 ) -> IntArray:
     """Let records leave each class until all rules hold and at most ``most[c]`` records are left; return the sizes.
 
-    Class c has the parts ``order[first[c]:first[c + 1]]`` with ``stay`` records of each, which is lowered. The one who
-    leaves is of the pattern that takes most from the dominant value of the first rule that fails, or of rule
-    ``focus[c]`` if all hold (-1: any). Once all hold, records leave that are too many of one value under a label.
-    A class that cannot hold ends empty. Patterns are nodes, and behind them the values that the records have.
+    Parts have ``stay`` records each, which is lowered. The one who leaves is of the pattern that takes most from the
+    dominant value of the first rule that fails, or of rule ``focus[c]`` if all hold (-1: any). Once all hold, records
+    leave that are too many of one value under a label. A class that cannot hold ends empty. Patterns are nodes, and
+    behind them the values that the records have.
     """
-    n_rules, n_sensitive = len(rules.place), patterns.shape[1] // 2
-    lifted = np.zeros(rules.first_pair[-1], dtype=np.int64)
-    slot_of = np.full(len(patterns), -1, dtype=np.int32)
-    units = np.zeros(len(rules.weights), dtype=np.int64)
-    touched = np.empty((n_rules, max(1, rules.n_leaves.max() if n_rules else 1)), dtype=np.int64)
-    n_touched = np.zeros(n_rules, dtype=np.int64)
-    seen = np.zeros(len(rules.weights), dtype=np.bool_)
-    alone = n_sensitive == 1  # then a value that is kept is a pattern of its own
-    group_of_leaf = np.full(len(rules.weights), -1, dtype=np.int64)
-    n_limits = 1
-    for r in range(n_rules):
-        n_limits = max(n_limits, rules.first_limit[r + 1] - rules.first_limit[r])
-    best = np.zeros(n_limits, dtype=np.int64)
-    widest = 0
-    for c in range(len(first) - 1):
-        widest = max(widest, first[c + 1] - first[c])
-    pattern = np.empty(widest, dtype=np.int64)
-    before = np.empty(widest, dtype=np.int64)
-    remaining = np.empty(widest, dtype=np.int64)
-    sizes = np.zeros(len(first) - 1, dtype=np.int64)
-    for c in range(len(first) - 1):
-        n_groups = 0
-        size = 0
-        for i in range(first[c], first[c + 1]):
-            part = order[i]
-            s = pattern_of[part]
-            if slot_of[s] < 0:
-                slot_of[s] = n_groups
-                pattern[n_groups] = s
-                before[n_groups] = 0
-                n_groups += 1
-            before[slot_of[s]] += stay[part]
-            size += stay[part]
-        plain = True
-        for g in range(n_groups):
-            remaining[g] = before[g]
-            for r in range(n_rules):
-                node = patterns[pattern[g], rules.place[r]]
-                if node >= rules.n_leaves[r]:
-                    plain = False
-                    place = rules.first_node[r] + node
-                    low, high = rules.lo[place], rules.hi[place]
-                else:
-                    low, high = node, node + 1
-                for leaf in range(low, high):
-                    if not seen[rules.first_leaf[r] + leaf]:
-                        seen[rules.first_leaf[r] + leaf] = True
-                        touched[r, n_touched[r]] = leaf
-                        n_touched[r] += 1
-                pair = pair_of(rules, r, node, patterns[pattern[g], n_sensitive + rules.place[r]])
-                if pair >= 0:
-                    lifted[pair] += before[g]
-                if alone and node < rules.n_leaves[r]:
-                    group_of_leaf[rules.first_leaf[r] + node] = g
-                add_units(rules, r, node, before[g], units)
-        at_least = rules.plain_records if plain else rules.records
-        while size >= at_least:
-            leaving = 0
-            rule = focus[c]
-            for r in range(n_rules):
-                leaving = judge(rules, r, size, units, touched[r], n_touched[r], best)
-                if leaving != 0:
-                    rule = r
-                    break
-            if leaving < 0:
-                size = 0
-                break
-            crowded = -1  # a group of which too many are under their label
-            if leaving == 0 and not plain:
-                for g in range(n_groups):
-                    for r in range(n_rules):
-                        node = patterns[pattern[g], rules.place[r]]
-                        if remaining[g] > 0 and pair_of(rules, r, node, 0) >= 0 and crowded < 0:
-                            leaf, leaving = decodable(rules, r, node, lifted)
-                            if leaf >= 0:
-                                rule, crowded = r, pair_of(rules, r, node, leaf)
-            if leaving == 0:
-                if size <= most[c]:
-                    break
-                leaving = size - most[c]
-            for _ in range(min(leaving, size)):
-                if crowded >= 0:
-                    chosen, found = -1, 0
-                    for g in range(n_groups):
-                        node, own = patterns[pattern[g], rules.place[rule]], n_sensitive + rules.place[rule]
-                        if remaining[g] > 0 and pair_of(rules, rule, node, patterns[pattern[g], own]) == crowded:
-                            found += remaining[g]
-                            if rng.random() * found < remaining[g]:
-                                chosen = g
-                elif rule < 0:  # nothing to choose by: anybody
-                    seat = int(rng.random() * size)
-                    chosen = 0
-                    while seat >= remaining[chosen]:
-                        seat -= remaining[chosen]
-                        chosen += 1
-                else:
-                    leaf = dominant(rules, rule, size, units, touched[rule], n_touched[rule], rng)
-                    chosen = group_of_leaf[rules.first_leaf[rule] + leaf]
-                    if chosen < 0 or remaining[chosen] <= 0:
-                        chosen = chosen_group(rules, rule, leaf, n_groups, pattern, patterns, remaining, rng)
-                remaining[chosen] -= 1
-                size -= 1
-                for r in range(n_rules):
-                    node = patterns[pattern[chosen], rules.place[r]]
-                    add_units(rules, r, node, -1, units)
-                    pair = pair_of(rules, r, node, patterns[pattern[chosen], n_sensitive + rules.place[r]])
-                    if pair >= 0:
-                        lifted[pair] -= 1
-        if size < at_least:
-            size = 0
-        sizes[c] = size
-        for g in range(n_groups):
-            slot_of[pattern[g]] = g if size else -1
-            for r in range(n_rules):
-                own = patterns[pattern[g], n_sensitive + rules.place[r]]
-                pair = pair_of(rules, r, patterns[pattern[g], rules.place[r]], own)
-                if pair >= 0:
-                    lifted[pair] = 0
-        if size:
-            for i in range(first[c], first[c + 1]):
-                part = order[i]
-                g = slot_of[pattern_of[part]]
-                stay[part] = drawn(stay[part], before, remaining, g, rng)
-            for g in range(n_groups):
-                slot_of[pattern[g]] = -1
-        else:
-            for i in range(first[c], first[c + 1]):
-                stay[order[i]] = 0
-        for r in range(n_rules):
-            for t in range(n_touched[r]):
-                units[rules.first_leaf[r] + touched[r, t]] = 0
-                seen[rules.first_leaf[r] + touched[r, t]] = False
-                group_of_leaf[rules.first_leaf[r] + touched[r, t]] = -1
-            n_touched[r] = 0
+    n_classes, widest = len(members.first) - 1, 0
+    for c in range(n_classes):
+        widest = max(widest, members.first[c + 1] - members.first[c])
+    one = _room_for_class(rules, patterns, widest)
+    sizes = np.zeros(n_classes, dtype=np.int64)
+    for c in range(n_classes):
+        n_groups, size, plain = _enter(rules, one, members, c, stay)
+        sizes[c] = _leave(rules, one, n_groups, size, plain, most[c], focus[c], rng)
+        for i in range(members.first[c], members.first[c + 1]):
+            part = members.order[i]
+            g = one.group_of[members.pattern[part]]
+            stay[part] = draw_share(stay[part], one.before, one.remaining, g, rng) if sizes[c] else 0
+        _clear(rules, one, n_groups)
     return sizes
 
 
 @inlined
-def drawn(records: int, total: IntArray, wanted: IntArray, g: int, rng: np.random.Generator) -> int:
+def draw_share(records: int, total: IntArray, wanted: IntArray, g: int, rng: np.random.Generator) -> int:
     """Return how many of a part's records are among the ``wanted[g]`` drawn from ``total[g]``; both are lowered."""
     if wanted[g] == 0:
         return 0
@@ -366,10 +433,7 @@ def lift(
     """
     n_leaves = rules.n_leaves[chosen[0]]
     touched = np.arange(n_leaves)
-    n_limits = 1
-    for r in chosen:
-        n_limits = max(n_limits, rules.first_limit[r + 1] - rules.first_limit[r])
-    best = np.zeros(n_limits, dtype=np.int64)
+    best = room_for_judging(rules)
     units = np.zeros(len(rules.weights), dtype=np.int64)
     size = by_node.sum()
     for r in chosen:

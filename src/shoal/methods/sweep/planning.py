@@ -16,7 +16,7 @@ from shoal.core.errors import UnreachableError
 from shoal.core.progress import Progress
 from shoal.methods.reachability import refuse_hopeless
 from shoal.methods.sweep.classes import Classes, Others, Sweep, population_under, values_of
-from shoal.methods.sweep.improving import can_improve, improved
+from shoal.methods.sweep.improving import can_improve, improve
 from shoal.methods.sweep.kernels import lift
 from shoal.methods.sweep.labels import Items, grouped_cells, tree_tables
 from shoal.methods.sweep.rules import Models, Parts, all_within, caps_of, information_of, is_defended
@@ -29,7 +29,7 @@ from shoal.plan.plan import Plan
 from shoal.plan.problem import Problem
 
 
-def planned(problem: Problem, improve: bool, defend: bool, rng: np.random.Generator, progress: Progress) -> Plan:
+def plan_sweep(problem: Problem, improves: bool, defend: bool, rng: np.random.Generator, progress: Progress) -> Plan:
     """Return the classes of the sweep as a plan."""
     _refuse_unreachable(problem)
     parts = Parts.of(problem)
@@ -43,12 +43,12 @@ def planned(problem: Problem, improve: bool, defend: bool, rng: np.random.Genera
         swept_classes, swept = sweep.run(started, step)
     classes, parts = _with_last_class(sweep, swept_classes, swept)
     gain, better, moved = 0.0, classes, parts
-    if improve and can_improve(sweep, len(swept_classes.item)):
+    if improves and can_improve(sweep, len(swept_classes.item)):
         with progress.step("improving", None), suppress(UnreachableError):  # then it stays as it is
-            free = improved(sweep, swept_classes, swept, settled=False)
+            free = improve(sweep, swept_classes, swept, settled=False)
             better, moved = _with_last_class(sweep, swept_classes, free)
             if defend:  # of the last class more was generalized than had to be
-                moved = improved(sweep, better, moved, settled=True)
+                moved = improve(sweep, better, moved, settled=True)
         more = _information(problem, better, moved) - _information(problem, classes, parts)
         if more > 0:  # who was pulled out of the last class may be missing there, so this is not certain
             gain, classes, parts = more, better, moved
