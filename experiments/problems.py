@@ -16,7 +16,7 @@ from shoal.core.progress import Silent
 from shoal.datasets.uci import adult, adult_policy, data_folder, nursery
 from shoal.engines.local import CountedCells, LocalEngine
 from shoal.models.tau_l_diversity import TauLDiversity
-from shoal.plan.judging import judged
+from shoal.plan.judging import judge_plan
 from shoal.plan.plan import KEPT, Plan
 from shoal.plan.problem import Problem
 from shoal.policy.encoding import encode
@@ -214,4 +214,4 @@ def sensitive_weights(problem: Problem, plan: Plan) -> FloatArray:
 
 def meets(problem: Problem, plan: Plan) -> bool:
     """Whether every class of the plan, as it would be published, keeps every requirement of the problem; exact."""
-    return all(bool(asked.model.holds(classes, whole).all()) for asked, classes, whole in judged(problem, plan))
+    return all(bool(asked.model.holds(classes, whole).all()) for asked, classes, whole in judge_plan(problem, plan))

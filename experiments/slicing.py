@@ -31,7 +31,7 @@ from shoal.audit.membership import BucketContents, MatchingBuckets, UncountableE
 from shoal.core.arrays import CodeArray, IntArray
 from shoal.core.progress import Progress, Silent
 from shoal.engines.local import LocalEngine
-from shoal.methods.slicing.attributes import partitioned
+from shoal.methods.slicing.attributes import partition_attributes
 from shoal.policy.encoding import encode
 from shoal.policy.policy import Policy
 from shoal.sources.opening import open_source
@@ -270,7 +270,7 @@ def cluster_attributes(table: Table, n_columns: int) -> Parts:
     counted = LocalEngine().count(open_source(table.rows), tuple(names), Silent())
     problem = encode(counted, Policy.load(table.policy(1, {"mondrian": {}}))).problem
     of_place = [attribute.name for attribute in (*problem.quasi, *problem.sensitive)]
-    columns = partitioned(problem, n_columns, None, "phi2", INTERVALS)
+    columns = partition_attributes(problem, n_columns, None, "phi2", INTERVALS)
     return [[of_place[place] for place in column] for column in columns.places]
 
 

@@ -22,7 +22,7 @@ from shoal.audit.membership import (
 from shoal.core.errors import UsageError
 from shoal.core.kernels import same_rows
 from shoal.datasets.uci import adult
-from shoal.methods.slicing.grouping import bucket_sizes, gathered_grouping, random_grouping
+from shoal.methods.slicing.grouping import bucket_sizes, gather_rare, group_at_random
 from shoal.plan.cells import Cells
 from shoal.plan.problem import Problem
 from shoal.plan.slices import Part, Pieces, SlicedPlan
@@ -86,7 +86,7 @@ def cells(seed: int, n_cells: int = 400) -> tuple[list[np.ndarray], np.ndarray]:
 def test_every_record_gets_one_bucket_and_buckets_their_size(name: str, size: int) -> None:
     values, counts = cells(2)
     rng = np.random.default_rng(4)
-    pieces = random_grouping(counts, size, rng) if name == "random" else gathered_grouping(values, counts, size, rng)
+    pieces = group_at_random(counts, size, rng) if name == "random" else gather_rare(values, counts, size, rng)
     np.testing.assert_array_equal(np.bincount(pieces.cell, weights=pieces.records, minlength=len(counts)), counts)
     assert pieces.records.min() > 0
     assert len(np.unique(np.stack([pieces.cell, pieces.bucket]), axis=1).T) == len(pieces.cell)
@@ -99,16 +99,16 @@ def test_every_record_gets_one_bucket_and_buckets_their_size(name: str, size: in
 
 def test_groupings_differ_with_the_generator_and_not_without() -> None:
     values, counts = cells(3)
-    one, same, other = (gathered_grouping(values, counts, 20, np.random.default_rng(seed)) for seed in (1, 1, 2))
+    one, same, other = (gather_rare(values, counts, 20, np.random.default_rng(seed)) for seed in (1, 1, 2))
     assert (one.bucket == same.bucket).all()
     assert len(one.bucket) != len(other.bucket) or (one.bucket != other.bucket).any()
 
 
 def test_groupings_refuse_what_cannot_be() -> None:
     with pytest.raises(UsageError, match="size of 0"):
-        random_grouping(np.array([3]), 0, np.random.default_rng(0))
+        group_at_random(np.array([3]), 0, np.random.default_rng(0))
     with pytest.raises(UsageError, match="no records"):
-        random_grouping(np.array([0]), 3, np.random.default_rng(0))
+        group_at_random(np.array([0]), 3, np.random.default_rng(0))
 
 
 PARTS = [["age", "marital-status", "race"], ["workclass", "education", "sex", "occupation"]]
@@ -145,8 +145,8 @@ def test_the_gathered_grouping_protects_membership_better_than_the_random_one(sh
     counts, values = np.bincount(group), [part[first] for part in members]
     advantage, fakes = {}, {}
     for name, pieces in {
-        "random": random_grouping(counts, 100, rng),
-        "gathered": gathered_grouping(values, counts, 100, rng),
+        "random": group_at_random(counts, 100, rng),
+        "gathered": gather_rare(values, counts, 100, rng),
     }.items():
         bucket = buckets_of(pieces, group)
         fakes[name] = membership(bucket, list(members)).fake_tuples

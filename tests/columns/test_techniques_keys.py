@@ -153,19 +153,19 @@ def test_lengths_have_limits(length: int) -> None:
 
 def test_reversible_pseudonyms_come_back(key: Path) -> None:
     pytest.importorskip("cryptography")
-    from shoal.columns.keys import opened_tokens
+    from shoal.columns.keys import open_tokens
 
     values = ["Ann", " ", "Ann", None, "x" * 15, "x" * 16, "Zoë\0", "end\x80"]
     sealed = tokens(Pseudonym(key=str(key), reversible=True), values)
     assert sealed[0] == sealed[2]
     assert len({token for token in sealed if token is not None}) == 6
     assert len(sealed[0] or "") == len(sealed[1] or "")  # short values are padded
-    assert opened_tokens(pa.array(sealed), KEY, "name").to_pylist() == values
+    assert open_tokens(pa.array(sealed), KEY, "name").to_pylist() == values
 
 
 def test_reversible_pseudonyms_are_authenticated(key: Path) -> None:
     pytest.importorskip("cryptography")
-    from shoal.columns.keys import opened_tokens
+    from shoal.columns.keys import open_tokens
 
     (token,) = tokens(Pseudonym(key=str(key), reversible=True), ["Ann"])
     assert token is not None
@@ -178,7 +178,7 @@ def test_reversible_pseudonyms_are_authenticated(key: Path) -> None:
         ("", KEY, "name"),
     ):
         with pytest.raises(InputError, match="1 of 1 tokens"):
-            opened_tokens(pa.array([given]), with_key, domain)
+            open_tokens(pa.array([given]), with_key, domain)
 
 
 def test_reversible_pseudonyms_have_no_length() -> None:

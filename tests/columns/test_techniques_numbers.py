@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from shoal.columns.base import NumberDomain, Technique, declared_domain, treat
+from shoal.columns.base import NumberDomain, Technique, find_domain, treat
 from shoal.columns.coding import Coding
 from shoal.columns.noise import Noise
 from shoal.columns.rounding import Rounding
@@ -57,15 +57,15 @@ def test_noise_that_makes_no_sense_is_refused(parameters: dict[str, object], rea
 
 
 def test_noise_without_end_on_a_declared_domain_is_refused() -> None:
-    domain = declared_domain(IntervalsTaxonomy(min=0, max=120))
+    domain = find_domain(IntervalsTaxonomy(min=0, max=120))
     with pytest.raises(PolicyError, match=r"column 'x': noise has no ends but the domain has"):
         done(Noise(laplace={"scale": 2}), [1, 2], domain)
-    open_domain = declared_domain(IntervalsTaxonomy(min=0, max=120, open="both"))
+    open_domain = find_domain(IntervalsTaxonomy(min=0, max=120, open="both"))
     assert len(done(Noise(laplace={"scale": 2}), [1, 2], open_domain)) == 2
 
 
 def test_the_domain_of_the_taxonomy_is_that_of_the_noise() -> None:
-    domain = declared_domain(IntervalsTaxonomy(min=0, max=3))
+    domain = find_domain(IntervalsTaxonomy(min=0, max=3))
     for edges in ("clamp", "reflect", "redraw"):
         noisy = done(Noise(laplace={"scale": 3}, edges=edges), [0, 1, 2, 3] * 300, domain)
         assert set(noisy) == {0, 1, 2, 3}
@@ -269,8 +269,8 @@ def test_shares_that_meet_are_refused() -> None:
 
 
 def test_only_closed_intervals_declare_a_domain() -> None:
-    assert declared_domain(None) == declared_domain(FlatTaxonomy()) == NumberDomain()
-    assert declared_domain(IntervalsTaxonomy(min=1, max=9, open="low")) == NumberDomain(None, 9)
+    assert find_domain(None) == find_domain(FlatTaxonomy()) == NumberDomain()
+    assert find_domain(IntervalsTaxonomy(min=1, max=9, open="low")) == NumberDomain(None, 9)
 
 
 @pytest.mark.parametrize("share", [0, 1, -0.1, 1.5])

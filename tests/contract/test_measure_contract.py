@@ -17,7 +17,7 @@ from shoal.plan.plan import WITHHELD, Plan
 from shoal.plan.problem import Attribute, Problem, Requirement
 from shoal.taxonomies.builders.numbers import NumbersTaxonomy
 from shoal.taxonomies.files import from_nested
-from shoal.utility.base import Measure, measured, told
+from shoal.utility.base import Measure, list_figures, measure
 
 MEASURES = discover("shoal.utility", Measure)
 MONOTONE = [name for name, kind in MEASURES.items() if kind.monotone]
@@ -194,18 +194,18 @@ def test_the_figures_contain_the_measure_and_only_what_is_titled(name: str) -> N
 
 def test_measured_gives_the_cheap_ones_as_plain_numbers() -> None:
     problem = table(1)
-    found = measured(problem, boxed(problem, MIDDLE))
+    found = measure(problem, boxed(problem, MIDDLE))
     assert set(found) == {name for name, kind in MEASURES.items() if kind.cost == "cheap"}
     assert all(type(value) is float for value in found.values())
 
 
 def test_measured_gives_all_when_asked_and_they_can_be_written_and_told() -> None:
     problem = table(1)
-    found = measured(problem, boxed(problem, MIDDLE, 4), expensive=True, detail=True, rng=np.random.default_rng(3))
+    found = measure(problem, boxed(problem, MIDDLE, 4), expensive=True, detail=True, rng=np.random.default_rng(3))
     assert set(found) == {*MEASURES, "query-error-95"}
     assert set(found["attribute-loss"]) == {"number", "city", "s"}
     assert json.loads(json.dumps(found, allow_nan=False)) == found
-    rows = list(told(found))
+    rows = list(list_figures(found))
     assert len(rows) == len(found) + 2
     assert all(title and math.isfinite(value) for _, title, value in rows)
     assert ("attribute-loss: city", MEASURES["attribute-loss"].title, found["attribute-loss"]["city"]) in rows
@@ -218,5 +218,5 @@ def test_measures_that_do_not_apply_are_left_out() -> None:
     )
     lo, hi = np.zeros((1, 1), dtype=np.int32), np.full((1, 1), 6, dtype=np.int32)
     plan = Plan.of_cells(lo, hi, np.zeros(N_CELLS, dtype=np.int32), alone.cells.counts)
-    found = set(measured(replace(alone, requirements=()), plan, expensive=True))
+    found = set(measure(replace(alone, requirements=()), plan, expensive=True))
     assert found == {*MEASURES, "query-error-95"} - {"accuracy-ratio", "association-kept", "excessive-protection"}

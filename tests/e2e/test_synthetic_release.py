@@ -282,7 +282,7 @@ def test_sensitive_values_may_share_a_leaf() -> None:
 
 def test_domains_that_came_from_the_data_are_noticed() -> None:
     """Were only columns with gaps given a value for missing ones, the manifest would tell which have gaps."""
-    from shoal.methods.synthetic import declared_domains
+    from shoal.methods.synthetic import find_domains
     from shoal.plan.cells import Cells
     from shoal.plan.problem import Attribute, Problem
     from shoal.taxonomies.builders.listed import FlatTaxonomy
@@ -291,4 +291,4 @@ def test_domains_that_came_from_the_data_are_noticed() -> None:
     cells = Cells((np.zeros(1, np.int32), np.zeros(1, np.int32)), np.ones(1, np.int64))
     attributes = (Attribute("x", tree), Attribute("y", tree.with_missing()))
     with pytest.raises(ShoalError, match="tell of the data"):
-        declared_domains(Problem(attributes, (), cells, ()))
+        find_domains(Problem(attributes, (), cells, ()))

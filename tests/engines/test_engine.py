@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.core.dictionaries import GrowingDictionary, factored
+from shoal.core.dictionaries import GrowingDictionary, factor_column
 from shoal.core.errors import InputError
 from shoal.core.progress import Silent
 from shoal.engines.local import CountedCells, LocalEngine
@@ -207,14 +207,14 @@ def test_progress_hears_of_every_row() -> None:
 
 
 def test_factored_puts_missing_at_minus_one() -> None:
-    indices, values = factored(pa.array(["b", None, "a", "b"]))
+    indices, values = factor_column(pa.array(["b", None, "a", "b"]))
     assert indices.tolist() == [0, -1, 1, 0]
     assert values.to_pylist() == ["b", "a"]
 
 
 def test_factored_takes_missing_out_of_a_dictionary() -> None:
     column = pa.DictionaryArray.from_arrays(pa.array([1, 0, None], pa.int8()), pa.array([None, "a"]))
-    indices, values = factored(column)
+    indices, values = factor_column(column)
     assert indices.tolist() == [0, -1, -1]
     assert values.to_pylist() == ["a"]
     assert indices.dtype == np.int32

@@ -34,7 +34,7 @@ from shoal.sources.base import Source
 from shoal.sources.options import SourceOptions
 from shoal.taxonomies.builders.numbers import NumbersTaxonomy
 from shoal.taxonomies.files import from_nested
-from shoal.utility.base import Pool, Total, measured
+from shoal.utility.base import Pool, Total, measure
 
 NUMBER = NumbersTaxonomy().build(pa.array(range(32)))
 CITY = from_nested({"*": {"north": ["a", "b"], "south": ["c", "d", "e"], "west": ["f"]}})
@@ -336,7 +336,7 @@ def test_measures_of_parts_add_up_to_those_of_the_table() -> None:
         pool.add(part, half)
     assert n_withheld == plan.n_withheld > 0
     total = Total(problem.quasi, problem.sensitive, problem.cells.n_records, plan.n_withheld)
-    found, wanted = pool.measured(total), measured(problem, plan, detail=True)
+    found, wanted = pool.measured(total), measure(problem, plan, detail=True)
     assert {"um", "ncp", "loss", "attribute-loss", "class-size", "discernibility"} <= set(found)
     for name, value in found.items():
         assert value == pytest.approx(wanted[name], rel=1e-12)

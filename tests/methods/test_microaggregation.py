@@ -15,7 +15,7 @@ from shoal.methods.microaggregation.mdav import (
     group_medians,
     group_modes,
     microaggregate,
-    squared_errors,
+    sum_squares,
 )
 
 GROUPING = Grouping(np.array([0, 0, 0, 1, 1, 1, 1], dtype=np.int32), 2)
@@ -76,8 +76,8 @@ def test_blocks_keep_the_sizes(block: int) -> None:
     assert grouping.sizes.min() >= 7
     assert grouping.sizes.max() <= 13
     assert grouping.sizes.sum() == 1000
-    within, whole = squared_errors(space, grouping)
-    at_once, _ = squared_errors(space, microaggregate(space, 7))
+    within, whole = sum_squares(space, grouping)
+    at_once, _ = sum_squares(space, microaggregate(space, 7))
     assert within < 2 * at_once < 0.2 * whole
 
 
@@ -111,5 +111,5 @@ def test_adult_is_grouped_with_little_loss(shared_data: Path) -> None:
     grouping = microaggregate(space, 5)
     assert (grouping.sizes.min(), len(grouping.group)) == (5, table.num_rows)
     assert grouping.sizes.max() <= 9
-    within, whole = squared_errors(space, grouping)
+    within, whole = sum_squares(space, grouping)
     assert within / whole < 0.25

@@ -17,7 +17,7 @@ from shoal.core.errors import PolicyError, UnreachableError
 from shoal.core.progress import Silent
 from shoal.methods.base import Labels
 from shoal.methods.slicing import attributes
-from shoal.methods.slicing.attributes import correlations, one_each, partitioned
+from shoal.methods.slicing.attributes import correlations, one_each, partition_attributes
 from shoal.methods.slicing.planning import exact, regions
 from shoal.plan.cells import Cells
 from shoal.plan.problem import Attribute, Problem
@@ -166,8 +166,10 @@ def test_the_order_of_cells_changes_nothing() -> None:
     rng = np.random.default_rng(9)
     codes = rng.integers(0, 6, (400, 5))
     codes[:, 4] = (codes[:, 0] + codes[:, 4] // 4) % 6
-    found = partitioned(letters(**dict(zip("vwxyz", codes.T, strict=True))), 3, None, "phi2", 5)
-    again = partitioned(letters(**dict(zip("vwxyz", rng.permutation(codes).T, strict=True))), 3, None, "phi2", 5)
+    found = partition_attributes(letters(**dict(zip("vwxyz", codes.T, strict=True))), 3, None, "phi2", 5)
+    again = partition_attributes(
+        letters(**dict(zip("vwxyz", rng.permutation(codes).T, strict=True))), 3, None, "phi2", 5
+    )
     assert (found.correlations == again.correlations).all()
     assert found.places == again.places
     assert any({0, 4} <= set(group) for group in found.places)
@@ -183,12 +185,12 @@ def pairs(n_sensitive: int) -> Problem:
 
 
 def test_attributes_that_go_together_share_a_column() -> None:
-    assert partitioned(pairs(0), 3, None, "phi2", 5).places == ((0, 3), (1, 4), (2,))
-    assert partitioned(pairs(1), 3, None, "phi2", 5).places == ((0, 3), (1, 4), (2, 5))
+    assert partition_attributes(pairs(0), 3, None, "phi2", 5).places == ((0, 3), (1, 4), (2,))
+    assert partition_attributes(pairs(1), 3, None, "phi2", 5).places == ((0, 3), (1, 4), (2, 5))
 
 
 def test_sensitive_attributes_share_the_last_column_even_if_they_are_independent() -> None:
-    columns = partitioned(pairs(2), 3, None, "phi2", 5)
+    columns = partition_attributes(pairs(2), 3, None, "phi2", 5)
     assert columns.places == ((0, 3), (1, 4), (2, 5, 6))
     found = columns.correlations
     assert found.shape == (7, 7)
@@ -198,10 +200,10 @@ def test_sensitive_attributes_share_the_last_column_even_if_they_are_independent
 
 def test_a_sensitive_column_of_given_size() -> None:
     asked = pairs(2)
-    assert partitioned(asked, 2, 2, "phi2", 5).places == ((0, 1, 2, 3, 4), (5, 6))
-    assert partitioned(asked, 3, 3, "phi2", 5).places == ((0, 3), (1, 4), (2, 5, 6))
-    assert partitioned(asked, 2, 6, "phi2", 5).places[-1][-2:] == (5, 6)
-    assert [len(group) for group in partitioned(asked, 2, 6, "phi2", 5).places] == [1, 6]
+    assert partition_attributes(asked, 2, 2, "phi2", 5).places == ((0, 1, 2, 3, 4), (5, 6))
+    assert partition_attributes(asked, 3, 3, "phi2", 5).places == ((0, 3), (1, 4), (2, 5, 6))
+    assert partition_attributes(asked, 2, 6, "phi2", 5).places[-1][-2:] == (5, 6)
+    assert [len(group) for group in partition_attributes(asked, 2, 6, "phi2", 5).places] == [1, 6]
 
 
 def test_equally_good_attributes_come_in_the_order_of_the_policy() -> None:
@@ -211,15 +213,15 @@ def test_equally_good_attributes_come_in_the_order_of_the_policy() -> None:
     codes = {f"q{number}": rng.permutation(6)[value] for number in range(40)}
     quasi = {name: (LETTERS, code) for name, code in {"constant": value * 0, **codes}.items()}
     sensitive = np.where(rng.random(500) < 0.5, value, rng.integers(0, 6, 500))
-    columns = partitioned(problem(quasi, {"z": (LETTERS, sensitive)}), 3, 3, "phi2", 5)
+    columns = partition_attributes(problem(quasi, {"z": (LETTERS, sensitive)}), 3, 3, "phi2", 5)
     assert columns.places == ((0,), tuple(range(3, 41)), (1, 2, 41))
     assert columns.cost == 0.0
 
 
 def test_as_many_columns_as_attributes_have_one_each() -> None:
     asked = pairs(2)  # equal attributes are at distance 0 of each other
-    assert partitioned(asked, 6, None, "phi2", 5).places == ((0,), (1,), (2,), (3,), (4,), (5, 6))
-    assert partitioned(asked, 6, 2, "phi2", 5).places == ((0,), (1,), (2,), (3,), (4,), (5, 6))
+    assert partition_attributes(asked, 6, None, "phi2", 5).places == ((0,), (1,), (2,), (3,), (4,), (5, 6))
+    assert partition_attributes(asked, 6, 2, "phi2", 5).places == ((0,), (1,), (2,), (3,), (4,), (5, 6))
     assert one_each(asked) == ((0,), (1,), (2,), (3,), (4,), (5,), (6,))
 
 
@@ -239,7 +241,7 @@ def test_as_many_columns_as_attributes_have_one_each() -> None:
 )
 def test_partitions_that_do_not_exist(n_sensitive: int, n_columns: int, alpha: int | None, message: str) -> None:
     with pytest.raises(PolicyError, match=message):
-        partitioned(pairs(n_sensitive), n_columns, alpha, "phi2", 5)
+        partition_attributes(pairs(n_sensitive), n_columns, alpha, "phi2", 5)
 
 
 def mixed(n: int = 500, seed: int = 3) -> Problem:

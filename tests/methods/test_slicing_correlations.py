@@ -9,7 +9,7 @@ import pytest
 from shoal.core.progress import Silent
 from shoal.datasets.uci import ADULT_COLUMNS, ADULT_QUASI, adult
 from shoal.engines.local import LocalEngine
-from shoal.methods.slicing.attributes import Measure, correlations, partitioned
+from shoal.methods.slicing.attributes import Measure, correlations, partition_attributes
 from shoal.plan.problem import Problem
 from shoal.policy.encoding import encode
 from shoal.policy.policy import Policy
@@ -62,21 +62,21 @@ def test_correlations_of_all_attributes_with_occupation(fifteen: Problem) -> Non
 
 @pytest.mark.parametrize("intervals", [5, 10, 20])
 def test_five_columns_of_seven_attributes(seven: Problem, intervals: int) -> None:
-    columns = partitioned(seven, 5, None, "phi2", intervals)
+    columns = partition_attributes(seven, 5, None, "phi2", intervals)
     singles = [{"age"}, {"workclass"}, {"education"}, {"race"}]
     assert named(seven, columns.places) == [*singles, {"marital-status", "sex", "occupation"}]
 
 
 def test_two_attributes_in_the_sensitive_column(seven: Problem) -> None:
     """The setting of the paper's experiments: c = 2, alpha = 2."""
-    columns = partitioned(seven, 2, 2, "phi2", 10)
+    columns = partition_attributes(seven, 2, 2, "phi2", 10)
     assert named(seven, columns.places) == [set(ADULT_QUASI) - {"sex"}, {"sex", "occupation"}]
 
 
 def test_names_of_one_thing_share_a_column(fifteen: Problem) -> None:
     """education-num numbers education, and with sixteen intervals or more nothing of that is lost."""
     names = [attribute.name for attribute in fifteen.quasi]
-    columns = partitioned(fifteen, 5, 3, "phi2", 20)
+    columns = partition_attributes(fifteen, 5, 3, "phi2", 20)
     pair = names.index("education"), names.index("education-num")
     assert columns.correlations[pair] == 1.0
     assert named(fifteen, columns.places)[-1] == {"sex", "salary-class", "occupation"}

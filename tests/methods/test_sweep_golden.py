@@ -20,7 +20,7 @@ from shoal.engines.local import LocalEngine
 from shoal.methods.sweep import SequentialSweep
 from shoal.methods.sweep import planning as sweep
 from shoal.methods.sweep.labels import Items, level_information
-from shoal.plan.judging import judged
+from shoal.plan.judging import judge_plan
 from shoal.plan.problem import Attribute, Problem
 from shoal.policy.encoding import encode
 from shoal.policy.policy import Policy
@@ -87,13 +87,13 @@ def classes_of(release: Any) -> dict[tuple[str, str], list[dict[str, Any]]]:
 
 def test_figure_2a_comes_out_up_to_ties(monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[Any] = []
-    generalize = sweep.generalized
+    generalize = sweep.generalize
 
     def watched(problem: Problem, *rest: Any) -> Any:
         begun.append((problem, generalize(problem, *rest)))
         return begun[-1][1]
 
-    monkeypatch.setattr(sweep, "generalized", watched)
+    monkeypatch.setattr(sweep, "generalize", watched)
     as_printed = 0
     for seed in range(60):
         begun.clear()
@@ -221,7 +221,7 @@ def test_adult_keeps_as_much_as_promised(adult: pa.Table, shared_data: Path, imp
         assert plan.n_withheld == 0
         assert plan.sizes.sum() == 45_222
         assert Um().of(problem, plan) >= least[improve]
-        for requirement, classes, whole in judged(problem, plan):
+        for requirement, classes, whole in judge_plan(problem, plan):
             assert requirement.model.holds(classes, whole).all()
 
 

@@ -19,7 +19,7 @@ from shoal.methods.synthetic.synthesis import (
     SyntheticOptions,
     consistent,
     distances,
-    drawn_rows,
+    draw_rows,
     non_negative,
     synthesize,
     total_variation,
@@ -312,7 +312,7 @@ def test_marginals_agree_after_fitting(seed: int) -> None:
         assert table.min() >= 0
         assert np.abs(table.sum(axis=1) - model.alone[first]).max() < 1e-3 * model.total
         assert np.abs(table.sum(axis=0) - model.alone[second]).max() < 1e-6 * model.total
-    rows = drawn_rows(model, 1000, Chance.of(seed))
+    rows = draw_rows(model, 1000, Chance.of(seed))
     wanted = model.alone[0] / model.total * 1000
     assert np.abs(np.bincount(rows[0], minlength=3) - wanted).max() <= 1
     for (first, second), table in model.pairs.items():

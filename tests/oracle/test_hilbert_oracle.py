@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import shoal
-from shoal.core.kernels import grouped
+from shoal.core.kernels import group_items
 from shoal.core.progress import Silent
 from shoal.datasets.uci import adult, adult_policy
 from shoal.methods.hilbert import Hilbert
@@ -105,7 +105,7 @@ def test_groups_are_dealt_as_by_lists(seed: int) -> None:
     if counts.max() * l > len(values):
         l = int(len(values) // counts.max())
     size = l * cap
-    found = diverse_groups(*grouped(values, n_values), size, cap)
+    found = diverse_groups(*group_items(values, n_values), size, cap)
     assert found.tolist() == dealt(values.tolist(), size, cap)
     for number in range(int(found.max()) + 1):
         inside = np.bincount(values[found == number])

@@ -16,10 +16,10 @@ from shoal.plan.cells import Cells
 from shoal.plan.plan import KEPT, WITHHELD, Assignment, Plan, Targets
 from shoal.plan.problem import Attribute, Problem, Requirement
 from shoal.taxonomies.files import from_nested
-from shoal.utility.accuracy_ratio import held_out
-from shoal.utility.base import measured
+from shoal.utility.accuracy_ratio import hold_out
+from shoal.utility.base import measure
 from shoal.utility.query_error import Queries
-from shoal.utility.rows import original_rows, published_rows
+from shoal.utility.rows import original_rows, rows_published
 
 CITY = from_nested({"*": {"north": ["a", "b"], "south": ["c", "d", "e"]}})
 TOWN = from_nested({"*": {"x": ["1", "2", "3"], "y": ["4", "5", "6", "7"]}})
@@ -163,7 +163,7 @@ CASES = [(seed, generalized) for seed in range(8) for generalized in (False, Tru
 @pytest.mark.parametrize(("seed", "generalized"), CASES)
 def test_cheap_measures(seed: int, generalized: bool) -> None:
     records = records_of(seed, generalized=generalized)
-    found = measured(*planned(records, generalized=generalized), detail=True)
+    found = measure(*planned(records, generalized=generalized), detail=True)
     kept = [record for record in records if record.published is not None]
     n = len(records)
     information = sum(Fraction(1, high - low) for record in kept for low, high in record.published)
@@ -189,7 +189,7 @@ def test_cheap_measures(seed: int, generalized: bool) -> None:
 @pytest.mark.parametrize(("seed", "generalized"), CASES)
 def test_excessive_protection(seed: int, generalized: bool) -> None:
     records = records_of(seed, generalized=generalized)
-    found = measured(*planned(records, generalized=generalized), expensive=True)["excessive-protection"]
+    found = measure(*planned(records, generalized=generalized), expensive=True)["excessive-protection"]
     classes = defaultdict(list)
     for record in records:
         if record.published is not None:
@@ -211,7 +211,7 @@ def test_answers_to_queries(seed: int, generalized: bool) -> None:
     records = records_of(seed, generalized=generalized)
     problem, plan = planned(records, generalized=generalized)
     queries = Queries.drawn(problem, 30, np.random.default_rng(seed))
-    true, told = queries.answered(original_rows(problem)), queries.answered(published_rows(problem, plan))
+    true, told = queries.answered(original_rows(problem)), queries.answered(rows_published(problem, plan))
     assert len(queries.places) == len(set(queries.places.tolist()))
     for query in range(30):
         box = {
@@ -235,7 +235,7 @@ def test_answers_to_queries(seed: int, generalized: bool) -> None:
 @pytest.mark.parametrize(("seed", "generalized"), CASES)
 def test_association_kept(seed: int, generalized: bool) -> None:
     records = records_of(seed, generalized=generalized)
-    found = measured(*planned(records, generalized=generalized), expensive=True)["association-kept"]
+    found = measure(*planned(records, generalized=generalized), expensive=True)["association-kept"]
     ratios = []
     for first, second in combinations(range(4), 2):
         before = Counter((record.values[first], record.values[second]) for record in records)
@@ -253,9 +253,9 @@ def test_association_kept(seed: int, generalized: bool) -> None:
 def test_accuracy_ratio(seed: int, generalized: bool) -> None:
     records = records_of(seed, generalized=generalized)
     problem, plan = planned(records, generalized=generalized)
-    found = measured(problem, plan, expensive=True)["accuracy-ratio"]
+    found = measure(problem, plan, expensive=True)["accuracy-ratio"]
     counts = Counter(record.values for record in records)
-    asked = dict(zip(counts, held_out(problem.cells.codes, problem.cells.counts).tolist(), strict=True))
+    asked = dict(zip(counts, hold_out(problem.cells.codes, problem.cells.counts).tolist(), strict=True))
     assert all(abs(3 * asked[values] - counts[values]) < 3 for values in counts)
     right = []
     for published in (True, False):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.methods.microaggregation.mdav import Grouping, Space, microaggregate, squared_errors
+from shoal.methods.microaggregation.mdav import Grouping, Space, microaggregate, sum_squares
 
 Point = tuple[tuple[int, ...], tuple[int, ...]]  # coordinates, codes
 
@@ -111,7 +111,7 @@ def error(space: Space, groups: list[tuple[int, ...]]) -> float:
         of_place[list(group)] = number
     of_row = np.empty_like(of_place)
     of_row[space.order] = of_place
-    return squared_errors(space, Grouping(of_row, len(groups)))[0]
+    return sum_squares(space, Grouping(of_row, len(groups)))[0]
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -121,7 +121,7 @@ def test_it_is_near_the_best_grouping_of_eight_records(seed: int) -> None:
     codes = [rng.integers(0, 2, 8).astype(np.int32)] if seed % 2 else []
     space = Space.of([rng.normal(size=8), rng.normal(size=8)], codes)
     best = min(error(space, groups) for groups in partitions(tuple(range(8)), 2))
-    reached = squared_errors(space, microaggregate(space, 2))[0]
+    reached = sum_squares(space, microaggregate(space, 2))[0]
     assert best - 1e-9 <= reached <= 1.8 * best
 
 
@@ -136,7 +136,7 @@ def test_squared_errors_are_sums_over_pairs() -> None:
     for i, j in combinations(range(20), 2):
         if group[i] == group[j]:
             total += Fraction(distance(place[i], place[j], unequal), int((group == group[i]).sum()))
-    assert squared_errors(space, grouping)[0] == pytest.approx(float(total / (1 << 40)))
+    assert sum_squares(space, grouping)[0] == pytest.approx(float(total / (1 << 40)))
 
 
 @settings(max_examples=150, deadline=None)

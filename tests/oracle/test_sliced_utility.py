@@ -18,7 +18,7 @@ from shoal.release.sliced.expected import SlicedRows, sliced_measured
 from shoal.release.sliced.query import Estimate, Query
 from shoal.release.sliced.table import SlicedTable, published_columns
 from shoal.taxonomies.files import from_nested
-from shoal.utility.base import measured, told
+from shoal.utility.base import list_figures, measure
 from shoal.utility.query_error import Queries
 
 SIZES = (4, 5, 3, 3)  # leaves of three quasi attributes and a sensitive one
@@ -129,7 +129,7 @@ def test_regions_and_withheld_records_count_as_in_generalized_tables() -> None:
         lo, hi, np.where(bucket < 0, -1, np.arange(n_cells)).astype(np.int32), problem.cells.counts
     )
     found = sliced_measured(problem, sliced_plan(problem, [(0, 1, 2), (3,)], bucket, (lo, hi)), expensive=False)
-    expected = measured(problem, generalized, detail=True)
+    expected = measure(problem, generalized, detail=True)
     assert set(found) == {"attribute-loss", "loss", "ncp", "um"}
     for name, figure in found.items():
         assert figure == pytest.approx(expected[name], abs=1e-12), name
@@ -150,7 +150,7 @@ def test_extremes_of_grouping() -> None:
     assert together["query-error-95"] > 0
     # Two pairs of six are in one part; the others are independent within the one bucket.
     assert together["association-kept"] == pytest.approx(2 / 6)
-    assert {name for name, _, _ in told(together)} >= {"um", "query-error", "association-kept"}
+    assert {name for name, _, _ in list_figures(together)} >= {"um", "query-error", "association-kept"}
 
 
 def test_finer_buckets_are_no_worse_in_expectation() -> None:

@@ -229,7 +229,7 @@ def counted(parts: Any) -> Counter[tuple[int, int]]:
 @pytest.mark.parametrize("block", range(8))
 def test_the_sweep_does_what_the_paper_says(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[Counter[tuple[int, int]], Counter[tuple[int, int]] | None]] = []
-    mend = sweep_module.generalized
+    mend = sweep_module.generalize
 
     def watched(problem: Any, models: Any, parts: Any, *rest: Any) -> Any:
         before = counted(parts)
@@ -237,7 +237,7 @@ def test_the_sweep_does_what_the_paper_says(block: int, monkeypatch: pytest.Monk
         seen.append((before, None if result is None else counted(result)))
         return result
 
-    monkeypatch.setattr(sweep_module, "generalized", watched)
+    monkeypatch.setattr(sweep_module, "generalize", watched)
     closed = lifted = 0
     for seed in range(block * 40, block * 40 + 40):
         this = case(seed)

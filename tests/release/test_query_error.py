@@ -10,10 +10,10 @@ from shoal.plan.plan import Plan
 from shoal.plan.problem import Attribute, Problem
 from shoal.taxonomies.files import from_nested
 from shoal.utility import rows as rows_module
-from shoal.utility.accuracy_ratio import AccuracyRatio, held_out
+from shoal.utility.accuracy_ratio import AccuracyRatio, hold_out
 from shoal.utility.association_kept import AssociationKept, contingency
 from shoal.utility.query_error import N_IN_SET, N_SETS, Queries, QueryError
-from shoal.utility.rows import MOST_BINS, Column, Rows, bin_edges, original_rows, published_rows
+from shoal.utility.rows import MOST_BINS, Column, Rows, bin_edges, original_rows, rows_published
 
 LEAVES = (9, 4, 3, 2)
 
@@ -137,11 +137,11 @@ def test_gaps_in_what_occurs_get_no_records() -> None:
 
 def test_a_third_of_the_records_is_held_out_whatever_their_order() -> None:
     table = problem(1, 5000)
-    asked = held_out(table.cells.codes, table.cells.counts)
+    asked = hold_out(table.cells.codes, table.cells.counts)
     assert (asked >= table.cells.counts // 3).all()
     assert (asked <= (table.cells.counts + 2) // 3).all()
     assert asked.sum() == pytest.approx(table.cells.n_records / 3, rel=0.05)
-    again = held_out(tuple(codes[::-1].astype(np.uint8) for codes in table.cells.codes), table.cells.counts[::-1])
+    again = hold_out(tuple(codes[::-1].astype(np.uint8) for codes in table.cells.codes), table.cells.counts[::-1])
     assert again.tolist() == asked[::-1].tolist()
 
 
@@ -157,7 +157,7 @@ def test_what_can_be_learned_from_the_original_is_lost_at_the_root() -> None:
 
 def test_rows_that_are_equal_are_counted_once() -> None:
     table = problem(1)
-    published = published_rows(table, one_class(table))
+    published = rows_published(table, one_class(table))
     assert len(published.records) == LEAVES[-1]
     assert published.records.sum() == table.cells.n_records
 
@@ -165,7 +165,7 @@ def test_rows_that_are_equal_are_counted_once() -> None:
 def test_half_and_95_percent_of_the_queries_err_less() -> None:
     table = problem(1)
     plan = one_class(table)
-    before, after = original_rows(table), published_rows(table, plan)
+    before, after = original_rows(table), rows_published(table, plan)
     rng = np.random.default_rng(9)
     errors = []
     for _ in range(N_SETS):

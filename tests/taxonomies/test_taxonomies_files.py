@@ -14,8 +14,8 @@ from shoal.taxonomies.files import (
     from_json_text,
     from_nested,
     from_yaml_text,
-    nested,
     to_arx_csv,
+    to_nested,
     to_nested_yaml,
 )
 
@@ -23,7 +23,7 @@ from shoal.taxonomies.files import (
 def test_lines_of_unequal_length_empty_cells_and_repeated_leaves_mean_the_same() -> None:
     texts = ["a;x;*\nb;x;*\nc;*\n", "a;x;*\nb;x;*\nc;;*\n", "a;x;*\nb;x;*\nc;c;*\n"]
     trees = [from_arx_text(text, name="t") for text in texts]
-    assert [nested(tree) for tree in trees] == [{"*": {"x": {"a": {}, "b": {}}, "c": {}}}] * 3
+    assert [to_nested(tree) for tree in trees] == [{"*": {"x": {"a": {}, "b": {}}, "c": {}}}] * 3
 
 
 def test_a_label_repeated_on_two_whole_levels_stays_two_levels() -> None:
@@ -35,7 +35,7 @@ def test_a_label_repeated_on_two_whole_levels_stays_two_levels() -> None:
 
 def test_a_label_that_fills_a_column_counts_once() -> None:
     tree = from_arx_text("a;x;x;*\nb;y;x;*\n", name="t")
-    assert nested(tree) == {"*": {"x": {"a": {}, "y": {"b": {}}}}}
+    assert to_nested(tree) == {"*": {"x": {"a": {}, "y": {"b": {}}}}}
 
 
 @pytest.mark.parametrize("delimiter", [";", ",", "\t"])
@@ -154,7 +154,7 @@ def test_round_trip_of_labels_that_need_quotes(tmp_path: Path) -> None:
     for name, write in (("t.csv", to_arx_csv), ("t.yaml", to_nested_yaml)):
         write(tree, tmp_path / name)
         again = read_taxonomy(tmp_path / name)
-        assert nested(again) == nested(tree)
+        assert to_nested(again) == to_nested(tree)
         assert again.labels == tree.labels
 
 
@@ -162,4 +162,4 @@ def test_the_missing_leaf_is_not_exported(tmp_path: Path) -> None:
     tree = from_nested({"*": ["a", "b"]})
     to_arx_csv(tree.with_missing(), tmp_path / "t.csv")
     assert read_taxonomy(tmp_path / "t.csv").labels == tree.labels
-    assert nested(tree.with_missing()) == nested(tree)
+    assert to_nested(tree.with_missing()) == to_nested(tree)

@@ -17,7 +17,7 @@ from shoal.taxonomies.builders.dates import DatesTaxonomy
 from shoal.taxonomies.builders.listed import FlatTaxonomy, read_taxonomy
 from shoal.taxonomies.builders.mask import MaskTaxonomy
 from shoal.taxonomies.builders.numbers import IntervalsTaxonomy, NumbersTaxonomy
-from shoal.taxonomies.files import from_nested, nested, to_arx_csv, to_nested_yaml
+from shoal.taxonomies.files import from_nested, to_arx_csv, to_nested, to_nested_yaml
 from shoal.taxonomies.tree import Cover, Taxonomy
 
 AWKWARD = st.text(alphabet='ab,{}"[]<>=( )*12;', min_size=1, max_size=4)
@@ -128,7 +128,7 @@ def test_exported_trees_read_back_the_same(taxonomy: Taxonomy) -> None:
         for name, write in (("t.csv", to_arx_csv), ("t.yaml", to_nested_yaml)):
             write(taxonomy, Path(folder, name))
             again = read_taxonomy(Path(folder, name))
-            assert nested(again) == nested(taxonomy)
+            assert to_nested(again) == to_nested(taxonomy)
             assert again.labels == taxonomy.labels
             assert again.level.tolist() == taxonomy.level.tolist()
 

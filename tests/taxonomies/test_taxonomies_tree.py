@@ -9,7 +9,7 @@ import pytest
 from shoal.core.errors import TaxonomyError
 from shoal.taxonomies.construct import from_parents
 from shoal.taxonomies.files import from_nested
-from shoal.taxonomies.fitting import uncovered
+from shoal.taxonomies.fitting import find_uncovered
 from shoal.taxonomies.tree import MISSING_LABEL, NOT_MISSING_LABEL, Taxonomy
 
 
@@ -162,7 +162,9 @@ def test_messages_name_the_taxonomy_and_the_line() -> None:
 )
 def test_decimals_outside_the_taxonomy_are_told_how_to_get_in(values: list[object], told: bool) -> None:
     outside = np.full(len(values), -1, dtype=np.int32)
-    found = uncovered(outside, pa.array(values, None if values else pa.string()), np.ones(len(values), dtype=np.int64))
+    found = find_uncovered(
+        outside, pa.array(values, None if values else pa.string()), np.ones(len(values), dtype=np.int64)
+    )
     assert ("written with some, such as min: 0.0" in found.message("x")) == told
 
 
@@ -170,8 +172,8 @@ def test_uncovered_counts_values_and_records_and_shows_five() -> None:
     values = pa.array(["ok", None, *(f"v{i}" for i in range(7)), "x" * 60])
     codes = np.array([0, -1] + [-1] * 8, dtype=np.int32)
     counts = np.array([100, 50, 1, 1, 9, 1, 1, 1, 1, 2])
-    found = uncovered(codes, values, counts)
+    found = find_uncovered(codes, values, counts)
     assert (found.n_values, found.n_records) == (8, 17)
     assert found.examples == ("v2", "x" * 37 + "...", "v0", "v1", "v3")
     assert "column 'grade': 8 values in 17 records outside the taxonomy: 'v2'" in found.message("grade")
-    assert uncovered(codes[:2], values[:2], counts[:2]).n_values == 0
+    assert find_uncovered(codes[:2], values[:2], counts[:2]).n_values == 0

@@ -14,7 +14,7 @@ from shoal.plan.cells import Cells
 from shoal.plan.plan import KEPT, WITHHELD, Assignment, Plan, Targets
 from shoal.plan.problem import Attribute, Problem, Requirement
 from shoal.taxonomies.files import from_arx_text, from_nested
-from shoal.utility.base import measured
+from shoal.utility.base import measure
 
 AGE = from_nested(
     {"[20,39]": {"[20,29]": [str(age) for age in range(20, 30)], "[30,39]": [str(age) for age in range(30, 40)]}}
@@ -59,12 +59,12 @@ def figure_2(patients: list[tuple[int, int, bool]]) -> tuple[Problem, Plan]:
 
 
 def test_example_4_the_information_of_the_first_patient() -> None:
-    found = measured(*figure_2(PATIENTS[:1]))
+    found = measure(*figure_2(PATIENTS[:1]))
     assert found["um"] * 3 == pytest.approx(0.7, abs=1e-15)
 
 
 def test_figure_2_by_hand() -> None:
-    found = measured(*figure_2(PATIENTS), expensive=True, detail=True)
+    found = measure(*figure_2(PATIENTS), expensive=True, detail=True)
     # 4 x (1/10 + 1/10) + 2 x 1/2 + 2, then 4 x (1/10 + 1/10) + 4, then 4 x (1/20 + 1/20) + 4, of 12 x 3
     assert found["um"] == pytest.approx((3.8 + 4.8 + 4.4) / 36, abs=1e-15)
     # all three classes have F = 0.5, 0.75, 1, 1, exactly psi
@@ -83,11 +83,11 @@ def test_figure_2_by_hand() -> None:
 def test_figure_2_without_generalized_diseases_protects_otherwise() -> None:
     problem, plan = figure_2([(group, disease, False) for group, disease, _ in PATIENTS])
     # the first class is now 3/4, 1, 1, 1 against 0.5, 0.75, 1, 1; the others still meet psi exactly
-    assert measured(problem, plan, expensive=True)["excessive-protection"] == 0
+    assert measure(problem, plan, expensive=True)["excessive-protection"] == 0
     first = replace(problem, cells=Cells(tuple(codes[:4] for codes in problem.cells.codes), problem.cells.counts[:4]))
     requirement = replace(problem.requirements[0], values=problem.requirements[0].values[:4])
     alone = Plan.of_cells(LO[:1], HI[:1], np.zeros(4, dtype=np.int32), first.cells.counts)
-    found = measured(replace(first, requirements=(requirement,)), alone, expensive=True)
+    found = measure(replace(first, requirements=(requirement,)), alone, expensive=True)
     assert found["excessive-protection"] == pytest.approx(0.5)
 
 
@@ -98,7 +98,7 @@ def test_arx_formulas_by_hand() -> None:
     problem = Problem((Attribute("city", city),), (), Cells((np.arange(4),), counts), ())
     lo, hi = np.array([[0], [2]], dtype=np.int32), np.array([[2], [4]], dtype=np.int32)
     plan = Plan.of_cells(lo, hi, np.array([0, 0, 1, WITHHELD], dtype=np.int32), counts)
-    found = measured(problem, plan)
+    found = measure(problem, plan)
     # four records -log2(4/6), two -log2(2/6), one -log2(1/2), the withheld one -log2(1/8)
     bits = 4 * np.log2(6 / 4) + 2 * np.log2(6 / 2) + 1 + 3
     assert found["non-uniform-entropy"] == pytest.approx(bits, rel=1e-14)
@@ -107,7 +107,7 @@ def test_arx_formulas_by_hand() -> None:
     # leaf shares 7 x 2/4 + 1, N = 8, d = 4
     assert found["loss"] == pytest.approx((4.5 - 2) / (8 - 2))
     # as one level of a full-domain release: c and d are south, and all that is withheld is south
-    level = measured(problem, replace(plan, levels={"city": 1}))
+    level = measure(problem, replace(plan, levels={"city": 1}))
     assert level["non-uniform-entropy"] == pytest.approx(4 * np.log2(6 / 4) + 2 * np.log2(6 / 2) + 2, rel=1e-14)
 
 
@@ -144,4 +144,4 @@ def test_adult_as_arx_measures_it(
     )
     problem = Problem(tuple(attributes), (), Cells(tuple(codes), counts), ())
     plan = Plan.of_cells(lo, hi, class_of.reshape(-1).astype(np.int32), counts)
-    assert measured(problem, plan)[measure] == pytest.approx(value, rel=1e-12 if measure != "loss" else 1e-6)
+    assert measure(problem, plan)[measure] == pytest.approx(value, rel=1e-12 if measure != "loss" else 1e-6)

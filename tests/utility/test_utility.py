@@ -12,7 +12,7 @@ from shoal.plan.problem import Attribute, Problem
 from shoal.taxonomies.builders.numbers import IntervalsTaxonomy, NumbersTaxonomy
 from shoal.taxonomies.files import from_nested
 from shoal.taxonomies.tree import Taxonomy
-from shoal.utility.base import measured
+from shoal.utility.base import measure
 from shoal.utility.information import relative_widths
 
 CITY = from_nested({"*": {"north": ["a", "b"], "south": ["c", "d", "e"]}})  # 5 leaves
@@ -41,7 +41,7 @@ def test_two_classes_by_hand() -> None:
     # class 0: city {a, b}, age 0 to 4; class 1: city c to e, age 5 to 10
     table = problem(COUNTS, CODES, [CITY, AGE, ILL])
     made = plan([[0, 0], [2, 5]], [[2, 5], [5, 11]], [0, 0, 1, 1], COUNTS)
-    found = measured(table, made)
+    found = measure(table, made)
     # 4 records keep 1/2 + 1/5 + 1, 6 records keep 1/3 + 1/6 + 1, of 3 attributes
     assert found["um"] == pytest.approx((4 * (1 / 2 + 1 / 5 + 1) + 6 * (1 / 3 + 1 / 6 + 1)) / (10 * 3), abs=1e-15)
     # widths: city 1/4 and 2/4, age 4/10 and 5/10
@@ -51,7 +51,7 @@ def test_two_classes_by_hand() -> None:
 def test_withheld_records_are_lost() -> None:
     table = problem(COUNTS, CODES, [CITY, AGE, ILL])
     made = plan([[0, 0], [2, 5]], [[2, 5], [5, 11]], [0, WITHHELD, 1, 1], COUNTS)
-    found = measured(table, made)
+    found = measure(table, made)
     assert found["um"] == pytest.approx((3 * (1 / 2 + 1 / 5 + 1) + 6 * (1 / 3 + 1 / 6 + 1)) / (10 * 3), abs=1e-15)
     assert found["ncp"] == pytest.approx((3 * 0.325 + 6 * 0.5 + 1) / 10, abs=1e-15)
 
@@ -60,7 +60,7 @@ def test_nothing_changed_and_all_lost() -> None:
     table = problem(COUNTS, CODES, [CITY, AGE, ILL])
     rows = [list(pair) for pair in zip(*CODES[:2], strict=True)]
     same = plan(rows, [[a + 1, b + 1] for a, b in rows], [0, 1, 2, 3], COUNTS)
-    assert measured(table, same) == {
+    assert measure(table, same) == {
         "attribute-loss": 0.0,
         "class-size": 10 / 4,
         "discernibility": 9 + 1 + 4 + 16,
@@ -71,7 +71,7 @@ def test_nothing_changed_and_all_lost() -> None:
     }
     root = plan([[0, 0]], [[5, 11]], [0, 0, 0, 0], COUNTS)
     bits = [-count * np.log2(count / 10) for count in COUNTS]  # every value of both attributes is in one cell only
-    assert measured(table, root) == {
+    assert measure(table, root) == {
         "attribute-loss": pytest.approx(1),
         "class-size": 10,
         "discernibility": 100,
@@ -114,7 +114,7 @@ def test_brute_force_over_records(seed: int) -> None:
     codes = [rng.integers(0, 5, 30).tolist(), age.tolist(), rng.integers(0, 2, 30).tolist()]
     table = problem(counts.tolist(), codes, [CITY, AGE, ILL])
     lo, hi = [[0, low] for low in edges[:-1]], [[5, high] for high in edges[1:]]
-    found = measured(table, plan(lo, hi, group.tolist(), counts.tolist()))
+    found = measure(table, plan(lo, hi, group.tolist(), counts.tolist()))
     um = ncp = 0.0
     for cell in range(30):
         for _ in range(counts[cell]):

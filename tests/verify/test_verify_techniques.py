@@ -287,9 +287,9 @@ def test_sources_that_do_not_fit_are_named() -> None:
 @pytest.mark.parametrize("length", [1, 15, 16, 17, 31, 32, 47, 63, 64, 79, 80, 95, 96, 200])
 def test_reversible_tokens_of_values_of_any_length_have_the_form(length: int, tmp_path) -> None:
     pytest.importorskip("cryptography")
-    from shoal.columns.keys import sealed_tokens
+    from shoal.columns.keys import seal_tokens
 
-    tokens = sealed_tokens(bytes(range(32)), "name")(["a" * length])
+    tokens = seal_tokens(bytes(range(32)), "name")(["a" * length])
     declared = Pseudonym(column="name", technique="pseudonym", reversible=True, domain="name", of="identifier")
     one = np.ones(1, dtype=np.int64)
     assert declared.find_fault(ColumnValues(tokens, one, 0)) is None

@@ -21,7 +21,7 @@ from shoal.core.wording import counted_text
 from shoal.engines.local import CountedCells
 from shoal.linking.ledger.records import Ledgered, ledger_options
 from shoal.methods.base import Method
-from shoal.plan.judging import judged
+from shoal.plan.judging import judge_plan
 from shoal.plan.plan import Plan
 from shoal.plan.problem import Problem
 from shoal.policy.policy import AttributePolicy, Policy, Role
@@ -169,7 +169,7 @@ class AgreedClasses(Method):
                 f"{agreed.records:,}: {missing:,} {'is' if missing == 1 else 'are'} missing. Nothing was published; "
                 "wait until there are enough"
             )
-        sizes = kernels.summed(class_of, counts, agreed.classes)
+        sizes = kernels.sum_groups(class_of, counts, agreed.classes)
         if agreed.promise.model == L_DIVERSITY:
             self._refuse_hidden(class_of, np.asarray(problem.cells.codes[-1]))
         elif agreed.promise.model == K_ANONYMITY:
@@ -212,7 +212,7 @@ class AgreedClasses(Method):
     def _refuse_certain(self, problem: Problem, plan: Plan) -> None:
         what = f"values are less uncertain than {self.agreed.promise.least:g} equally frequent ones"
         self._refuse(plan.sizes == 0, what)
-        holding = [requirement.model.holds(classes, whole) for requirement, classes, whole in judged(problem, plan)]
+        holding = [requirement.model.holds(classes, whole) for requirement, classes, whole in judge_plan(problem, plan)]
         self._refuse(~np.concatenate(holding), what)
 
     def _refuse(self, failing: BoolArray, what: str) -> None:

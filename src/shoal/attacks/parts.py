@@ -13,7 +13,7 @@ import pyarrow as pa
 from shoal.attacks.kernels import BucketPairs, CountedPairs, Entries
 from shoal.attacks.treatments import Treatments
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
-from shoal.core.kernels import Pairs, counted_pairs, grouped
+from shoal.core.kernels import Pairs, count_pairs, group_items
 from shoal.linking.kernels import Boxes, BoxIndex, Histograms, gather_entries, index_boxes
 from shoal.linking.linkable import Candidates, Linkable, LinkColumn, encode_column, read_labels
 from shoal.linking.space import Space
@@ -56,7 +56,7 @@ class ViewPart:
 
     def by_bucket(self, n_buckets: int) -> BucketPairs:
         """Return the pairs bucket by bucket."""
-        start, order = grouped(self.pairs.second, n_buckets)
+        start, order = group_items(self.pairs.second, n_buckets)
         box = np.repeat(np.arange(len(self.pairs.start) - 1, dtype=np.int32), np.diff(self.pairs.start))
         return BucketPairs(start, order, box[order])
 
@@ -155,7 +155,7 @@ def _part(
         index=index_boxes(boxes.hulls, space.bits),
         owner=None if each.agreement is None else each.owner,
         records=np.bincount(class_of, minlength=n_classes),
-        pairs=counted_pairs(class_of, n_classes, bucket, n_buckets, np.ones(len(bucket), dtype=np.int64)),
+        pairs=count_pairs(class_of, n_classes, bucket, n_buckets, np.ones(len(bucket), dtype=np.int64)),
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from shoal.audit.membership import membership_evidence
 from shoal.audit.special import special_uniques
 from shoal.audit.units import bucket_risks, class_risks, people_risks
-from shoal.columns.base import changed_before
+from shoal.columns.base import changes_before
 from shoal.columns.baskets import UnfoldedSource
 from shoal.core.arrays import AnyIntArray, IntArray
 from shoal.core.kernels import same_rows
@@ -44,7 +44,7 @@ class Given:
             raise TypeError("what was before is known of a table that was counted")
         quasi, counted = publication.policy.names("quasi"), publication.counted
         units = dict(list(publication.policy.units.items())[:1])
-        if changed_before(publication.source, quasi):
+        if changes_before(publication.source, quasi):
             quasi = _folded(publication.source, quasi)
             counted = LocalEngine().count(source, (*units.values(), *quasi), progress)
         risks = class_risks(counted.class_sizes(quasi))

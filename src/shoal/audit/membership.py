@@ -20,7 +20,7 @@ import numpy as np
 from shoal.audit import membership_kernels as kernels
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import UsageError
-from shoal.core.kernels import counted_pairs, grouped, same_rows, summed
+from shoal.core.kernels import count_pairs, group_items, same_rows, sum_groups
 from shoal.plan.problem import Problem
 from shoal.plan.slices import SlicedPlan
 
@@ -62,7 +62,7 @@ class ValueBuckets:
         weights = np.ones(len(values), dtype=np.int64) if records is None else np.asarray(records, dtype=np.int64)
         n_values = int(values.max(initial=-1)) + 1
         codes, buckets = values.astype(np.int32), bucket.astype(np.int32)
-        pairs = counted_pairs(codes, n_values, buckets, n_buckets, weights)
+        pairs = count_pairs(codes, n_values, buckets, n_buckets, weights)
         return cls(pairs.start, pairs.second, pairs.records)
 
 
@@ -245,7 +245,7 @@ def distinct_tuples(values: Sequence[AnyIntArray], records: AnyIntArray | None) 
     first, group = same_rows(values)
     weights = np.ones(len(group), dtype=np.int64) if records is None else np.asarray(records, dtype=np.int64)
     tuples = np.stack([np.asarray(part)[first].astype(np.int32) for part in values])
-    return tuples, summed(group, weights, len(first))
+    return tuples, sum_groups(group, weights, len(first))
 
 
 def matching_buckets(contents: BucketContents, tuples: AnyIntArray, *, steps: int = STEPS) -> IntArray:
@@ -408,7 +408,7 @@ def draw_fakes(contents: BucketContents, originals: CodeArray, n: int, rng: np.r
 
 def _by_bucket(part: ValueBuckets, n_buckets: int) -> tuple[IntArray, CodeArray]:
     """Return the values of a part by bucket: bucket b shows those at ``first[b]:first[b + 1]``."""
-    first, order = grouped(part.bucket, n_buckets)
+    first, order = group_items(part.bucket, n_buckets)
     value_of = np.repeat(np.arange(part.n_values, dtype=np.int32), part.n_buckets_of)
     return first, value_of[order]
 

@@ -231,8 +231,8 @@ class ValueClasses:
     @classmethod
     def of(cls, raw: RawTable, values: CodeArray, n_values: int) -> Self:
         """Sort the cells by class and value, by counting."""
-        _, by_value = sorting.grouped(values, n_values)
-        first, by_class = sorting.grouped(raw.class_of[by_value], raw.n_classes)
+        _, by_value = sorting.group_items(values, n_values)
+        first, by_class = sorting.group_items(raw.class_of[by_value], raw.n_classes)
         order = by_value[by_class]
         return cls(first, values[order], raw.records[order], n_values)
 

@@ -117,10 +117,10 @@ class NumberDomain:
         return {end: number for end, number in named.items() if number is not None}
 
 
-def declared_domain(taxonomy: TaxonomyBuilder | None) -> NumberDomain:
+def find_domain(taxonomy: TaxonomyBuilder | None) -> NumberDomain:
     """Return the numbers that an attribute's taxonomy allows: intervals have ends where they are not open.
 
-    >>> declared_domain(IntervalsTaxonomy(min=0, max=120, open="high"))
+    >>> find_domain(IntervalsTaxonomy(min=0, max=120, open="high"))
     NumberDomain(low=0, high=None)
     """
     if not isinstance(taxonomy, IntervalsTaxonomy):
@@ -150,7 +150,7 @@ def describe_changes(source: Source) -> dict[str, Any]:
     return {layer.entry: layer.describe() for layer in layers(source) if isinstance(layer, ChangedSource)}
 
 
-def changed_before(source: Source, columns: Collection[str]) -> bool:
+def changes_before(source: Source, columns: Collection[str]) -> bool:
     """Whether records were drawn or values of these columns changed before anything was counted."""
     return any(isinstance(layer, ChangedSource) and layer.concerns(columns) for layer in layers(source))
 

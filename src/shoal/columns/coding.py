@@ -84,14 +84,14 @@ class Coding(Technique):
         top = None if self.top is None else grid.step_of(self.top, f"{where}: top")
         bottom = None if self.bottom is None else grid.step_of(self.bottom, f"{where}: bottom")
         if self.shares is not None:
-            steps, records = _counted(source, column, grid)
+            steps, records = _count_steps(source, column, grid)
             if self.shares.top is not None:
                 top = _edge(steps[::-1], records[::-1], self.shares.top, f"{where}: top")
             if self.shares.bottom is not None:
                 bottom = _edge(steps, records, self.shares.bottom, f"{where}: bottom")
             if top is not None and bottom is not None and bottom >= top:
                 raise PolicyError(f"{where}: top and bottom coding meet; take smaller shares")
-        said = self.public(**_written(grid, top=top, bottom=bottom), edges_from_data=self.shares is not None)
+        said = self.public(**_write_edges(grid, top=top, bottom=bottom), edges_from_data=self.shares is not None)
         return CodingTreatment(column, grid.kind, said, grid, top, bottom)
 
 
@@ -109,7 +109,7 @@ class CodingTreatment(NumberTreatment):
         return steps if self.bottom is None else np.maximum(steps, self.bottom)
 
 
-def _counted(source: Source, column: str, grid: Grid) -> tuple[IntArray, IntArray]:
+def _count_steps(source: Source, column: str, grid: Grid) -> tuple[IntArray, IntArray]:
     """Return the distinct numbers of a column as ascending grid steps, and how many records have each."""
     steps, records = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
     for batch in source.batches([column], dictionary=[column]):
@@ -138,6 +138,6 @@ def _edge(steps: IntArray, records: IntArray, share: float, what: str) -> int:
     return int(steps[place])
 
 
-def _written(grid: Grid, **edges: int | None) -> dict[str, Number]:
+def _write_edges(grid: Grid, **edges: int | None) -> dict[str, Number]:
     unit = 10**grid.decimals
     return {name: step / unit if grid.decimals else step for name, step in edges.items() if step is not None}

@@ -61,12 +61,12 @@ class Hash(Technique):
         salted = hashlib.sha256(b"" if self.salt == "none" else chance.keys(4).tobytes())
 
         def rewrite(values: list[str]) -> pa.Array:
-            return pa.array([_continued(salted, value) for value in values], pa.string())
+            return pa.array([_finish_hash(salted, value) for value in values], pa.string())
 
         return TokenTreatment(column, pa.string(), {"technique": self.name, "salt": self.salt}, rewrite)
 
 
-def _continued(started: hashlib._Hash, value: str) -> str:
+def _finish_hash(started: hashlib._Hash, value: str) -> str:
     digest = started.copy()
     digest.update(value.encode())
     return digest.hexdigest()

@@ -119,18 +119,18 @@ def _is_text(key: bytes) -> bool:
 _PADDED = 16  # bytes; a token tells the length of its value only up to this
 
 
-def sealed_tokens(key: bytes, domain: str) -> Callable[[list[str]], pa.Array]:
-    """Return a function from texts to tokens that :func:`opened_tokens` takes back."""
+def seal_tokens(key: bytes, domain: str) -> Callable[[list[str]], pa.Array]:
+    """Return a function from texts to tokens that :func:`open_tokens` takes back."""
     cipher, bound = _cipher(key), [domain.encode()]
 
     def rewrite(values: list[str]) -> pa.Array:
-        sealed = [base64.b32encode(cipher.encrypt(_padded(value.encode()), bound)) for value in values]
+        sealed = [base64.b32encode(cipher.encrypt(_pad(value.encode()), bound)) for value in values]
         return pa.array([token.decode().rstrip("=") for token in sealed], pa.string())
 
     return rewrite
 
 
-def opened_tokens(tokens: pa.Array, key: bytes, domain: str) -> pa.Array:
+def open_tokens(tokens: pa.Array, key: bytes, domain: str) -> pa.Array:
     """Return the texts of tokens; one of another key or domain, or one that was changed, is refused."""
     cipher, bound = _cipher(key), [domain.encode()]
     coded = tokens.dictionary_encode()
@@ -139,7 +139,7 @@ def opened_tokens(tokens: pa.Array, key: bytes, domain: str) -> pa.Array:
     for token in coded.dictionary.to_pylist():
         try:
             sealed = base64.b32decode(token + "=" * (-len(token) % 8))
-            opened.append(_unpadded(cipher.decrypt(sealed, bound)).decode())
+            opened.append(_unpad(cipher.decrypt(sealed, bound)).decode())
         except (_invalid_tag(), binascii.Error, ValueError):
             refused += 1
     if refused:
@@ -165,12 +165,12 @@ def _invalid_tag() -> type[Exception]:
     return refused
 
 
-def _padded(text: bytes) -> bytes:
+def _pad(text: bytes) -> bytes:
     marked = text + b"\x80"
     return marked + bytes(-len(marked) % _PADDED)
 
 
-def _unpadded(padded: bytes) -> bytes:
+def _unpad(padded: bytes) -> bytes:
     return padded.rstrip(b"\0").removesuffix(b"\x80")
 
 
@@ -200,7 +200,7 @@ def write_opened(path: Path, column: str, key: Path, out: Path, domain: str | No
     with open_writer(out, source.schema, form, private=True) as writer:
         for batch in source.batches():
             arrays = dict(zip(known, batch.columns, strict=True))
-            arrays[column] = opened_tokens(arrays[column], secret, within)
+            arrays[column] = open_tokens(arrays[column], secret, within)
             writer.write(pa.RecordBatch.from_arrays(list(arrays.values()), names=known))
     return {"out": str(out), "rows": writer.rows, "column": column, "domain": within}
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from shoal.columns.base import NumberDomain, Technique, Treatment
 from shoal.columns.numbers import MOST_DECIMALS, Grid, NumberTreatment, explain_decimals, plain_number, within
-from shoal.columns.row_random import BLOCK_ROWS, RowRandom, rounded_normal, two_sided_geometric
+from shoal.columns.row_random import BLOCK_ROWS, RowRandom, round_normal, two_sided_geometric
 from shoal.columns.verdicts import NOISE_ADDITION
 from shoal.core.arrays import BoolArray, FloatArray, IntArray, KeyArray
 from shoal.core.errors import InputError, PolicyError
@@ -185,7 +185,7 @@ class NoiseTreatment(NumberTreatment):
         return self._clamped(noisy) if self.edges == "clamp" else self._reflected(noisy)
 
     def _noise(self, words: KeyArray) -> IntArray:
-        return rounded_normal(words, self.width) if self.gaussian else two_sided_geometric(words, self.width)
+        return round_normal(words, self.width) if self.gaussian else two_sided_geometric(words, self.width)
 
     def _outside(self, steps: IntArray) -> BoolArray:
         outside = np.zeros(len(steps), dtype=np.bool_)

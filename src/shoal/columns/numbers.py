@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from shoal.columns.base import Number, NumberDomain, Treatment
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
-from shoal.core.dictionaries import factored
+from shoal.core.dictionaries import factor_column
 from shoal.core.errors import InputError, PolicyError
 from shoal.core.wording import counted_text
 from shoal.taxonomies.parse import decimal_numbers
@@ -94,7 +94,7 @@ def column_numbers(column: pa.Array, name: str) -> tuple[FloatArray, BoolArray]:
         numbers, valid = decimal_numbers(column)
         strange = int(len(column) - column.null_count - valid.sum())
     else:
-        indices, entries = factored(column)
+        indices, entries = factor_column(column)
         of_entry, fine = decimal_numbers(entries)
         strange = int((~np.append(fine, True)[indices]).sum())
         numbers = np.append(of_entry, 0.0)[indices]

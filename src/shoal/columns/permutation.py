@@ -14,7 +14,7 @@ from shoal.columns.base import NumberDomain, Technique, Treatment
 from shoal.columns.verdicts import SUBSTITUTION
 from shoal.core import kernels
 from shoal.core.arrays import CodeArray, IntArray
-from shoal.core.dictionaries import GrowingDictionary, factored
+from shoal.core.dictionaries import GrowingDictionary, factor_column
 from shoal.core.errors import InputError, PolicyError
 from shoal.core.kernels import same_rows
 from shoal.core.randomness import Chance
@@ -34,7 +34,7 @@ class CodedRows:
     n_groups: int
 
 
-def coded_rows(source: Source, column: str, within: Sequence[str]) -> CodedRows:
+def read_codes(source: Source, column: str, within: Sequence[str]) -> CodedRows:
     """Read a column and those it is grouped by in one pass; missing is a value like others here.
 
     Groups of one record each are refused: no value could be moved, and the release would say that they were.
@@ -44,7 +44,7 @@ def coded_rows(source: Source, column: str, within: Sequence[str]) -> CodedRows:
     parts: list[list[CodeArray]] = [[] for _ in names]
     for batch in source.batches(names, dictionary=names):
         for name, dictionary, part in zip(names, dictionaries, parts, strict=True):
-            indices, values = factored(batch.column(name))
+            indices, values = factor_column(batch.column(name))
             part.append(dictionary.codes(values)[indices].astype(np.int32))  # -1 points to the last: missing
     codes, *others = (np.concatenate(part) for part in parts)
     groups, n_groups = np.zeros(len(codes), dtype=np.int32), 1
@@ -130,8 +130,8 @@ class Permutation(Technique):
 
     def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> Treatment:  # noqa: ARG002
         """Read the column once and deal its values out."""
-        rows = coded_rows(source, column, self.within)
-        _, places = kernels.grouped(rows.groups, rows.n_groups)
+        rows = read_codes(source, column, self.within)
+        _, places = kernels.group_items(rows.groups, rows.n_groups)
         origin = np.empty(len(rows.codes), dtype=np.int64)
         origin[places] = chance.order_within(rows.groups, rows.n_groups)
         kind = source.schema.field(column).type

@@ -10,8 +10,8 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 
 from shoal.columns.base import NumberDomain, Technique, Treatment
-from shoal.columns.keys import read_key, sealed_tokens
-from shoal.columns.token import LONGEST, SHORTEST, USUAL, TokenTreatment, explain_place, explain_sameness, keyed_tokens
+from shoal.columns.keys import read_key, seal_tokens
+from shoal.columns.token import LONGEST, SHORTEST, USUAL, TokenTreatment, explain_place, explain_sameness, make_tokens
 from shoal.columns.verdicts import PSEUDONYMISATION
 from shoal.core.randomness import Chance
 from shoal.sources.base import Source
@@ -70,6 +70,6 @@ class Pseudonym(Technique):
         key, where = read_key(Path(self.key)), self.domain or column
         said = {"technique": self.name, "reversible": self.reversible, "domain": where}
         if self.reversible:
-            return TokenTreatment(column, pa.string(), said, sealed_tokens(key, where))
+            return TokenTreatment(column, pa.string(), said, seal_tokens(key, where))
         length = self.length or USUAL
-        return TokenTreatment(column, pa.string(), said | {"length": length}, keyed_tokens(key, where, length))
+        return TokenTreatment(column, pa.string(), said | {"length": length}, make_tokens(key, where, length))

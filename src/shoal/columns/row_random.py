@@ -83,13 +83,13 @@ def two_sided_geometric(words: KeyArray, scale: float) -> IntArray:
     return (one - other).astype(np.int64)
 
 
-def rounded_normal(words: KeyArray, deviation: float) -> IntArray:
+def round_normal(words: KeyArray, deviation: float) -> IntArray:
     """Return normal numbers of this standard deviation, each rounded to a whole one (Box and Muller)."""
     radius = np.sqrt(2.0 * exponential(words[:, 0], words[:, 1]))
     angle = np.cos(2.0 * math.pi * uniform(words[:, 2]))
     return np.rint(deviation * radius * angle).astype(np.int64)
 
 
-def chosen(words: KeyArray, share: float) -> BoolArray:
+def choose_rows(words: KeyArray, share: float) -> BoolArray:
     """Return whether each row is one of a random *share*."""
     return np.asarray(uniform(words[:, 0]) <= share)

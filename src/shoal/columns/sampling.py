@@ -11,9 +11,9 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from shoal.columns.base import ChangedSource
-from shoal.columns.row_random import RowRandom, chosen
+from shoal.columns.row_random import RowRandom, choose_rows
 from shoal.core.arrays import BoolArray
-from shoal.core.dictionaries import MISSING_CODE, GrowingDictionary, factored
+from shoal.core.dictionaries import MISSING_CODE, GrowingDictionary, factor_column
 from shoal.core.errors import InputError
 from shoal.core.randomness import Chance
 from shoal.sources.base import Source
@@ -73,7 +73,9 @@ class SampledSource(ChangedSource):
             if len(kept) < n_rows:
                 raise InputError(f"{self.given.name} changed while it was being read; nothing was published")
             return kept
-        drawn: BoolArray = self.random.drawn(first_row, n_rows, lambda words: chosen(words, self.sampling.share or 0))
+        drawn: BoolArray = self.random.drawn(
+            first_row, n_rows, lambda words: choose_rows(words, self.sampling.share or 0)
+        )
         return drawn
 
 
@@ -98,7 +100,7 @@ def _one_of_each(source: Source, column: str, random: RowRandom) -> BoolArray:
     """Return (n_rows,) one row of each value of a column, every row of a value being as likely as the others."""
     known, codes, words, n_rows = GrowingDictionary(), [], [], 0
     for batch in source.batches([column], dictionary=[column]):
-        indices, values = factored(batch.column(0))
+        indices, values = factor_column(batch.column(0))
         codes.append(known.codes(values)[indices])
         words.append(random.words(n_rows, len(indices))[:, 0])
         n_rows += len(indices)

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from shoal.columns.base import NumberDomain, Technique, Treatment
-from shoal.columns.permutation import MovedTreatment, coded_rows, explain_groups
+from shoal.columns.permutation import MovedTreatment, explain_groups, read_codes
 from shoal.columns.row_random import uniform
 from shoal.columns.verdicts import SUBSTITUTION
 from shoal.core.randomness import Chance
@@ -50,7 +50,7 @@ class Swapping(Technique):
 
         The number of pairs is rounded up or down at random, so that small groups take part as often as large ones.
         """
-        rows = coded_rows(source, column, self.within)
+        rows = read_codes(source, column, self.within)
         order = chance.order_within(rows.groups, rows.n_groups)
         sizes = np.bincount(rows.groups, minlength=rows.n_groups)
         chances = uniform(chance.keys(rows.n_groups)) - 2.0**-53

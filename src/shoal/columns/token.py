@@ -13,7 +13,7 @@ from pydantic import Field
 
 from shoal.columns.base import NumberDomain, Technique, Treatment
 from shoal.columns.verdicts import HASHING
-from shoal.core.dictionaries import GrowingDictionary, factored
+from shoal.core.dictionaries import GrowingDictionary, factor_column
 from shoal.core.errors import PolicyError
 from shoal.core.randomness import Chance
 from shoal.sources.base import Source
@@ -46,7 +46,7 @@ class Token(Technique):
 
     def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> Treatment:  # noqa: ARG002
         """Draw the run's key."""
-        rewrite = keyed_tokens(chance.keys(4).tobytes(), column, self.length)
+        rewrite = make_tokens(chance.keys(4).tobytes(), column, self.length)
         return TokenTreatment(column, pa.string(), self.public(), rewrite)
 
 
@@ -58,31 +58,31 @@ class TokenTreatment(Treatment):
 
     def apply(self, column: pa.Array, first_row: int) -> pa.Array:  # noqa: ARG002
         """Return dictionary-coded tokens."""
-        indices, values = factored(column)
+        indices, values = factor_column(column)
         tokens = self.rewrite(texts(values).to_pylist())
         codes = pa.array(indices, mask=indices < 0)
         return pa.DictionaryArray.from_arrays(codes, tokens)
 
 
-def keyed_tokens(key: bytes, domain: str, length: int) -> Callable[[list[str]], pa.Array]:
+def make_tokens(key: bytes, domain: str, length: int) -> Callable[[list[str]], pa.Array]:
     """Return a function from texts to the first characters of their HMAC-SHA-256 in base 32.
 
     The domain goes into it with its own length first, so that no two pairs of domain and text look the same.
 
-    >>> keyed_tokens(bytes(32), "name", 16)(["Ann", "Bob", "Ann"]).to_pylist()
+    >>> make_tokens(bytes(32), "name", 16)(["Ann", "Bob", "Ann"]).to_pylist()
     ['GCKROU4L3GQ7UL7Z', 'H2DJWXIXMJEMFY5I', 'GCKROU4L3GQ7UL7Z']
     """
     named = domain.encode()
     begun = hmac.new(key, len(named).to_bytes(8) + named, "sha256")
 
     def rewrite(values: list[str]) -> pa.Array:
-        digests = b"".join(_continued(begun, value) for value in values)
+        digests = b"".join(_finish_code(begun, value) for value in values)
         return base32(np.frombuffer(digests, dtype=np.uint8).reshape(len(values), 32), length)
 
     return rewrite
 
 
-def _continued(begun: hmac.HMAC, value: str) -> bytes:
+def _finish_code(begun: hmac.HMAC, value: str) -> bytes:
     code = begun.copy()  # twice as fast as starting anew for every value
     code.update(value.encode())
     return code.digest()
@@ -106,7 +106,7 @@ def refuse_repeated(source: Source, columns: Sequence[str]) -> None:
     for column in columns:
         known, records = GrowingDictionary(), np.zeros(1, dtype=np.int64)  # records: (n_codes,)
         for batch in source.batches([column], dictionary=[column]):
-            indices, values = factored(batch.column(0))
+            indices, values = factor_column(batch.column(0))
             codes = known.codes(values)[indices].astype(np.int64)
             records = np.pad(records, (0, known.size - len(records))) + np.bincount(codes, minlength=known.size)
         occurring = records[1:][records[1:] > 0]

@@ -12,7 +12,7 @@ from shoal.core.errors import InputError
 MISSING_CODE = 0
 
 
-def factored(column: pa.Array) -> tuple[CodeArray, pa.Array]:
+def factor_column(column: pa.Array) -> tuple[CodeArray, pa.Array]:
     """Return (n_rows,) the index of each row's value, -1 for missing, and the values they point to."""
     if not pa.types.is_dictionary(column.type):
         if pa.types.is_floating(column.type):

@@ -38,7 +38,7 @@ def add_codes(key: Keys, indices: NDArray[np.int32], table: Keys) -> None:
 
 
 @compiled
-def used_codes(keys: Keys, shift: int, mask: int, size: int) -> NDArray[np.bool_]:
+def find_codes(keys: Keys, shift: int, mask: int, size: int) -> NDArray[np.bool_]:
     """Return which codes below *size* occur in one column of packed keys."""
     used = np.zeros(size, dtype=np.bool_)
     for row in range(len(keys)):
@@ -47,7 +47,7 @@ def used_codes(keys: Keys, shift: int, mask: int, size: int) -> NDArray[np.bool_
 
 
 @compiled
-def translated(keys: Keys, shift: int, mask: int, table: Codes, out: Codes) -> None:
+def translate_codes(keys: Keys, shift: int, mask: int, table: Codes, out: Codes) -> None:
     """Fill in the entry of *table* for each row's code in one column of packed keys."""
     for row in range(len(keys)):
         out[row] = table[(keys[row] >> np.uint64(shift)) & np.uint64(mask)]
@@ -174,7 +174,7 @@ def draw_targets(
 
 
 @compiled
-def grouped(group: NDArray[np.int32], n_groups: int) -> tuple[Ints, Ints]:
+def group_items(group: NDArray[np.int32], n_groups: int) -> tuple[Ints, Ints]:
     """Return where each group starts in an order of items by group, and that order; group -1 is left out."""
     first = np.zeros(n_groups + 1, dtype=np.int64)
     for item in range(len(group)):
@@ -192,7 +192,7 @@ def grouped(group: NDArray[np.int32], n_groups: int) -> tuple[Ints, Ints]:
 
 
 @compiled
-def summed(group: NDArray[np.int32], records: Ints, n_groups: int) -> Ints:
+def sum_groups(group: NDArray[np.int32], records: Ints, n_groups: int) -> Ints:
     """Return the records of each group; items of group -1 belong to none."""
     total = np.zeros(n_groups, dtype=np.int64)
     for item in range(len(group)):
@@ -277,21 +277,21 @@ class Pairs(NamedTuple):
     pair_of: IntArray  # (n_items,)
 
 
-def counted_pairs(first: CodeArray, n_first: int, second: CodeArray, n_second: int, records: IntArray) -> Pairs:
+def count_pairs(first: CodeArray, n_first: int, second: CodeArray, n_second: int, records: IntArray) -> Pairs:
     """Count the records of items by two codes; two counting sorts, so that time is linear in items and codes.
 
     >>> codes = np.array([0, 1, 0, 0], dtype=np.int32)
-    >>> pairs = counted_pairs(codes, 2, np.array([0, 0, 1, 1], dtype=np.int32), 2, np.array([1, 2, 3, 4]))
+    >>> pairs = count_pairs(codes, 2, np.array([0, 0, 1, 1], dtype=np.int32), 2, np.array([1, 2, 3, 4]))
     >>> pairs.start.tolist(), pairs.second.tolist(), pairs.records.tolist()
     ([0, 2, 3], [0, 1, 0], [1, 7, 2])
     """
-    _, by_second = grouped(second, n_second)
-    _, order = grouped(first[by_second], n_first)
-    return Pairs(*_counted(by_second[order], first, n_first, second, records))
+    _, by_second = group_items(second, n_second)
+    _, order = group_items(first[by_second], n_first)
+    return Pairs(*_count_ordered_pairs(by_second[order], first, n_first, second, records))
 
 
 @compiled
-def _counted(
+def _count_ordered_pairs(
     order: IntArray, first: CodeArray, n_first: int, second: CodeArray, records: IntArray
 ) -> tuple[IntArray, CodeArray, IntArray, IntArray]:
     n = len(order)
@@ -350,7 +350,7 @@ def pam(distances: FloatArray, k: int) -> Clusters:
     if not 1 <= k <= len(distances):
         raise ValueError(f"k must be in 1..{len(distances)}, not {k}")
     margin = _SAME * float(distances.max())
-    chosen = _built(distances, k, margin)
+    chosen = _build_medoids(distances, k, margin)
     while (swap := _best_swap(distances, chosen, margin)) is not None:
         chosen[list(swap)] = ~chosen[list(swap)]
     medoids = np.flatnonzero(chosen)
@@ -359,7 +359,7 @@ def pam(distances: FloatArray, k: int) -> Clusters:
     return Clusters(medoids, labels, float(distances[medoids[labels], np.arange(len(distances))].sum()))
 
 
-def _built(distances: FloatArray, k: int, margin: float) -> BoolArray:
+def _build_medoids(distances: FloatArray, k: int, margin: float) -> BoolArray:
     """Return (n_points,) whether each is one of the first k medoids."""
     chosen = np.zeros(len(distances), dtype=np.bool_)
     nearest = np.full(len(distances), np.inf)

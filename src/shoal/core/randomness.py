@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from shoal.core.arrays import CodeArray, FloatArray, IntArray, KeyArray
 from shoal.core.errors import UsageError
-from shoal.core.kernels import compiled, grouped
+from shoal.core.kernels import compiled, group_items
 
 ROWS_PER_HEAP = 1 << 20
 MOST_HEAPS = 400  # files that are open at a time, of the 1,024 that a process may usually have
@@ -80,7 +80,7 @@ class Chance:
 
     def order_within(self, groups: CodeArray, n_groups: int) -> IntArray:
         """Return (n_items,) the items by ascending group, those of each group in random order."""
-        first, order = grouped(groups, n_groups)
+        first, order = group_items(groups, n_groups)
         shuffle_within(first, order, self.keys(len(order)))
         return order
 

@@ -28,11 +28,11 @@ from shoal.plan.counted import (
     Sorting,
     Thinning,
     ahead,
-    factor,
-    looked_up,
-    packed,
+    factor_batch,
+    look_up,
+    pack_keys,
     some_rows,
-    tallied,
+    tally_values,
 )
 from shoal.sources.base import Source
 
@@ -79,7 +79,7 @@ class LocalEngine:
         with ThreadPoolExecutor(self.threads) as pool, progress.step("counting", source.n_rows) as step:
             sorting = Sorting(pool)
             batches = source.batches(columns, dictionary=columns)
-            for factors in ahead(pool, batches, factor, self.threads + 1):
+            for factors in ahead(pool, batches, factor_batch, self.threads + 1):
                 tables = [
                     dictionary.codes(values) for dictionary, (_, values) in zip(dictionaries, factors, strict=True)
                 ]
@@ -151,10 +151,10 @@ def _batches(source: Source, counted: CountedCells, carried: Sequence[str]) -> I
 
 def _keys(batch: pa.RecordBatch, counted: CountedCells) -> KeyArray:
     """Return (n_words, n_rows) the keys of rows by the dictionaries and the layout of what was counted."""
-    factors = factor(batch.select(list(counted.columns)))
-    return packed(factors, looked_up(counted.dictionaries, factors, counted.columns), counted.layout)
+    factors = factor_batch(batch.select(list(counted.columns)))
+    return pack_keys(factors, look_up(counted.dictionaries, factors, counted.columns), counted.layout)
 
 
 def _tally(thinning: Thinning, factors: Factored, tables: Sequence[KeyArray]) -> None:
-    for column, (codes, rows) in enumerate(zip(tables, tallied(factors), strict=True)):
+    for column, (codes, rows) in enumerate(zip(tables, tally_values(factors), strict=True)):
         thinning.tally(column, codes, rows)

@@ -70,7 +70,7 @@ class Anatomy(Method):
         """Return the buckets as a plan of two parts."""
         with progress.step("dealing", problem.cells.n_records, unit="records") as step:
             counts, (leaves,) = problem.cells.counts, problem.cells.codes[len(problem.quasi) :]
-            by_value = kernels.summed(leaves.astype(np.int32), counts, problem.sensitive[0].taxonomy.n_leaves)
+            by_value = kernels.sum_groups(leaves.astype(np.int32), counts, problem.sensitive[0].taxonomy.n_leaves)
             l = _different_values(problem, by_value)
             n_buckets = _number_of_buckets(by_value, l)
             n_withheld = int(np.maximum(by_value - n_buckets, 0).sum())
@@ -78,7 +78,7 @@ class Anatomy(Method):
                 raise UnreachableError(_reason(problem, by_value, l))
             cell = np.repeat(np.arange(problem.cells.n_cells), counts)[rng.permutation(int(counts.sum()))]
             order = rng.permutation(len(by_value)).astype(np.int32)
-            first, dealt = kernels.grouped(order[leaves[cell]], len(by_value))
+            first, dealt = kernels.group_items(order[leaves[cell]], len(by_value))
             rank = np.arange(len(dealt)) - np.repeat(first[:-1], np.diff(first))
             kept = dealt[rank < n_buckets]  # without the surplus of a value beyond one in each bucket
             bucket = (np.arange(len(kept)) % n_buckets).astype(np.int32)

@@ -9,7 +9,7 @@ from shoal.core.kernels import same_rows
 from shoal.core.progress import Progress
 from shoal.methods.base import Method
 from shoal.models.base import PopulationModel
-from shoal.plan.judging import judged
+from shoal.plan.judging import judge_plan
 from shoal.plan.plan import Plan
 from shoal.plan.problem import Problem
 
@@ -47,7 +47,7 @@ class Plain(Method):
             first, class_of = same_rows(problem.value_codes[:n_quasi])
             lo = np.stack([codes[first].astype(np.int32) for codes in problem.quasi_codes], axis=1)
             plan = Plan.of_cells(lo, lo + 1, class_of, problem.cells.counts)
-            for requirement, classes, whole in judged(problem, plan):
+            for requirement, classes, whole in judge_plan(problem, plan):
                 if not requirement.model.holds(classes, whole).all():
                     raise UnreachableError(
                         f"{requirement.model.subject}: the rows as they are do not meet it; use a method that makes "

@@ -12,7 +12,7 @@ from shoal.models.base import ClassHistograms, Whole
 from shoal.plan.problem import Problem, Requirement
 
 
-def refuse_hopeless(problem: Problem, n_withheld: int) -> None:
+def refuse_unreachable(problem: Problem, n_withheld: int) -> None:
     """Raise if some requirement fails for the whole table as one class, and also without any *n_withheld* records.
 
     Classes that meet a model which unions cannot break meet it together, so what they leave out of the table would
@@ -47,7 +47,7 @@ def _holds_without(requirement: Requirement, whole: Whole, n_withheld: int) -> b
     become smaller than the model allows.
     """
     size = max(whole.size - n_withheld, min(requirement.model.smallest_class, whole.size))
-    counts, unit = (None, 1) if whole.counts is None else flattened(whole.counts, whole.size - size)
+    counts, unit = (None, 1) if whole.counts is None else flatten(whole.counts, whole.size - size)
     people = None if whole.population is None else np.array([whole.population], dtype=np.int64)
     rest = ClassHistograms(
         np.array([size * unit], dtype=np.int64), None if counts is None else counts[np.newaxis, :], people, unit
@@ -55,10 +55,10 @@ def _holds_without(requirement: Requirement, whole: Whole, n_withheld: int) -> b
     return bool(requirement.model.holds(rest, whole)[0])
 
 
-def flattened(counts: IntArray, n_fewer: int) -> tuple[IntArray, int]:
+def flatten(counts: IntArray, n_fewer: int) -> tuple[IntArray, int]:
     """Return counts with so many records fewer, taken from the largest evenly, in parts of a record; and the parts.
 
-    >>> counts, parts = flattened(np.array([9, 2, 6, 1]), 6)
+    >>> counts, parts = flatten(np.array([9, 2, 6, 1]), 6)
     >>> counts.tolist(), parts
     ([9, 4, 9, 2], 2)
     """

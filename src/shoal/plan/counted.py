@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from shoal.core import kernels
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, IntArray, KeyArray
-from shoal.core.dictionaries import GrowingDictionary, factored
+from shoal.core.dictionaries import GrowingDictionary, factor_column
 from shoal.plan.cells import KeyLayout, Run, RunStack
 
 T = TypeVar("T")
@@ -62,7 +62,7 @@ class CountedCells:
 
     def used(self, column: int) -> BoolArray:
         """Return (n_codes,) which codes of a column occur."""
-        return kernels.used_codes(*self.packed(column), self.dictionaries[column].size)
+        return kernels.find_codes(*self.packed(column), self.dictionaries[column].size)
 
     def in_use(self, column: int) -> tuple[pa.Array, BoolArray]:
         """Return the values of a column that occur, in the order of their codes, and which codes these are."""
@@ -72,12 +72,12 @@ class CountedCells:
     def records(self, column: int) -> IntArray:
         """Return (n_codes,) the records of each code of a column."""
         codes = self.codes(column).astype(np.int32)
-        return kernels.summed(codes, self.run.counts, self.dictionaries[column].size)
+        return kernels.sum_groups(codes, self.run.counts, self.dictionaries[column].size)
 
     def translated(self, column: int, table: AnyIntArray) -> AnyIntArray:
         """Return (n_cells,) the entry of *table* for each cell's code in one column."""
         out = np.empty(len(self.run.counts), dtype=table.dtype)
-        kernels.translated(*self.packed(column), table, out)
+        kernels.translate_codes(*self.packed(column), table, out)
         return out
 
     def packed(self, column: int) -> tuple[KeyArray, int, int]:
@@ -202,7 +202,7 @@ class Thinning:
                 return
             self._refuse(len(total.counts))
             self.tallies = [
-                kernels.summed(total.column(layout, column).astype(np.int32), total.counts, size)
+                kernels.sum_groups(total.column(layout, column).astype(np.int32), total.counts, size)
                 for column, size in enumerate(sizes)
             ]
         while stack.n_held > self._sample:
@@ -240,12 +240,12 @@ class LocatedBatch:
     cells: IntArray  # (n_rows,)
 
 
-def factor(batch: pa.RecordBatch) -> Factored:
+def factor_batch(batch: pa.RecordBatch) -> Factored:
     """Return the indices and the values of every column."""
-    return [factored(column) for column in batch.columns]
+    return [factor_column(column) for column in batch.columns]
 
 
-def looked_up(dictionaries: Sequence[GrowingDictionary], factors: Factored, names: Sequence[str]) -> list[KeyArray]:
+def look_up(dictionaries: Sequence[GrowingDictionary], factors: Factored, names: Sequence[str]) -> list[KeyArray]:
     """Return the codes of each column's values; a value that was not there before is an error."""
     return [
         dictionary.lookup(values, name)
@@ -253,7 +253,7 @@ def looked_up(dictionaries: Sequence[GrowingDictionary], factors: Factored, name
     ]
 
 
-def packed(factors: Factored, tables: Sequence[KeyArray], layout: KeyLayout) -> KeyArray:
+def pack_keys(factors: Factored, tables: Sequence[KeyArray], layout: KeyLayout) -> KeyArray:
     """Return (n_words, n_rows) the keys of rows."""
     keys = np.zeros((layout.n_words, len(factors[0][0])), dtype=np.uint64)
     for column, ((indices, _), table) in enumerate(zip(factors, tables, strict=True)):
@@ -276,7 +276,7 @@ class Sorting:
 
     def add(self, factors: Factored, tables: Sequence[KeyArray], layout: KeyLayout, keep: int) -> None:
         """Take a batch; at most *keep* are under way when this returns."""
-        run = self._pool.submit(_sorted_run, factors, tables, layout)
+        run = self._pool.submit(_sort_run, factors, tables, layout)
         self._waiting.append((run, len(factors[0][0])))
         self._drain(keep)
 
@@ -290,8 +290,8 @@ class Sorting:
             self._stack.push(self._waiting.popleft()[0].result())
 
 
-def _sorted_run(factors: Factored, tables: Sequence[KeyArray], layout: KeyLayout) -> Run:
-    return Run.of_rows(packed(factors, tables, layout))
+def _sort_run(factors: Factored, tables: Sequence[KeyArray], layout: KeyLayout) -> Run:
+    return Run.of_rows(pack_keys(factors, tables, layout))
 
 
 def some_rows(factors: Factored, rows: IntArray) -> Factored:
@@ -299,7 +299,7 @@ def some_rows(factors: Factored, rows: IntArray) -> Factored:
     return [(indices[rows], values) for indices, values in factors]
 
 
-def tallied(factors: Factored) -> list[IntArray]:
+def tally_values(factors: Factored) -> list[IntArray]:
     """Return for each column (n_values + 1,) the rows of each value, and last those without one."""
     return [
         np.roll(np.bincount(indices + np.int32(1), minlength=len(values) + 1), -1).astype(np.int64)

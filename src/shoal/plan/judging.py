@@ -58,14 +58,14 @@ class Judge:
                 yield ClassHistograms(sizes * unit, self.induced.counts(counts), people, unit)
 
 
-def judged(problem: Problem, plan: Plan) -> Iterator[tuple[Requirement, ClassHistograms, Whole]]:
+def judge_plan(problem: Problem, plan: Plan) -> Iterator[tuple[Requirement, ClassHistograms, Whole]]:
     """Yield the classes of a plan, block by block, for every requirement, as they will be published."""
     cell, class_of, records, target = plan.pieces(problem.cells.counts)
     published = problem.cells.counts
     if plan.n_withheld:
         shown = np.where(class_of >= 0, cell, -1).astype(np.int32)
-        published = kernels.summed(shown, records, problem.cells.n_cells)
-    first, order = kernels.grouped(class_of, plan.n_classes)
+        published = kernels.sum_groups(shown, records, problem.cells.n_cells)
+    first, order = kernels.group_items(class_of, plan.n_classes)
     cell = cell[order] if len(plan.assignment.split_cells) else order  # else the pieces are the cells
     records, target = records[order], target[order]
     for requirement in problem.requirements:
@@ -74,7 +74,7 @@ def judged(problem: Problem, plan: Plan) -> Iterator[tuple[Requirement, ClassHis
             for classes in people_of_classes(requirement, first, cell):
                 yield requirement, classes, whole
             continue
-        nodes = published_nodes(requirement, plan, cell, target)
+        nodes = find_nodes(requirement, plan, cell, target)
         if nodes is None:
             judge = Judge.of(requirement, published)
             values = None if requirement.values is None else requirement.values[cell]
@@ -96,7 +96,7 @@ def people_of_classes(requirement: Requirement, first: IntArray, cell: IntArray)
         yield requirement.histograms_of_people(owner, cell[edges[0] : edges[-1]], len(edges) - 1)
 
 
-def published_nodes(requirement: Requirement, plan: Plan, cell: IntArray, target: CodeArray) -> CodeArray | None:
+def find_nodes(requirement: Requirement, plan: Plan, cell: IntArray, target: CodeArray) -> CodeArray | None:
     """Return (n_pieces,) the node that each piece publishes of the requirement's attribute; None if all keep theirs."""
     targets, taxonomy, values = plan.targets, requirement.taxonomy, requirement.values
     if targets is None or taxonomy is None or values is None or requirement.place is None:

@@ -50,7 +50,7 @@ class People:
         >>> stays.histograms(KAnonymity(k=2), np.array([0, 0, 1, 1]), np.arange(4), 2, 0).sizes.tolist()
         [1, 2]
         """
-        first, order = kernels.grouped(np.asarray(class_of, dtype=np.int32), n_classes)
+        first, order = kernels.group_items(np.asarray(class_of, dtype=np.int32), n_classes)
         cells = cells[order]
         one = np.zeros(self.n_persons, dtype=np.int32)
         sizes = _count_once(first, self.person[cells], one, np.zeros((n_classes, 1), dtype=np.int64))[:, 0]

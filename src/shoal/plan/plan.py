@@ -193,7 +193,7 @@ class Plan:
         population: Mapping[str, IntArray] | None = None,
     ) -> Plan:
         """Build from the class of each cell; no two classes may publish the same ranges."""
-        sizes = kernels.summed(class_of, counts, len(lo))
+        sizes = kernels.sum_groups(class_of, counts, len(lo))
         return cls(
             lo=lo,
             hi=hi,
@@ -222,7 +222,7 @@ class Plan:
         first, same = same_rows((*lo.T, *hi.T))
         owner = np.append(same, np.int32(WITHHELD))[np.asarray(classes)]  # class -1 stays -1
         records = np.asarray(counts, dtype=np.int64)
-        sizes = kernels.summed(owner, records, len(first))
+        sizes = kernels.sum_groups(owner, records, len(first))
         target, targets = owner, None
         if sensitive is not None and not (sensitive[0] == KEPT).all():
             target, targets = _targets(owner, *sensitive, records)
@@ -259,12 +259,12 @@ def _targets(owner: CodeArray, lo: CodeArray, hi: CodeArray, records: IntArray) 
     first, group = same_rows((class_of, *(lo + 1).T, *hi.T))
     target = np.full(len(owner), WITHHELD, dtype=np.int32)
     target[shown] = group
-    return target, Targets(class_of[first], lo[first], hi[first], kernels.summed(target, records, len(first)))
+    return target, Targets(class_of[first], lo[first], hi[first], kernels.sum_groups(target, records, len(first)))
 
 
 def _with_withheld(cells: Cells, parts: Parts) -> Parts:
     """Add what is missing to make every cell complete, as withheld records."""
-    missing = cells.counts - kernels.summed(parts.cell.astype(np.int32), parts.records, cells.n_cells)
+    missing = cells.counts - kernels.sum_groups(parts.cell.astype(np.int32), parts.records, cells.n_cells)
     rest = np.flatnonzero(missing)
     if not len(rest):
         return parts

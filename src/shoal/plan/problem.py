@@ -90,7 +90,7 @@ class Requirement:
             return Whole(int(one.sizes[0]), None if one.counts is None else one.counts[0], taxonomy=self.taxonomy)
         return Whole(
             size=int(counts.sum()),
-            counts=None if self.values is None else kernels.summed(self.values, counts, self.n_values),
+            counts=None if self.values is None else kernels.sum_groups(self.values, counts, self.n_values),
             population=None if self.population is None else int(self.population.sum()),
             taxonomy=self.taxonomy,
         )

@@ -71,8 +71,8 @@ class SlicedPlan:
     @classmethod
     def of_pieces(cls, parts: tuple[Part, ...], counts: IntArray, pieces: Pieces, n_buckets: int) -> SlicedPlan:
         """Build from pieces that go to a bucket or are WITHHELD, as are records that are in no piece."""
-        sizes = kernels.summed(pieces.bucket, pieces.records, n_buckets)
-        left = counts - kernels.summed(pieces.cell.astype(np.int32), pieces.records, len(counts))
+        sizes = kernels.sum_groups(pieces.bucket, pieces.records, n_buckets)
+        left = counts - kernels.sum_groups(pieces.cell.astype(np.int32), pieces.records, len(counts))
         rest = np.flatnonzero(left)
         assignment = Assignment.of_pieces(
             len(counts),
@@ -91,10 +91,10 @@ class SlicedPlan:
     def linked_records(self, counts: IntArray) -> int:
         """Return how many records are in buckets that link the quasi values of their parts."""
         pieces = self.pieces(counts)
-        return int(self.sizes[linked_buckets(self.parts, pieces.cell, pieces.bucket, self.n_buckets)].sum())
+        return int(self.sizes[find_linked_buckets(self.parts, pieces.cell, pieces.bucket, self.n_buckets)].sum())
 
 
-def linked_buckets(parts: Sequence[Part], cells: AnyIntArray, bucket: AnyIntArray, n_buckets: int) -> BoolArray:
+def find_linked_buckets(parts: Sequence[Part], cells: AnyIntArray, bucket: AnyIntArray, n_buckets: int) -> BoolArray:
     """Return (n_buckets,) whether exactly one of several parts has several quasi values in each bucket.
 
     There every combination that the bucket forms is a record's. The cells are those of pieces.
@@ -121,16 +121,16 @@ class Link(Generic[T]):
     shared: tuple[T, ...]
 
 
-def linked(parts: Sequence[Collection[T]]) -> tuple[Link[T], ...] | None:
+def link_parts(parts: Sequence[Collection[T]]) -> tuple[Link[T], ...] | None:
     """Return how all parts but the first are linked, each to one before it that has all it shares with those before.
 
     None if there is no such tree. Where there is one, joining the parts within a bucket gives count(a) count(b) /
     count(shared) expected records and no more can be learned. A spanning tree of most shared attributes is such a tree
     whenever there is one (Bernstein and Goodman, "Power of natural semijoins", 1981).
 
-    >>> linked([["age", "zip"], ["sex", "illness"], ["zip", "sex"]])
+    >>> link_parts([["age", "zip"], ["sex", "illness"], ["zip", "sex"]])
     (Link(part=2, parent=0, shared=('zip',)), Link(part=1, parent=2, shared=('sex',)))
-    >>> linked([["age", "zip"], ["zip", "sex"], ["sex", "age"]])
+    >>> link_parts([["age", "zip"], ["zip", "sex"], ["sex", "age"]])
     """
     members = [set(part) for part in parts]
     before = set(members[0])

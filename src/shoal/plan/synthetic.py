@@ -115,11 +115,11 @@ class Records:
 
     def of(self, place: int) -> IntArray:
         """Return (size,) the records of each value."""
-        return kernels.summed(self.codes[place], self.counts, self.domains[place].size)
+        return kernels.sum_groups(self.codes[place], self.counts, self.domains[place].size)
 
     def of_pair(self, pair: Pair) -> IntArray:
         """Return (size, size) the records of each two values of two attributes."""
         first, second = pair
         size = self.domains[first].size, self.domains[second].size
         joint = self.codes[first] * np.int32(size[1]) + self.codes[second]  # at most MOST_CELLS
-        return kernels.summed(joint, self.counts, size[0] * size[1]).reshape(size)
+        return kernels.sum_groups(joint, self.counts, size[0] * size[1]).reshape(size)

@@ -21,7 +21,7 @@ from shoal.policy.policy import Policy
 from shoal.sources.base import Source
 from shoal.sources.opening import open_source
 from shoal.taxonomies.builders.listed import FlatTaxonomy
-from shoal.taxonomies.fitting import default_builder, uncovered
+from shoal.taxonomies.fitting import default_builder, find_uncovered
 from shoal.taxonomies.parse import days, decimal_numbers
 from shoal.taxonomies.tree import Taxonomy
 
@@ -224,7 +224,7 @@ def _check_leaves(policy: Policy, name: str, taxonomy: Taxonomy, seen: SeenValue
     leaf = taxonomy.encode(values)
     if (leaf < 0).any():
         records = seen.records(seen.columns.index(name))
-        gap = uncovered(leaf, values, records[1:][records[1:] > 0])
+        gap = find_uncovered(leaf, values, records[1:][records[1:] > 0])
         raise InputError(gap.message(name))
     published_by_leaf = policy.attributes[name].role == "quasi" or policy.method.draws_rows
     if not published_by_leaf and len(kernels.occurring(leaf)) < len(leaf):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from shoal.columns.base import declared_domain, treat
+from shoal.columns.base import find_domain, treat
 from shoal.columns.baskets import NONE, UnfoldedSource, unfold_column
 from shoal.columns.sampling import sample
 from shoal.columns.token import refuse_repeated
@@ -31,7 +31,7 @@ def change_source(policy: Policy, source: Source, chance: Chance) -> tuple[Polic
     tokens = tuple(name for name in policy.techniques if policy.attributes[name].role == "identifier")
     if policy.privacy:
         refuse_repeated(source, tokens)
-    domains = {name: declared_domain(attribute.taxonomy) for name, attribute in policy.attributes.items()}
+    domains = {name: find_domain(attribute.taxonomy) for name, attribute in policy.attributes.items()}
     attributes: dict[str, AttributePolicy] = {
         name: replace(attribute, role="insensitive") if name in tokens else attribute
         for name, attribute in policy.attributes.items()

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shoal.core.arrays import CodeArray, IntArray
-from shoal.core.dictionaries import GrowingDictionary, factored
+from shoal.core.dictionaries import GrowingDictionary, factor_column
 from shoal.core.progress import Progress
 from shoal.sources.base import Source
 from shoal.taxonomies.parse import days, decimal_numbers, is_text, texts, whole_numbers
@@ -81,7 +81,7 @@ class _Watch:
     markers: set[str] = field(default_factory=set)
 
     def see(self, column: pa.Array) -> None:
-        indices, values = factored(column)
+        indices, values = factor_column(column)
         if is_text(values.type):
             indices = self._without_markers(indices, values)
         present = np.bincount(indices + 1, minlength=len(values) + 1)

@@ -16,7 +16,7 @@ from shoal.plan.plan import KEPT, Plan
 from shoal.plan.problem import Attribute, Problem
 from shoal.policy.encoding import Encoding
 from shoal.taxonomies.parse import texts
-from shoal.taxonomies.scales import named_tiles
+from shoal.taxonomies.scales import tiles_to_name
 from shoal.taxonomies.tree import Cover, Taxonomy, free_label
 from shoal.utility.information import relative_widths
 
@@ -162,7 +162,7 @@ def _cover(taxonomy: Taxonomy, lo: int, hi: int, shown: IntArray) -> Cover:
     cover = taxonomy.cover(lo, hi)
     if len(cover.get("values", ())) < 2:
         return cover
-    named = {tile for tile in named_tiles(taxonomy, lo, hi) if taxonomy.is_leaf(tile)}
+    named = {tile for tile in tiles_to_name(taxonomy, lo, hi) if taxonomy.is_leaf(tile)}
     listed = named.union(shown[np.searchsorted(shown, lo) : np.searchsorted(shown, hi)].tolist())
     values = [value for leaf, value in enumerate(cover["values"], lo) if leaf in listed]
     return cover | {"values": values} if values else cover

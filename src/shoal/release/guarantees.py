@@ -10,7 +10,7 @@ import numpy as np
 from shoal.core import kernels
 from shoal.methods.slicing.beliefs import Beliefs
 from shoal.models.base import PrivacyModel
-from shoal.plan.judging import judged
+from shoal.plan.judging import judge_plan
 from shoal.plan.plan import Plan
 from shoal.plan.problem import Problem
 from shoal.plan.slices import SlicedPlan
@@ -38,7 +38,7 @@ def achieved(problem: Problem, plan: Plan, policy: Policy) -> tuple[Guarantee, .
     Where people are counted, a model has a guarantee for each way to count them.
     """
     reached: dict[tuple[int, str | None], float] = {}
-    for requirement, classes, whole in judged(problem, plan):
+    for requirement, classes, whole in judge_plan(problem, plan):
         worst = requirement.model.worst(classes, whole)
         best = min if requirement.model.achieved_is == "at least" else max
         place = requirement.number, requirement.counts
@@ -63,6 +63,6 @@ def _smallest_crowd(problem: Problem, plan: SlicedPlan) -> int:
     pieces = plan.pieces(problem.cells.counts)
     smallest = int(plan.sizes.min())
     for part in plan.parts:
-        totals = kernels.summed(part.values[pieces.cell].astype(np.int32), pieces.records, part.n_values)
+        totals = kernels.sum_groups(part.values[pieces.cell].astype(np.int32), pieces.records, part.n_values)
         smallest = min(smallest, int(totals[totals > 0].min()))
     return smallest

@@ -14,7 +14,7 @@ from shoal.manifest import FIGURES, FORMAT
 from shoal.models.base import ValueModel
 from shoal.release.columns import spelled
 from shoal.release.publication import Publication
-from shoal.taxonomies.files import nested
+from shoal.taxonomies.files import to_nested
 from shoal.utility.base import Utility
 
 
@@ -87,7 +87,7 @@ def _sensitive(publication: Publication, place: int) -> dict[str, Any]:
     if "ordered" in distances:
         entry["order"] = list(_published_texts(publication, place).values())
     if "hierarchical" in distances:
-        entry["taxonomy"] = nested(attribute.taxonomy, _published_texts(publication, place))
+        entry["taxonomy"] = to_nested(attribute.taxonomy, _published_texts(publication, place))
     return entry
 
 

@@ -112,7 +112,7 @@ class ShareTally:
         ([1, 12], [5, 1], [0.75, 0.25], [1.0, 0.25])
         """
         shown = np.flatnonzero((class_of >= 0) & (records > 0))
-        first, order = kernels.grouped(class_of[shown].astype(np.int32), n_classes)
+        first, order = kernels.group_items(class_of[shown].astype(np.int32), n_classes)
         items = shown[order]
         total, classes, lowest, highest = _extremes(first, number[items], records[items].astype(np.int64), len(keys))
         there, n_filled = np.flatnonzero(total), int((np.diff(first) > 0).sum())

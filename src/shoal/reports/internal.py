@@ -17,7 +17,7 @@ from shoal.reports import plots
 from shoal.reports.pages import explain_change, number_parts
 from shoal.reports.plots import Interval, Plot, class_sizes, intervals, risks
 from shoal.reports.templates import mark, number, render
-from shoal.utility.base import told
+from shoal.utility.base import list_figures
 
 _DOES_NOT = {
     "singling out": "Nothing is promised against singling out.",
@@ -304,7 +304,7 @@ class Report:
     def measures(self) -> Rows:
         """Measures of utility that are one number."""
         single = {name: value for name, value in self.evidence["utility"].items() if not isinstance(value, dict)}
-        return [(name, title, number(value)) for name, title, value in told(single)]
+        return [(name, title, number(value)) for name, title, value in list_figures(single)]
 
     # Texts that boards ask for
 

@@ -13,7 +13,7 @@ import numpy as np
 from shoal.core.errors import InputError, UnreachableError
 from shoal.core.progress import Silent
 from shoal.engines.local import LocalEngine
-from shoal.methods.reachability import failing_as_one_class, refuse_hopeless
+from shoal.methods.reachability import failing_as_one_class, refuse_unreachable
 from shoal.plan.counted import CountedCells
 from shoal.plan.judging import Judge
 from shoal.plan.problem import Problem, Requirement
@@ -154,7 +154,7 @@ def _hint(looked: Looked, problem: Problem, policy: Policy, requirement: Require
             subject, "costly", f"{_reason(reason)}; {method.name} could only generalize sensitive values, if that helps"
         )
     try:
-        refuse_hopeless(replace(problem, requirements=(requirement,)), problem.max_withheld)
+        refuse_unreachable(replace(problem, requirements=(requirement,)), problem.max_withheld)
     except UnreachableError as error:
         return Hint(subject, "impossible", _reason(str(error)))
     return Hint(

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shoal.core.arrays import IntArray
-from shoal.core.dictionaries import GrowingDictionary, factored
+from shoal.core.dictionaries import GrowingDictionary, factor_column
 from shoal.core.wording import attack_text
 from shoal.release.release import PUBLIC, received
 from shoal.reports.plots import Interval, Plot, histogram, intervals
@@ -77,7 +77,7 @@ def first_rows(table: Readable, columns: Sequence[str], most: int, filters: Mapp
 
 def _containing(column: pa.Array, text: str) -> IntArray:
     """Return the rows whose value contains a text; each value is looked at once, however many rows have it."""
-    indices, values = factored(column)
+    indices, values = factor_column(column)
     matching = pc.match_substring(texts(values), text, ignore_case=True).to_numpy(zero_copy_only=False)
     return np.flatnonzero(np.append(matching, False)[indices])  # -1, which is missing, is the last
 
@@ -113,7 +113,7 @@ def _counted(table: Readable, column: str) -> tuple[pa.Array, IntArray, int]:
     """Return the distinct values of a column, (n_distinct,) the records of each, and those without a value."""
     dictionary, counts = GrowingDictionary(), np.zeros(1, dtype=np.int64)
     for batch in table.batches([column], dictionary=[column]):
-        indices, values = factored(batch.column(0))
+        indices, values = factor_column(batch.column(0))
         codes = dictionary.codes(values).astype(np.int64)
         counts = np.pad(counts, (0, dictionary.size - len(counts)))
         present = np.bincount(indices + 1, minlength=len(values) + 1)

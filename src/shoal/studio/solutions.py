@@ -15,7 +15,7 @@ from shoal.release.release import INTERNAL
 from shoal.studio.answers import Visit
 from shoal.studio.jobs import Job
 from shoal.studio.project import Project
-from shoal.utility.base import told
+from shoal.utility.base import list_figures
 
 KIND = "run"
 RELEASE = "release"
@@ -111,4 +111,4 @@ def promised(manifest: Mapping[str, Any]) -> list[dict[str, str]]:
 
 def kept(utility: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """Return the measures of what is left: name, what it says, and the figure."""
-    return [(name, title, f"{value:,.4g}") for name, title, value in told(utility)]
+    return [(name, title, f"{value:,.4g}") for name, title, value in list_figures(utility)]

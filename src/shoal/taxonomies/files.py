@@ -108,14 +108,14 @@ def _build(document: Any, read: Reader, root: str | None, name: str) -> Taxonomy
         if below is None:
             continue
         if id(value) in met:
-            raise TaxonomyError(_met_again(labels, parents, node, met[id(value)], name))
+            raise TaxonomyError(_explain_alias(labels, parents, node, met[id(value)], name))
         met[id(value)] = node
         waiting.extend([(node, *child) for child in below][::-1])
     known = [line or 0 for line in lines]
     return from_parents(labels, parents, name=name, lines=known if all(known) else None)
 
 
-def _met_again(labels: list[str], parents: list[int], node: int, first: int, name: str) -> str:
+def _explain_alias(labels: list[str], parents: list[int], node: int, first: int, name: str) -> str:
     above = node
     while above not in (first, -1):
         above = parents[above]
@@ -195,7 +195,7 @@ def from_arx_text(text: str, *, name: str) -> Taxonomy:
     >>> from_arx_text("a;x;*\\nb;x;*\\nc;*", name="example").labels
     ('a', 'b', 'c', 'x', '*')
     """
-    lines = _merged(_lines(text, name))
+    lines = _merge_repetitions(_lines(text, name))
     if not lines:
         raise TaxonomyError(f"{name} is empty; write one line per value: leaf;parent;...;*")
     place: dict[str, int] = {}  # leaf -> line
@@ -217,10 +217,10 @@ def from_arx_text(text: str, *, name: str) -> Taxonomy:
             cycle = _cycle_member(lines)
             wrong = f"{label!r} is a value (line {place[label]}) and a group of other values; rename the group"
             raise TaxonomyError(f"{name}: {wrong}" if cycle is None else _cycle(cycle, name))
-    return _numbered(lines, above, first_line, name)
+    return _number_nodes(lines, above, first_line, name)
 
 
-def _numbered(lines: list[_Line], above: dict[Key, Key | None], first_line: dict[Key, int], name: str) -> Taxonomy:
+def _number_nodes(lines: list[_Line], above: dict[Key, Key | None], first_line: dict[Key, int], name: str) -> Taxonomy:
     """Number groups and leaves by the first line they are on, so that children keep the file's order."""
     groups = {key: node for node, key in enumerate(above)}
     order = sorted([(first_line[key], 1, *key) for key in groups] + [(line.number, 0, line.leaf, -1) for line in lines])
@@ -274,7 +274,7 @@ def _keys(labels: tuple[str, ...]) -> Ancestors:
     return tuple(reversed(keys))
 
 
-def _merged(lines: list[_Line]) -> list[_Line]:
+def _merge_repetitions(lines: list[_Line]) -> list[_Line]:
     """Drop repetitions that mean fewer values than the label they repeat: they only fill a column."""
     count: Counter[Key] = Counter()
     for above, times in Counter(line.above for line in lines).items():
@@ -355,11 +355,11 @@ def to_nested_yaml(taxonomy: Taxonomy, path: Path) -> None:
         yaml.dump(_tree(taxonomy, lists=True), file, Dumper=dumper, sort_keys=False, allow_unicode=True, width=110)
 
 
-def nested(taxonomy: Taxonomy, spelled: Mapping[int, str] | None = None) -> dict[str, Any]:
+def to_nested(taxonomy: Taxonomy, spelled: Mapping[int, str] | None = None) -> dict[str, Any]:
     """Return the tree as nested mappings, leaves empty ones; some leaves may be *spelled* unlike their labels.
 
     >>> from shoal.taxonomies.files import from_nested
-    >>> nested(from_nested({"any": {"x": ["a", "b"], "c": {}}}))
+    >>> to_nested(from_nested({"any": {"x": ["a", "b"], "c": {}}}))
     {'any': {'x': {'a': {}, 'b': {}}, 'c': {}}}
     """
     return _tree(taxonomy, lists=False, spelled=spelled)

@@ -75,10 +75,10 @@ class Uncovered:
         return f"column {column!r}: {values} in {records} outside the taxonomy: {shown}; {advice}"
 
 
-def uncovered(codes: CodeArray, values: pa.Array, counts: AnyIntArray) -> Uncovered:
+def find_uncovered(codes: CodeArray, values: pa.Array, counts: AnyIntArray) -> Uncovered:
     """Return what *codes*, of distinct *values* that occur *counts* times, leave outside; nulls do not count.
 
-    >>> found = uncovered(np.array([0, -1], dtype=np.int32), pa.array(["a", "zz"]), np.array([5, 2]))
+    >>> found = find_uncovered(np.array([0, -1], dtype=np.int32), pa.array(["a", "zz"]), np.array([5, 2]))
     >>> found.message("grade")
     "column 'grade': 1 value in 2 records outside the taxonomy: 'zz';
     add to the taxonomy or correct the data"

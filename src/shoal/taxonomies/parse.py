@@ -77,14 +77,14 @@ def days(values: pa.Array, form: str | None = None) -> tuple[IntArray, BoolArray
     elif pa.types.is_date(values.type):
         dates = values.cast(pa.date32())
     elif is_text(values.type):
-        dates = _parsed(texts(values), form)
+        dates = _parse_dates(texts(values), form)
     else:
         dates = pa.nulls(len(values), pa.date32())
     number, valid = _plain(dates.cast(pa.int32()), np.dtype(np.int32))
     return number.astype(np.int64), valid
 
 
-def _parsed(values: pa.Array, form: str | None) -> pa.Array:
+def _parse_dates(values: pa.Array, form: str | None) -> pa.Array:
     if form is None:
         values = pc.utf8_slice_codeunits(_matching(values, _ISO_DAY), 0, 10)
         form = "%Y-%m-%d"

@@ -32,7 +32,7 @@ class Categories(Scale):
 
     def label(self, taxonomy: Taxonomy, lo: int, hi: int) -> str:
         """Return ``{a, b}`` for the fewest nodes that make up the range."""
-        return tiled_label(taxonomy, lo, hi)
+        return label_of_tiles(taxonomy, lo, hi)
 
     def cover(self, taxonomy: Taxonomy, lo: int, hi: int) -> Cover:  # noqa: ARG002
         """List the source values."""
@@ -74,7 +74,7 @@ class Prefixes(Scale):
 
     def locate(self, values: pa.Array) -> CodeArray:
         """Find each text among the leaves, whole numbers after padding with zeros."""
-        return index_in(fixed_length(values, self.length), self.leaves)
+        return index_in(pad_to_length(values, self.length), self.leaves)
 
     def reading(self) -> dict[str, Any]:
         """Whole numbers are padded with zeros to this length."""
@@ -211,7 +211,7 @@ def index_in(values: pa.Array, leaves: pa.Array) -> CodeArray:
     return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.int32)
 
 
-def fixed_length(values: pa.Array, length: int) -> pa.Array:
+def pad_to_length(values: pa.Array, length: int) -> pa.Array:
     """Return texts as they are and whole numbers padded with zeros; null where there is no such text."""
     as_text = texts(values)
     if pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
@@ -222,21 +222,21 @@ def fixed_length(values: pa.Array, length: int) -> pa.Array:
     return pc.if_else(pc.equal(pc.utf8_length(as_text), length), as_text, None)
 
 
-def tiled_label(taxonomy: Taxonomy, lo: int, hi: int) -> str:
+def label_of_tiles(taxonomy: Taxonomy, lo: int, hi: int) -> str:
     """Name the nodes that make up a range, or, where they are many, its first and last leaf."""
-    named = named_tiles(taxonomy, lo, hi)
-    texts_of = [_quoted(taxonomy.labels[node]) for node in named]
+    named = tiles_to_name(taxonomy, lo, hi)
+    texts_of = [_quote(taxonomy.labels[node]) for node in named]
     whole = taxonomy.tiles(lo, hi) == named
     return "{" + ", ".join(texts_of) + "}" if whole else f"[{' ... '.join(texts_of)}]"
 
 
-def named_tiles(taxonomy: Taxonomy, lo: int, hi: int) -> tuple[int, ...]:
+def tiles_to_name(taxonomy: Taxonomy, lo: int, hi: int) -> tuple[int, ...]:
     """Return the nodes that a label of categories names: those that make up the range or, of many, both ends."""
     tiles = taxonomy.tiles(lo, hi)
     return tiles if len(tiles) <= MOST_NAMED else (lo, hi - 1)
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     """Put quotes around a label that has commas, braces, quotes, dots in a row or spaces around it itself."""
     unclear = set(name) & set(',{}"') or "..." in name or name != name.strip()
     return json.dumps(name, ensure_ascii=False) if unclear else name

@@ -12,7 +12,7 @@ from shoal.core.arrays import AnyIntArray, FloatArray, IntArray
 from shoal.plan.plan import Plan
 from shoal.plan.problem import Problem
 from shoal.utility.base import Measure, ratio
-from shoal.utility.rows import Rows, bin_edges, original_rows, published_rows
+from shoal.utility.rows import Rows, bin_edges, original_rows, rows_published
 
 _FOLDS = 3
 _BLOCK = 1 << 22
@@ -41,13 +41,13 @@ class AccuracyRatio(Measure):
 
     def of(self, problem: Problem, plan: Plan) -> float:
         """Learn from what the plan publishes."""
-        return accuracy_ratio(problem, lambda taught: published_rows(problem, plan, taught))
+        return accuracy_ratio(problem, lambda taught: rows_published(problem, plan, taught))
 
 
 def accuracy_ratio(problem: Problem, published: Callable[[FloatArray], Rows]) -> float:
     """Learn twice and predict the same records; *published* tells what a share of each cell's records publishes."""
     counts = problem.cells.counts
-    asked = held_out(problem.cells.codes, counts)
+    asked = hold_out(problem.cells.codes, counts)
     taught = (counts - asked) / np.maximum(counts, 1)
     if not asked.any() or not taught.any():
         asked, taught = counts, np.ones(len(counts))
@@ -96,7 +96,7 @@ class NaiveBayes:
         return hits / int(records.sum())
 
 
-def held_out(codes: tuple[AnyIntArray, ...], counts: IntArray) -> IntArray:
+def hold_out(codes: tuple[AnyIntArray, ...], counts: IntArray) -> IntArray:
     """Return (n_cells,) how many records of each cell are asked about: every third from a hashed one on."""
     mixed = np.zeros(len(counts), dtype=np.uint64)
     for column in codes:

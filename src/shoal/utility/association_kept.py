@@ -13,7 +13,7 @@ from shoal.core.arrays import FloatArray
 from shoal.plan.plan import Plan
 from shoal.plan.problem import Problem
 from shoal.utility.base import Measure, ratio
-from shoal.utility.rows import Rows, original_rows, published_rows
+from shoal.utility.rows import Rows, original_rows, rows_published
 
 _NONE = 1e-9  # mean-square contingency below which two attributes are independent but for rounding
 
@@ -40,10 +40,10 @@ class AssociationKept(Measure):
 
     def of(self, problem: Problem, plan: Plan) -> float:
         """Compare both tables."""
-        return association_kept(original_rows(problem), published_rows(problem, plan))
+        return association_kept(original_rows(problem), rows_published(problem, plan))
 
 
-def paired(problem: Problem, after: Callable[[], Rows], most_work: float) -> list[dict[str, Any]] | None:
+def compare_pairs(problem: Problem, after: Callable[[], Rows], most_work: float) -> list[dict[str, Any]] | None:
     """Return Cramer's V of every pair of attributes before and after; None if that takes more than *most_work* steps.
 
     Both are normalised by the number of values in the original, so that they can be compared.

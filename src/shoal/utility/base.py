@@ -114,7 +114,7 @@ class Pool:
         }
 
 
-def measured(
+def measure(
     problem: Problem,
     plan: Plan,
     *,
@@ -138,8 +138,8 @@ def measured(
     return found
 
 
-def told(utility: Mapping[str, float | Mapping[str, float]]) -> Iterator[tuple[str, str, float]]:
-    """Yield (name, title, value) of all that ``measured`` found, for people to read."""
+def list_figures(utility: Mapping[str, float | Mapping[str, float]]) -> Iterator[tuple[str, str, float]]:
+    """Yield (name, title, value) of all that ``measure`` found, for people to read."""
     titles: dict[str, str] = {}
     for name, kind in discover("shoal.utility", Measure).items():
         titles |= {name: kind.title, **kind.figure_titles}

@@ -9,7 +9,7 @@ import numpy as np
 
 from shoal.core.arrays import FloatArray, IntArray
 from shoal.models.tau_l_diversity import TauLDiversity
-from shoal.plan.judging import judged
+from shoal.plan.judging import judge_plan
 from shoal.plan.plan import Plan
 from shoal.plan.problem import Problem
 from shoal.utility.base import Measure
@@ -38,7 +38,7 @@ class ExcessiveProtection(Measure):
         """Return the minimum over requirements and classes; 0 if no record is published."""
         asked = tuple(r for r in problem.requirements if isinstance(r.model, TauLDiversity))
         least = math.inf
-        for requirement, classes, _ in judged(replace(problem, requirements=asked), plan):
+        for requirement, classes, _ in judge_plan(replace(problem, requirements=asked), plan):
             if isinstance(requirement.model, TauLDiversity) and classes.counts is not None:
                 limits = [float(limit) for limit in requirement.model.limits]
                 least = min(least, float(excess(classes.counts[classes.sizes > 0], limits).min(initial=math.inf)))

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from shoal.core.arrays import CodeArray, FloatArray, IntArray
-from shoal.core.kernels import summed
+from shoal.core.kernels import sum_groups
 from shoal.plan.plan import KEPT, Plan, Targets
 from shoal.plan.problem import Attribute, Problem
 from shoal.taxonomies.tree import Taxonomy
@@ -78,7 +78,7 @@ class AttributeLoss(PooledMeasure):
         """Return the loss of every attribute by its name."""
         attributes = (*total.quasi, *total.sensitive)
         leaves = np.array([attribute.taxonomy.n_leaves for attribute in attributes], dtype=np.float64)
-        losses = lost_share(sums, leaves, total.n_records, total.n_withheld).tolist()
+        losses = share_lost(sums, leaves, total.n_records, total.n_withheld).tolist()
         return {attribute.name: loss for attribute, loss in zip(attributes, losses, strict=True)}
 
 
@@ -100,7 +100,7 @@ class GeneralizedLoss(PooledMeasure):
     def of_sums(self, total: Total, sums: FloatArray) -> float:
         """Take the geometric mean over attributes."""
         leaves = np.array([attribute.taxonomy.n_leaves for attribute in total.quasi], dtype=np.float64)
-        return float(np.expm1(np.log1p(lost_share(sums, leaves, total.n_records, total.n_withheld)).mean()))
+        return float(np.expm1(np.log1p(share_lost(sums, leaves, total.n_records, total.n_withheld)).mean()))
 
 
 def quasi_widths(plan: Plan) -> FloatArray:
@@ -108,10 +108,10 @@ def quasi_widths(plan: Plan) -> FloatArray:
     return np.asarray(np.dot(plan.sizes.astype(np.float64), plan.hi - plan.lo))
 
 
-def lost_share(widths: FloatArray, leaves: FloatArray, n_records: int, n_withheld: int) -> FloatArray:
+def share_lost(widths: FloatArray, leaves: FloatArray, n_records: int, n_withheld: int) -> FloatArray:
     """Return the loss of attributes, given the sum over published records of the leaves under their values.
 
-    >>> lost_share(np.array([6.0]), np.array([4.0]), n_records=3, n_withheld=1)  # widths 2, 4 and all
+    >>> share_lost(np.array([6.0]), np.array([4.0]), n_records=3, n_withheld=1)  # widths 2, 4 and all
     array([0.77777778])
     """
     most = n_records * (leaves - 1)
@@ -180,7 +180,7 @@ class NonUniformEntropy(Measure):
             bits -= float(np.dot(occurring, np.log2(occurring)))
             if withheld is not None:
                 lost = frequencies(codes, withheld, len(original))
-                bits += _lost_bits(problem.quasi[j], lost, before, plan.levels.get(problem.quasi[j].name))
+                bits += _bits_lost(problem.quasi[j], lost, before, plan.levels.get(problem.quasi[j].name))
         return max(bits, 0.0)
 
     @staticmethod
@@ -189,11 +189,11 @@ class NonUniformEntropy(Measure):
         if not plan.n_withheld:
             return None
         cell, class_of, records, _ = plan.pieces(problem.cells.counts)
-        kept = summed(np.where(class_of >= 0, cell, -1).astype(np.int32), records, problem.cells.n_cells)
+        kept = sum_groups(np.where(class_of >= 0, cell, -1).astype(np.int32), records, problem.cells.n_cells)
         return np.asarray(problem.cells.counts - kept)
 
 
-def _lost_bits(attribute: Attribute, lost: IntArray, before: IntArray, level: int | None) -> float:
+def _bits_lost(attribute: Attribute, lost: IntArray, before: IntArray, level: int | None) -> float:
     """Return the bits that one attribute of the withheld records leaves open, given *lost* records of each leaf."""
     if level is None:
         return float(lost.sum() * np.log2(before[-1]))

@@ -12,7 +12,7 @@ from shoal.core.arrays import FloatArray, IntArray
 from shoal.plan.plan import Plan
 from shoal.plan.problem import Problem
 from shoal.utility.base import Measure
-from shoal.utility.rows import Rows, answers, original_rows, published_rows
+from shoal.utility.rows import Rows, answers, original_rows, rows_published
 
 N_SETS = 50
 N_IN_SET = 200
@@ -80,7 +80,7 @@ class QueryError(Measure):
 
     def figures(self, problem: Problem, plan: Plan, rng: np.random.Generator) -> dict[str, float]:
         """Return the median and the 95th percentile."""
-        after = published_rows(problem, plan)
+        after = rows_published(problem, plan)
         return query_errors(problem, lambda queries: queries.answered(after), rng)
 
 

@@ -131,7 +131,7 @@ def original_rows(problem: Problem, weights: FloatArray | None = None) -> Rows:
     return Rows(columns, records if weights is None else records * weights)
 
 
-def published_rows(problem: Problem, plan: Plan, weights: FloatArray | None = None) -> Rows:
+def rows_published(problem: Problem, plan: Plan, weights: FloatArray | None = None) -> Rows:
     """Return what a plan publishes, without the withheld records.
 
     Records under a quasi range count for all its leaves evenly, those under a generalized sensitive value for the

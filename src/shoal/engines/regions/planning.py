@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from shoal.columns.base import changed_before
+from shoal.columns.base import changes_before
 from shoal.core.arrays import CodeArray, IntArray, KeyArray
 from shoal.core.errors import InputError, UnreachableError, UsageError
 from shoal.core.progress import Progress, Silent
@@ -23,7 +23,7 @@ from shoal.engines.local import CountedCells, LocalEngine, SampledCells
 from shoal.engines.regions.budget import MOST_FILES, Budget, estimate_memory
 from shoal.engines.regions.routing import RegionCounts, RegionFiles, Router
 from shoal.engines.regions.tree import RegionTree, cut_regions
-from shoal.methods.reachability import refuse_hopeless
+from shoal.methods.reachability import refuse_unreachable
 from shoal.models.base import ClassHistograms
 from shoal.plan.cells import Run, RunStack
 from shoal.plan.plan import KEPT, WITHHELD, Dealer, Plan
@@ -265,7 +265,7 @@ class Division:
         problem = encode_cells(self.looked.sample, self.policy, self.trees, region=whole).problem
         mending = self.policy.method.mends_values
         if not mending:
-            refuse_hopeless(problem, 0)
+            refuse_unreachable(problem, 0)
         found = settle_regions(self.tree, counts, problem, mending=mending)
         if len(found) == 1 and found[0].n_records > self.budget.cells:
             raise UsageError(
@@ -296,7 +296,7 @@ def refuse_larger(policy: Policy, source: Source, budget: Budget, n_cells: int, 
         reason = "people who have records in several regions are counted at once"
     elif agreed:
         reason = "a plan that was agreed on is applied to all records at once"
-    elif changed_before(source, policy.names("quasi")):
+    elif changes_before(source, policy.names("quasi")):
         reason = "the table as it was before the sample and the techniques is counted at once, for the evidence"
     if reason is None:
         return

@@ -128,7 +128,7 @@ class Router:
     def route_batch(self, batch: KeyedBatch) -> Routed:
         """Put the rows of a batch in the order of their regions."""
         region = route(batch.keys, self._where, self._masks, self._first, self._leaf, self._tree, self._complete)
-        first, order = shared.grouped(region, self._n_boxes)
+        first, order = shared.group_items(region, self._n_boxes)
         values = {names: self._values(batch.keys, names) for names in self._looked_at}
         return Routed(waiting_rows(batch.keys, batch.batch, order), first, region, values)
 
@@ -140,7 +140,7 @@ class Router:
             out = np.empty(keys.shape[1], dtype=np.int32)
             word, shift = self._where[number].tolist()
             table = self._by_name[name].leaf.astype(np.int32)
-            shared.translated(keys[word], shift, int(self._masks[number]), table, out)
+            shared.translate_codes(keys[word], shift, int(self._masks[number]), table, out)
             leaves.append(out)
         if len(names) == 1:
             return leaves[0]

@@ -16,7 +16,7 @@ from shoal.core.progress import Silent
 from shoal.engines.local import CountedCells, LocalEngine, SampledCells
 from shoal.engines.spark.ordering import chance_for
 from shoal.plan.cells import KeyLayout, Run, RunStack
-from shoal.plan.counted import Thinning, factor, packed
+from shoal.plan.counted import Thinning, factor_batch, pack_keys
 from shoal.sources.spark.session import quiet, told
 from shoal.sources.spark.shipping import (
     CHUNK_ROWS,
@@ -49,7 +49,7 @@ class Merger:
 
     def add(self, cells: pa.RecordBatch) -> None:
         """Take cells: a column of coded values for each attribute, and their records."""
-        factors = factor(cells.select(list(range(len(self._columns)))))
+        factors = factor_batch(cells.select(list(range(len(self._columns)))))
         tables = [dictionary.codes(values) for dictionary, (_, values) in zip(self._dictionaries, factors, strict=True)]
         sizes = [dictionary.size for dictionary in self._dictionaries]
         if not self._layout.holds(sizes):
@@ -58,7 +58,7 @@ class Merger:
                 self._stack.relay(self._layout, wider)
             self._layout = wider
         counts = np.array(cells.column(len(self._columns)), dtype=np.int64)
-        run = Run(packed(factors, tables, self._layout), counts)
+        run = Run(pack_keys(factors, tables, self._layout), counts)
         self._stack.push(run.relaid(self._layout, self._layout))  # in order: the codes are new
         self._n_rows += int(counts.sum())
 
@@ -225,7 +225,7 @@ class SampleMerger:
             self._stack.relay(self._layout, wider)
             self._layout = wider
         counts = message.column(3 * len(self._columns)).flatten().to_numpy()
-        run = Run(packed(factors, tables, self._layout), counts)
+        run = Run(pack_keys(factors, tables, self._layout), counts)
         self._stack.push(run.relaid(self._layout, self._layout))  # in order: the codes are new
         self._n_rows += int(message.column(3 * len(self._columns) + 1)[0].as_py())
 

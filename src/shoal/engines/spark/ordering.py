@@ -68,7 +68,7 @@ def _stream(secret: bytes, use: str, n_bytes: int) -> bytes:
 
 def _cut(batch: pa.RecordBatch, destinations: CodeArray, n_destinations: int) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield the rows for each destination that has some, in their order; columns should hold no dictionaries."""
-    first, order = kernels.grouped(destinations, n_destinations)
+    first, order = kernels.group_items(destinations, n_destinations)
     ordered = batch.take(pa.array(order))
     for destination in np.flatnonzero(np.diff(first)).tolist():
         start = int(first[destination])

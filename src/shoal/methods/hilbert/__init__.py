@@ -41,6 +41,6 @@ class Hilbert(Method):
 
     def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan:
         """Return the groups as a plan."""
-        from shoal.methods.hilbert.line import planned
+        from shoal.methods.hilbert.line import plan_groups
 
-        return planned(problem, self.labels == "ranges", self.l, rng, progress)
+        return plan_groups(problem, self.labels == "ranges", self.l, rng, progress)

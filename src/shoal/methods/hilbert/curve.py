@@ -41,7 +41,7 @@ class Grid:
     def of_levels(cls, quasi: Sequence[Attribute]) -> Grid:
         """Lay the leaves out so that every node has a binary interval of the side to itself, as have its siblings."""
         heaviest = max(attribute.weight for attribute in quasi)
-        aligned = [_aligned(attribute.taxonomy) for attribute in quasi]
+        aligned = [_align_leaves(attribute.taxonomy) for attribute in quasi]
         needed = [  # a share of the side is half of it, a quarter, ...
             bits + round(np.log2(heaviest / attribute.weight))
             for attribute, (_, bits) in zip(quasi, aligned, strict=True)
@@ -71,11 +71,11 @@ class Grid:
         return curve_keys(points, self.bits)
 
 
-def _aligned(taxonomy: Taxonomy) -> tuple[IntArray, int]:
+def _align_leaves(taxonomy: Taxonomy) -> tuple[IntArray, int]:
     """Return (n_leaves,) the place of each leaf if the children of a node divide its interval evenly, and its bits.
 
     >>> from shoal.taxonomies.files import from_nested
-    >>> places, bits = _aligned(from_nested({"any": {"low": ["a", "b", "c"], "high": ["d", "e"]}}))
+    >>> places, bits = _align_leaves(from_nested({"any": {"low": ["a", "b", "c"], "high": ["d", "e"]}}))
     >>> places.tolist(), bits
     ([0, 1, 2, 4, 6], 3)
     """

@@ -234,7 +234,7 @@ def diverse_groups(first: IntArray, queue: IntArray, size: int, cap: int) -> Cod
 
 
 @compiled
-def paired(failing: BoolArray, low: CodeArray, high: CodeArray, sizes: IntArray, widths: Widths) -> CodeArray:
+def pair_groups(failing: BoolArray, low: CodeArray, high: CodeArray, sizes: IntArray, widths: Widths) -> CodeArray:
     """Return (n,) new numbers of groups in curve order: each failing one joins a neighbour, if one is still free.
 
     Of two neighbours it joins the one with which the total width grows less.
@@ -291,7 +291,9 @@ def _largest_child(j: int, records: IntArray, codes: CodeArray, node: int, width
 
 
 @compiled
-def _kept(records: IntArray, codes: CodeArray, j: int, least: int, most: int, widths: Widths) -> tuple[int, float]:
+def _measure_rest(
+    records: IntArray, codes: CodeArray, j: int, least: int, most: int, widths: Widths
+) -> tuple[int, float]:
     """Return how many records have a code of attribute j from *least* to *most*, and the width of their label."""
     d = codes.shape[1]
     low = np.full(d, np.iinfo(np.int32).max, dtype=np.int64)
@@ -311,7 +313,7 @@ def _kept(records: IntArray, codes: CodeArray, j: int, least: int, most: int, wi
 
 
 @compiled
-def shedding(
+def choose_withheld(
     first: IntArray, order: IntArray, codes: CodeArray, low: CodeArray, high: CodeArray, smallest: int, widths: Widths,
 ) -> tuple[CodeArray, IntArray, FloatArray]:  # fmt: skip
     """Return the part of each group whose withholding narrows the rest the most: what to keep, its size, the gain.
@@ -343,7 +345,7 @@ def shedding(
                     most = widths.first[j, most] - 1
                 else:
                     least = widths.last[j, least] + 1
-                kept, wide = _kept(records, codes, j, least, most, widths)
+                kept, wide = _measure_rest(records, codes, j, least, most, widths)
                 if kept < smallest or kept == size:
                     continue
                 net = (size * alone[g] - kept * wide) / (size - kept) - lost

@@ -12,11 +12,19 @@ import numpy as np
 
 from shoal.core.arrays import BoolArray, CodeArray, IntArray
 from shoal.core.errors import UnreachableError
-from shoal.core.kernels import grouped, same_rows, summed, tally_classes
+from shoal.core.kernels import group_items, same_rows, sum_groups, tally_classes
 from shoal.core.progress import Progress
 from shoal.methods.hilbert.curve import Grid
-from shoal.methods.hilbert.kernels import Widths, diverse_groups, extents, group_widths, optimal_cuts, paired, shedding
-from shoal.methods.reachability import refuse_hopeless
+from shoal.methods.hilbert.kernels import (
+    Widths,
+    choose_withheld,
+    diverse_groups,
+    extents,
+    group_widths,
+    optimal_cuts,
+    pair_groups,
+)
+from shoal.methods.reachability import refuse_unreachable
 from shoal.models.base import ClassHistograms, rounded_up
 from shoal.plan.plan import WITHHELD, Plan
 from shoal.plan.problem import Attribute, Problem, Requirement
@@ -56,7 +64,7 @@ class Line:
     def __init__(self, problem: Problem, ranges: bool, rng: np.random.Generator, *, by_levels: bool) -> None:
         self._problem = problem
         self.wholes = [requirement.whole(problem.cells.counts) for requirement in problem.requirements]
-        refuse_hopeless(problem, 0)
+        refuse_unreachable(problem, 0)
         order = _curve_order(problem, rng, by_levels)
         self._cells = np.repeat(order, problem.cells.counts[order])  # (n_records,)
         self._codes = np.stack([column[self._cells] for column in problem.quasi_codes], axis=1).astype(np.int32)
@@ -84,8 +92,10 @@ class Line:
         records lose, and the first that does not fit ends it: so a larger budget never gives a wider table.
         """
         while True:
-            first, order = grouped(groups.of, len(groups))
-            keep, records, gain = shedding(first, order, self._codes, groups.low, groups.high, smallest, self._widths)
+            first, order = group_items(groups.of, len(groups))
+            keep, records, gain = choose_withheld(
+                first, order, self._codes, groups.low, groups.high, smallest, self._widths
+            )
             worth = np.flatnonzero(gain)
             worth = worth[np.lexsort((worth, -gain[worth]))]
             affordable = np.cumsum(records[worth]) <= most
@@ -106,7 +116,7 @@ class Line:
 
     def deal(self, values: CodeArray, n_values: int, size: int, cap: int) -> Groups:
         """Return groups of *size* records with any of the cells' *values* on at most *cap* of them."""
-        first, queue = grouped(values[self._cells], n_values)
+        first, queue = group_items(values[self._cells], n_values)
         return self._gathered(diverse_groups(first, queue, size, cap))
 
     def parted(self, share: float) -> Groups:
@@ -132,7 +142,7 @@ class Line:
         The whole table meets all, so this comes to an end, with one group if need be.
         """
         while not (holding := self._holding(groups)).all():
-            number = paired(~holding, groups.low, groups.high, groups.sizes, self._widths)
+            number = pair_groups(~holding, groups.low, groups.high, groups.sizes, self._widths)
             groups = self._gathered(np.append(number, np.int32(WITHHELD))[groups.of])
         return groups
 
@@ -192,7 +202,7 @@ class Line:
         if requirement.values is None:
             yield slice(None), ClassHistograms(groups.sizes)
             return
-        first, order = grouped(groups.of, len(groups))
+        first, order = group_items(groups.of, len(groups))
         values = requirement.values[self._cells[order]]
         ones = np.ones(len(values), dtype=np.int64)
         step = max(_HISTOGRAM_ENTRIES // requirement.n_values, 1)
@@ -250,7 +260,7 @@ def _widths(quasi: tuple[Attribute, ...], ranges: bool) -> Widths:
     return widths
 
 
-def planned(problem: Problem, ranges: bool, only: int | None, rng: np.random.Generator, progress: Progress) -> Plan:
+def plan_groups(problem: Problem, ranges: bool, only: int | None, rng: np.random.Generator, progress: Progress) -> Plan:
     """Return the groups as a plan; *only* is the l to use, or None for the least that suffices."""
     with progress.step("grouping", problem.cells.n_records, unit="records") as step:
         line = Line(problem, ranges, rng, by_levels=not ranges and only is None)
@@ -284,7 +294,7 @@ class _Diversity:
             codes = np.asarray(problem.cells.codes[len(problem.quasi)], dtype=np.int32)
             seen = [(codes, problem.sensitive[0].taxonomy.n_leaves)]
         self._values, self._n_values = seen[0]
-        self._most = len(line) // int(summed(self._values, problem.cells.counts, self._n_values).max())
+        self._most = len(line) // int(sum_groups(self._values, problem.cells.counts, self._n_values).max())
 
     def search(self, only: int | None) -> tuple[Groups, dict[str, Any]]:
         """Return groups that meet all requirements, and how they were found; the narrowest of a few.

@@ -50,11 +50,11 @@ class Incognito(Method):
 
     def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan:  # noqa: ARG002
         """Return the classes of the best node."""
-        from shoal.methods.incognito.solve import Solution, recoded, solve
-        from shoal.methods.reachability import refuse_hopeless
+        from shoal.methods.incognito.solve import Solution, recode, solve
+        from shoal.methods.reachability import refuse_unreachable
 
         if all(requirement.merge_monotone for requirement in problem.requirements):
-            refuse_hopeless(problem, problem.max_withheld)
+            refuse_unreachable(problem, problem.max_withheld)
         end = time.monotonic() + self.time_budget
         with progress.step("searching", unit="nodes") as step:
 
@@ -62,5 +62,5 @@ class Incognito(Method):
                 return solve(part, self.measure, budget, max(end - time.monotonic(), 0.0), step)
 
             if self.recode:
-                return recoded(problem, solved, self.round_suppression)
+                return recode(problem, solved, self.round_suppression)
             return solved(problem, problem.max_withheld).plan()

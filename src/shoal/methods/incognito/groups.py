@@ -148,7 +148,7 @@ class Groupings:
             return
         place = np.full(grouping.n_groups, -1, dtype=np.int32)
         place[wanted] = np.arange(len(wanted), dtype=np.int32)
-        first, order = kernels.grouped(place[self.group_of_cells(grouping)], len(wanted))
+        first, order = kernels.group_items(place[self.group_of_cells(grouping)], len(wanted))
         if requirement.people is not None:
             done = 0
             for classes in people_of_classes(requirement, first, order):

@@ -57,12 +57,12 @@ class Walk(ABC):
         """Search, yielding after every node that was checked."""
 
 
-def raised(levels: Levels, top: Levels) -> list[Levels]:
+def nodes_above(levels: Levels, top: Levels) -> list[Levels]:
     """Return the nodes one level above."""
     return [(*levels[:j], level + 1, *levels[j + 1 :]) for j, level in enumerate(levels) if level < top[j]]
 
 
-def lowered(levels: Levels, floor: Levels) -> list[Levels]:
+def nodes_below(levels: Levels, floor: Levels) -> list[Levels]:
     """Return the nodes one level below, as far as the floor."""
     return [(*levels[:j], level - 1, *levels[j + 1 :]) for j, level in enumerate(levels) if level > floor[j]]
 
@@ -154,7 +154,7 @@ class _Tabulated(Walk):
         """Go down from the top, always to the cheapest node that holds: failures say little where records go."""
         levels: Levels | None = self.judge.groupings.ladders.top
         while levels is not None:
-            nodes = sorted(lowered(levels, (0,) * len(levels)), key=self._costs.__getitem__)
+            nodes = sorted(nodes_below(levels, (0,) * len(levels)), key=self._costs.__getitem__)
             levels = None
             for node in nodes:
                 if self.late:
@@ -259,7 +259,7 @@ class Frontier(Walk):
             yield
             if cost < np.inf or levels == self._top:
                 return
-            levels = min(raised(levels, self._top), key=self._price)
+            levels = min(nodes_above(levels, self._top), key=self._price)
 
     def _price(self, levels: Levels) -> float:
         """Return the cost times the logarithm of the number of classes: what is lost, and what remains to be done."""
@@ -273,8 +273,8 @@ class Frontier(Walk):
         start = None
         while self.best is not None and self.best is not start:
             start = self.best
-            lower = lowered(start.levels, self._floor)
-            around = {*lower, *(up for node in lower for up in raised(node, self._top))}
+            lower = nodes_below(start.levels, self._floor)
+            around = {*lower, *(up for node in lower for up in nodes_above(node, self._top))}
             for levels in sorted(around - self._known.keys(), key=plain):
                 if self.late:
                     return
@@ -299,7 +299,7 @@ class Frontier(Walk):
                 moved[j] = int(chance.integers(self._floor[j], self._top[j] + 1))
             levels = tuple(moved)
             while self._cost(levels) == np.inf and levels != self._top and not self.late:
-                levels = min(raised(levels, self._top), key=self._price)
+                levels = min(nodes_above(levels, self._top), key=self._price)
                 yield
             yield from self._descend(levels)
             if self.best is not before:
@@ -311,7 +311,7 @@ class Frontier(Walk):
         self._start, descending = levels, True
         while descending:
             cost, descending = self._cost(self._start), False
-            for node in sorted(lowered(self._start, self._floor), key=plain):
+            for node in sorted(nodes_below(self._start, self._floor), key=plain):
                 if self.late:
                     return
                 if plain(node) < cost and self._cost(node) < cost:

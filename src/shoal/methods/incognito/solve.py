@@ -144,7 +144,7 @@ class _Round:
         return np.asarray(self.cells[self.plan.assignment.class_of == WITHHELD], dtype=np.int64)
 
 
-def recoded(problem: Problem, solve: Solve, share: float) -> Plan:
+def recode(problem: Problem, solve: Solve, share: float) -> Plan:
     """Return the classes of all rounds; classes of different rounds that publish the same ranges become one.
 
     Every round may leave the given share of its records to the next. If too many are left in the end, the last
@@ -153,20 +153,20 @@ def recoded(problem: Problem, solve: Solve, share: float) -> Plan:
     normalized certainty penalty is taken, so that recoding never gives a wider table.
     """
     cells = np.flatnonzero(problem.cells.counts > 0)
-    plain = solve(_restricted(problem, cells), problem.max_withheld)
-    plans = [_joined(problem, _continued(problem, solve, share, cells, plain))]
+    plain = solve(_restrict(problem, cells), problem.max_withheld)
+    plans = [_join_rounds(problem, _continue_rounds(problem, solve, share, cells, plain))]
     rounds = _rounds(problem, solve, share, cells)
     while rounds and _n_left(problem, rounds) > problem.max_withheld:
         again = rounds.pop().cells
-        solution = solve(_restricted(problem, again), problem.max_withheld) if rounds else None
+        solution = solve(_restrict(problem, again), problem.max_withheld) if rounds else None
         if solution is not None and solution.found:
-            rounds += _continued(problem, solve, share, again, solution)
+            rounds += _continue_rounds(problem, solve, share, again, solution)
     if rounds:
-        plans.append(_joined(problem, rounds))
+        plans.append(_join_rounds(problem, rounds))
     return min(plans, key=lambda plan: NormalizedCertaintyPenalty().of(problem, plan))
 
 
-def _continued(problem: Problem, solve: Solve, share: float, cells: IntArray, solution: Solution) -> list[_Round]:
+def _continue_rounds(problem: Problem, solve: Solve, share: float, cells: IntArray, solution: Solution) -> list[_Round]:
     """Return a round and those that recode what it suppressed; raise if it found nothing."""
     first = _Round(cells, solution.plan())
     return [first, *_rounds(problem, solve, share, first.left())]
@@ -175,7 +175,7 @@ def _continued(problem: Problem, solve: Solve, share: float, cells: IntArray, so
 def _rounds(problem: Problem, solve: Solve, share: float, cells: IntArray) -> list[_Round]:
     rounds = []
     while len(cells):
-        part = _restricted(problem, cells)
+        part = _restrict(problem, cells)
         n_records = part.cells.n_records
         budget = min(int(share * n_records), n_records - problem.smallest_class)
         solution = solve(part, budget) if budget >= 0 else None
@@ -190,7 +190,7 @@ def _n_left(problem: Problem, rounds: list[_Round]) -> int:
     return int(problem.cells.counts[rounds[-1].left()].sum())
 
 
-def _restricted(problem: Problem, cells: IntArray) -> Problem:
+def _restrict(problem: Problem, cells: IntArray) -> Problem:
     """Return the problem of some cells only."""
     requirements = tuple(
         replace(requirement, values=None if requirement.values is None else requirement.values[cells])
@@ -200,7 +200,7 @@ def _restricted(problem: Problem, cells: IntArray) -> Problem:
     return replace(problem, cells=kept, requirements=requirements)
 
 
-def _joined(problem: Problem, rounds: list[_Round]) -> Plan:
+def _join_rounds(problem: Problem, rounds: list[_Round]) -> Plan:
     lo = np.concatenate([one.plan.lo for one in rounds])
     hi = np.concatenate([one.plan.hi for one in rounds])
     class_of = np.full(problem.cells.n_cells, WITHHELD, dtype=np.int32)

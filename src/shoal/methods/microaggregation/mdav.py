@@ -52,7 +52,7 @@ def group_modes(codes: CodeArray, grouping: Grouping) -> CodeArray:
     return modes
 
 
-def squared_errors(space: Space, grouping: Grouping) -> tuple[float, float]:
+def sum_squares(space: Space, grouping: Grouping) -> tuple[float, float]:
     """Return the squared distances of the records from their groups' centres, and from that of the table.
 
     Their ratio is the share of the variation that microaggregation takes away (SSE / SST). Units are those of
@@ -215,7 +215,7 @@ class Space:
         if len(given) != n_columns or not (np.isfinite(given) & (given > 0)).all():
             raise PolicyError("microaggregation needs one weight above 0 for each attribute")
         scaled = [
-            _scaled(np.asarray(column, dtype=np.float64), weight)
+            _scale(np.asarray(column, dtype=np.float64), weight)
             for column, weight in zip(numbers, given[: len(numbers)], strict=True)
         ]
         codes = [np.asarray(column, dtype=np.int32) for column in categories]
@@ -250,7 +250,7 @@ class Space:
         return Points(self.numbers[members], self.categories[members], self.first_value, self.unequal)
 
 
-def _scaled(column: FloatArray, weight: float) -> FloatArray:
+def _scale(column: FloatArray, weight: float) -> FloatArray:
     if not np.isfinite(column).all():
         missing = int((~np.isfinite(column)).sum())
         raise InputError(f"microaggregation needs numbers in every record; {missing} are missing or not finite")

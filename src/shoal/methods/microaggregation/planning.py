@@ -19,10 +19,10 @@ from shoal.methods.microaggregation.mdav import (
     group_modes,
     join_groups,
     microaggregate,
-    squared_errors,
+    sum_squares,
 )
-from shoal.methods.reachability import refuse_hopeless
-from shoal.plan.judging import judged
+from shoal.methods.reachability import refuse_unreachable
+from shoal.plan.judging import judge_plan
 from shoal.plan.plan import WITHHELD, Assignment, Plan
 from shoal.plan.problem import Problem
 
@@ -42,21 +42,21 @@ class _Part:
         return classes, Grouping(group.reshape(-1).astype(np.int32), len(classes))
 
 
-def planned(problem: Problem, averages: Averages, rng: np.random.Generator, progress: Progress) -> Plan:
+def plan_groups(problem: Problem, averages: Averages, rng: np.random.Generator, progress: Progress) -> Plan:
     """Return classes of near records that meet every requirement, or raise UnreachableError."""
-    refuse_hopeless(problem, problem.max_withheld)
+    refuse_unreachable(problem, problem.max_withheld)
     cells = rng.permutation(np.repeat(np.arange(problem.cells.n_cells), problem.cells.counts))
     with progress.step("grouping", len(cells), unit="records") as step:
         parts = _parts(problem, cells)
-        owner = _grouped(parts, problem.smallest_class, len(cells), step)
+        owner = _group(parts, problem.smallest_class, len(cells), step)
     n_groups = int(owner.max()) + 1
     while True:
         owner = _coincident(problem, averages, cells, owner)
         plan = _plan(problem, cells, owner)
-        failing = ~_held(problem, plan)
+        failing = ~_find_holding(problem, plan)
         if not failing.any():
             break
-        owner = _mended(problem, parts, owner, failing)
+        owner = _join_failing(problem, parts, owner, failing)
     search = {"groups": n_groups, "variation_lost": _variation_lost(parts, owner)}
     return replace(plan, search=search).warned(*_too_coarse(problem, averages))
 
@@ -84,7 +84,7 @@ def _parts(problem: Problem, cells: IntArray) -> list[_Part]:
     return parts
 
 
-def _grouped(parts: list[_Part], k: int, n_records: int, step: Step) -> CodeArray:
+def _group(parts: list[_Part], k: int, n_records: int, step: Step) -> CodeArray:
     """Return (n_records,) the group of each; a part of fewer than k records is one group."""
     owner = np.empty(n_records, dtype=np.int32)
     n_groups = 0
@@ -128,18 +128,18 @@ def _plan(problem: Problem, cells: IntArray, owner: CodeArray) -> Plan:
     return Plan(lo, hi + 1, sizes, pieces, len(cells) - len(order))
 
 
-def _held(problem: Problem, plan: Plan) -> BoolArray:
+def _find_holding(problem: Problem, plan: Plan) -> BoolArray:
     """Return (n_classes,) whether each meets every requirement."""
     held = np.ones(plan.n_classes, dtype=np.bool_)
     begin = 0
-    for requirement, classes, whole in judged(problem, plan):
+    for requirement, classes, whole in judge_plan(problem, plan):
         end = begin + len(classes.sizes)
         held[begin:end] &= requirement.model.holds(classes, whole)
         begin = end % plan.n_classes
     return held
 
 
-def _mended(problem: Problem, parts: list[_Part], owner: CodeArray, failing: BoolArray) -> CodeArray:
+def _join_failing(problem: Problem, parts: list[_Part], owner: CodeArray, failing: BoolArray) -> CodeArray:
     """Join failing classes with their nearest; withhold those that have no other one in their part, or raise."""
     mended = np.full(len(owner), WITHHELD, dtype=np.int32)
     alone, n_classes, several = [], 0, False
@@ -181,7 +181,7 @@ def _variation_lost(parts: list[_Part], owner: CodeArray) -> float:
     lost = total = 0.0
     for part in parts:
         if owner[part.members[0]] != WITHHELD:
-            within, around = squared_errors(part.space, part.grouping(owner)[1])
+            within, around = sum_squares(part.space, part.grouping(owner)[1])
             lost, total = lost + within, total + around
     return lost / total if total else 0.0
 

@@ -15,7 +15,7 @@ from shoal.core.errors import UnreachableError
 from shoal.core.progress import Step
 from shoal.methods.mondrian.boxes import Items, Parts, Tally
 from shoal.methods.mondrian.kernels import Boxes
-from shoal.methods.reachability import refuse_hopeless
+from shoal.methods.reachability import refuse_unreachable
 from shoal.models.base import rounded_up
 from shoal.plan.plan import WITHHELD, Plan
 from shoal.plan.problem import Problem
@@ -49,7 +49,7 @@ class MondrianTree:
         self._wholes = [requirement.whole(problem.cells.counts) for requirement in problem.requirements]
         # The people under a label are counted, so labels must tile the domain.
         self._apart = apart or any(requirement.population is not None for requirement in problem.requirements)
-        refuse_hopeless(problem, 0)
+        refuse_unreachable(problem, 0)
         self._items = Items(problem, ranges=ranges)
         self._withheld: list[tuple[int, int]] = []
         every = np.array([problem.cells.n_cells], dtype=np.int64)

@@ -110,6 +110,6 @@ class Slicing(Method):
 
     def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> SlicedPlan:
         """Return parts and buckets as a plan."""
-        from shoal.methods.slicing.planning import planned
+        from shoal.methods.slicing.planning import plan_slices
 
-        return planned(self, problem, rng, progress)
+        return plan_slices(self, problem, rng, progress)

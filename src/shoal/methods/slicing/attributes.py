@@ -13,7 +13,7 @@ from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, Int
 from shoal.core.errors import PolicyError, did_you_mean
 from shoal.core.kernels import pam
 from shoal.plan.problem import Problem
-from shoal.plan.slices import Part, linked
+from shoal.plan.slices import Part, link_parts
 from shoal.taxonomies.tree import Taxonomy
 
 if TYPE_CHECKING:
@@ -44,13 +44,13 @@ class Partition:
         """Divide the attributes as the method's parameters say; insensitive ones go to the first part."""
         if method.parts is not None:
             places, carried = places_by_hand(problem, method.parts, method.overlapping)
-            search = {"overlapping": _gained(problem, places, method.intervals)} if method.overlapping else {}
+            search = {"overlapping": _measure_gain(problem, places, method.intervals)} if method.overlapping else {}
             return cls(places, carried, search, None)
         if method.columns == "each":
             places = one_each(problem)
             return cls(places, _in_first(problem, places), {}, None)
         n_columns = _COLUMNS if method.columns is None else method.columns
-        columns = partitioned(problem, n_columns, method.alpha, method.correlation, method.intervals)
+        columns = partition_attributes(problem, n_columns, method.alpha, method.correlation, method.intervals)
         names = _names(problem)
         told = {
             f"{names[i]}, {names[j]}": round(float(columns.correlations[i, j]), 6)
@@ -82,7 +82,7 @@ def _in_first(problem: Problem, places: Places) -> tuple[tuple[str, ...], ...]:
     return problem.carried, *((),) * (len(places) - 1)
 
 
-def _gained(problem: Problem, places: Places, intervals: int) -> dict[str, Any]:
+def _measure_gain(problem: Problem, places: Places, intervals: int) -> dict[str, Any]:
     """Return what overlapping keeps: correlation of attribute pairs within a part, with it and without it."""
     found = correlations(problem, "phi2", intervals)
     pairs = {(i, j) for group in places for i in group for j in group if i < j}
@@ -163,7 +163,7 @@ def _check_shared(problem: Problem, repeated: Sequence[str]) -> None:
 
 def check_tree(parts: Sequence[Part]) -> None:
     """Raise unless what is learned by joining parts can be computed."""
-    if linked([part.members for part in parts]) is None:
+    if link_parts([part.members for part in parts]) is None:
         raise PolicyError(
             f"{_WHERE}: the shared attributes link the parts in a circle, and what an adversary learns by joining them "
             "cannot be computed then; let parts that share an attribute be linked by parts that have it too"
@@ -196,7 +196,9 @@ class Columns:
     cost: float  # of the clustering: sum of 1 - correlation with the medoid over the attributes that were clustered
 
 
-def partitioned(problem: Problem, n_columns: int, alpha: int | None, measure: Measure, intervals: int) -> Columns:
+def partition_attributes(
+    problem: Problem, n_columns: int, alpha: int | None, measure: Measure, intervals: int
+) -> Columns:
     """Return *n_columns* columns of attributes that go together: those within a column more than those between.
 
     Li, Li, Zhang and Molloy, "Slicing" (TKDE 2012), sections 4.1.2 and 4.1.3: attributes are clustered by PAM with the
@@ -209,10 +211,10 @@ def partitioned(problem: Problem, n_columns: int, alpha: int | None, measure: Me
     found = correlations(problem, measure, intervals)
     points = _points(found, n_quasi)
     if alpha is None:
-        groups, cost = _clustered(points, list(range(len(points))), n_columns)
+        groups, cost = _cluster(points, list(range(len(points))), n_columns)
     else:
         ranked = np.argsort(-points[n_quasi, :n_quasi], kind="stable").tolist()
-        groups, cost = _clustered(points, sorted(ranked[alpha - n_sensitive :]), n_columns - 1)
+        groups, cost = _cluster(points, sorted(ranked[alpha - n_sensitive :]), n_columns - 1)
         groups.append((*sorted(ranked[: alpha - n_sensitive]), n_quasi))
     groups.sort(key=lambda group: (n_quasi in group, group))
     if n_sensitive:
@@ -229,7 +231,7 @@ def _points(found: FloatArray, n_quasi: int) -> FloatArray:
     return points
 
 
-def _clustered(points: FloatArray, some: list[int], k: int) -> tuple[list[tuple[int, ...]], float]:
+def _cluster(points: FloatArray, some: list[int], k: int) -> tuple[list[tuple[int, ...]], float]:
     """Return k groups of some points, each ascending, and what PAM says they cost."""
     clusters = pam(1.0 - points[np.ix_(some, some)], k)
     groups: list[list[int]] = [[] for _ in range(k)]
@@ -269,15 +271,15 @@ def _check(n_quasi: int, n_sensitive: int, n_columns: int, alpha: int | None) ->
         if n_columns > most:
             shared = ", for sensitive attributes share one" if n_sensitive > 1 else ""
             raise PolicyError(
-                f"slicing: columns is {n_columns}, but {_counted(n_quasi, 'quasi')} and "
-                f"{_counted(n_sensitive, 'sensitive')} make at most {most} columns{shared}"
+                f"slicing: columns is {n_columns}, but {_count_text(n_quasi, 'quasi')} and "
+                f"{_count_text(n_sensitive, 'sensitive')} make at most {most} columns{shared}"
             )
         return
     if not n_sensitive:
         raise PolicyError(f"slicing: alpha is {alpha}, but no attribute is sensitive, so no column is; leave alpha out")
     if alpha < n_sensitive:
         raise PolicyError(
-            f"slicing: alpha is {alpha}, but the sensitive column always has {_counted(n_sensitive, 'sensitive')}; "
+            f"slicing: alpha is {alpha}, but the sensitive column always has {_count_text(n_sensitive, 'sensitive')}; "
             f"give at least {n_sensitive}"
         )
     left = n_quasi + n_sensitive - alpha
@@ -288,7 +290,7 @@ def _check(n_quasi: int, n_sensitive: int, n_columns: int, alpha: int | None) ->
         )
 
 
-def _counted(number: int, role: str) -> str:
+def _count_text(number: int, role: str) -> str:
     return f"{number} {role} attribute{'' if number == 1 else 's'}"
 
 
@@ -328,7 +330,7 @@ def correlations(problem: Problem, measure: Measure, intervals: int) -> FloatArr
 def _correlation(one: _Values, other: _Values, records: FloatArray, measure: Measure) -> float:
     if measure == "pearson" and one.numbers is not None and other.numbers is not None:
         both = ~(np.isnan(one.numbers) | np.isnan(other.numbers))
-        return round(_squared_pearson(one.numbers[both], other.numbers[both], records[both]), _DIGITS)
+        return round(_pearson_squared(one.numbers[both], other.numbers[both], records[both]), _DIGITS)
     return round(_phi2(one, other, records), _DIGITS)
 
 
@@ -338,14 +340,14 @@ def _phi2(one: _Values, other: _Values, records: FloatArray) -> float:
         return 0.0
     # pairs that do not occur add nothing to sum f_ij^2 / (f_i f_j), which exceeds the sum of the definition by 1
     pair = one.codes.astype(np.int64) * len(other.shares) + other.codes  # (n_cells,)
-    occurring, total = _summed(pair, records, len(one.shares) * len(other.shares))
+    occurring, total = _sum_pairs(pair, records, len(one.shares) * len(other.shares))
     first, second = np.divmod(occurring, len(other.shares))
     share = total / records.sum()
     excess = float(np.sum(share / one.shares[first] * (share / other.shares[second]))) - 1.0
     return min(max(excess / (smaller - 1), 0.0), 1.0)
 
 
-def _summed(pair: IntArray, records: FloatArray, n_pairs: int) -> tuple[IntArray, FloatArray]:
+def _sum_pairs(pair: IntArray, records: FloatArray, n_pairs: int) -> tuple[IntArray, FloatArray]:
     """Return the pairs that occur, ascending, and their records; memory is bounded by the number of cells."""
     if n_pairs <= _DENSE_PAIRS:
         total = np.asarray(np.bincount(pair, weights=records, minlength=n_pairs), dtype=np.float64)
@@ -355,7 +357,7 @@ def _summed(pair: IntArray, records: FloatArray, n_pairs: int) -> tuple[IntArray
     return occurring, np.asarray(np.bincount(place.reshape(-1), weights=records), dtype=np.float64)
 
 
-def _squared_pearson(one: FloatArray, other: FloatArray, records: FloatArray) -> float:
+def _pearson_squared(one: FloatArray, other: FloatArray, records: FloatArray) -> float:
     if not len(records) or one.min() == one.max() or other.min() == other.max():
         return 0.0
     first = one - np.average(one, weights=records)

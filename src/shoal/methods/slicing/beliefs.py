@@ -14,11 +14,11 @@ import numpy as np
 
 from shoal.core import kernels as counting
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
-from shoal.core.kernels import Pairs, compiled, counted_pairs, inlined, place_of, same_rows
+from shoal.core.kernels import Pairs, compiled, count_pairs, inlined, place_of, same_rows
 from shoal.models.base import ClassHistograms, ValueModel
 from shoal.plan.judging import Judge
 from shoal.plan.problem import Problem, Requirement
-from shoal.plan.slices import Part, Pieces, linked
+from shoal.plan.slices import Part, Pieces, link_parts
 
 _RESCALE = 300.0
 
@@ -72,16 +72,16 @@ class Beliefs:
         self._parts = tuple(parts)
         self._pieces = pieces
         self._n_buckets = n_buckets
-        sizes = counting.summed(pieces.bucket, pieces.records, n_buckets)
+        sizes = counting.sum_groups(pieces.bucket, pieces.records, n_buckets)
         self._log_size = np.log(np.maximum(sizes, 1).astype(np.float64))
         self._lists = [
             Lists.of(part.values[pieces.cell], part.n_values, pieces.bucket, pieces.records, n_buckets)
             for part in parts
         ]
         self._tuple_of, self._tuples = _tuples(parts, pieces)
-        published = counting.summed(pieces.cell.astype(np.int32), pieces.records, problem.cells.n_cells)
+        published = counting.sum_groups(pieces.cell.astype(np.int32), pieces.records, problem.cells.n_cells)
         self._judges = [Judge.of(requirement, published) for requirement in problem.requirements]
-        links = linked([part.members for part in parts])
+        links = link_parts([part.members for part in parts])
         if links is None:
             raise ValueError("the parts do not form a tree")
         self._links = [link.shared for link in links]
@@ -179,7 +179,7 @@ class Beliefs:
     def _groups(self, judge: Judge, view: _View) -> Iterator[tuple[slice, ClassHistograms]]:
         """Yield the groups of the sensitive part with their histograms, block by block."""
         n_groups = len(view.groups.bucket)
-        first, order = counting.grouped(view.groups.entry_of.astype(np.int32), n_groups)
+        first, order = counting.group_items(view.groups.entry_of.astype(np.int32), n_groups)
         values = judge.requirement.values_at(self._pieces.cell[order])
         start = 0
         for classes in judge.histograms(first, values, self._pieces.records[order]):
@@ -202,7 +202,7 @@ class Beliefs:
         values = requirement.values_at(self._pieces.cell).astype(np.int32)
         telling = np.flatnonzero(np.concatenate([view.clues.informed, view.clues.between])).tolist()
         entries = [view.lists[place].entry_of + view.entries.first_entry[place] for place in telling]
-        return counted_pairs(
+        return count_pairs(
             np.concatenate(entries).astype(np.int32),
             len(view.entries.bucket),
             np.tile(values, len(telling)),
@@ -286,7 +286,7 @@ class Lists:
         >>> lists.start.tolist(), lists.bucket.tolist(), lists.count.tolist()
         ([0, 2, 3], [0, 1, 0], [1, 7, 2])
         """
-        return cls(*counted_pairs(values, n_values, bucket, n_buckets, records))
+        return cls(*count_pairs(values, n_values, bucket, n_buckets, records))
 
 
 class Entries(NamedTuple):

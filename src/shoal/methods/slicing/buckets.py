@@ -20,7 +20,7 @@ from shoal.core.kernels import compiled, places_ascending
 from shoal.methods.slicing.beliefs import Beliefs
 from shoal.plan.judging import Judge
 from shoal.plan.problem import Problem
-from shoal.plan.slices import Part, Pieces, linked_buckets, sensitive_part
+from shoal.plan.slices import Part, Pieces, find_linked_buckets, sensitive_part
 
 Sides = NDArray[np.uint8]
 EIGHTHS = (4, 2, 6, 1, 7)  # of a bucket's records, where it is tried to be cut
@@ -105,7 +105,7 @@ def strict_cuts(
 
     Of the two cuts beside the code at which the wanted eighths are reached the nearer one is taken.
     """
-    attribute, cut, eighths, below, at, total = proposed(items.codes, items.records, starts, stops, attempts, spans)
+    attribute, cut, eighths, below, at, total = propose_cuts(items.codes, items.records, starts, stops, attempts, spans)
     nearer = total * eighths - 8 * below < 8 * (below + at) - total * eighths
     before = (below > 0) & ((below + at == total) | nearer)
     return attribute, cut - before, eighths, total
@@ -142,7 +142,7 @@ class Cutter:
             ended_stops.append(stops[~going])
             starts, stops, attempts = starts[going], stops[going], attempts[going]
             good, side = self._sides_hold(items, starts, stops, attribute[going], cut[going])
-            middles = moved(items.codes, items.records, items.keys, items.cells, side, starts[good], stops[good])
+            middles = move_items(items.codes, items.records, items.keys, items.cells, side, starts[good], stops[good])
             starts, stops, attempts = (
                 np.concatenate([starts[~good], starts[good], middles]),
                 np.concatenate([stops[~good], middles, stops[good]]),
@@ -153,7 +153,7 @@ class Cutter:
     def hold(self, items: Items) -> BoolArray:
         """Return (n_buckets,) whether all groups of each bucket hold."""
         bucket = items.bucket_of_item()
-        good = ~linked_buckets(self._mixed, items.cells, bucket, len(items.starts))
+        good = ~find_linked_buckets(self._mixed, items.cells, bucket, len(items.starts))
         for judge, part in self._judges:
             key = bucket * part.n_values + part.values[items.cells]
             distinct, own = np.unique(key, return_inverse=True)
@@ -166,15 +166,19 @@ class Cutter:
         self, items: Items, starts: IntArray, stops: IntArray, attribute: IntArray, cut: IntArray
     ) -> tuple[BoolArray, NDArray[np.uint8]]:
         """Return (n,) whether both sides of each bucket are large enough and all their groups hold, and the sides."""
-        side, place, group, first, sizes = parted(items.codes, items.records, items.keys, starts, stops, attribute, cut)
+        side, place, group, first, sizes = part_items(
+            items.codes, items.records, items.keys, starts, stops, attribute, cut
+        )
         good = np.asarray(sizes.min(axis=1, initial=self._smallest) >= self._smallest)
         bucket = np.repeat(np.arange(len(starts)), stops - starts)
         cells = items.cells[place]
         linked = (
-            linked_buckets(self._mixed, cells, 2 * bucket + side[place], 2 * len(starts)).reshape(-1, 2).any(axis=1)
+            find_linked_buckets(self._mixed, cells, 2 * bucket + side[place], 2 * len(starts))
+            .reshape(-1, 2)
+            .any(axis=1)
         )
         if linked.any():
-            good &= ~linked | linked_buckets(self._mixed, cells, bucket, len(starts))
+            good &= ~linked | find_linked_buckets(self._mixed, cells, bucket, len(starts))
         for judge, part in self._judges:
             if not good.any():
                 break
@@ -189,7 +193,7 @@ class Cutter:
         return good, side
 
     def _hold(self, judge: Judge, items: Items, place: IntArray, group: CodeArray, n_groups: int) -> BoolArray:
-        first, order = counting.grouped(group, n_groups)
+        first, order = counting.group_items(group, n_groups)
         place = place[order]
         values, records = judge.requirement.values_at(items.cells[place]), items.records[place]
         model = judge.requirement.model
@@ -221,7 +225,7 @@ class Rounds:
             halves = self._halves(items, left)
             large = np.minimum(halves.sizes[0::2], halves.sizes[1::2]) >= self._smallest
             apart = self._accepts(items, halves, trying & large)
-            items, attempts = _rejoined(items, halves, apart, np.where(trying, attempts + 1, len(spans) * len(EIGHTHS)))
+            items, attempts = _rejoin(items, halves, apart, np.where(trying, attempts + 1, len(spans) * len(EIGHTHS)))
 
     def _proposed(self, items: Items, attempts: IntArray, spans: FloatArray) -> tuple[BoolArray, IntArray, IntArray]:
         """Return which buckets are to be tried, in the middle only, (n_items,) the records that go left, and all."""
@@ -230,12 +234,12 @@ class Rounds:
             code, _, limit = _along(items, attribute, cut)
             left = np.where(code <= limit, items.records, 0)
         else:
-            attribute, cut, eighths, below, at, total = proposed(
+            attribute, cut, eighths, below, at, total = propose_cuts(
                 items.codes, items.records, items.starts, items.stops, attempts, spans
             )
             code, tie, limit = _along(items, attribute, cut)
             wanted = np.maximum(total // 2 - below, 0)
-            shared = shared_out(items.records, tie, items.starts, items.stops, wanted, np.maximum(at, 1))
+            shared = share_ties(items.records, tie, items.starts, items.stops, wanted, np.maximum(at, 1))
             left = np.where(code < limit, items.records, shared)
         tried = (attribute >= 0) & (eighths == EIGHTHS[0])
         return tried, np.where(tried[items.bucket_of_item()], left, items.records), total
@@ -281,7 +285,7 @@ def by_beliefs(problem: Problem, parts: Sequence[Part]) -> Accepts:
         before = Beliefs(problem, parts, items.pieces(), len(items.starts))
         affected = before.touching(apart)
         while apart.any():
-            failing = np.flatnonzero(Beliefs(problem, parts, *_merged(halves, apart)).failing(affected))
+            failing = np.flatnonzero(Beliefs(problem, parts, *_merge(halves, apart)).failing(affected))
             if not len(failing):
                 return apart
             blamed = before.matching(failing, apart)
@@ -298,7 +302,7 @@ def _along(items: Items, attribute: IntArray, code: IntArray) -> tuple[IntArray,
     return own, own == code[bucket], code[bucket]
 
 
-def _merged(halves: Items, apart: BoolArray) -> tuple[Pieces, int]:
+def _merge(halves: Items, apart: BoolArray) -> tuple[Pieces, int]:
     """Return pieces with the halves of buckets that are not *apart* in one bucket, and the number of buckets."""
     width = np.where(apart, 2, 1)
     first = np.concatenate([[0], np.cumsum(width)])
@@ -307,7 +311,7 @@ def _merged(halves: Items, apart: BoolArray) -> tuple[Pieces, int]:
     return Pieces(halves.cells.astype(np.int64), bucket, halves.records), int(first[-1])
 
 
-def _rejoined(items: Items, halves: Items, apart: BoolArray, attempts: IntArray) -> tuple[Items, IntArray]:
+def _rejoin(items: Items, halves: Items, apart: BoolArray, attempts: IntArray) -> tuple[Items, IntArray]:
     """Return items with the buckets that stay cut as two, which start anew, and the others as they were."""
     old = items.taken(~apart)
     new = halves.taken(np.repeat(apart, 2))
@@ -315,7 +319,7 @@ def _rejoined(items: Items, halves: Items, apart: BoolArray, attempts: IntArray)
 
 
 @compiled
-def proposed(
+def propose_cuts(
     codes: CodeArray, records: IntArray, starts: IntArray, stops: IntArray, attempts: IntArray, spans: FloatArray
 ) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray, IntArray]:
     """Return for each bucket the attribute to try next, where to cut it, and how many records are where.
@@ -391,7 +395,7 @@ def proposed(
 
 
 @compiled
-def parted(
+def part_items(
     codes: CodeArray,
     records: IntArray,
     keys: CodeArray,
@@ -437,7 +441,7 @@ def parted(
 
 
 @compiled
-def moved(
+def move_items(
     codes: CodeArray,
     records: IntArray,
     keys: CodeArray,
@@ -474,7 +478,7 @@ def moved(
 
 
 @compiled
-def shared_out(
+def share_ties(
     records: IntArray, tie: BoolArray, starts: IntArray, stops: IntArray, wanted: IntArray, at: IntArray
 ) -> IntArray:
     """Return the records of tied items that go to the left: *wanted* of *at* in each bucket, evenly along the items."""

@@ -23,12 +23,12 @@ from shoal.plan.slices import Pieces
 CANDIDATES = 10  # buckets that are compared for a record; more of them change little
 
 
-def random_grouping(counts: IntArray, size: int, rng: np.random.Generator) -> Pieces:
+def group_at_random(counts: IntArray, size: int, rng: np.random.Generator) -> Pieces:
     """Deal all records to buckets of *size* at random; if that leaves some over, buckets have some more, none fewer.
 
     Li, Li, Zhang and Molloy, section 6.3.
 
-    >>> pieces = random_grouping(np.array([3, 4]), 3, np.random.default_rng(0))
+    >>> pieces = group_at_random(np.array([3, 4]), 3, np.random.default_rng(0))
     >>> np.bincount(pieces.bucket, weights=pieces.records).tolist(), int(pieces.records[pieces.cell == 0].sum())
     ([4.0, 3.0], 3)
     """
@@ -38,13 +38,11 @@ def random_grouping(counts: IntArray, size: int, rng: np.random.Generator) -> Pi
     return _pieces(rng.permutation(cell), bucket, len(sizes))
 
 
-def gathered_grouping(
-    parts_values: Sequence[CodeArray], counts: IntArray, size: int, rng: np.random.Generator
-) -> Pieces:
+def gather_rare(parts_values: Sequence[CodeArray], counts: IntArray, size: int, rng: np.random.Generator) -> Pieces:
     """Gather records of rare values in one half of the buckets, and spread the records of each value within a half.
 
     ``parts_values`` are the values of every cell in each part, from 0. A record is the rarer, the smaller the
-    product of the frequencies of its values. Bucket sizes are those of :func:`random_grouping`; the rest is random.
+    product of the frequencies of its values. Bucket sizes are those of :func:`group_at_random`; the rest is random.
     """
     sizes = bucket_sizes(int(counts.sum()), size)
     cell = np.repeat(np.arange(len(counts)), counts)

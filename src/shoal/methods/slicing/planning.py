@@ -20,7 +20,7 @@ from shoal.methods.base import Labels
 from shoal.methods.slicing.attributes import Partition, check_joint, check_tree, correlations
 from shoal.methods.slicing.beliefs import Beliefs, Lists
 from shoal.methods.slicing.buckets import Cutter, Items, Rounds, by_beliefs, by_groups
-from shoal.methods.slicing.grouping import gathered_grouping, random_grouping
+from shoal.methods.slicing.grouping import gather_rare, group_at_random
 from shoal.models.base import ClassHistograms, PrivacyModel, Whole, rounded_down, rounded_up
 from shoal.models.column_frequency import ColumnFrequency
 from shoal.models.distinct_l_diversity import DistinctLDiversity
@@ -57,10 +57,10 @@ class _Parted:
     counts: IntArray  # (n_cells,)
 
 
-def planned(method: Slicing, problem: Problem, rng: np.random.Generator, progress: Progress) -> SlicedPlan:
+def plan_slices(method: Slicing, problem: Problem, rng: np.random.Generator, progress: Progress) -> SlicedPlan:
     """Return a plan of which all tuples meet all requirements, or raise UnreachableError."""
     crowd = max((r.model.k for r in problem.requirements if isinstance(r.model, ColumnFrequency)), default=1)
-    parted = _parted(method, problem, max(method.column_frequency, crowd), progress)
+    parted = _build_parts(method, problem, max(method.column_frequency, crowd), progress)
     smallest, n_records = max(crowd, method.bucket_size or _SMALLEST), int(parted.counts.sum())
     if n_records < smallest:
         raise UnreachableError(f"slicing: buckets of {smallest} records are asked for, the table has {n_records}")
@@ -68,15 +68,15 @@ def planned(method: Slicing, problem: Problem, rng: np.random.Generator, progres
         _refuse_joined(problem, parted)
     with progress.step("slicing", n_records, unit="records") as step:
         if method.grouping == "mondrian":
-            pieces = _cut(method, problem, parted, smallest, step)
+            pieces = _make_buckets(method, problem, parted, smallest, step)
         else:
-            pieces = _grouped(method, problem, parted, max(crowd, method.bucket_size or _RANDOM_BUCKET), rng)
+            pieces = _group_records(method, problem, parted, max(crowd, method.bucket_size or _RANDOM_BUCKET), rng)
     plan = SlicedPlan.of_pieces(parted.parts, problem.cells.counts, pieces, int(pieces.bucket.max()) + 1)
     search = {**parted.partition.search, "parts": [_names(problem, part) for part in plan.parts]}
     return replace(plan, search=search, warnings=advice(method, problem, parted.partition, plan))
 
 
-def _parted(method: Slicing, problem: Problem, frequency: int, progress: Progress) -> _Parted:
+def _build_parts(method: Slicing, problem: Problem, frequency: int, progress: Progress) -> _Parted:
     """Return parts that can meet the requirements, if need be with fewer attributes in the sensitive one.
 
     What withholding leaves of a part's values may be too rare, so that parts are built anew until nothing changes.
@@ -130,14 +130,14 @@ def _refuse_joined(problem: Problem, parted: _Parted) -> None:
         )
 
 
-def _cut(method: Slicing, problem: Problem, parted: _Parted, smallest: int, step: Step) -> Pieces:
+def _make_buckets(method: Slicing, problem: Problem, parted: _Parted, smallest: int, step: Step) -> Pieces:
     """Put the records into buckets of alike ones, as small as the requirements allow.
 
     Of the parts that they can be cut by, the one is taken that gives most buckets, times how much its attributes
     go with those of other parts: buckets along an attribute that has to do with nothing would tell nothing.
     """
-    choices = _cut_by(method, parted.parts)
-    cut = [_cut_along(method, problem, parted, smallest, places) for places in choices]
+    choices = _choose_attributes(method, parted.parts)
+    cut = [_make_buckets_along(method, problem, parted, smallest, places) for places in choices]
     step.advance(int(parted.counts.sum()))
     if len(cut) == 1:
         return cut[0].pieces()
@@ -151,7 +151,9 @@ def _cut(method: Slicing, problem: Problem, parted: _Parted, smallest: int, step
     return cut[int(np.argmax(scores))].pieces()
 
 
-def _cut_along(method: Slicing, problem: Problem, parted: _Parted, smallest: int, places: tuple[int, ...]) -> Items:
+def _make_buckets_along(
+    method: Slicing, problem: Problem, parted: _Parted, smallest: int, places: tuple[int, ...]
+) -> Items:
     """Return the records in buckets that are cut by the quasi attributes at *places*."""
     parts, counts, relaxed = parted.parts, parted.counts, method.cuts == "relaxed"
     asked = [r for r in problem.requirements if r.values is not None]
@@ -164,21 +166,21 @@ def _cut_along(method: Slicing, problem: Problem, parted: _Parted, smallest: int
     return Rounds(smallest, relaxed, by_groups(cutter)).cut(items) if relaxed else items
 
 
-def _cut_by(method: Slicing, parts: Sequence[Part]) -> list[tuple[int, ...]]:
+def _choose_attributes(method: Slicing, parts: Sequence[Part]) -> list[tuple[int, ...]]:
     """Return the quasi attributes that buckets may be cut by, together: those of one part, or all."""
     if method.cut_by == "all":
         return [tuple(sorted({place for part in parts for place in part.quasi}))]
     return [part.quasi for part in parts if part.quasi]
 
 
-def _grouped(method: Slicing, problem: Problem, parted: _Parted, size: int, rng: np.random.Generator) -> Pieces:
+def _group_records(method: Slicing, problem: Problem, parted: _Parted, size: int, rng: np.random.Generator) -> Pieces:
     """Put the records into buckets of *size*, or of twice as many until all that they could form holds."""
     parts, counts = parted.parts, parted.counts
     while True:
         if method.grouping == "random":
-            pieces = random_grouping(counts, size, rng)
+            pieces = group_at_random(counts, size, rng)
         else:
-            pieces = gathered_grouping([part.values for part in parts], counts, size, rng)
+            pieces = gather_rare([part.values for part in parts], counts, size, rng)
         n_buckets = int(pieces.bucket.max()) + 1
         if n_buckets == 1 or Beliefs(problem, parts, pieces, n_buckets).all_hold():
             return pieces
@@ -221,7 +223,7 @@ def advice(method: Slicing, problem: Problem, partition: Partition, plan: Sliced
 def _all_differ(codes: AnyIntArray, pieces: Pieces) -> bool:
     """Whether no two published records share a value of an attribute, and there are several."""
     own = codes[pieces.cell].astype(np.int32)
-    records = kernels.summed(own, pieces.records, int(own.max()) + 1)
+    records = kernels.sum_groups(own, pieces.records, int(own.max()) + 1)
     return int(records.max()) == 1 < int(records.sum())
 
 
@@ -285,7 +287,7 @@ class _Groups:
         part = sensitive_part(problem, parts, requirement)
         cells = np.flatnonzero(counts)
         present, group = np.unique(part.values[cells], return_inverse=True)
-        first, order = counting.grouped(group.reshape(-1).astype(np.int32), len(present))
+        first, order = counting.group_items(group.reshape(-1).astype(np.int32), len(present))
         cells = cells[order]
         group_of = np.repeat(np.arange(len(present), dtype=np.int32), np.diff(first))
         return cls(Judge.of(requirement, counts), part, cells, counts[cells], group_of, first)
@@ -313,7 +315,7 @@ def _sentence(problem: Problem, groups: _Groups, holds: BoolArray) -> str:
     best = ", ".join(
         f"{name} {rounded_down(float(groups.measured(other.achieved).min()), 2)}" for name, other in _INSTANTIATIONS
     )
-    who = _named(problem, groups.part, int(groups.cells[first]), size)
+    who = _name_records(problem, groups.part, int(groups.cells[first]), size)
     return (
         f"{model.subject}: not reachable even with all {int(groups.records.sum()):,} records in one bucket: {who} "
         f"{reach}. The largest l of one bucket is {best}. Ask for less or for another kind of diversity, put "
@@ -322,7 +324,7 @@ def _sentence(problem: Problem, groups: _Groups, holds: BoolArray) -> str:
     )
 
 
-def _named(problem: Problem, part: Part, cell: int, size: int) -> str:
+def _name_records(problem: Problem, part: Part, cell: int, size: int) -> str:
     """Say which records a group are: by its values if they are many, else by its columns only."""
     names = [problem.quasi[place].name for place in part.quasi]
     if not names:
@@ -360,7 +362,7 @@ def part_of(
     quasi = tuple(place for place in group if place < n_quasi)
     sensitive = tuple(place - n_quasi for place in group if place >= n_quasi)
     values, n_values = exact(problem, quasi)
-    records = kernels.summed(values, counts, n_values)
+    records = kernels.sum_groups(values, counts, n_values)
     if records[records > 0].min() >= frequency:
         return Part(quasi, sensitive, carried, values, n_values)
     published = replace(problem, cells=Cells(problem.cells.codes, counts))
@@ -402,7 +404,7 @@ def regions(
         return exact(problem, places)[0], nothing, nothing
     codes = [problem.cells.codes[place] for place in places]
     first, combination = same_rows(codes)
-    counts = kernels.summed(combination, problem.cells.counts, len(first))
+    counts = kernels.sum_groups(combination, problem.cells.counts, len(first))
     column = Problem(
         quasi=tuple(problem.quasi[place] for place in places),
         sensitive=(),

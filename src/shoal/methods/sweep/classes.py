@@ -11,8 +11,8 @@ from shoal.core import kernels
 from shoal.core.arrays import BoolArray, CodeArray, IntArray
 from shoal.core.kernels import same_rows
 from shoal.core.progress import Step
-from shoal.methods.sweep.kernels import Members, settle, without_hope
-from shoal.methods.sweep.labels import Items, Scouts, TreeTables, group_by_label, grouped_cells
+from shoal.methods.sweep.kernels import Members, find_hopeless, settle
+from shoal.methods.sweep.labels import Items, Scouts, TreeTables, group_by_label, group_cells
 from shoal.methods.sweep.rules import Bound, Models, Parts, Rules
 from shoal.plan.judging import Judge
 from shoal.plan.problem import Problem
@@ -54,7 +54,7 @@ class Sweep:
             hopeful, class_of, nodes = live.grouped(item)
             if not len(nodes):
                 continue
-            first, order = kernels.grouped(class_of, len(nodes))
+            first, order = kernels.group_items(class_of, len(nodes))
             members = hopeful[order]
             stay = live.remaining[members]
             sizes = self._settle(live, item, nodes, first, members, stay)
@@ -196,7 +196,7 @@ class Live:
         """Find out which parts are without hope at all items of a scout."""
         self._scouted[scout] = len(self._live)
         class_of, nodes = self._at(self._scouts.levels[scout], self._live)
-        lost = without_hope(class_of, len(nodes), self._live, self.pattern, self.patterns, self._rules)
+        lost = find_hopeless(class_of, len(nodes), self._live, self.pattern, self.patterns, self._rules)
         self._hopeless[self._live] &= ~self._bits[scout]
         self._hopeless[self._live[lost]] |= self._bits[scout]
 
@@ -268,8 +268,8 @@ def population_under(trees: TreeTables, other: Bound, levels: CodeArray, nodes: 
     if population is None:
         return np.zeros(len(nodes), dtype=np.int64)
     cells = np.flatnonzero(population)
-    group, labels = grouped_cells(trees, levels, cells, population[cells])
-    people = kernels.summed(group, population[cells], len(labels))
+    group, labels = group_cells(trees, levels, cells, population[cells])
+    people = kernels.sum_groups(group, population[cells], len(labels))
     _, same = same_rows((*np.concatenate([nodes, labels]).T,))
     total = np.zeros(int(same.max()) + 1, dtype=np.int64)
     total[same[len(nodes) :]] = people

@@ -89,7 +89,7 @@ def improve(sweep: Sweep, classes: Classes, parts: Parts, *, settled: bool) -> P
         order = mixed[np.argsort(information[parts.owner[mixed]], kind="stable")]
         changed = np.zeros(last + 1, dtype=np.bool_)
         records = parts.records.copy()
-        members = kernels.grouped(parts.owner.astype(np.int32), last + 1)
+        members = kernels.group_items(parts.owner.astype(np.int32), last + 1)
         moving = Moving(row_of, own, parts.nodes, parts.owner, records)
         tallies = Tallies(units, lifted, sizes, information, changed, *members)
         world = World(rules, moving, tallies, detail, candidates, -1 if settled else last)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.core.arrays import BoolArray, CodeArray, IntArray
-from shoal.core.kernels import compiled, grouped, inlined
+from shoal.core.kernels import compiled, group_items, inlined
 from shoal.methods.sweep.rules import Rules
 
 _SMALL = 1 << 31
@@ -238,7 +238,7 @@ def room_for_judging(rules: Rules) -> IntArray:
 
 
 @inlined
-def _own_pair(rules: Rules, r: int, one: _Class, g: int) -> int:
+def _pair_of_group(rules: Rules, r: int, one: _Class, g: int) -> int:
     """Return where the records of a group are counted under their label; -1 if nobody asks."""
     pattern = one.pattern[g]
     own = one.patterns[pattern, one.patterns.shape[1] // 2 + rules.place[r]]
@@ -274,7 +274,7 @@ def _enter(rules: Rules, one: _Class, members: Members, c: int, stay: IntArray) 
                     one.seen[base + leaf] = True
                     one.touched[r, one.n_touched[r]] = leaf
                     one.n_touched[r] += 1
-            pair = _own_pair(rules, r, one, g)
+            pair = _pair_of_group(rules, r, one, g)
             if pair >= 0:
                 one.lifted[pair] += one.before[g]
             add_units(rules, r, node, one.before[g], one.units)
@@ -303,7 +303,7 @@ def _choose_leaver(
     if crowded >= 0:
         found = 0
         for g in range(n_groups):
-            if one.remaining[g] > 0 and _own_pair(rules, rule, one, g) == crowded:
+            if one.remaining[g] > 0 and _pair_of_group(rules, rule, one, g) == crowded:
                 found += one.remaining[g]
                 if rng.random() * found < one.remaining[g]:
                     chosen = g
@@ -349,7 +349,7 @@ def _leave(
             size -= 1
             for r in range(len(rules.place)):
                 add_units(rules, r, one.patterns[one.pattern[chosen], rules.place[r]], -1, one.units)
-                pair = _own_pair(rules, r, one, chosen)
+                pair = _pair_of_group(rules, r, one, chosen)
                 if pair >= 0:
                     one.lifted[pair] -= 1
     return 0
@@ -360,7 +360,7 @@ def _clear(rules: Rules, one: _Class, n_groups: int) -> None:
     """Make room for the next class."""
     for g in range(n_groups):
         for r in range(len(rules.place)):
-            pair = _own_pair(rules, r, one, g)
+            pair = _pair_of_group(rules, r, one, g)
             if pair >= 0:
                 one.lifted[pair] = 0
         one.group_of[one.pattern[g]] = -1
@@ -477,7 +477,7 @@ def lift(
 
 
 @compiled
-def without_hope(
+def find_hopeless(
     class_of: CodeArray, n_classes: int, live: IntArray, pattern: CodeArray, patterns: CodeArray, rules: Rules
 ) -> BoolArray:
     """Return (n_live,) whether a part's class, and so each of its subsets, covers too few values for some rule.
@@ -486,7 +486,7 @@ def without_hope(
     """
     n_rules = len(rules.place)
     distinct = np.zeros((n_classes, n_rules), dtype=np.int64)
-    first, order = grouped(class_of, n_classes)
+    first, order = group_items(class_of, n_classes)
     had = np.full(rules.first_node[-1], -1, dtype=np.int64)  # the class that last had a node
     covered = np.full(rules.first_leaf[-1], -1, dtype=np.int64)  # the class that last covered a leaf
     for c in range(n_classes):

@@ -277,7 +277,7 @@ def tree_tables(problem: Problem) -> TreeTables:
         multiplier = [pow(int(MIX), j + 1, 1 << 64) for j in range(len(tables))]
     factors = np.array(multiplier, dtype=np.uint64)
     leaves = np.stack([codes.astype(np.int32) for codes in problem.quasi_codes], axis=1)
-    shared, column, step, start, terms = _shared_columns(tables, factors, leaves)
+    shared, column, step, start, terms = _share_columns(tables, factors, leaves)
     return TreeTables(
         leaves=leaves,
         table=np.concatenate([table.reshape(-1) for table in tables]),
@@ -294,7 +294,7 @@ def tree_tables(problem: Problem) -> TreeTables:
     )
 
 
-def _shared_columns(
+def _share_columns(
     tables: Sequence[CodeArray], factors: KeyArray, leaves: CodeArray
 ) -> tuple[CodeArray, IntArray, IntArray, IntArray, KeyArray]:
     """Put attributes together in columns, the smallest first, as long as all sums of a column are few."""
@@ -329,7 +329,7 @@ def _shared_columns(
     return shared, column, step, start, np.concatenate(terms)
 
 
-def grouped_cells(
+def group_cells(
     trees: TreeTables, levels: CodeArray, cells: IntArray, records: IntArray
 ) -> tuple[CodeArray, CodeArray]:
     """Return (n_cells,) the class of cells at a level vector, -1 where a leaf is too shallow, and classes' nodes."""

@@ -14,17 +14,17 @@ from shoal.core import kernels
 from shoal.core.arrays import BoolArray, IntArray
 from shoal.core.errors import UnreachableError
 from shoal.core.progress import Progress
-from shoal.methods.reachability import refuse_hopeless
+from shoal.methods.reachability import refuse_unreachable
 from shoal.methods.sweep.classes import Classes, Others, Sweep, population_under, values_of
 from shoal.methods.sweep.improving import can_improve, improve
 from shoal.methods.sweep.kernels import lift
-from shoal.methods.sweep.labels import Items, grouped_cells, tree_tables
+from shoal.methods.sweep.labels import Items, group_cells, tree_tables
 from shoal.methods.sweep.rules import Models, Parts, all_within, caps_of, information_of, is_defended
 from shoal.models.base import Whole, rounded_up
 from shoal.models.exact import fraction
 from shoal.models.tau_l_diversity import TauLDiversity
 from shoal.plan.induced import Induced
-from shoal.plan.judging import judged
+from shoal.plan.judging import judge_plan
 from shoal.plan.plan import Plan
 from shoal.plan.problem import Problem
 
@@ -35,7 +35,7 @@ def plan_sweep(problem: Problem, improves: bool, defend: bool, rng: np.random.Ge
     parts = Parts.of(problem)
     models = Models.of(problem, defend=defend)
     others = Others.of(problem, models.others)
-    started = _whole_made_to_hold(problem, models, others, parts, rng)
+    started = _make_whole_hold(problem, models, others, parts, rng)
     there = problem.cells.counts > 0  # the population's cells are in no class
     items = Items.of(problem.quasi, [codes[there] for codes in problem.quasi_codes])
     sweep = Sweep(problem, items, tree_tables(problem), models, others, rng)
@@ -57,8 +57,8 @@ def plan_sweep(problem: Problem, improves: bool, defend: bool, rng: np.random.Ge
     _check(problem, plan, defend)
     story = {
         "items": len(items),
-        "generalized_before": _raised(problem, started),
-        "generalized": _raised(problem, parts.take(parts.owner >= 0)),
+        "generalized_before": _count_raised(problem, started),
+        "generalized": _count_raised(problem, parts.take(parts.owner >= 0)),
         "improved_by": gain,
     }
     return replace(plan, warnings=_warnings(problem), search=story)
@@ -76,17 +76,15 @@ def _refuse_unreachable(problem: Problem) -> None:
             why = requirement.model.why_unreachable(_at_root(requirement.induced(problem.cells.counts), whole))
             if why is not None:
                 raise UnreachableError(f"{why}; even all values generalized to the most general label do not meet it")
-    refuse_hopeless(replace(problem, requirements=tuple(fixed)), problem.max_withheld)
+    refuse_unreachable(replace(problem, requirements=tuple(fixed)), problem.max_withheld)
 
 
-def _whole_made_to_hold(
-    problem: Problem, models: Models, others: Others, parts: Parts, rng: np.random.Generator
-) -> Parts:
+def _make_whole_hold(problem: Problem, models: Models, others: Others, parts: Parts, rng: np.random.Generator) -> Parts:
     """Steps 1 and 2: generalize sensitive values until the table as one class holds.
 
     If it cannot, records have to be withheld at the end; where the policy does not allow that, it is refused.
     """
-    started = generalized(problem, models, parts, others, rng)
+    started = generalize(problem, models, parts, others, rng)
     if started is not None and not problem.max_withheld:
         _refuse_beyond_cap(problem, started)
     if started is None and not problem.max_withheld:
@@ -99,7 +97,9 @@ def _beyond_cap(problem: Problem, parts: Parts) -> int | None:
 
     All parts count that are not withheld; those without a class, too.
     """
-    for place, (share, n) in enumerate(zip(problem.max_generalized, _raised(problem, parts).values(), strict=False)):
+    for place, (share, n) in enumerate(
+        zip(problem.max_generalized, _count_raised(problem, parts).values(), strict=False)
+    ):
         if share is not None and n > share * int(parts.records.sum()):
             return place
     return None
@@ -108,7 +108,11 @@ def _beyond_cap(problem: Problem, parts: Parts) -> int | None:
 def _refuse_beyond_cap(problem: Problem, parts: Parts) -> None:
     place = _beyond_cap(problem, parts)
     if place is not None:
-        name, n, of = problem.sensitive[place].name, [*_raised(problem, parts).values()][place], parts.records.sum()
+        name, n, of = (
+            problem.sensitive[place].name,
+            [*_count_raised(problem, parts).values()][place],
+            parts.records.sum(),
+        )
         share = problem.max_generalized[place]
         raise UnreachableError(
             f"max_generalized of {name!r} is {float(share or 0):g}, but {n:,} of {of:,} records ({n / of:.1%}) would "
@@ -132,7 +136,7 @@ def _with_last_class(sweep: Sweep, classes: Classes, parts: Parts) -> tuple[Clas
 
     def mended(n_dissolved: int) -> Parts | None:
         inside = (parts.owner < 0) | (parts.owner >= n - n_dissolved)
-        last = generalized(problem, sweep.models, parts.take(inside), sweep.others, sweep.rng)
+        last = generalize(problem, sweep.models, parts.take(inside), sweep.others, sweep.rng)
         if last is None:
             return None
         last.owner = np.full(len(last.cell), n - n_dissolved, dtype=np.int64)
@@ -200,7 +204,7 @@ def _may_withhold(problem: Problem, parts: Parts, left: BoolArray, defend: bool)
             n_leaves = problem.sensitive[place].taxonomy.n_leaves
             labelled = rest.nodes[:, place] >= n_leaves
             group = rest.owner * problem.sensitive[place].taxonomy.n_nodes + rest.nodes[:, place]
-            counts = kernels.summed(own[~left, place].copy(), rest.records, n_leaves)
+            counts = kernels.sum_groups(own[~left, place].copy(), rest.records, n_leaves)
             caps = caps_of(requirement, problem, counts)
             if not all_within(group[labelled], own[~left, place][labelled], rest.records[labelled], caps):
                 return False
@@ -243,10 +247,10 @@ def _explain_if_whole(sweep: Sweep, plan: Plan) -> None:
     bound, judge = relative[0]
     reached, alone = math.inf, True
     for levels in np.eye(sweep.items.levels.shape[1], dtype=np.int32):
-        group, nodes = grouped_cells(sweep.trees, levels, cells, sweep.problem.cells.counts[cells])
+        group, nodes = group_cells(sweep.trees, levels, cells, sweep.problem.cells.counts[cells])
         if (group < 0).any() or len(nodes) < 2:
             continue
-        first, order = kernels.grouped(group, len(nodes))
+        first, order = kernels.group_items(group, len(nodes))
         parts = Parts.of(sweep.problem).take(order)
         for classes in judge.histograms(first, values_of(bound, parts), parts.records):
             reached = min(reached, bound.requirement.model.worst(classes, judge.whole))
@@ -265,7 +269,7 @@ def _explain_if_whole(sweep: Sweep, plan: Plan) -> None:
 
 def _check(problem: Problem, plan: Plan, defend: bool) -> None:
     """Let the models themselves judge every class as it will be published, and look at its labels if they *defend*."""
-    for requirement, classes, whole in judged(problem, plan):
+    for requirement, classes, whole in judge_plan(problem, plan):
         if not requirement.model.holds(classes, whole).all():
             raise UnreachableError(f"{requirement.model.subject}: the sweep found no classes that all meet it")
     if defend and not is_defended(problem, plan):
@@ -288,7 +292,7 @@ def _warnings(problem: Problem) -> tuple[str, ...]:
     )
 
 
-def _raised(problem: Problem, parts: Parts) -> dict[str, int]:
+def _count_raised(problem: Problem, parts: Parts) -> dict[str, int]:
     """Return how many records publish a generalized value of each sensitive attribute."""
     return {
         attribute.name: int(parts.records[parts.nodes[:, place] >= attribute.taxonomy.n_leaves].sum())
@@ -296,7 +300,7 @@ def _raised(problem: Problem, parts: Parts) -> dict[str, int]:
     }
 
 
-def generalized(
+def generalize(
     problem: Problem, models: Models, parts: Parts, others: Others, rng: np.random.Generator
 ) -> Parts | None:
     """Generalize sensitive values of one class until it keeps every promise; None if that does not help.
@@ -324,7 +328,7 @@ def _by_rules(
     tree, steps = problem.sensitive[place].taxonomy, models.steps[place]
     width = (tree.hi - tree.lo).astype(np.int64)
     while True:  # every turn but the last lifts some record, so that it ends where all are at the root
-        by_node = kernels.summed(parts.nodes[:, place].copy(), parts.records, tree.n_nodes)
+        by_node = kernels.sum_groups(parts.nodes[:, place].copy(), parts.records, tree.n_nodes)
         lifted = np.zeros(tree.n_nodes, dtype=np.int64)
         if not lift(models.rules, np.array(chosen), steps, width, by_node, lifted):
             return None
@@ -358,7 +362,7 @@ def _with_companions(problem: Problem, models: Models, parts: Parts, r: int, rng
     while node < tree.n_nodes:
         nodes, own = parts.nodes[:, place], parts.own(problem)[:, place]
         at = np.flatnonzero(nodes == node)
-        count = kernels.summed(own[at], parts.records[at], tree.n_leaves)
+        count = kernels.sum_groups(own[at], parts.records[at], tree.n_leaves)
         total = int(count.sum())
         value = int(np.argmax(count - most(total)))
         if count[value] <= most(total)[value]:
@@ -368,7 +372,7 @@ def _with_companions(problem: Problem, models: Models, parts: Parts, r: int, rng
         need = math.ceil(int(count[value]) / cap) - total
         below = (nodes < node) & (tree.lo[nodes] >= tree.lo[node]) & (tree.hi[nodes] <= tree.hi[node])
         others = np.flatnonzero(below & (own != value))
-        offered = kernels.summed(own[others], parts.records[others], tree.n_leaves)
+        offered = kernels.sum_groups(own[others], parts.records[others], tree.n_leaves)
         if offered.sum() >= need:
             fitting = np.clip(most(total + need) - count, 0, offered)  # more of them would be too many in turn
             wanted = rng.multivariate_hypergeometric(

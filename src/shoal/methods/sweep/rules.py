@@ -85,11 +85,11 @@ def build_rules(bound: Sequence[Rule], records: int, plain_records: int) -> Rule
                 units[node] = induced.factor // (int(induced.totals[node]) // int(divisor[node]))
         common.append(divisor)
         share.append(units)
-        limits = [_rounded_down(limit) for limit in rule.curve.limits]
+        limits = [_round_down(limit) for limit in rule.curve.limits]
         top.append([limit.numerator for limit in limits])
         bottom.append([limit.denominator for limit in limits])
         reference.append(np.zeros(tree.n_leaves) if rule.reference is None else rule.reference)
-        caps = [_rounded_down(cap) for cap in rule.caps or [Fraction(1)] * tree.n_leaves]
+        caps = [_round_down(cap) for cap in rule.caps or [Fraction(1)] * tree.n_leaves]
         cap_top.append([cap.numerator for cap in caps])
         cap_bottom.append([cap.denominator for cap in caps])
         n_inner = 0 if rule.caps is None else tree.n_nodes - tree.n_leaves
@@ -130,7 +130,7 @@ def values_needed(curve: Curve) -> int:
     return max([curve.distinct, *(math.ceil(k / limit) for k, limit in enumerate(curve.limits, start=1))])
 
 
-def _rounded_down(limit: Fraction) -> Fraction:
+def _round_down(limit: Fraction) -> Fraction:
     """Return a limit whose products stay in 64 bits; a finer one becomes a little stricter."""
     return limit if limit.denominator <= _FINEST else Fraction(limit.numerator * _FINEST // limit.denominator, _FINEST)
 
@@ -229,8 +229,8 @@ class Parts:
     def published_as(self, group: CodeArray, found: Parts, rng: np.random.Generator) -> Parts:
         """Return the same with so many records of each group, drawn at random, under the nodes that were *found*."""
         several: list[Parts] = []
-        first, order = kernels.grouped(group, int(group.max(initial=-1)) + 1)
-        variants, by_group = kernels.grouped(found.owner.astype(np.int32), len(first) - 1)
+        first, order = kernels.group_items(group, int(group.max(initial=-1)) + 1)
+        variants, by_group = kernels.group_items(found.owner.astype(np.int32), len(first) - 1)
         for number in np.flatnonzero(np.diff(first)).tolist():
             rest = self.take(order[first[number] : first[number + 1]])
             for which in by_group[variants[number] : variants[number + 1]].tolist():

@@ -36,14 +36,14 @@ class Synthetic(Method, SyntheticOptions):
         Everything is drawn from the operating system. A seeded *rng* follows from the source as well as from the seed:
         whoever guesses the seed could try tables out on the order of the rows.
         """
-        domains = declared_domains(problem)
+        domains = find_domains(problem)
         with progress.step("adding noise", len(domains), "attributes") as step:
             plan = synthesize(problem.cells.codes, domains, self, Chance.of(None), problem.cells.counts)
             step.advance(len(domains))
         return plan
 
 
-def declared_domains(problem: Problem) -> tuple[Domain, ...]:
+def find_domains(problem: Problem) -> tuple[Domain, ...]:
     """Return the domains of all attributes, none of which comes from the data; refuse what has none."""
     if problem.carried:
         raise PolicyError(

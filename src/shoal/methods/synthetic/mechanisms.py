@@ -118,7 +118,7 @@ class PureMechanisms(Mechanisms):
 
     def stated(self) -> dict[str, float]:
         """Return the sum of the epsilons."""
-        return {"epsilon": rounded_up(self.spent), "delta": 0.0}
+        return {"epsilon": round_up(self.spent), "delta": 0.0}
 
 
 @dataclass(slots=True)
@@ -146,7 +146,7 @@ class ConcentratedMechanisms(Mechanisms):
 
     def stated(self) -> dict[str, float]:
         """Return what OpenDP makes of the sum of the rhos."""
-        rho = rounded_up(self.spent)
+        rho = round_up(self.spent)
         return {"epsilon": epsilon_of(rho, self.delta), "delta": self.delta, "rho": rho}
 
 
@@ -184,17 +184,17 @@ def _largest_rho(epsilon: float, delta: float) -> float:
     return low
 
 
-def rounded_up(number: Fraction) -> float:
+def round_up(number: Fraction) -> float:
     """Return the smallest float that is not below.
 
-    >>> rounded_up(Fraction(1, 10)) >= Fraction(1, 10)
+    >>> round_up(Fraction(1, 10)) >= Fraction(1, 10)
     True
     """
     nearest = float(number)
     return nearest if Fraction(nearest) >= number else math.nextafter(nearest, math.inf)
 
 
-def discounted(counts: IntArray, estimate: FloatArray) -> int:
+def measure_distance(counts: IntArray, estimate: FloatArray) -> int:
     """Return the summed distance between counts and a fixed estimate; one record more changes it by 1 at most."""
     return int(np.abs(counts - np.rint(estimate).astype(np.int64)).sum())
 

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import InputError, PolicyError, did_you_mean
 from shoal.core.randomness import Chance
-from shoal.methods.synthetic.mechanisms import Mechanisms, discounted, mechanisms_of
+from shoal.methods.synthetic.mechanisms import Mechanisms, measure_distance, mechanisms_of
 from shoal.plan.synthetic import MOST_CELLS, Domain, Pair, Records, SyntheticPlan
 
 _ROUNDS = 100
@@ -50,13 +50,13 @@ def synthesize(
     every = np.ones(len(inside), dtype=np.int64) if counts is None else counts
     records = Records(tuple(column[inside].astype(np.int32) for column in codes), every[inside], tuple(domains))
     mechanisms = mechanisms_of(options.epsilon, options.delta)
-    by_hand = None if options.tree is None else given_tree(options.tree, domains)
-    alone, pairs = _measured(records, by_hand, mechanisms)
+    by_hand = None if options.tree is None else look_up_tree(options.tree, domains)
+    alone, pairs = _measure(records, by_hand, mechanisms)
     model = consistent(alone, pairs)
     n_rows = options.rows or min(max(round(model.total), 1), _MOST_ROWS)
     return SyntheticPlan(
         domains=tuple(domains),
-        codes=tuple(drawn_rows(model, n_rows, chance)),
+        codes=tuple(draw_rows(model, n_rows, chance)),
         pairs=tuple(pairs),
         epsilon=options.epsilon,
         delta=options.delta,
@@ -96,7 +96,7 @@ def _check(codes: Sequence[AnyIntArray], domains: Sequence[Domain]) -> None:
             raise PolicyError(f"column {domain.name!r} has {domain.size:,} values, at most {MOST_CELLS:,} are possible")
 
 
-def _measured(
+def _measure(
     records: Records, by_hand: list[Pair] | None, mechanisms: Mechanisms
 ) -> tuple[list[Measured], dict[Pair, Measured]]:
     """Count each attribute alone, choose pairs if none are given, and count those with what is left of the budget.
@@ -115,7 +115,7 @@ def _measured(
     chosen = by_hand or []
     if by_hand is None and turns:
         estimates = [non_negative(m.counts.astype(np.float64), max(float(m.counts.sum()), 1.0)) for m in alone]
-        chosen = chosen_tree(records, estimates, mechanisms, CHOICE, (1 - ALONE - CHOICE) / turns)
+        chosen = choose_tree(records, estimates, mechanisms, CHOICE, (1 - ALONE - CHOICE) / turns)
     left = 1 - mechanisms.spent / mechanisms.budget
     pairs = {}
     for pair in chosen:
@@ -124,7 +124,7 @@ def _measured(
     return alone, pairs
 
 
-def given_tree(names: Sequence[tuple[str, str]], domains: Sequence[Domain]) -> list[Pair]:
+def look_up_tree(names: Sequence[tuple[str, str]], domains: Sequence[Domain]) -> list[Pair]:
     """Look up the pairs that the policy names."""
     places = {domain.name: place for place, domain in enumerate(domains)}
     pairs = []
@@ -143,7 +143,7 @@ def given_tree(names: Sequence[tuple[str, str]], domains: Sequence[Domain]) -> l
     return pairs
 
 
-def chosen_tree(
+def choose_tree(
     records: Records,
     alone: Sequence[FloatArray],
     mechanisms: Mechanisms,
@@ -160,7 +160,7 @@ def chosen_tree(
     domains = records.domains
     noise = mechanisms.mean_noise(edge_share)
     scores = {
-        (first, second): discounted(records.of_pair((first, second)), _expected(alone[first], alone[second]))
+        (first, second): measure_distance(records.of_pair((first, second)), _expect_joint(alone[first], alone[second]))
         - round(noise * domains[first].size * domains[second].size)
         for first, second in combinations(range(len(domains)), 2)
         if _fits(domains, (first, second))
@@ -186,7 +186,7 @@ def _fits(domains: Sequence[Domain], pair: Pair) -> bool:
     return domains[pair[0]].size * domains[pair[1]].size <= MOST_CELLS
 
 
-def _expected(first: FloatArray, second: FloatArray) -> FloatArray:
+def _expect_joint(first: FloatArray, second: FloatArray) -> FloatArray:
     total = float(first.sum() + second.sum()) / 2
     joint: FloatArray = np.outer(first / max(float(first.sum()), 1.0), second / max(float(second.sum()), 1.0)) * total
     return joint
@@ -279,15 +279,15 @@ def consistent(alone: Sequence[Measured], pairs: Mapping[Pair, Measured]) -> Tre
     trust = np.array([1.0 / (measured.variance * measured.counts.size) for measured in everything])
     totals = np.array([float(measured.counts.sum()) for measured in everything])
     total = max(float(np.sum(trust * totals) / np.sum(trust)), 1.0)
-    marginals = tuple(non_negative(_averaged(place, measured, pairs), total) for place, measured in enumerate(alone))
+    marginals = tuple(non_negative(_average(place, measured, pairs), total) for place, measured in enumerate(alone))
     fitted = {
-        pair: _fitted(non_negative(measured.counts.astype(np.float64), total), marginals[pair[0]], marginals[pair[1]])
+        pair: _fit(non_negative(measured.counts.astype(np.float64), total), marginals[pair[0]], marginals[pair[1]])
         for pair, measured in pairs.items()
     }
     return TreeModel(total, marginals, fitted)
 
 
-def _averaged(place: int, measured: Measured, pairs: Mapping[Pair, Measured]) -> FloatArray:
+def _average(place: int, measured: Measured, pairs: Mapping[Pair, Measured]) -> FloatArray:
     found = [(measured.counts, 1.0 / measured.variance)]
     for pair, table in pairs.items():
         if place in pair:
@@ -297,7 +297,7 @@ def _averaged(place: int, measured: Measured, pairs: Mapping[Pair, Measured]) ->
     return np.average(np.array(counts, dtype=np.float64), axis=0, weights=weights)
 
 
-def _fitted(table: FloatArray, rows: FloatArray, columns: FloatArray) -> FloatArray:
+def _fit(table: FloatArray, rows: FloatArray, columns: FloatArray) -> FloatArray:
     """Scale rows and columns in turn until both add up as they should (iterative proportional fitting).
 
     Where zeros stand in the way, and it would take ages, a little more of what independence says is put in their place.
@@ -318,20 +318,20 @@ def _ratio(wanted: FloatArray, found: FloatArray) -> FloatArray:
     return np.divide(wanted, found, out=np.zeros_like(wanted), where=found > 0)
 
 
-def drawn_rows(model: TreeModel, n_rows: int, chance: Chance) -> list[CodeArray]:
+def draw_rows(model: TreeModel, n_rows: int, chance: Chance) -> list[CodeArray]:
     """Return (n_rows,) codes of every attribute; counts come as near to the marginals as whole numbers can."""
     columns: list[CodeArray | None] = [None] * len(model.alone)
     for attribute, parent in _walk(len(model.alone), list(model.pairs)):
         if parent is None:
             whole = np.zeros(n_rows, dtype=np.int32)
-            columns[attribute] = _given(whole, model.alone[attribute][np.newaxis, :], chance)
+            columns[attribute] = _draw_given(whole, model.alone[attribute][np.newaxis, :], chance)
             continue
         table = model.pairs.get((parent, attribute))
         shares = model.pairs[attribute, parent].T if table is None else table
         known = columns[parent]
         if known is None:
             raise TypeError("an attribute is drawn after the one it hangs on")
-        columns[attribute] = _given(known, shares, chance)
+        columns[attribute] = _draw_given(known, shares, chance)
     order = chance.order(n_rows)
     return [column[order] for column in columns if column is not None]
 
@@ -351,7 +351,7 @@ def _walk(n_attributes: int, pairs: Sequence[Pair]) -> list[tuple[int, int | Non
     return steps
 
 
-def _given(known: CodeArray, shares: FloatArray, chance: Chance) -> CodeArray:
+def _draw_given(known: CodeArray, shares: FloatArray, chance: Chance) -> CodeArray:
     """Draw a value for each row, given (n_known, n_values) shares for what is known of it.
 
     Rows of one known value take every step of the values' cumulated shares with one common random start, so that each
@@ -364,7 +364,7 @@ def _given(known: CodeArray, shares: FloatArray, chance: Chance) -> CodeArray:
     start = np.cumsum(sizes) - sizes
     first = chance.fractions(n_known)
     place = np.arange(len(known)) - start[of_row] + first[of_row]
-    cumulated = _cumulated(shares)
+    cumulated = _cumulate(shares)
     target = of_row + np.minimum(place / sizes[of_row], np.nextafter(1.0, 0.0))
     edges = (np.arange(n_known)[:, np.newaxis] + cumulated).ravel()
     code: IntArray = np.searchsorted(edges, target, side="right") - of_row * n_values
@@ -373,7 +373,7 @@ def _given(known: CodeArray, shares: FloatArray, chance: Chance) -> CodeArray:
     return drawn
 
 
-def _cumulated(shares: FloatArray) -> FloatArray:
+def _cumulate(shares: FloatArray) -> FloatArray:
     totals = shares.sum(axis=1, keepdims=True)
     even = np.full_like(shares, 1.0 / shares.shape[1])
     cumulated = np.cumsum(np.divide(shares, totals, out=even, where=totals > 0), axis=1)

@@ -36,9 +36,9 @@ from shoal.release.publication import Engine, Hiding, People, PlannedPublication
 from shoal.release.tallies import class_shares, levels_told, plan_levels
 from shoal.sources.base import Source
 from shoal.taxonomies.parse import texts
-from shoal.utility.association_kept import paired
-from shoal.utility.base import Utility, measured
-from shoal.utility.rows import published_rows
+from shoal.utility.association_kept import compare_pairs
+from shoal.utility.base import Utility, measure
+from shoal.utility.rows import rows_published
 
 _TARGET = "target"
 _RANGES = """
@@ -175,7 +175,7 @@ class GeneralizedPublication(PlannedPublication):
 
     def utility(self, *, expensive: bool = False) -> Utility:
         """Return every measure, in detail."""
-        return measured(self.encoding.problem, self.plan, expensive=expensive, detail=True)
+        return measure(self.encoding.problem, self.plan, expensive=expensive, detail=True)
 
     def hiding(self) -> Hiding:
         """Return the sizes of classes, and whose records they have if people are counted."""
@@ -230,7 +230,7 @@ class GeneralizedPublication(PlannedPublication):
     def associations(self, most_work: float) -> list[dict[str, Any]] | None:
         """Return how strongly pairs of attributes depend on each other, before and after."""
         problem = self.encoding.problem
-        return paired(problem, lambda: published_rows(problem, self.plan), most_work)
+        return compare_pairs(problem, lambda: rows_published(problem, self.plan), most_work)
 
     def rows(self, engine: Engine, chance: Chance, folder: Path | None, progress: Progress) -> PublishedRows:
         """Return the rows in random order."""

@@ -30,7 +30,7 @@ from shoal.release.sliced.expected import SlicedRows, sliced_measured
 from shoal.release.sliced.table import BUCKET, published_columns, read_published, sampled
 from shoal.release.tallies import LevelTally, bucket_shares
 from shoal.sources.base import Source
-from shoal.utility.association_kept import paired
+from shoal.utility.association_kept import compare_pairs
 from shoal.utility.base import Utility
 
 _BATCH_ROWS = 1 << 20
@@ -266,7 +266,7 @@ class SlicedPublication(PlannedPublication):
         for part, names in zip(self.plan.parts, published_columns(self.parts), strict=True):
             if part.lo is None or part.hi is None:
                 continue
-            records = kernels.summed(part.values[pieces.cell], pieces.records, part.n_values)
+            records = kernels.sum_groups(part.values[pieces.cell], pieces.records, part.n_values)
             for column, (place, name) in enumerate(zip(part.quasi, names, strict=False)):
                 taxonomy = self.encoding.problem.quasi[place].taxonomy
                 found[name] = LevelTally.of(taxonomy, part.lo[:, column], part.hi[:, column], records).as_dict()
@@ -283,7 +283,7 @@ class SlicedPublication(PlannedPublication):
     def associations(self, most_work: float) -> list[dict[str, Any]] | None:
         """Return how strongly pairs of attributes depend on each other, before and after."""
         problem = self.encoding.problem
-        return paired(problem, lambda: SlicedRows.of(problem, self.plan), most_work)
+        return compare_pairs(problem, lambda: SlicedRows.of(problem, self.plan), most_work)
 
     def rows(self, engine: Engine, chance: Chance, folder: Path | None, progress: Progress) -> PublishedRows:  # noqa: ARG002
         """Return the rows by ascending number of their bucket; buckets are numbered at random."""
@@ -428,7 +428,7 @@ def dealt(assignment: Assignment, cells: CodeArray, chance: Chance) -> CodeArray
         return buckets
     number = np.zeros(len(assignment.class_of), dtype=np.int32)  # among the split cells
     number[assignment.split_cells] = np.arange(n_split, dtype=np.int32)
-    first, by_cell = kernels.grouped(number[cells[rows]], n_split)
+    first, by_cell = kernels.group_items(number[cells[rows]], n_split)
     of_quota = np.repeat(np.arange(n_split, dtype=np.int32), np.diff(assignment.first))
     of_place = np.repeat(of_quota, assignment.quota)
     if not np.array_equal(np.diff(first), np.bincount(of_place, minlength=n_split)):

@@ -21,8 +21,8 @@ from shoal.utility.information import (
     GeneralizedLoss,
     NormalizedCertaintyPenalty,
     Um,
-    lost_share,
     relative_widths,
+    share_lost,
 )
 from shoal.utility.query_error import Queries, query_errors
 from shoal.utility.rows import Column, Rows, original_rows
@@ -271,7 +271,7 @@ def _of_values(problem: Problem, plan: SlicedPlan, rows: SlicedRows) -> Utility:
     )
     leaves = np.array([attribute.taxonomy.n_leaves for attribute in attributes], dtype=np.float64)
     summed = np.array([float(np.dot(rows.records, width)) for width in widths])
-    losses: FloatArray = lost_share(summed, leaves, n_records, plan.n_withheld)
+    losses: FloatArray = share_lost(summed, leaves, n_records, plan.n_withheld)
     return {
         AttributeLoss.name: {a.name: loss for a, loss in zip(attributes, losses.tolist(), strict=True)},
         GeneralizedLoss.name: float(np.expm1(np.log1p(losses[:n_quasi]).mean())),

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from shoal.core.arrays import AnyIntArray, CodeArray, IntArray
 from shoal.core.errors import InputError, UsageError
-from shoal.plan.slices import Link, linked
+from shoal.plan.slices import Link, link_parts
 from shoal.sources.columns import plain
 from shoal.sources.opening import open_source
 from shoal.sources.options import SourceOptions
@@ -318,7 +318,7 @@ def _sensitive_part(manifest: Mapping[str, Any]) -> int:
 
 def tree_of(parts: Sequence[Sequence[str]]) -> tuple[Link[str], ...]:
     """Return how all parts but the first are linked to those before; overlaps that form no tree are refused."""
-    links = linked(parts)
+    links = link_parts(parts)
     if links is None:
         raise UsageError("the parts overlap in a circle, so that no rule tells how to link them")
     return links

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from shoal.core.arrays import CodeArray, IntArray
 from shoal.policy.profiling import ColumnProfile
-from shoal.taxonomies.fitting import Uncovered, uncovered
+from shoal.taxonomies.fitting import Uncovered, find_uncovered
 from shoal.taxonomies.parse import texts
 from shoal.taxonomies.tree import Taxonomy
 
@@ -154,4 +154,4 @@ def view(taxonomy: Taxonomy, column: ColumnProfile) -> TreeView:
     leaves = np.bincount(codes[codes >= 0], counts[codes >= 0], taxonomy.n_leaves).astype(np.int64)
     below = np.append(0, np.cumsum(leaves))
     records = below[taxonomy.hi] - below[taxonomy.lo]
-    return TreeView(taxonomy, codes, values, counts, records, uncovered(codes, values, counts))
+    return TreeView(taxonomy, codes, values, counts, records, find_uncovered(codes, values, counts))

@@ -63,11 +63,11 @@ class FlatTaxonomy(TaxonomyBuilder):
         if self.values is not None:
             leaves = pa.array([plain_text(value) for value in self.values], pa.string())
         else:
-            leaves = _sorted(pc.drop_null(pc.unique(texts(values))))
-        return from_levels(_shown(leaves.to_pylist()), [], Categories(leaves), declared=self.values is not None)
+            leaves = _sort_values(pc.drop_null(pc.unique(texts(values))))
+        return from_levels(_quote_blanks(leaves.to_pylist()), [], Categories(leaves), declared=self.values is not None)
 
 
-def _sorted(values: pa.Array) -> pa.Array:
+def _sort_values(values: pa.Array) -> pa.Array:
     if not len(values):
         raise TaxonomyError("the column has no values to make a taxonomy of: all are missing; drop the column")
     numbers, numeric = decimal_numbers(values)
@@ -76,7 +76,7 @@ def _sorted(values: pa.Array) -> pa.Array:
     return values.take(pa.array(order))
 
 
-def _shown(values: list[str]) -> list[str]:
+def _quote_blanks(values: list[str]) -> list[str]:
     """Put quotes around blank texts, which nobody would see in a published table."""
     blank = [place for place, value in enumerate(values) if not value.strip()]
     taken = set(values) if blank else set()

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from shoal.core.errors import TaxonomyError
 from shoal.taxonomies.builders import TaxonomyBuilder
 from shoal.taxonomies.construct import MOST_LEAVES, Level, from_levels
-from shoal.taxonomies.scales import Prefixes, fixed_length
+from shoal.taxonomies.scales import Prefixes, pad_to_length
 from shoal.taxonomies.tree import Taxonomy
 
 
@@ -67,7 +67,7 @@ class MaskTaxonomy(TaxonomyBuilder):
         return pc.utf8_lpad(numbers, width=self.length, padding="0")
 
     def _found(self, values: pa.Array) -> pa.Array:
-        found = pc.drop_null(pc.unique(fixed_length(values, self.length)))
+        found = pc.drop_null(pc.unique(pad_to_length(values, self.length)))
         # A value that holds the mask character itself could be mistaken for a group.
         found = found.filter(pc.invert(pc.match_substring(found, self.character)))
         if self.alphabet == "digits":
