@@ -15,7 +15,7 @@ SOURCE = Path(__file__).parent.parent / "src"
 # A release's form is asked for by its class in release/forms/; the verifier, which shares nothing with it, may look.
 FORM_TESTS = re.compile(
     r"is_sliced|is_synthetic|\"(?:synthetic|parts|agreed|averages|sliced)\" (?:not )?in [\w.]*manifest"
-    r"|(?:manifest|release|publication|method)[\w.]*\.(?:form|publishes) (?:==|!=|in)|\bform (?:==|!=)"
+    r"|(?:manifest|release|publication|method)[\w.]*\.(?:form|publishes) (?:==|!=|in)|(?<![.\w])form (?:==|!=)"
 )
 # Names that tell neither a verb nor a noun: a bare participle, or one before another word.
 IRREGULAR = (
