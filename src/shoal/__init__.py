@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from shoal.release.release import Release
     from shoal.release.sliced.estimating import read_sliced
     from shoal.release.sliced.query import Estimate, Query
+    from shoal.sources.base import SourceOptions
     from shoal.sources.opening import open_source
-    from shoal.sources.options import SourceOptions
     from shoal.taxonomies.tree import Taxonomy
 
 __all__ = [
@@ -70,7 +70,7 @@ _HOMES = {
     "Query": "shoal.release.sliced.query",
     "Release": "shoal.release.release",
     "ShoalError": "shoal.core.errors",
-    "SourceOptions": "shoal.sources.options",
+    "SourceOptions": "shoal.sources.base",
     "Taxonomy": "shoal.taxonomies.tree",
     "anonymize": "shoal.anonymize",
     "attack": "shoal.attacks.running",

@@ -18,8 +18,8 @@ from shoal.columns.row_random import RowRandom, exponential
 from shoal.columns.sampling import Sampling, sample
 from shoal.columns.swapping import Swapping
 from shoal.core.randomness import Chance
+from shoal.sources.base import SourceOptions
 from shoal.sources.opening import open_source
-from shoal.sources.options import SourceOptions
 
 RARE = 1e-6
 N = 200_000

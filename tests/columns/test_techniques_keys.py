@@ -20,8 +20,8 @@ from shoal.columns.pseudonym import Pseudonym
 from shoal.columns.token import Token
 from shoal.core.errors import InputError, UsageError
 from shoal.core.randomness import Chance
+from shoal.sources.base import SourceOptions
 from shoal.sources.opening import open_source
-from shoal.sources.options import SourceOptions
 
 KEY = bytes.fromhex("8f1c6ad0e33b97425d08fe71b2c4996055aa10ef7b3dc8e6219f048263d7beac")
 

@@ -18,9 +18,9 @@ from shoal.columns.sampling import Sampling, sample
 from shoal.columns.swapping import Swapping
 from shoal.core.errors import InputError, PolicyError
 from shoal.core.randomness import Chance
-from shoal.sources.arrow import open_arrow
+from shoal.sources.base import SourceOptions
+from shoal.sources.frames import open_arrow
 from shoal.sources.opening import open_source
-from shoal.sources.options import SourceOptions
 
 rows = st.lists(
     st.tuples(st.sampled_from(["a", "b", None]), st.sampled_from([1, 2, None]), st.integers(0, 3)), min_size=1

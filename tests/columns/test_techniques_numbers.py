@@ -18,8 +18,8 @@ from shoal.columns.rounding import Rounding
 from shoal.columns.sampling import Sampling
 from shoal.core.errors import InputError, PolicyError
 from shoal.core.randomness import Chance
+from shoal.sources.base import SourceOptions
 from shoal.sources.opening import open_source
-from shoal.sources.options import SourceOptions
 from shoal.taxonomies.builders.listed import FlatTaxonomy
 from shoal.taxonomies.builders.numbers import IntervalsTaxonomy
 

@@ -18,9 +18,9 @@ from shoal.models.base import ClassHistograms, Whole
 from shoal.models.confidence_bounding import ConfidenceBounding
 from shoal.policy.policy import Policy, policy_schema
 from shoal.policy.preparing import unfold_baskets
-from shoal.sources.arrow import open_arrow
+from shoal.sources.base import SourceOptions
+from shoal.sources.frames import open_arrow
 from shoal.sources.opening import open_source
-from shoal.sources.options import SourceOptions
 from shoal.taxonomies.builders.listed import FlatTaxonomy
 from shoal.verify.items import Folded, UnfoldedRows
 from shoal.verify.promises import Promise, harmful_items

@@ -16,8 +16,8 @@ import pytest
 import shoal
 from shoal.core.progress import Silent
 from shoal.engines.local import LocalEngine
-from shoal.sources.arrow import open_arrow
 from shoal.sources.base import Source
+from shoal.sources.frames import open_arrow
 
 ENGINES: dict[str, Callable[[], LocalEngine]] = {
     "local": LocalEngine,

@@ -27,7 +27,7 @@ from shoal.core.registry import discover
 from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel
 from shoal.release.forms.base import find_form
-from shoal.sources.arrow import open_arrow
+from shoal.sources.frames import open_arrow
 
 METHODS = {name: kind for name, kind in discover("shoal.methods", Method).items() if kind.form == "classes"}
 VARIANTS: dict[str, list[dict[str, Any]]] = {

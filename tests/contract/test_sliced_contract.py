@@ -27,7 +27,7 @@ from shoal.core.errors import PolicyError, UnreachableError
 from shoal.core.registry import discover
 from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel, ValueModel
-from shoal.sources.arrow import open_arrow
+from shoal.sources.frames import open_arrow
 from shoal.sources.opening import open_source
 from shoal.verify.verifier import verify_folder
 

@@ -16,10 +16,9 @@ from shoal.columns.keys import new_key
 from shoal.columns.sampling import Sampling, sample
 from shoal.core.randomness import Chance
 from shoal.core.registry import discover
-from shoal.sources.arrow import open_arrow
-from shoal.sources.base import Source
+from shoal.sources.base import Source, SourceOptions
+from shoal.sources.frames import open_arrow
 from shoal.sources.opening import open_source
-from shoal.sources.options import SourceOptions
 
 TECHNIQUES = discover("shoal.columns", Technique)
 EXAMPLES = {

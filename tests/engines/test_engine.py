@@ -17,9 +17,8 @@ from shoal.core.errors import InputError
 from shoal.core.progress import Silent
 from shoal.engines.local import CountedCells, LocalEngine
 from shoal.plan.cells import RunStack
-from shoal.sources.arrow import open_arrow
-from shoal.sources.base import Source
-from shoal.sources.options import SourceOptions
+from shoal.sources.base import Source, SourceOptions
+from shoal.sources.frames import open_arrow
 
 
 def opened(table: pa.Table, batch_rows: int = 1 << 20) -> Source:

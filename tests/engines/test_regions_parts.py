@@ -29,9 +29,8 @@ from shoal.policy.binding import WholeTable
 from shoal.policy.encoding import encode
 from shoal.policy.policy import Policy
 from shoal.release.regions import LeafRanges, RangeNumbers, SizeTally
-from shoal.sources.arrow import open_arrow
-from shoal.sources.base import Source
-from shoal.sources.options import SourceOptions
+from shoal.sources.base import Source, SourceOptions
+from shoal.sources.frames import open_arrow
 from shoal.taxonomies.builders.numbers import NumbersTaxonomy
 from shoal.taxonomies.files import from_nested
 from shoal.utility.base import Pool, Total, measure

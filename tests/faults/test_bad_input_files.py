@@ -15,8 +15,8 @@ import pytest
 
 import shoal
 from shoal.core.errors import InputError, UsageError
+from shoal.sources.base import SourceOptions
 from shoal.sources.opening import open_source
-from shoal.sources.options import SourceOptions
 from shoal.sources.snapshots import Snapshot
 
 SECRET = "Schmidt"
@@ -244,7 +244,7 @@ def test_a_file_that_changes_after_it_was_read_for_the_last_time(tmp_path, monke
     write(rows, path)
     changed = path / "b.parquet" if path.is_dir() else path
     size, before = changed.stat().st_size, changed.stat()
-    monkeypatch.setattr("shoal.sources.digests._SETTLED", 0 if old else 1 << 62)
+    monkeypatch.setattr("shoal.sources.base._SETTLED", 0 if old else 1 << 62)
 
     def late(*_):
         write(rows.set_column(0, "age", pa.array([60, 60, 20, 20] * 4)), path)

@@ -12,7 +12,7 @@ import pytest
 
 from shoal.cli import app
 from shoal.core.errors import InputError
-from shoal.sources.options import SourceOptions
+from shoal.sources.base import SourceOptions
 from shoal.sources.parquet import open_parquet
 from shoal.verify.reading import FAULTS, ParquetRows
 

@@ -178,7 +178,7 @@ TOO_LATE = (
     "shoal.release.release.Staging.publish:1",
     *(f"pathlib.Path.rename:{step}" for step in (1, 2)),
     *(f"shoal.release.release._sync_folder:{step}" for step in (1, 3, 4, 5)),
-    "shoal.sources.delivery.Delivery.commit:1",
+    "shoal.sources.databases.tables.Delivery.commit:1",
     "shoal.linking.ledger.book._settle:1",
     "shoal.cli.anonymize.show:1",
 )

@@ -17,8 +17,8 @@ import pytest
 import shoal
 from shoal.core.errors import ShoalError
 from shoal.methods.sweep import SequentialSweep, planning
+from shoal.sources.base import SourceOptions
 from shoal.sources.opening import open_source
-from shoal.sources.options import SourceOptions
 from shoal.verify.result import Verification
 from shoal.verify.verifier import verify_folder, verify_table
 

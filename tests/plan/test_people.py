@@ -16,8 +16,8 @@ from shoal.attacks.running import attack
 from shoal.audit.audit import audit
 from shoal.core.errors import InputError, PolicyError, UnreachableError
 from shoal.policy.policy import Policy
+from shoal.sources.base import SourceOptions
 from shoal.sources.opening import open_source
-from shoal.sources.options import SourceOptions
 from shoal.verify.verifier import verify_folder
 
 STAYS = pa.table(

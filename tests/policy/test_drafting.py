@@ -21,7 +21,7 @@ from shoal.policy.drafting import draft_policy, flow, scalar
 from shoal.policy.guessing import find_widths, round_domain
 from shoal.policy.policy import Policy
 from shoal.policy.profiling import MOST_DISTINCT
-from shoal.sources.options import SourceOptions
+from shoal.sources.base import SourceOptions
 
 
 def roles_of(draft):

@@ -23,8 +23,8 @@ from shoal.core.registry import discover
 from shoal.release.forms.synthetic import explain_claim
 from shoal.reports.internal import internal_report
 from shoal.reports.pages import describe_sample, explain_change, public_readme
+from shoal.sources.base import SourceOptions
 from shoal.sources.opening import open_source
-from shoal.sources.options import SourceOptions
 
 N = 300
 AGE = {"role": "quasi", "taxonomy": {"intervals": {"min": 0, "max": 119, "widths": [5, 10, 20]}}}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from shoal.core.errors import InputError, UsageError
-from shoal.sources.addresses import DatabaseTable, is_address, named, quoted, shown
+from shoal.sources.addresses import DatabaseTable, hide_address, is_address, name_of, quote_name
 from shoal.sources.opening import open_source
 
 SERVER = "postgresql://ann:s3cret@db.example:5433/clinic?sslmode=require"
@@ -60,7 +60,7 @@ def test_names_of_tables(name, parts):
 def test_quotes_cannot_be_broken_out_of():
     asked = DatabaseTable("sqlite:///x.db", table='"a""; DROP TABLE b"')
     assert asked.relation == '"a""; DROP TABLE b"'
-    assert quoted('x"; --') == '"x""; --"'
+    assert quote_name('x"; --') == '"x""; --"'
     with pytest.raises(UsageError, match="is no name"):
         DatabaseTable("sqlite:///x.db", table='a"; DROP TABLE b')
 
@@ -100,13 +100,13 @@ def test_nothing_shows_the_address():
         f"{asked}",
         asked.name,
         repr([copy.copy(asked)]),
-        shown(f"{SERVER}#public.stays"),
+        hide_address(f"{SERVER}#public.stays"),
     ):
         assert "s3cret" not in told
         assert "example" not in told
         assert "public.stays" in told
-    assert named(f"{SERVER}#stays") == "PostgreSQL table 'stays'"
-    assert shown("sqlite:///x.db#t") == "sqlite:///x.db#t"
+    assert name_of(f"{SERVER}#stays") == "PostgreSQL table 'stays'"
+    assert hide_address("sqlite:///x.db#t") == "sqlite:///x.db#t"
 
 
 @pytest.mark.parametrize("path", [Path(f"{SERVER}#t"), Path("/data") / f"{SERVER}#t", Path("duckdb:///x#t")])

@@ -13,8 +13,8 @@ import yaml
 from shoal.core.errors import InputError, UsageError
 from shoal.policy.drafting import draft_policy
 from shoal.sources import statistical
+from shoal.sources.base import SourceOptions
 from shoal.sources.opening import open_source
-from shoal.sources.options import SourceOptions
 
 pyreadstat = pytest.importorskip("pyreadstat")
 pandas = pytest.importorskip("pandas")

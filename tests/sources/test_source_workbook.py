@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from shoal.core.errors import InputError, UsageError
+from shoal.sources.base import SourceOptions
 from shoal.sources.opening import open_source
-from shoal.sources.options import SourceOptions
 
 openpyxl = pytest.importorskip("openpyxl")
 pytest.importorskip("python_calamine")

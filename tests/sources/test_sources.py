@@ -17,11 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from shoal.core.errors import InputError, UsageError
-from shoal.sources.arrow import open_arrow
+from shoal.sources.base import SourceOptions
 from shoal.sources.delimited import open_delimited
-from shoal.sources.frames import like
+from shoal.sources.frames import like, open_arrow
 from shoal.sources.opening import open_source
-from shoal.sources.options import SourceOptions
 from shoal.sources.parquet import open_parquet
 
 N_ROWS = 1000

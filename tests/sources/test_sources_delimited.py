@@ -9,9 +9,9 @@ import pytest
 from pydantic import ValidationError
 
 from shoal.core.errors import InputError
+from shoal.sources.base import SourceOptions
 from shoal.sources.delimited import open_delimited
 from shoal.sources.opening import open_source
-from shoal.sources.options import SourceOptions
 
 
 def read(path, **options):

@@ -15,8 +15,8 @@ import pytest
 from pydantic import ValidationError
 
 from shoal.core.errors import InputError, UsageError
+from shoal.sources.base import CsvStyle
 from shoal.sources.opening import open_source
-from shoal.sources.options import CsvStyle
 from shoal.sources.writers import open_writer
 
 CODES = pa.dictionary(pa.int32(), pa.string())

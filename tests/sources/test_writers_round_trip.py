@@ -10,9 +10,9 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shoal.sources.base import CsvStyle, SourceOptions
 from shoal.sources.delimited import open_delimited
 from shoal.sources.opening import open_source
-from shoal.sources.options import CsvStyle, SourceOptions
 from shoal.sources.writers import open_writer
 
 TEXT = st.text(

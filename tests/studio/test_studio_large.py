@@ -14,8 +14,8 @@ from shoal.core.progress import Silent
 from shoal.policy import profiling
 from shoal.policy.policy import Policy
 from shoal.policy.profiling import profile_columns
+from shoal.sources.base import SourceOptions
 from shoal.sources.opening import open_source
-from shoal.sources.options import SourceOptions
 from shoal.sources.parquet import open_parquet
 from shoal.studio import foreseeing
 from shoal.studio.feasibility import Looked, costs

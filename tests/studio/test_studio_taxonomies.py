@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from shoal.core.progress import Silent
 from shoal.policy.profiling import profile_columns
+from shoal.sources.base import SourceOptions
 from shoal.sources.opening import open_source
-from shoal.sources.options import SourceOptions
 from shoal.studio.taxonomies.editing import Desk, edited
 from shoal.studio.taxonomies.entries import Attribute, EntryError, attributes, builder_of, tree_of, with_taxonomy
 from shoal.studio.taxonomies.files import as_tree, exported, imported

@@ -36,9 +36,8 @@ from shoal.release.forms.agreed import (
     read_plan_file,
 )
 from shoal.release.release import CLASS, Release
-from shoal.sources.base import Source
+from shoal.sources.base import Source, SourceOptions
 from shoal.sources.opening import open_source
-from shoal.sources.options import SourceOptions
 from shoal.taxonomies.builders import TaxonomyBuilder
 from shoal.taxonomies.construct import from_levels, scale_of
 from shoal.taxonomies.scales import Categories, Numbers, index_in

@@ -23,7 +23,7 @@ from shoal.core.kernels import pack
 from shoal.core.progress import Progress
 from shoal.core.strict_json import read_json
 from shoal.core.yaml_lines import load_with_lines, read_text
-from shoal.sources.digests import file_digest
+from shoal.sources.base import file_digest
 from shoal.sources.opening import open_source
 from shoal.taxonomies.parse import texts, whole_numbers
 from shoal.verify.reading import public_folder

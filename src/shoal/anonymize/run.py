@@ -47,12 +47,10 @@ from shoal.release.sliced.table import BUCKET, SlicedTable, two_tables
 from shoal.reports.internal import internal_report
 from shoal.reports.pages import public_readme, public_report
 from shoal.sources.addresses import DatabaseTable, is_address
-from shoal.sources.base import Source
-from shoal.sources.delivery import Delivery, destination_table
-from shoal.sources.digests import file_digest
+from shoal.sources.base import Source, SourceOptions, file_digest
+from shoal.sources.databases.tables import Delivery, destination_table
 from shoal.sources.frames import like
 from shoal.sources.opening import open_source
-from shoal.sources.options import SourceOptions
 from shoal.utility.base import Utility
 from shoal.verify.result import Verification
 from shoal.verify.verifier import verify_folder, verify_table

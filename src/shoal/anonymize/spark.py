@@ -19,13 +19,11 @@ from shoal.release.forms.classes import GeneralizedPublication
 from shoal.release.publication import Publication, PublishedRows
 from shoal.release.regions import RegionalPublication
 from shoal.release.release import Release
-from shoal.sources.base import Source, layers
+from shoal.sources.base import Source, SourceOptions, layers
 from shoal.sources.frames import is_spark_frame
 from shoal.sources.opening import open_source
-from shoal.sources.options import SourceOptions
-from shoal.sources.spark.files import open_spark_files
-from shoal.sources.spark.session import quiet, spark_session, told
-from shoal.sources.spark.source import SparkSource
+from shoal.sources.spark.session import explain_failures, quiet, spark_session
+from shoal.sources.spark.source import SparkSource, open_spark_files
 from shoal.verify.spark.released import SparkRows
 from shoal.verify.verifier import verify_table
 
@@ -133,7 +131,7 @@ class SparkRun(Run):
         """Return rows that the driver made as a DataFrame."""
         given = list(layers(self.given))[-1]
         assert isinstance(given, SparkSource) and isinstance(rows, pa.Table)  # noqa: S101, PT018  a frame was given
-        with quiet(), told(given.name):
+        with quiet(), explain_failures(given.name):
             return given.frame.sparkSession.createDataFrame(rows)
 
 

@@ -23,10 +23,9 @@ from shoal.policy.policy import Acceptance, Policy
 from shoal.policy.preparing import unfold_baskets
 from shoal.release.forms.base import read_form
 from shoal.release.release import INTERNAL, PUBLIC, Release, read_internal, received
-from shoal.sources.base import Source
+from shoal.sources.base import Source, SourceOptions
 from shoal.sources.columns import plain
 from shoal.sources.opening import open_source
-from shoal.sources.options import SourceOptions
 
 
 def attack_names() -> tuple[str, ...]:

@@ -74,7 +74,7 @@ def compare(
         from shoal.compare.compare import compare as compared
         from shoal.compare.writing import Wanted
         from shoal.core.errors import UsageError
-        from shoal.sources.addresses import named
+        from shoal.sources.addresses import name_of
 
         wanted = Wanted(csv, picture, markdown, frontier, html)
         wanted.check()
@@ -96,7 +96,7 @@ def compare(
                 cache=not no_cache if cache is None else cache,
                 progress=progress,
             )
-        wanted.write(found, title=f"Comparison on {named(data)}")
+        wanted.write(found, title=f"Comparison on {name_of(data)}")
         if json_output:
             answer(found.as_dict())
         else:

@@ -12,7 +12,7 @@ from shoal.cli.publishing import DataArgument
 
 if TYPE_CHECKING:
     from shoal.policy.drafting import Draft
-    from shoal.sources.options import SourceOptions
+    from shoal.sources.base import SourceOptions
 
 
 def init(
@@ -50,7 +50,7 @@ def _options(delimiter: str | None, encoding: str) -> SourceOptions:
     from pydantic import ValidationError
 
     from shoal.core.errors import UsageError
-    from shoal.sources.options import SourceOptions
+    from shoal.sources.base import SourceOptions
 
     try:
         return SourceOptions(delimiter=delimiter, encoding=encoding)
@@ -75,7 +75,7 @@ def _review(draft: Draft, data: str, file: Path | None) -> None:
     """Say on standard error what to look at next."""
     from rich.markup import escape
 
-    from shoal.sources.addresses import shown
+    from shoal.sources.addresses import hide_address
 
     console = err()
     for role in ("identifier", "quasi", "sensitive", "insensitive"):
@@ -86,7 +86,7 @@ def _review(draft: Draft, data: str, file: Path | None) -> None:
         console.print("No quasi attribute was found: the policy cannot be used before one is declared.")
     console.print(
         f"{draft.n_questions} questions are open in the draft: check every role, answer them, then run\n"
-        f"  shoal audit {shown(data)} -p {name}",
+        f"  shoal audit {hide_address(data)} -p {name}",
         markup=False,
         soft_wrap=True,
     )

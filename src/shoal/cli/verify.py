@@ -14,8 +14,7 @@ from shoal.core.errors import UsageError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from shoal.sources.base import Source
-    from shoal.sources.options import SourceOptions
+    from shoal.sources.base import Source, SourceOptions
     from shoal.verify.result import Verification
 
 REJECTED = 4
@@ -101,7 +100,7 @@ def _opened(source: str, options: SourceOptions, session: SparkSession | None) -
         from shoal.sources.opening import open_source
 
         return open_source(source, options)
-    from shoal.sources.spark.files import open_spark_files
+    from shoal.sources.spark.source import open_spark_files
 
     return open_spark_files(Path(source), session, options)
 
@@ -121,7 +120,7 @@ def _manifest(folder: Path) -> dict[str, Any]:
 def _reading_options(manifest: dict[str, Any], policy: Path | None) -> SourceOptions:
     """Read the source as the policy says, or with the texts for missing that the manifest names."""
     from shoal.policy.policy import Policy
-    from shoal.sources.options import SourceOptions
+    from shoal.sources.base import SourceOptions
 
     if policy is not None:
         return Policy.load(policy).source

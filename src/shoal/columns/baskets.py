@@ -16,10 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
 from shoal.core.errors import InputError, PolicyError, UsageError
 from shoal.core.kernels import compiled, pam
-from shoal.sources.base import DerivedSource, Source
+from shoal.sources.base import DerivedSource, Source, SourceOptions
 from shoal.sources.columns import is_text
 from shoal.sources.opening import open_source
-from shoal.sources.options import SourceOptions
 from shoal.taxonomies.tree import Taxonomy
 
 NONE = "none"  # what an empty set is published as

@@ -84,7 +84,7 @@ def sample(sampling: Sampling, source: Source, chance: Chance, column: str | Non
 
     *column* names the persons or households of whom one record each is taken.
 
-    >>> from shoal.sources.options import SourceOptions
+    >>> from shoal.sources.base import SourceOptions
     >>> from shoal.sources.opening import open_source
     >>> people = open_source(pa.table({"age": list(range(1000))}), SourceOptions())
     >>> some = sample(Sampling(share=0.1), people, Chance.of(7))

@@ -32,7 +32,7 @@ from shoal.core.errors import UsageError
 from shoal.models.base import PopulationModel
 from shoal.policy.policy import Policy
 from shoal.release.guarantees import Guarantee
-from shoal.sources.digests import file_digest
+from shoal.sources.base import file_digest
 
 FORMAT = 1
 MOST = {"row": 2000, "drawing": 500}  # entries of each kind; the least recently used go first

@@ -33,9 +33,9 @@ from shoal.policy.encoding import check_columns
 from shoal.policy.policy import Policy
 from shoal.policy.preparing import unfold_baskets
 from shoal.release.release import Release
+from shoal.sources.base import SourceOptions
 from shoal.sources.columns import plain
 from shoal.sources.opening import open_source
-from shoal.sources.options import SourceOptions
 
 HOLD_OUT = 0.2
 AnyPolicy: TypeAlias = str | Path | Mapping[str, Any] | Policy

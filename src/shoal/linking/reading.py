@@ -29,9 +29,9 @@ from shoal.linking.linkable import (
 from shoal.policy.policy import Policy
 from shoal.release.forms.base import read_form
 from shoal.release.release import CLASS, PUBLIC, Release, received
+from shoal.sources.base import SourceOptions
 from shoal.sources.frames import as_table
 from shoal.sources.opening import open_source
-from shoal.sources.options import SourceOptions
 from shoal.taxonomies.builders import TaxonomyBuilder
 from shoal.taxonomies.builders.mask import MaskTaxonomy
 from shoal.taxonomies.tree import Taxonomy

@@ -26,9 +26,8 @@ from shoal.policy.guessing import (
 )
 from shoal.policy.policy import Role
 from shoal.policy.profiling import MOST_DISTINCT, ColumnProfile, profile_columns
-from shoal.sources.base import Source
+from shoal.sources.base import Source, SourceOptions
 from shoal.sources.opening import open_source
-from shoal.sources.options import SourceOptions
 
 LARGE_TABLE = 10_000
 SHALL_DIFFER = "the values of a class shall differ; the table as a whole has a diversity of"

@@ -17,7 +17,7 @@ from shoal.core.results import Finding
 from shoal.core.yaml_lines import load_with_lines, read_text
 from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel
-from shoal.sources.options import SourceOptions
+from shoal.sources.base import SourceOptions
 from shoal.taxonomies.builders import TaxonomyBuilder
 
 Role = Literal["identifier", "quasi", "sensitive", "insensitive"]

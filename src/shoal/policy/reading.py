@@ -18,7 +18,7 @@ from shoal.core.yaml_lines import Place
 from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel
 from shoal.policy.policy import FINDINGS, AttributeOptions, AttributePolicy, Policy, TableOptions
-from shoal.sources.options import SourceOptions
+from shoal.sources.base import SourceOptions
 from shoal.taxonomies.builders import TaxonomyBuilder
 
 _NO_NUMBER = "must be a number; received a truth value, which is how YAML reads yes, no, on and off"

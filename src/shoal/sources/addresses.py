@@ -113,7 +113,7 @@ class DatabaseTable:
         """What stands after FROM."""
         if self.query is not None:
             return f"(\n{self.query.rstrip().rstrip(';')}\n) AS asked"
-        return quoted(*self.parts)
+        return quote_name(*self.parts)
 
     def __repr__(self) -> str:
         """Tell what is read, not from where."""
@@ -151,19 +151,19 @@ def refuse_address_as_path(path: str) -> None:
         )
 
 
-def named(data: str) -> str:
+def name_of(data: str) -> str:
     """Return the name of a file, or what of an address may stand in a title.
 
-    >>> named("data/stays.csv"), named("sqlite:///stays.db#stays")
+    >>> name_of("data/stays.csv"), name_of("sqlite:///stays.db#stays")
     ('stays.csv', "SQLite table 'stays'")
     """
     return DatabaseTable.of(data).name if is_address(data) else Path(data).name
 
 
-def shown(data: str) -> str:
+def hide_address(data: str) -> str:
     """Return a path as it is, and of an address what may show: of a server nothing but the table.
 
-    >>> shown("postgresql://ann:secret@db.example/clinic#stays")
+    >>> hide_address("postgresql://ann:secret@db.example/clinic#stays")
     'postgresql://...#stays'
     """
     if not is_address(data) or DatabaseTable.of(data).kind != "postgresql":
@@ -172,10 +172,10 @@ def shown(data: str) -> str:
     return f"{address.partition('://')[0]}://...#{asked}"
 
 
-def quoted(*names: str) -> str:
+def quote_name(*names: str) -> str:
     """Return names as SQL takes them, whatever is in them.
 
-    >>> quoted("public", 'odd "name"')
+    >>> quote_name("public", 'odd "name"')
     '"public"."odd ""name\"""'
     """
     return ".".join('"' + name.replace('"', '""') + '"' for name in names)

@@ -1,15 +1,25 @@
-"""What a source of records is."""
+"""What a source of records is, how it is read as options say, and the digests of files."""
 
 from __future__ import annotations
 
+import codecs
+import hashlib
+import importlib
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Self
 
 import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from shoal.core.errors import InputError, UsageError, did_you_mean
 from shoal.sources.columns import check_flat, is_text, normal_column
+
+_IN_NUMBERS_AND_DATES = frozenset("+-.: ")
+_SETTLED = 5_000_000_000  # nanoseconds after a change; sooner, another one may leave a file's times as they are
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,3 +115,142 @@ def layers(source: Source) -> Iterator[Source]:
     while isinstance(source, DerivedSource):
         source = source.given
         yield source
+
+
+def _check_character(name: str, character: str) -> str:
+    if len(character) != 1 or not character.isascii() or character in "\r\n\0":
+        raise ValueError(f"{name} must be one ASCII character that ends no line, got {character!r}")
+    return character
+
+
+class _Dialect(BaseModel):
+    """Delimiter and quote, which must differ."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    delimiter: str | None
+    quote: str
+
+    @model_validator(mode="after")
+    def _check_different(self) -> Self:
+        if self.delimiter == self.quote:
+            raise ValueError(f"delimiter and quote are both {self.quote!r}")
+        return self
+
+
+class SourceOptions(_Dialect):
+    """What cannot be seen from the data itself: the dialect of a text file, a sheet, and the texts that mean missing.
+
+    >>> SourceOptions(delimiter=";", missing=["", "?"]).missing
+    ['', '?']
+    """
+
+    delimiter: str | None = Field(
+        default=None,
+        description="character between fields; without it, found among comma, semicolon, tab and |",
+    )
+    quote: str = Field(default='"', description="character around quoted fields; empty: there is no quoting")
+    encoding: str = Field(default="utf-8", description="character encoding; a UTF-8 byte order mark is dropped")
+    header: bool = Field(default=True, description="whether the first record holds the column names")
+    names: list[str] | None = Field(
+        default=None,
+        description="column names, in place of the header's or of c1, c2, ... if there is no header",
+    )
+    missing: list[str] = Field(
+        default=[""], description="texts that mean missing, in every kind of source; blanks around them count"
+    )
+
+    sheet: str | None = Field(default=None, description="sheet of an Excel file that has several")
+    labels: Literal["texts", "codes"] = Field(
+        default="texts", description="whether labelled values of Stata and SPSS files are read as their labels"
+    )
+
+    @field_validator("delimiter")
+    @classmethod
+    def _check_delimiter(cls, delimiter: str | None) -> str | None:
+        return None if delimiter is None else _check_character("delimiter", delimiter)
+
+    @field_validator("quote")
+    @classmethod
+    def _check_quote(cls, quote: str) -> str:
+        return quote and _check_character("quote", quote)
+
+    @field_validator("encoding")
+    @classmethod
+    def _check_encoding(cls, encoding: str) -> str:
+        try:
+            "".encode(encoding)
+        except LookupError:
+            raise ValueError(f"unknown text encoding {encoding!r}") from None
+        name = codecs.lookup(encoding).name
+        return "utf-8" if name == "utf-8-sig" else name
+
+
+class CsvStyle(_Dialect):
+    """How a CSV file is written; always in UTF-8, with LF and a header.
+
+    >>> CsvStyle(delimiter=";")
+    CsvStyle(delimiter=';', quote='"')
+    """
+
+    delimiter: str = Field(default=",", description="character between fields")
+    quote: str = Field(default='"', description="character around fields that need it")
+
+    @field_validator("delimiter", "quote")
+    @classmethod
+    def _never_in_a_number(cls, character: str) -> str:
+        _check_character("delimiter or quote", character)
+        if character.isalnum() or character in _IN_NUMBERS_AND_DATES:
+            raise ValueError(f"{character!r} occurs in numbers and dates, so it cannot separate or quote fields")
+        return character
+
+
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedFile:
+    """A file of a source as it was when it was opened, before any of it was read.
+
+    A run reads its source several times. The digest is taken once, after the last time, and only of a file that is
+    still the same: then it is the digest of the bytes that were read.
+    """
+
+    path: Path
+    state: tuple[int, ...]
+    sha256: str  # of a file that had changed just before, whose times may not tell that it changes again; else empty
+
+    @classmethod
+    def of(cls, path: Path) -> OpenedFile:
+        """Remember what a file is now."""
+        state = _state(path)
+        lately = time.time_ns() - max(state[-2:]) < _SETTLED
+        return cls(path, state, file_digest(path) if lately else "")
+
+    def digest(self) -> str:
+        """Return the SHA-256 of the file's bytes, or raise if they may be others than those that were read."""
+        try:
+            found = file_digest(self.path)
+            same = _state(self.path) == self.state and self.sha256 in ("", found)
+        except OSError as error:
+            raise InputError(f"cannot read {self.path.name}: {error.strerror or 'input or output error'}") from None
+        if not same:
+            raise InputError(f"{self.path.name} changed while it was being read; nothing was published")
+        return found
+
+
+def _state(path: Path) -> tuple[int, ...]:
+    about = path.stat()
+    return about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns
+
+
+def import_optional(module: str, use: str, extra: str) -> Any:
+    """Return a module that an extra installs; without it, say what to install."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError:
+        package = module.partition(".")[0].replace("_", "-")
+        raise UsageError(f"{use} needs the package {package}; install shoal[{extra}]") from None

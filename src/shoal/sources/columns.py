@@ -83,7 +83,7 @@ def check_flat(schema: pa.Schema, columns: Collection[str], where: str) -> None:
             )
 
 
-def coded_text(array: pa.DictionaryArray, missing: Collection[str] = ()) -> pa.DictionaryArray:
+def encode_text(array: pa.DictionaryArray, missing: Collection[str] = ()) -> pa.DictionaryArray:
     """Return ``dictionary<int32, string>`` whose entries are distinct, none of them null or missing."""
     entries = array.dictionary.cast(pa.string())
     codes = array.indices.cast(pa.int32())
@@ -94,14 +94,14 @@ def coded_text(array: pa.DictionaryArray, missing: Collection[str] = ()) -> pa.D
     return pa.DictionaryArray.from_arrays(codes, entries)
 
 
-def compacted(array: pa.DictionaryArray) -> pa.DictionaryArray:
+def compact(array: pa.DictionaryArray) -> pa.DictionaryArray:
     """Return the same column with only the entries in use, sorted, so that the dictionary tells nothing more.
 
     >>> spare = pa.DictionaryArray.from_arrays(pa.array([2, 0], pa.int32()), ["b", "secret", "a"])
-    >>> compacted(spare).dictionary.to_pylist()
+    >>> compact(spare).dictionary.to_pylist()
     ['a', 'b']
     """
-    array = coded_text(array)
+    array = encode_text(array)
     used = np.zeros(len(array.dictionary), dtype=np.bool_)
     used[array.indices.drop_null().to_numpy()] = True
     kept = np.flatnonzero(used)  # (n_used,) old codes
@@ -117,7 +117,7 @@ def normal_column(array: pa.Array, *, coded: bool, missing: Collection[str]) -> 
     """Return the column in its normal type, text dictionary-coded if asked, with null for what is missing."""
     if pt.is_dictionary(array.type):
         if coded and is_text(array.type):
-            return coded_text(array, missing)
+            return encode_text(array, missing)
         array = array.dictionary_decode()
     kind = normal_type(array.type)
     if array.type != kind:

@@ -17,10 +17,8 @@ import pyarrow as pa
 import pyarrow.csv
 
 from shoal.core.errors import InputError
-from shoal.sources.base import Source
+from shoal.sources.base import OpenedFile, Source, SourceOptions
 from shoal.sources.columns import CODES, check_names
-from shoal.sources.digests import OpenedFile
-from shoal.sources.options import SourceOptions
 
 _RAW_BLOCK = 1 << 16
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -105,17 +103,17 @@ class DelimitedSource(Source):
                 if any("\n" in field for field in fields):  # perhaps the rest of the file in one open quote
                     self._check_quotes()
                 ends = len(fields) < expected and next(read, None) is None
-                raise InputError(self._ragged_message(f"line {line}", expected, len(fields), ends=ends))
+                raise InputError(self._describe_ragged(f"line {line}", expected, len(fields), ends=ends))
             last = line
         if ragged:
-            raise InputError(self._ragged_message(f"a line before line {last + 1}", *ragged[0]))
+            raise InputError(self._describe_ragged(f"a line before line {last + 1}", *ragged[0]))
         if last > 1:
             raise InputError(f"{self.name}: a record is longer than {self.block_bytes} bytes; is a quote not closed?")
 
     def _check_quotes(self) -> None:
         deque(records(self.path, self.dialect, strict=True), maxlen=0)
 
-    def _ragged_message(self, where: str, expected: int, received: int, *, ends: bool = False) -> str:
+    def _describe_ragged(self, where: str, expected: int, received: int, *, ends: bool = False) -> str:
         advice = "correct the line, or set `delimiter` or `quote`"
         if ends:
             advice = "it is the last line: correct it, or fetch the file again if it breaks off there"
@@ -256,7 +254,7 @@ class TextStream(io.RawIOBase):
         if size < 0:
             return self.readall()
         while not self._left and not self._ended:
-            self._left = self._checked(self._next(max(size, _RAW_BLOCK)))
+            self._left = self._check(self._next(max(size, _RAW_BLOCK)))
         if len(self._left) <= size:
             taken, self._left = self._left, b""
         else:
@@ -293,12 +291,12 @@ class TextStream(io.RawIOBase):
             raw = raw[self._offset :]
         return raw
 
-    def _checked(self, raw: bytes) -> bytes:
+    def _check(self, raw: bytes) -> bytes:
         self._offset += len(raw)
         if self._encoding == "utf-8" and raw.isascii() and not self._decoder.getstate()[0]:
             text = raw
         else:
-            text = self._decoded(raw)
+            text = self._decode(raw)
         nul = text.find(b"\0")
         if nul >= 0:
             line = self._line + text.count(b"\n", 0, nul)
@@ -311,7 +309,7 @@ class TextStream(io.RawIOBase):
             self.n_quotes += text.count(self._quote)
         return text
 
-    def _decoded(self, raw: bytes) -> bytes:
+    def _decode(self, raw: bytes) -> bytes:
         try:
             text = self._decoder.decode(raw, final=self._ended)
         except UnicodeDecodeError as error:

@@ -9,11 +9,9 @@ import pyarrow as pa
 
 from shoal.core.errors import InputError, UsageError
 from shoal.sources.addresses import DatabaseTable, is_address, refuse_address_as_path
-from shoal.sources.arrow import open_arrow
-from shoal.sources.base import Source
+from shoal.sources.base import Source, SourceOptions
 from shoal.sources.delimited import open_delimited
-from shoal.sources.frames import as_table, is_spark_frame
-from shoal.sources.options import SourceOptions
+from shoal.sources.frames import as_table, is_spark_frame, open_arrow
 from shoal.sources.parquet import ENDINGS as _PARQUET
 from shoal.sources.parquet import open_parquet
 
@@ -39,7 +37,7 @@ def open_source(data: object, options: SourceOptions | None = None) -> Source:
     if isinstance(data, str) and is_address(data):
         data = DatabaseTable.of(data)
     if isinstance(data, DatabaseTable):
-        from shoal.sources.database import open_database
+        from shoal.sources.databases.tables import open_database
 
         return open_database(data, chosen)
     if isinstance(data, str | os.PathLike):

@@ -12,10 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from shoal.core.errors import InputError
-from shoal.sources.base import Source
+from shoal.sources.base import OpenedFile, Source, SourceOptions
 from shoal.sources.columns import check_names, normal_schema
-from shoal.sources.digests import OpenedFile
-from shoal.sources.options import SourceOptions
 
 BATCH_ROWS = 1 << 20
 ENDINGS = frozenset({".parquet", ".pq"})
@@ -35,14 +33,14 @@ class ParquetSource(Source):
 
     def _read(self, columns: list[str], coded: frozenset[str]) -> Iterator[pa.RecordBatch]:
         for path in self.paths:
-            told = _told(path, self.path)
+            name = _file_name(path, self.path)
             n_rows = 0
             try:
                 # Buffering ahead keeps all row groups asked for in memory at once: not wanted here.
                 with pq.ParquetFile(
                     path, read_dictionary=sorted(coded), pre_buffer=False, page_checksum_verification=True
                 ) as file:
-                    self._check_unchanged(file.schema_arrow, columns, told)
+                    self._check_unchanged(file.schema_arrow, columns, name)
                     groups = None if self.row_groups is None else self.row_groups[path]
                     for batch in file.iter_batches(self.batch_rows, groups, columns, use_threads=True):
                         batch.validate(full=True)  # the library takes codes and texts of a damaged page as they are
@@ -51,14 +49,14 @@ class ParquetSource(Source):
             except MemoryError:  # one of Arrow's errors, but no fault of the file
                 raise
             except (pa.ArrowException, OSError) as error:
-                raise _unreadable(error, told, n_rows) from None
+                raise _unreadable(error, name, n_rows) from None
             except KeyError:  # a column that was to be read by its dictionary
-                raise _changed(told) from None
+                raise _changed_error(name) from None
 
-    def _check_unchanged(self, found: pa.Schema, columns: list[str], told: str) -> None:
+    def _check_unchanged(self, found: pa.Schema, columns: list[str], where: str) -> None:
         now = normal_schema(found)
         if any(now.get_field_index(name) < 0 or now.field(name) != self.schema.field(name) for name in columns):
-            raise _changed(told)
+            raise _changed_error(where)
 
     def digest(self) -> str:
         """Return the SHA-256 of the file's bytes; of a folder, that of its files' names and digests."""
@@ -75,10 +73,10 @@ def open_parquet(path: Path, options: SourceOptions, batch_rows: int = BATCH_ROW
     """Open a Parquet file or a folder of them, all with the same columns."""
     paths = _files(path) if path.is_dir() else (path,)
     files = tuple(OpenedFile.of(each) for each in paths)
-    schemas, counts = zip(*(_look(each, _told(each, path)) for each in paths), strict=True)
+    schemas, counts = zip(*(_look(each, _file_name(each, path)) for each in paths), strict=True)
     for other, schema in zip(paths, schemas, strict=True):
-        check_names(schema.names, _told(other, path))
-        _check_same(schemas[0], schema, paths[0].name, _told(other, path))
+        check_names(schema.names, _file_name(other, path))
+        _check_same(schemas[0], schema, paths[0].name, _file_name(other, path))
     n_rows = sum(counts)
     if n_rows == 0:
         raise InputError(f"{path.name} has no rows")
@@ -109,36 +107,36 @@ def _files(folder: Path) -> tuple[Path, ...]:
     return files
 
 
-def _look(path: Path, told: str) -> tuple[pa.Schema, int]:
+def _look(path: Path, name: str) -> tuple[pa.Schema, int]:
     """Return the normal schema and the number of rows."""
     if path.stat().st_size == 0:
-        raise InputError(f"{told} is empty")
+        raise InputError(f"{name} is empty")
     try:
         with pq.ParquetFile(path) as file:
             return normal_schema(file.schema_arrow), file.metadata.num_rows
     except MemoryError:
         raise
     except (pa.ArrowException, OSError) as error:
-        raise _unreadable(error, told) from None
+        raise _unreadable(error, name) from None
 
 
-def _told(path: Path, given: Path) -> str:
+def _file_name(path: Path, given: Path) -> str:
     """Return how a file is named in messages: within a folder, with the folder."""
     return path.name if path == given else f"{given.name}/{path.name}"
 
 
-def _changed(told: str) -> InputError:
-    return InputError(f"{told} changed while it was being read: a column is gone or of another type")
+def _changed_error(name: str) -> InputError:
+    return InputError(f"{name} changed while it was being read: a column is gone or of another type")
 
 
-def _unreadable(error: Exception, told: str, n_rows: int = 0) -> InputError:
+def _unreadable(error: Exception, name: str, n_rows: int = 0) -> InputError:
     """Return what to say of a file that the library cannot read, after so many rows of it."""
     number = error.errno if isinstance(error, OSError) else None
     if number is not None:  # the disk or its rights; the library has none for what it does not understand
-        return InputError(f"cannot read {told}: {os.strerror(number)}")
+        return InputError(f"cannot read {name}: {os.strerror(number)}")
     if n_rows:
-        return InputError(f"{told} is damaged somewhere after row {n_rows}; fetch it or write it again")
-    return InputError(f"{told} is not a readable Parquet file: it breaks off, is damaged or is something else")
+        return InputError(f"{name} is damaged somewhere after row {n_rows}; fetch it or write it again")
+    return InputError(f"{name} is not a readable Parquet file: it breaks off, is damaged or is something else")
 
 
 def _check_same(expected: pa.Schema, received: pa.Schema, first: str, other: str) -> None:

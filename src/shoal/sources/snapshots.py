@@ -16,8 +16,8 @@ from typing import IO
 import pyarrow as pa
 
 from shoal.core.errors import InputError, UsageError
-from shoal.sources.arrow import RowsDigest
 from shoal.sources.base import Source
+from shoal.sources.frames import RowsDigest
 
 BATCH_ROWS = 1 << 16
 
@@ -31,9 +31,9 @@ class Snapshot:
         self.n_rows = 0
         self.sha256 = ""
         self.lock = threading.Lock()
-        with _told():
+        with _writing():
             self.file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  closed with the last user of the rows
-        self._close = weakref.finalize(self, _closed, self.file)
+        self._close = weakref.finalize(self, _close_file, self.file)
 
     @classmethod
     def of(cls, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Snapshot:
@@ -61,15 +61,15 @@ class Snapshot:
     def _take(self, batches: Iterable[pa.RecordBatch]) -> None:
         digest = RowsDigest(self.schema)
         options = pa.ipc.IpcWriteOptions(compression="lz4")
-        with _told():
+        with _writing():
             writer = pa.ipc.new_file(self.file, self.schema, options=options)
         try:
             for batch in _even(batches, self.schema):
                 digest.add(batch)
                 self.n_rows += batch.num_rows
-                with _told():
+                with _writing():
                     writer.write_batch(batch)
-            with _told():
+            with _writing():
                 writer.close()
                 self.file.flush()
         finally:
@@ -166,13 +166,13 @@ def _one(rows: pa.Table) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=rows.schema)
 
 
-def _closed(file: IO[bytes]) -> None:
+def _close_file(file: IO[bytes]) -> None:
     with contextlib.suppress(OSError):  # what did not fit on the disk does not fit now; the file goes anyway
         file.close()
 
 
 @contextlib.contextmanager
-def _told() -> Iterator[None]:
+def _writing() -> Iterator[None]:
     """Turn a failure of the temporary file into a message."""
     try:
         yield

@@ -16,10 +16,8 @@ import pyarrow.types as pt
 
 from shoal.core.arrays import FloatArray
 from shoal.core.errors import InputError
+from shoal.sources.base import OpenedFile, SourceOptions, import_optional
 from shoal.sources.columns import check_names
-from shoal.sources.digests import OpenedFile
-from shoal.sources.optional import optional
-from shoal.sources.options import SourceOptions
 from shoal.sources.snapshots import Snapshot, SnapshotSource
 
 _CHUNK_VALUES = 1 << 21  # as Python's objects, 30 bytes each
@@ -50,7 +48,7 @@ class _Variable:
     def values(self, given: list[Any]) -> pa.Array:
         """Return some rows in the column's type."""
         if self.labels is not None:
-            return self._labelled(pa.array(given))
+            return self._label(pa.array(given))
         if pt.is_string(self.kind):
             return pa.array(given, pa.string())
         array = pa.array(given, pa.float64())
@@ -78,7 +76,7 @@ class _Variable:
         stored = pa.int64() if pt.is_timestamp(self.kind) else pa.int32()
         return whole.cast(stored).cast(self.kind)
 
-    def _labelled(self, given: pa.Array) -> pa.Array:
+    def _label(self, given: pa.Array) -> pa.Array:
         assert self.labels is not None  # noqa: S101  for the type checker
         if pt.is_null(given.type):
             return given.cast(pa.string())
@@ -102,7 +100,7 @@ class _Variable:
 
 def open_statistical(path: Path, options: SourceOptions) -> SnapshotSource:
     """Read a .dta, .sav or .zsav file once, in chunks, and keep it as typed columns."""
-    library = optional("pyreadstat", f"a {path.suffix} file", "files")
+    library = import_optional("pyreadstat", f"a {path.suffix} file", "files")
     stata = path.suffix.lower() == ".dta"
     read = partial(library.read_dta if stata else library.read_sav, str(path), output_format="dict")
     failures = (library.ReadstatError, library.PyreadstatError)
@@ -111,7 +109,7 @@ def open_statistical(path: Path, options: SourceOptions) -> SnapshotSource:
     try:
         _, about = read(metadataonly=True, user_missing=True)  # with which of them are declared missing
     except (*failures, UnicodeDecodeError):
-        raise _damaged(path) from None
+        raise _damage_error(path) from None
     check_names(about.column_names, path.name)
     variables = [_variable(name, about, path.name, options, stata=stata) for name in about.column_names]
     schema = pa.schema([pa.field(variable.name, variable.kind) for variable in variables])
@@ -124,7 +122,7 @@ def open_statistical(path: Path, options: SourceOptions) -> SnapshotSource:
             try:
                 rows, _ = read(row_offset=start, row_limit=chunk_rows, disable_datetime_conversion=True)
             except (*failures, UnicodeDecodeError):
-                raise _damaged(path) from None
+                raise _damage_error(path) from None
             n_rows = len(rows[schema.names[0]])
             if n_rows == 0:
                 break
@@ -133,7 +131,7 @@ def open_statistical(path: Path, options: SourceOptions) -> SnapshotSource:
 
     snapshot = Snapshot.of(batches(), schema)
     if about.number_rows is not None and snapshot.n_rows != about.number_rows:
-        raise _damaged(path)
+        raise _damage_error(path)
     if snapshot.n_rows == 0:
         raise InputError(f"{path.name} has no rows")
     return SnapshotSource(
@@ -150,7 +148,7 @@ def open_statistical(path: Path, options: SourceOptions) -> SnapshotSource:
 def _variable(name: str, about: Any, where: str, options: SourceOptions, *, stata: bool) -> _Variable:
     stated = about.readstat_variable_types[name]
     text = stated.startswith("string")
-    known = _known_labels(name, about)
+    known = _find_labels(name, about)
     if known and options.labels == "texts":
         return _Variable(name, where, pa.string(), labels=known)
     if text:
@@ -162,7 +160,7 @@ def _variable(name: str, about: Any, where: str, options: SourceOptions, *, stat
     return _Variable(name, where, *moment)
 
 
-def _known_labels(name: str, about: Any) -> dict[Any, str]:
+def _find_labels(name: str, about: Any) -> dict[Any, str]:
     """Return the labels of values that are not declared missing; a column that labels only those has plain numbers."""
     labels = {
         float(code) if isinstance(code, int) else code: text
@@ -219,9 +217,9 @@ def _check_end(path: Path) -> None:
         if size == 0:
             raise InputError(f"{path.name} is empty")
         if begins == b"<stata_dta>" and file.read() != b"</stata_dta>":
-            raise _damaged(path)
+            raise _damage_error(path)
 
 
-def _damaged(path: Path) -> InputError:
+def _damage_error(path: Path) -> InputError:
     kind = "Stata" if path.suffix.lower() == ".dta" else "SPSS"
     return InputError(f"{path.name} is not a readable {kind} file: it breaks off, is damaged or is something else")

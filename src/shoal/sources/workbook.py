@@ -18,10 +18,8 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from shoal.core.errors import InputError, did_you_mean
+from shoal.sources.base import OpenedFile, SourceOptions, import_optional
 from shoal.sources.columns import check_names
-from shoal.sources.digests import OpenedFile
-from shoal.sources.optional import optional
-from shoal.sources.options import SourceOptions
 from shoal.sources.snapshots import Snapshot, SnapshotSource
 
 _BLOCK = 1 << 20
@@ -87,14 +85,16 @@ def open_workbook(path: Path, options: SourceOptions) -> SnapshotSource:
 
 
 def _sheet(path: Path, options: SourceOptions) -> Any:
-    calamine = optional("python_calamine", "an Excel file", "files")
+    calamine = import_optional("python_calamine", "an Excel file", "files")
     with path.open("rb") as file:
         start = file.read(len(_ENCRYPTED))
     if start == _ENCRYPTED:
         raise InputError(f"{path.name} is protected by a password, or is an old .xls file; save it as .xlsx without")
     try:
         book = calamine.CalamineWorkbook.from_path(str(path))
-        sheets = {name: book.get_sheet_by_name(name) for name in _wanted(book.sheet_names, options.sheet, path.name)}
+        sheets = {
+            name: book.get_sheet_by_name(name) for name in _choose_sheets(book.sheet_names, options.sheet, path.name)
+        }
     except (calamine.CalamineError, calamine.WorksheetNotFound):
         raise InputError(f"{path.name} is not a readable Excel file: it breaks off or is something else") from None
     filled = {name: sheet for name, sheet in sheets.items() if sheet.height}
@@ -110,7 +110,7 @@ def _sheet(path: Path, options: SourceOptions) -> Any:
     return sheet
 
 
-def _wanted(names: Sequence[str], chosen: str | None, where: str) -> list[str]:
+def _choose_sheets(names: Sequence[str], chosen: str | None, where: str) -> list[str]:
     if chosen is None:
         return list(names)
     if chosen not in names:
@@ -196,14 +196,14 @@ def _errors(path: Path, sheet: str) -> Iterator[tuple[str, str]]:
             while block := file.read(_BLOCK):
                 left += block
                 end = left.rfind(b"row>") + 1
-                yield from _found(left[:end])
+                yield from _find_errors(left[:end])
                 left = left[end:]
-            yield from _found(left)
+            yield from _find_errors(left)
     except (zipfile.BadZipFile, ElementTree.ParseError, KeyError, StopIteration, OSError):
         raise InputError(f"{path.name} is not a readable Excel file: it breaks off or is something else") from None
 
 
-def _found(rows: bytes) -> Iterator[tuple[str, str]]:
+def _find_errors(rows: bytes) -> Iterator[tuple[str, str]]:
     for cell in _CELL.finditer(rows):
         place, text = _PLACE.search(cell[1]), _TEXT.search(cell[2])
         yield place[1].decode() if place else "some cell", text[1].decode() if text else "an error"

@@ -24,8 +24,8 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from shoal.core.errors import UsageError
-from shoal.sources.columns import CODES, check_flat, coded_text, compacted, is_text, normal_column, normal_type
-from shoal.sources.options import CsvStyle
+from shoal.sources.base import CsvStyle
+from shoal.sources.columns import CODES, check_flat, compact, encode_text, is_text, normal_column, normal_type
 
 Format = Literal["csv", "parquet"]
 
@@ -119,20 +119,20 @@ class CsvWriter(TableWriter):
         self._header: bytes | None = header_line(schema.names, style)
 
     def _write(self, batch: pa.RecordBatch) -> None:
-        self._put_header()
+        self._write_header()
         for start in range(0, batch.num_rows, _CSV_ROWS):
-            self._put(lines(batch.slice(start, _CSV_ROWS), self._style))
+            self._emit(lines(batch.slice(start, _CSV_ROWS), self._style))
 
-    def _put_header(self) -> None:
+    def _write_header(self) -> None:
         if self._header is not None:
             header, self._header = self._header, None
-            self._put(header)
+            self._emit(header)
 
-    def _put(self, data: bytes | memoryview) -> None:
+    def _emit(self, data: bytes | memoryview) -> None:
         (self._gzip or self._sink).write(data)
 
     def _finish(self) -> None:
-        self._put_header()
+        self._write_header()
         if self._gzip is not None:
             self._gzip.close()
 
@@ -170,7 +170,7 @@ class ParquetWriter(TableWriter):
             coded = field.type == CODES
             ready = coded and pt.is_dictionary(given.type)
             array = given if ready else normal_column(given, coded=coded, missing=())
-            arrays.append(compacted(array) if coded else array)
+            arrays.append(compact(array) if coded else array)
         rows = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
         self._parquet.write_batch(rows, row_group_size=rows.num_rows)
 
@@ -263,7 +263,7 @@ def header_line(names: Sequence[str], style: CsvStyle) -> bytes:
     >>> header_line(["age", "sex, as told"], CsvStyle())
     b'age,"sex, as told"\\n'
     """
-    fields = _quoted(pa.array(names, pa.string()), style).to_pylist()
+    fields = _quote(pa.array(names, pa.string()), style).to_pylist()
     return (style.delimiter.join(fields) + "\n").encode()
 
 
@@ -285,16 +285,16 @@ def _fields(column: pa.Array, style: CsvStyle) -> pa.Array:
     """Return (n_rows,) the texts between delimiters; null is empty."""
     if is_text(column.type):
         if pt.is_dictionary(column.type):
-            coded = coded_text(column)
-            texts = _quoted(coded.dictionary, style).take(coded.indices)
+            coded = encode_text(column)
+            texts = _quote(coded.dictionary, style).take(coded.indices)
         else:
-            texts = _quoted(normal_column(column, coded=False, missing=()), style)
+            texts = _quote(normal_column(column, coded=False, missing=()), style)
     else:
         texts = normal_column(column, coded=False, missing=()).cast(pa.string())
     return texts.fill_null("")
 
 
-def _quoted(texts: pa.Array, style: CsvStyle) -> pa.Array:
+def _quote(texts: pa.Array, style: CsvStyle) -> pa.Array:
     special = "".join(re.escape(character) for character in (style.delimiter, style.quote, "\r", "\n"))
     needed = pc.match_substring_regex(texts, f"[{special}]|^$")
     if not pc.any(needed).as_py():

@@ -11,8 +11,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from shoal.sources.base import Source
-from shoal.sources.options import SourceOptions
+from shoal.sources.base import Source, SourceOptions
 
 MOST_BYTES = 384 << 20  # of all tables together
 MOST_TABLES = 8

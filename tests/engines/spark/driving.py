@@ -40,7 +40,7 @@ def main() -> None:
     import shoal
     from shoal.core.errors import ShoalError
     from shoal.engines.spark import ordering
-    from shoal.sources.spark import files
+    from shoal.sources.spark import source as files
     from shoal.sources.spark.session import spark_session
 
     files.FEWEST_ROWS = ordering.ROWS_PER_HEAP = 500  # several partitions of few rows

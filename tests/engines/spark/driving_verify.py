@@ -13,9 +13,9 @@ from pathlib import Path
 def main() -> None:
     from losing import LosingAWorker
 
-    from shoal.sources.spark import files
-    from shoal.sources.spark.files import open_spark_files
+    from shoal.sources.spark import source as files
     from shoal.sources.spark.session import spark_session
+    from shoal.sources.spark.source import open_spark_files
     from shoal.verify.spark import checking
     from shoal.verify.verifier import verify_folder
 

@@ -44,12 +44,11 @@ from shoal.plan.counted import Thinning
 from shoal.policy.policy import Policy
 from shoal.release.regions import Numbering, Pooled
 from shoal.release.release import Release
-from shoal.sources.arrow import open_arrow
+from shoal.sources.base import SourceOptions
+from shoal.sources.frames import open_arrow
 from shoal.sources.opening import open_source
-from shoal.sources.options import SourceOptions
 from shoal.sources.spark import shipping
-from shoal.sources.spark.exchange import received
-from shoal.sources.spark.shipping import PartitionForm, packed_message
+from shoal.sources.spark.shipping import PartitionForm, pack_message, receive
 from shoal.sources.spark.source import open_spark
 from shoal.verify.verifier import verify_folder
 
@@ -263,7 +262,7 @@ def made(work: Any, parts: list[Any]) -> Pieces:
 
 def arrived(pieces: Pieces, destination: int, seed: int = 0) -> list[pa.RecordBatch]:
     """Return the pieces for one task as Spark hands them over, in an order of chance."""
-    mine = [(number, place, packed_message(batch)) for number, place, to, batch in pieces if to == destination]
+    mine = [(number, place, pack_message(batch)) for number, place, to, batch in pieces if to == destination]
     np.random.default_rng(seed).shuffle(mine)
     names = ["partition", "place", "message"]
     return [pa.RecordBatch.from_pylist([dict(zip(names, piece, strict=True))]) for piece in mine]
@@ -304,7 +303,7 @@ def planned() -> Planned:
 
 
 def packed(pieces: Pieces) -> list[tuple[int, int, int, bytes]]:
-    return [(*where, packed_message(batch)) for *where, batch in pieces]
+    return [(*where, pack_message(batch)) for *where, batch in pieces]
 
 
 def test_partitions_count_their_rows_as_one_pass_does(planned: Planned) -> None:
@@ -386,7 +385,7 @@ def test_the_rows_of_all_heaps_are_those_of_the_source_under_labels_that_cover_t
             name, covers = column.attribute.name, column.describe()["labels"]
             for label, value in zip(published[name].to_pylist(), own[name].to_pylist(), strict=True):
                 assert covered(value, covers[label])
-        sent = [number for _, batch in received(arrived(pieces, heap)) for number in batch["carried id"].to_pylist()]
+        sent = [number for _, batch in receive(arrived(pieces, heap)) for number in batch["carried id"].to_pylist()]
         assert rows["carried id"].to_pylist() != sent  # by region and batch they would tell where they lie
         assert sorted(rows["carried id"].to_pylist()) == sorted(sent)
     assert len(set(ids)) == len(ids) == sum(found.n_records - found.n_withheld for found in findings)

@@ -16,8 +16,7 @@ from shoal.engines.spark import counting
 from shoal.engines.spark.engine import SparkEngine
 from shoal.sources.base import Source
 from shoal.sources.opening import open_source
-from shoal.sources.spark.files import open_spark_files
-from shoal.sources.spark.source import open_spark
+from shoal.sources.spark.source import open_spark, open_spark_files
 
 pytestmark = pytest.mark.xdist_group("spark")
 COLUMNS = ("illness", "age", "zip code", "sex", "cost.total")

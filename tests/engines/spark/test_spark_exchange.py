@@ -14,10 +14,7 @@ from shoal.core.errors import UsageError
 from shoal.engines.spark.engine import make_ready
 from shoal.sources.spark import session as starting
 from shoal.sources.spark import shipping
-from shoal.sources.spark.exchange import exchanged, received, routed
-from shoal.sources.spark.packing import digest_of
-from shoal.sources.spark.shared import Shared
-from shoal.sources.spark.shipping import held, pieces_of, streamed
+from shoal.sources.spark.shipping import Shared, digest_of, exchange, hold, pieces_of, receive, route, stream_pieces
 
 pytestmark = pytest.mark.xdist_group("spark")
 N_PARTITIONS, N_ROWS, N_DESTINATIONS = 4, 100, 3
@@ -31,7 +28,7 @@ def sends(number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int,
 
 
 def receives(number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for partition, batch in received(batches):
+    for partition, batch in receive(batches):
         n_rows = batch.num_rows
         yield pa.RecordBatch.from_pydict(
             {"at": [number] * n_rows, "from": [partition] * n_rows, "row": batch.column("row")}
@@ -43,8 +40,8 @@ def numbers(spark: Any) -> Any:
 
 
 def test_every_row_arrives_once_where_it_was_sent_in_the_order_of_partitions(spark: Any) -> None:
-    pieces = pieces_of(exchanged(routed(numbers(spark), sends), N_DESTINATIONS), receives)
-    found = pa.Table.from_batches([batch for _, batch in streamed(pieces)]).to_pylist()
+    pieces = pieces_of(exchange(route(numbers(spark), sends), N_DESTINATIONS), receives)
+    found = pa.Table.from_batches([batch for _, batch in stream_pieces(pieces)]).to_pylist()
     assert sorted(row["row"] for row in found) == list(range(N_PARTITIONS * N_ROWS))
     for destination in range(N_DESTINATIONS):
         rows = [row["row"] for row in found if row["at"] == destination]
@@ -53,10 +50,10 @@ def test_every_row_arrives_once_where_it_was_sent_in_the_order_of_partitions(spa
 
 
 def test_pieces_that_arrive_in_another_order_are_put_in_the_same(spark: Any) -> None:
-    sent = routed(numbers(spark), sends).toArrow()
+    sent = route(numbers(spark), sends).toArrow()
     backwards = sent.take(list(range(sent.num_rows))[::-1])
     first, second = (
-        [(partition, batch.to_pylist()) for partition, batch in received(table.combine_chunks().to_batches())]
+        [(partition, batch.to_pylist()) for partition, batch in receive(table.combine_chunks().to_batches())]
         for table in (sent, backwards)
     )
     assert first == second
@@ -74,7 +71,7 @@ def test_the_driver_gets_all_pieces_in_order_however_few_at_a_time(
     group_bytes: int, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shipping, "_GROUP_BYTES", group_bytes)
-    with held(pieces_of(numbers(spark), two_batches)) as waiting:
+    with hold(pieces_of(numbers(spark), two_batches)) as waiting:
         assert waiting.numbers == tuple(range(N_PARTITIONS))
         assert waiting.entries == tuple(1 + number for number in range(N_PARTITIONS))
         found = [(number, batch.column("id").to_pylist()) for number, batch in waiting.batches()]

@@ -17,8 +17,8 @@ from shoal.core.progress import Silent
 from shoal.engines.local import LocalEngine
 from shoal.engines.spark.engine import SparkEngine
 from shoal.sources.opening import open_source
-from shoal.sources.spark import files
-from shoal.sources.spark.files import SparkFiles, open_spark_files
+from shoal.sources.spark import source as files
+from shoal.sources.spark.source import SparkFiles, open_spark_files
 
 pytestmark = pytest.mark.xdist_group("spark")
 COLUMNS = ("illness", "age", "zip code", "sex", "cost.total")
@@ -41,8 +41,8 @@ def source(folder: Path, spark: Any, monkeypatch: pytest.MonkeyPatch) -> SparkFi
 
 
 def opened(source: SparkFiles, number: int) -> Any:
-    _, form = source.selected(COLUMNS)
-    return form.opened(number, iter([]))
+    _, form = source.select_columns(COLUMNS)
+    return form.open(number, iter([]))
 
 
 def rows_of(batches: Iterator[pa.RecordBatch]) -> list[dict[str, Any]]:
@@ -77,8 +77,8 @@ def test_nothing_of_files_is_kept_and_their_digest_is_that_of_the_files(source: 
 
 def test_what_spark_sends_is_read_to_its_end(source: SparkFiles) -> None:
     sent = iter([pa.RecordBatch.from_pydict({"id": [0]})])
-    _, form = source.selected(COLUMNS)
-    form.opened(0, sent)
+    _, form = source.select_columns(COLUMNS)
+    form.open(0, sent)
     assert next(sent, None) is None
 
 

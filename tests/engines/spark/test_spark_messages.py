@@ -11,7 +11,7 @@ import pytest
 import shoal
 from shoal.core.errors import InputError, UsageError
 from shoal.sources.spark import session as starting
-from shoal.sources.spark.session import spark_session, told
+from shoal.sources.spark.session import explain_failures, spark_session
 
 pytestmark = pytest.mark.xdist_group("spark")
 SECRET = "Zaphod-4711"
@@ -53,12 +53,12 @@ def test_errors_of_shoal_come_through_from_a_task(spark: Any, frame: Any) -> Non
     with quiet():
         failing = frame.select("age").mapInArrow(fail, "age long")
     message = r"^column 'age' changed while it was being read; nothing was published$"
-    with pytest.raises(InputError, match=message), told("people"):
+    with pytest.raises(InputError, match=message), explain_failures("people"):
         failing.collect()
 
 
 def test_errors_that_are_not_spark_stay_what_they_are() -> None:
-    with pytest.raises(ZeroDivisionError), told("people"):
+    with pytest.raises(ZeroDivisionError), explain_failures("people"):
         raise ZeroDivisionError
 
 

@@ -19,8 +19,7 @@ from shoal.engines.spark.ordering import order_rows, scatter
 from shoal.engines.spark.rewriting import PartitionQuotas, Planned, RewritePartition
 from shoal.plan.plan import Assignment
 from shoal.sources.spark import shipping
-from shoal.sources.spark.shared import Shared
-from shoal.sources.spark.shipping import PartitionForm
+from shoal.sources.spark.shipping import PartitionForm, Shared
 
 pytestmark = pytest.mark.xdist_group("spark")
 COLUMNS = ["illness", "age", "zip code", "sex", "cost.total", "seen"]  # what a task is given of a row

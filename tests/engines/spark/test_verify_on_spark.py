@@ -23,13 +23,12 @@ from typer.testing import CliRunner
 
 import shoal
 from shoal.cli import app
-from shoal.sources.arrow import open_arrow
+from shoal.sources.base import SourceOptions
+from shoal.sources.frames import open_arrow
 from shoal.sources.opening import open_source
-from shoal.sources.options import SourceOptions
 from shoal.sources.spark import shipping
-from shoal.sources.spark.files import open_spark_files
-from shoal.sources.spark.shipping import PartitionForm, packed_message, unpacked_message
-from shoal.sources.spark.source import SparkSource, open_spark
+from shoal.sources.spark.shipping import PartitionForm, pack_message, unpack_message
+from shoal.sources.spark.source import SparkSource, open_spark, open_spark_files
 from shoal.verify import classes
 from shoal.verify.coding import ReleaseCoder
 from shoal.verify.manifest import read_manifest
@@ -165,7 +164,7 @@ class TableRows(SparkRows):
         half = table.num_rows // 2
         self._parts = [table.slice(0, half), table.slice(0, 0), table.slice(half)]
 
-    def selected(self, columns: Sequence[str]) -> tuple[Any, FrameForm]:
+    def select_columns(self, columns: Sequence[str]) -> tuple[Any, FrameForm]:
         wanted = [part.select(list(columns)).to_batches(max_chunksize=200) for part in self._parts]
         schema = pa.schema([self.schema.field(name) for name in columns])
         return Partitions(wanted), FrameForm(PartitionForm("the release", schema, ()))
@@ -184,7 +183,7 @@ class TableSource(SparkSource):
         sizes = tuple(table.slice(300 * part, 300).num_rows for part in range(4))
         return cls("people", source.schema, table.num_rows, source.missing, table, sizes)
 
-    def selected(self, columns: Sequence[str]) -> tuple[Any, PartitionForm]:
+    def select_columns(self, columns: Sequence[str]) -> tuple[Any, PartitionForm]:
         wanted = self.frame.select(list(columns))  # type: ignore[operator]
         parts = [wanted.slice(300 * part, 300).to_batches(max_chunksize=100) for part in range(4)]
         schema = pa.schema([self.schema.field(name) for name in columns])
@@ -221,7 +220,7 @@ class Tasks:
         rng = np.random.default_rng(n_destinations)
         for number, (batches, (work, _)) in enumerate(zip(sent.parts, sent.work, strict=True)):
             for place, (destination, batch) in enumerate(pickle.loads(work)(number, iter(batches))):
-                row = {"partition": number, "place": place, "message": packed_message(batch)}
+                row = {"partition": number, "place": place, "message": pack_message(batch)}
                 times = {self.lost: 0, self.kept: 2}.get(self.pieces, 1)
                 arriving[destination] += [pa.RecordBatch.from_pylist([row])] * times
                 self.pieces += destination < n_destinations - 1
@@ -236,12 +235,12 @@ class Tasks:
         for number, batches in enumerate(frame.parts):
             once, again = (list(pickle.loads(packed)(number, iter(batches))) for _ in range(2))
             assert len(once) == len(again)
-            found += [(number, packed_message(batch)) for batch in again]
+            found += [(number, pack_message(batch)) for batch in again]
         return found
 
     @staticmethod
     def collected(pieces: list[tuple[int, bytes]]) -> list[tuple[int, pa.RecordBatch]]:
-        return [(number, unpacked_message(message)) for number, message in pieces]
+        return [(number, unpack_message(message)) for number, message in pieces]
 
 
 WHOLE = classes.Whole
@@ -460,7 +459,7 @@ def in_groups(public: Path, size: int = 200, beside: str | None = None) -> None:
 
 @pytest.fixture
 def files(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("shoal.sources.spark.files.FEWEST_ROWS", 250)
+    monkeypatch.setattr("shoal.sources.spark.source.FEWEST_ROWS", 250)
     monkeypatch.setattr(released, "ROWS_TOGETHER", 400)
     shutil.copytree(folder, tmp_path / "files")
     in_groups(tmp_path / "files" / "out" / "public")
@@ -474,7 +473,7 @@ def test_files_are_read_by_workers(spark: Any, files: Path, spoiled: bool) -> No
         in_groups(files / "out" / "public", beside="x")
     source = open_spark_files(files / "people.parquet", spark)
     rows = SparkFileRows(files / "out" / "public" / "data.parquet", spark)
-    assert len(rows.selected([])[1].row_groups) == len(source.partitions) - 1 == 3
+    assert len(rows.select_columns([])[1].row_groups) == len(source.partitions) - 1 == 3
     found = verify_folder(files / "out", source=source, spark=spark)
     here = verify_folder(files / "out", source=open_source(files / "people.parquet"))
     assert apart_from_figures(found) == apart_from_figures(here)
@@ -518,11 +517,11 @@ def test_a_task_refuses_a_file_that_is_not_the_drivers(files: Path) -> None:
     state = path.stat()
     number = [pa.RecordBatch.from_pydict({"id": [1]})]
     form = released.FileForm(path, state.st_size, state.st_mtime_ns, ((0,), (1, 2)))
-    rows = form.opened(9, iter(number))
+    rows = form.open(9, iter(number))
     assert sum(batch.num_rows for batch in rows.batches(["age"])) == 400
     other = released.FileForm(path, state.st_size, state.st_mtime_ns + 1, form.row_groups)
     with pytest.raises(FileNotFoundError):
-        other.opened(1, iter(number))
+        other.open(1, iter(number))
 
 
 def test_dictionaries_with_values_of_no_row_are_told_by_workers(files: Path) -> None:

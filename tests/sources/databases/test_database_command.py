@@ -14,8 +14,8 @@ import pytest
 
 import shoal as package
 from shoal.core.errors import UsageError
+from shoal.sources.base import SourceOptions
 from shoal.sources.opening import open_source
-from shoal.sources.options import SourceOptions
 
 COMMAND = Path(sys.executable).with_name("shoal")
 

@@ -10,9 +10,9 @@ import pytest
 
 from shoal.core.errors import UsageError
 from shoal.sources.addresses import TITLES, DatabaseTable
-from shoal.sources.delivery import write_table
+from shoal.sources.base import SourceOptions
+from shoal.sources.databases.tables import write_table
 from shoal.sources.opening import open_source
-from shoal.sources.options import SourceOptions
 
 UTC = datetime.UTC
 

@@ -17,9 +17,8 @@ from typer.testing import CliRunner
 
 from shoal.cli import app
 from shoal.sources.addresses import DatabaseTable
-from shoal.sources.databases import connect
 from shoal.sources.databases.postgresql import PostgreSQL
-from shoal.sources.delivery import Delivery
+from shoal.sources.databases.tables import Delivery, connect
 from shoal.sources.opening import open_source
 
 COMMAND = Path(sys.executable).with_name("shoal")
@@ -31,14 +30,14 @@ OTHERS = (
 HANGING = """
 import sys, time
 from shoal.cli import main
-from shoal.sources.delivery import Delivery
-sent = Delivery._sent
+from shoal.sources.databases.tables import Delivery
+sent = Delivery._convert
 def slow(self, batches, target):
     for batch in sent(self, batches, target):
         yield batch.slice(0, batch.num_rows - 1)
         print("sent", flush=True)
         time.sleep(600)
-Delivery._sent = slow
+Delivery._convert = slow
 sys.argv[:1] = ["shoal"]
 main()
 """
@@ -46,7 +45,7 @@ main()
 CUT_OFF = """
 import os, signal, sys
 from shoal.cli import main
-from shoal.sources.delivery import Delivery
+from shoal.sources.databases.tables import Delivery
 commit = Delivery.commit
 def cut_off(self):
     commit(self)
@@ -109,7 +108,7 @@ def test_the_server_ends_the_connection_while_rows_are_read(postgresql, policy, 
 
 def test_the_server_ends_the_connection_while_rows_are_sent(postgresql, policy, tmp_path, monkeypatch):
     postgresql.patients()
-    sent = Delivery._sent
+    sent = Delivery._convert
 
     def dropped(self, batches, target):
         for batch in sent(self, batches, target):
@@ -117,7 +116,7 @@ def test_the_server_ends_the_connection_while_rows_are_sent(postgresql, policy, 
             postgresql.execute(OTHERS)
             yield batch
 
-    monkeypatch.setattr(Delivery, "_sent", dropped)
+    monkeypatch.setattr(Delivery, "_convert", dropped)
     to = postgresql.table("released")
     done = run("anonymize", postgresql.table("patients"), "-p", policy, "-o", tmp_path / "out", "--to", to)
     assert done.exit_code == 2
@@ -294,7 +293,7 @@ def test_what_is_sent_is_what_was_verified(database, policy, tmp_path, monkeypat
         read.append(Path(path).parent.name)
         return opened(path, **options)
 
-    monkeypatch.setattr("shoal.sources.delivery.pq.ParquetFile", noted)
+    monkeypatch.setattr("shoal.sources.databases.tables.pq.ParquetFile", noted)
     done = run(
         "anonymize", database.table("patients"), "-p", policy, "-o", tmp_path / "out", "--to", database.table("new")
     )

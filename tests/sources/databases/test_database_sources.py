@@ -11,9 +11,9 @@ import pytest
 
 from shoal.core.errors import InputError, UsageError
 from shoal.sources.addresses import DatabaseTable
+from shoal.sources.base import SourceOptions
 from shoal.sources.databases.postgresql import PostgreSQL
 from shoal.sources.opening import open_source
-from shoal.sources.options import SourceOptions
 
 DAY, NOON = datetime.date(2020, 2, 29), datetime.time(12, 0, 0, 5)
 MOMENT = datetime.datetime(2020, 2, 29, 23, 59, 59, 999_999)

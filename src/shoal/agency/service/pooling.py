@@ -22,8 +22,8 @@ from shoal.agency.service.messages import LARGEST as LARGEST_SENT
 from shoal.agency.service.messages import Arrangement, Domain, Order, Records
 from shoal.core.errors import InputError, UnreachableError
 from shoal.core.kernels import pack
-from shoal.sources.arrow import open_arrow
-from shoal.sources.options import SourceOptions
+from shoal.sources.base import SourceOptions
+from shoal.sources.frames import open_arrow
 from shoal.taxonomies.construct import from_levels, scale_of
 from shoal.taxonomies.parse import decimal_numbers
 

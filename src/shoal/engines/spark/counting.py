@@ -17,16 +17,16 @@ from shoal.engines.local import CountedCells, LocalEngine, SampledCells
 from shoal.engines.spark.ordering import chance_for
 from shoal.plan.cells import KeyLayout, Run, RunStack
 from shoal.plan.counted import Thinning, factor_batch, pack_keys
-from shoal.sources.spark.session import quiet, told
+from shoal.sources.spark.session import explain_failures, quiet
 from shoal.sources.spark.shipping import (
     CHUNK_ROWS,
     PIECES,
     Form,
-    collected,
-    held,
-    piece,
+    collect_pieces,
+    hold,
+    make_piece,
     pieces_of,
-    unpacked_message,
+    unpack_message,
 )
 from shoal.sources.spark.source import SparkSource
 
@@ -73,15 +73,15 @@ class Merger:
 
 def count_partitions(source: SparkSource, columns: Sequence[str], most_cells: int | None = None) -> CountedCells | None:
     """Return the cells of all rows; None if there are more than *most_cells*, which no process will hold then."""
-    wanted, form = source.selected(columns)
+    wanted, form = source.select_columns(columns)
     most = sys.maxsize if most_cells is None else most_cells
-    with told(source.name):
+    with explain_failures(source.name):
         pieces = pieces_of(wanted, CountPartition(form, tuple(columns)))
         n_pieces = len(source.partitions)
         while n_pieces > FAN_IN:
             pieces = _merge_cells(pieces, tuple(columns), most)
             n_pieces = -(-n_pieces // FAN_IN)
-        with held(pieces) as waiting:
+        with hold(pieces) as waiting:
             if max(waiting.entries) > most:
                 return None
             merger = Merger(columns)
@@ -100,10 +100,10 @@ def _merge_cells(pieces: DataFrame, columns: tuple[str, ...], most_cells: int) -
         number = group.column("partition")[0].as_py() // FAN_IN
         for entries, message in zip(*group.sort_by("partition").select(["entries", "message"]).columns, strict=True):
             if entries.as_py() <= most_cells:
-                merger.add(unpacked_message(message.as_buffer()))
+                merger.add(unpack_message(message.as_buffer()))
             if entries.as_py() > most_cells or merger.exceeds(most_cells):
                 return _too_many(number, most_cells + 1)
-        return pa.Table.from_batches([piece(number, batch) for batch in cell_batches(merger.total())])
+        return pa.Table.from_batches([make_piece(number, batch) for batch in cell_batches(merger.total())])
 
     return merge_neighbours(pieces, merge)
 
@@ -135,7 +135,7 @@ class CountPartition:
 
     def __call__(self, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the cells: a column of coded values for each attribute, and their records."""
-        source = self.form.opened(number, batches)
+        source = self.form.open(number, batches)
         if source is not None:
             yield from cell_batches(LocalEngine(1).count(source, self.columns, Silent()))
 
@@ -150,7 +150,7 @@ class LocatePartition:
 
     def __call__(self, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the cells of rows, and beside them the columns that are carried along."""
-        source = self.form.opened(number, batches)
+        source = self.form.open(number, batches)
         if source is None:
             return
         for located in LocalEngine(1).locate(source, self.counted, self.carried, Silent()):
@@ -187,7 +187,7 @@ class SamplePartition:
 
     def __call__(self, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield one message."""
-        source = self.form.opened(number, batches)
+        source = self.form.open(number, batches)
         if source is None:
             return
         rng = chance_for(self.secret, f"sample {number}").generator
@@ -254,15 +254,15 @@ def sample_message(looked: SampledCells) -> pa.RecordBatch:
 
 def sample_partitions(source: SparkSource, columns: Sequence[str], share: float, secret: bytes) -> SampledCells:
     """Return all values of *columns* with their records, and a *share* of the records as cells."""
-    wanted, form = source.selected(columns)
-    with told(source.name):
+    wanted, form = source.select_columns(columns)
+    with explain_failures(source.name):
         pieces = pieces_of(wanted, SamplePartition(form, tuple(columns), share, secret))
         n_pieces = len(source.partitions)
         while n_pieces > FAN_IN:
             pieces = _merge_samples(pieces, tuple(columns), share)
             n_pieces = -(-n_pieces // FAN_IN)
         merger = SampleMerger(columns, share)
-        for _, message in collected(pieces):
+        for _, message in collect_pieces(pieces):
             merger.add(message)
     return merger.total()
 
@@ -273,8 +273,8 @@ def _merge_samples(pieces: DataFrame, columns: tuple[str, ...], share: float) ->
     def merge(group: pa.Table) -> pa.Table:
         merger = SampleMerger(columns, share)
         for message in group.sort_by("partition").column("message"):
-            merger.add(unpacked_message(message.as_buffer()))
+            merger.add(unpack_message(message.as_buffer()))
         number = group.column("partition")[0].as_py() // FAN_IN
-        return pa.Table.from_batches([piece(number, sample_message(merger.total()))])
+        return pa.Table.from_batches([make_piece(number, sample_message(merger.total()))])
 
     return merge_neighbours(pieces, merge)

@@ -14,8 +14,8 @@ from shoal.engines.local import CountedCells, LocalEngine, SampledCells
 from shoal.engines.spark.counting import LocatePartition, count_partitions, sample_partitions
 from shoal.plan.counted import LocatedBatch, Thinning
 from shoal.sources.base import Source
-from shoal.sources.spark.session import quiet, spark_session, told
-from shoal.sources.spark.shipping import pieces_of, streamed
+from shoal.sources.spark.session import explain_failures, quiet, spark_session
+from shoal.sources.spark.shipping import pieces_of, stream_pieces
 from shoal.sources.spark.source import SparkSource
 
 if TYPE_CHECKING:
@@ -60,10 +60,10 @@ class SparkEngine(LocalEngine):
         if not isinstance(source, SparkSource):
             yield from super().locate(source, counted, carried, progress)
             return
-        wanted, form = source.selected(list(dict.fromkeys([*counted.columns, *carried])))
+        wanted, form = source.select_columns(list(dict.fromkeys([*counted.columns, *carried])))
         work = LocatePartition(form, counted, tuple(carried))
-        with told(source.name), progress.step("rewriting", counted.n_rows) as step:
-            for _, batch in streamed(pieces_of(wanted, work)):
+        with explain_failures(source.name), progress.step("rewriting", counted.n_rows) as step:
+            for _, batch in stream_pieces(pieces_of(wanted, work)):
                 rest = batch.select(list(range(1, batch.num_columns))).rename_columns(list(carried))
                 yield LocatedBatch(rest, np.array(batch.column(0)).astype(np.int64))
                 step.advance(batch.num_rows)
@@ -101,7 +101,7 @@ def make_ready(session: SparkSession) -> None:
         for _ in batches:
             yield pa.RecordBatch.from_pydict({"version": [found]})
 
-    with quiet(), told("its workers"):
+    with quiet(), explain_failures("its workers"):
         found = session.range(_ROWS).mapInArrow(load, "version string").toArrow().column("version")
     others = sorted({*found.to_pylist()} - {here})
     if others:

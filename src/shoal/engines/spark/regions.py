@@ -24,10 +24,18 @@ from shoal.engines.spark.ordering import chance_for, order_rows, scatter
 from shoal.policy.policy import Policy
 from shoal.release.columns import without_dictionary
 from shoal.release.regions import Findings, Numbering, Pooled, RegionalColumns, RegionalPublication, Renumbering
-from shoal.sources.spark.exchange import exchanged, received, routed
-from shoal.sources.spark.session import told
-from shoal.sources.spark.shipping import Form, on_partitions, pieces_of, streamed, unpacked_message
-from shoal.sources.spark.source import SparkSource, kept
+from shoal.sources.spark.session import explain_failures
+from shoal.sources.spark.shipping import (
+    Form,
+    exchange,
+    on_partitions,
+    pieces_of,
+    receive,
+    route,
+    stream_pieces,
+    unpack_message,
+)
+from shoal.sources.spark.source import SparkSource, keep
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -54,7 +62,7 @@ class LargerOnSpark:
     def publication(self, held: ExitStack) -> RegionalPublication:
         """Plan all regions; the rows wait with the workers until *held* is left."""
         division = Division.of(self.policy, self.looked, self.budget, MOST_REGIONS)
-        with told(self.source.name), ExitStack() as routing:
+        with explain_failures(self.source.name), ExitStack() as routing:
             with self.progress.step("routing", self.looked.n_rows) as step:
                 rows = self._persist(self._route(division), routing)
                 counts = self._counts(division, rows)
@@ -65,8 +73,8 @@ class LargerOnSpark:
                 n_heaps = max(-(-n_records // self.budget.heap_rows), 1)
                 secret = self.chance.keys(4).tobytes()
                 work = PlanRegion(division.planner(counts), regions, n_heaps, secret)
-                sent = exchanged(_to_regions(rows, len(division.tree.leaves), regions), len(regions))
-                planned = self._persist(routed(sent, work), held)
+                sent = exchange(_to_regions(rows, len(division.tree.leaves), regions), len(regions))
+                planned = self._persist(route(sent, work), held)
                 pooled = Pooled(division.trees, len(self.policy.names("quasi")))
                 numbering = Numbering(self.policy, division.trees, self.looked)
                 renumbering = _add_findings(planned, len(regions), pooled, numbering)
@@ -84,9 +92,9 @@ class LargerOnSpark:
 
     def _route(self, division: Division) -> DataFrame:
         carried = self.policy.names("insensitive")
-        wanted, form = self.source.selected(list(dict.fromkeys([*self.looked.columns, *carried])))
+        wanted, form = self.source.select_columns(list(dict.fromkeys([*self.looked.columns, *carried])))
         looked, n_rows = self.looked.without_cells(), self.source.partitions
-        return routed(wanted, RoutePartition(form, looked, division.router(), carried, n_rows))
+        return route(wanted, RoutePartition(form, looked, division.router(), carried, n_rows))
 
     def _counts(self, division: Division, rows: DataFrame) -> RegionCounts:
         """Return the counts of all partitions, which are those of all rows."""
@@ -115,8 +123,8 @@ class RowsOnSpark:
 
     def heaps(self) -> Iterator[pa.Table]:
         """Yield all rows in random order, for the driver to write."""
-        with told("the release"):
-            for _, batch in streamed(pieces_of(self._send(), self.order)):
+        with explain_failures("the release"):
+            for _, batch in stream_pieces(pieces_of(self._send(), self.order)):
                 yield pa.table(batch)
 
     def frame(self, publication: RegionalPublication) -> DataFrame:
@@ -125,9 +133,9 @@ class RowsOnSpark:
 
         (names,) = publication.parts
         work = PublishRows(self.order, publication.columns, tuple(names))
-        with told(publication.source.name):
+        with explain_failures(publication.source.name):
             rows = on_partitions(self._send(), work, from_arrow_schema(work.schema(publication.source.schema)))
-            frame = kept(rows.toDF(*names))
+            frame = keep(rows.toDF(*names))
             if frame.count() != publication.n_rows:
                 raise InputError(f"{publication.source.name} changed while it was being read; nothing was published")
         return frame
@@ -135,7 +143,7 @@ class RowsOnSpark:
     def _send(self) -> DataFrame:
         from pyspark.sql import functions
 
-        return exchanged(self.planned.where(functions.col("destination") != FINDINGS), self.n_heaps)
+        return exchange(self.planned.where(functions.col("destination") != FINDINGS), self.n_heaps)
 
 
 def _unpersist(pieces: DataFrame) -> None:
@@ -177,7 +185,7 @@ def collect_messages(pieces: DataFrame, destination: int) -> dict[int, pa.Record
 
     found = pieces.where(functions.col("destination") == destination).select("partition", "message").toArrow()
     numbers, messages = found.column("partition").to_pylist(), found.column("message")
-    return {number: unpacked_message(one.as_buffer()) for number, one in zip(numbers, messages, strict=True)}
+    return {number: unpack_message(one.as_buffer()) for number, one in zip(numbers, messages, strict=True)}
 
 
 # Rows on their way to regions: every partition sends its rows to the boxes they lie in, and counts them exactly.
@@ -198,7 +206,7 @@ class RoutePartition:
 
     def __call__(self, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield boxes and the keys and carried columns of their rows; last, for the driver, all counts."""
-        source = self.form.opened(number, batches)
+        source = self.form.open(number, batches)
         if source is None:
             return
         tally, waiting = self.router.tally(), list[Routed]()
@@ -258,7 +266,7 @@ class PlanRegion:
 
     def __call__(self, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield the findings, or why there are none, and then the rows under the region's own numbers."""
-        rows = [batch for _, batch in received(batches)]
+        rows = [batch for _, batch in receive(batches)]
         try:
             planned = self._plan(number, rows)
         except ShoalError as error:
@@ -300,7 +308,7 @@ class OrderRows:
 
     def __call__(self, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield all of them as they wait to be published."""
-        pieces = [self.renumbering[region].rows(batch) for region, batch in received(batches)]
+        pieces = [self.renumbering[region].rows(batch) for region, batch in receive(batches)]
         yield from order_rows(pieces, self.secret, number)
 
 

@@ -23,11 +23,19 @@ from shoal.engines.spark.ordering import chance_for, heaps_for, order_rows, scat
 from shoal.plan.plan import SPLIT, WITHHELD, Assignment, Dealer
 from shoal.release.columns import CellColumn, SensitiveColumn, coded, without_dictionary
 from shoal.release.forms.classes import GeneralizedPublication
-from shoal.sources.spark.exchange import exchanged, received, routed
-from shoal.sources.spark.session import told
-from shoal.sources.spark.shared import Shared
-from shoal.sources.spark.shipping import Form, collected, held, on_partitions, pieces_of
-from shoal.sources.spark.source import SparkSource, kept
+from shoal.sources.spark.session import explain_failures
+from shoal.sources.spark.shipping import (
+    Form,
+    Shared,
+    collect_pieces,
+    exchange,
+    hold,
+    on_partitions,
+    pieces_of,
+    receive,
+    route,
+)
+from shoal.sources.spark.source import SparkSource, keep
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -50,7 +58,7 @@ class TallyPartition:
 
     def __call__(self, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the numbers, among the split cells, of those that occur, and their records."""
-        source = self.form.opened(number, batches)
+        source = self.form.open(number, batches)
         if source is None:
             return
         counted, split_cells = self.planned.value.counted, self.planned.value.assignment.split_cells
@@ -78,7 +86,7 @@ class RewritePartition:
 
     def __call__(self, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield heaps and the rows that go there, as :class:`RowColumns` takes them."""
-        source = self.form.opened(number, batches)
+        source = self.form.open(number, batches)
         if source is None:
             return
         counted, assignment = self.planned.value.counted, self.planned.value.assignment
@@ -102,7 +110,7 @@ class OrderHeap:
 
     def __call__(self, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield them as they came otherwise."""
-        yield from order_rows([batch for _, batch in received(batches)], self.secret, number)
+        yield from order_rows([batch for _, batch in receive(batches)], self.secret, number)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,13 +130,13 @@ def rewrite_frame(publication: GeneralizedPublication, source: SparkSource, chan
     """Return the published rows in random order as a DataFrame that is computed, kept, and knows no source."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    with told(source.name):
+    with explain_failures(source.name):
         columns = RowColumns.of(publication)
         sent, work = _send_rows(publication, source, chance, len(source.partitions))
         rows = on_partitions(
             sent, PublishHeap(OrderHeap(work.secret), Shared(columns)), from_arrow_schema(columns.schema())
         )
-        frame = kept(rows.toDF(*columns.names))
+        frame = keep(rows.toDF(*columns.names))
         _check(frame.count(), publication, source)
     return frame
 
@@ -137,14 +145,14 @@ def rewrite_rows(
     publication: GeneralizedPublication, source: SparkSource, chance: Chance, holding: ExitStack
 ) -> Iterator[pa.RecordBatch]:
     """Return the published rows in random order for the driver to write; they wait in Spark until *holding* is left."""
-    with told(source.name):
+    with explain_failures(source.name):
         sent, work = _send_rows(publication, source, chance, heaps_for(publication.n_rows))
-        waiting = holding.enter_context(held(pieces_of(sent, OrderHeap(work.secret))))
+        waiting = holding.enter_context(hold(pieces_of(sent, OrderHeap(work.secret))))
         _check(sum(waiting.entries), publication, source)
 
     def batches() -> Iterator[pa.RecordBatch]:
         columns = RowColumns.of(publication)
-        with told(source.name):
+        with explain_failures(source.name):
             for _, batch in waiting.batches():
                 yield columns.published(batch)
 
@@ -161,7 +169,7 @@ def _send_rows(
 ) -> tuple[DataFrame, RewritePartition]:
     """Return all rows at their heaps, and the work that sends them there."""
     wanted, work = prepare_partition_work(publication, source, chance, n_heaps)
-    return exchanged(routed(wanted, work), n_heaps), work
+    return exchange(route(wanted, work), n_heaps), work
 
 
 def prepare_partition_work(
@@ -172,7 +180,7 @@ def prepare_partition_work(
     assignment = publication.plan.assignment.relocated(len(counted.run.counts), publication.encoding.kept)
     planned = Shared(Planned(counted, assignment))
     carried = tuple(publication.policy.names("insensitive"))
-    wanted, form = source.selected(list(dict.fromkeys([*counted.columns, *carried])))
+    wanted, form = source.select_columns(list(dict.fromkeys([*counted.columns, *carried])))
     return wanted, RewritePartition(
         form=form,
         planned=planned,
@@ -188,9 +196,9 @@ def _quotas(source: SparkSource, planned: Shared[Planned], chance: Chance) -> di
     assignment = planned.value.assignment
     if not bool((assignment.class_of == SPLIT).any()):
         return {}
-    wanted, form = source.selected(planned.value.counted.columns)
-    with told(source.name):
-        found = collected(pieces_of(wanted, TallyPartition(form, planned)))
+    wanted, form = source.select_columns(planned.value.counted.columns)
+    with explain_failures(source.name):
+        found = collect_pieces(pieces_of(wanted, TallyPartition(form, planned)))
     held_by = {number: (np.array(batch.column(0)), np.array(batch.column(1))) for number, batch in found}
     return draw_quotas(assignment, held_by, np.random.default_rng(chance.keys(4)))
 
@@ -292,8 +300,8 @@ def draw_quotas(
     own records, and together every arrangement that the quotas allow is equally likely.
 
     >>> assignment = Assignment.of_pieces(1, np.array([0, 0]), np.array([0, 1]), np.array([2, 1]))
-    >>> held = {0: (np.array([0]), np.array([1])), 1: (np.array([0]), np.array([2]))}
-    >>> dealt = draw_quotas(assignment, held, np.random.default_rng(1))
+    >>> hold = {0: (np.array([0]), np.array([1])), 1: (np.array([0]), np.array([2]))}
+    >>> dealt = draw_quotas(assignment, hold, np.random.default_rng(1))
     >>> sum(part.of(2) for part in dealt.values()).tolist()
     [2, 1]
     """

@@ -28,9 +28,8 @@ from shoal.linking.ledger.records import (
 )
 from shoal.linking.reading import explain_unenterable
 from shoal.release.release import PUBLIC, received
-from shoal.sources.base import Source
+from shoal.sources.base import Source, SourceOptions
 from shoal.sources.opening import open_source
-from shoal.sources.options import SourceOptions
 from shoal.verify.verifier import verify_folder
 
 _ATTEMPTS = 20  # to write an entry while others write theirs

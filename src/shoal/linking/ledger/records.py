@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from shoal.core.errors import InputError, UsageError
-from shoal.sources.digests import file_digest
+from shoal.sources.base import file_digest
 
 Status = Literal["unfinished", "published", "struck"]
 Basis = Literal["source", "people", "classes"]

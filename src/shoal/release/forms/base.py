@@ -134,8 +134,8 @@ class Form(ABC):
         """Return the rows of the published file."""
         import pyarrow as pa
 
+        from shoal.sources.base import SourceOptions
         from shoal.sources.opening import open_source
-        from shoal.sources.options import SourceOptions
 
         return pa.Table.from_batches(list(open_source(path, SourceOptions(delimiter=",")).batches()))
 

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from shoal.core.arrays import AnyIntArray, CodeArray, IntArray
 from shoal.core.errors import InputError, UsageError
 from shoal.plan.slices import Link, link_parts
+from shoal.sources.base import SourceOptions
 from shoal.sources.columns import plain
 from shoal.sources.opening import open_source
-from shoal.sources.options import SourceOptions
 from shoal.taxonomies.parse import texts
 
 BUCKET = "bucket"

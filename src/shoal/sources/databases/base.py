@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from shoal.core.errors import InputError, UsageError, did_you_mean
-from shoal.sources.addresses import DatabaseTable, Kind
+from shoal.sources.addresses import DatabaseTable, Kind, quote_name
 
 READ_ROWS = 1 << 16
 _LAST_DAY = 2_147_000_000  # beyond it lie only the codes of infinity
@@ -35,6 +35,9 @@ class Connection(ABC):
     """A connection with one open transaction; closing it without a commit leaves the database as it was."""
 
     kind: ClassVar[Kind]
+    _driver: Any  # module of the driver, as the DB-API has it
+    _connection: Any = None
+    _cursor: Any = None
 
     def __init__(self, asked: DatabaseTable) -> None:
         """Remember what is asked for; subclasses connect."""
@@ -63,37 +66,43 @@ class Connection(ABC):
         """Read these columns in batches, in whatever types the driver gives."""
 
     @abstractmethod
-    def stored(self, kind: pa.DataType) -> tuple[str, pa.DataType] | None:
+    def find_type(self, kind: pa.DataType) -> tuple[str, pa.DataType] | None:
         """Return the type of a column that keeps such values exactly, and the Arrow type they are sent in."""
-
-    @abstractmethod
-    def create(self, columns: str) -> None:
-        """Make the table with these columns, in SQL."""
-
-    @abstractmethod
-    def drop(self) -> None:
-        """Remove the table, and commit."""
 
     @abstractmethod
     def insert(self, rows: pa.RecordBatchReader) -> None:
         """Add rows to the table, in their order."""
 
     @abstractmethod
-    def commit(self) -> None:
-        """End the transaction so that all of it holds."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Drop what was not committed, and the connection; never raises."""
-
-    @abstractmethod
     def reason(self, error: Exception) -> str:
         """Say in words that carry no value of a row what the database complains about."""
 
     @property
-    @abstractmethod
     def failures(self) -> tuple[type[Exception], ...]:
         """What the driver raises."""
+        return (self._driver.Error,)
+
+    def create(self, columns: str) -> None:
+        """Make the table with these columns, in SQL."""
+        with self._writing():
+            self._cursor.execute(f"CREATE TABLE {quote_name(*self.asked.parts)} ({columns})")
+
+    def drop(self) -> None:
+        """Remove the table, and commit."""
+        with self._writing():
+            self._cursor.execute(f"DROP TABLE {quote_name(*self.asked.parts)}")
+            self.commit()
+
+    def commit(self) -> None:
+        """End the transaction so that all of it holds."""
+        self._connection.commit()
+
+    def close(self) -> None:
+        """Drop what was not committed, and the connection; never raises."""
+        for part in (self._cursor, self._connection):
+            if part is not None:
+                with contextlib.suppress(*self.failures):
+                    part.close()
 
     def find(self) -> None:
         """Raise if the table is not there."""
@@ -127,20 +136,49 @@ class Connection(ABC):
         except (*self.failures, pa.ArrowException, OSError) as error:
             raise self.cannot_write(error) from None
 
-
-def arrow_batches(connection: Connection, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of a driver, with its failures as messages."""
-    while True:
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
         try:
-            batch = reader.read_next_batch()
-        except StopIteration:
-            return
-        except (*connection.failures, pa.ArrowException, OSError) as error:
-            raise connection.refusal(error) from None
-        yield batch
+            yield
+        except (*self.failures, pa.ArrowException, OSError) as error:
+            raise self.refusal(error) from None
+
+    def _answer(self, query: str) -> list[tuple[Any, ...]]:
+        with self._reading():
+            self._cursor.execute(query)
+            return list(self._cursor.fetchall())
+
+    def _batches(self, open_reader: Callable[[], pa.RecordBatchReader]) -> Iterator[pa.RecordBatch]:
+        """Yield the batches of a driver, with its failures as messages."""
+        with self._reading():
+            reader = open_reader()
+        while True:
+            try:
+                with self._reading():
+                    batch = reader.read_next_batch()
+            except StopIteration:
+                return
+            yield batch
 
 
-def checked(column: pa.Array, wanted: Column, where: str) -> pa.Array:
+class AdbcConnection(Connection):
+    """A connection through an ADBC driver, whose transaction begins with its first statement."""
+
+    def insert(self, rows: pa.RecordBatchReader) -> None:
+        """Hand the rows to the driver."""
+        *schema, table = self.asked.parts
+        with self._writing():
+            self._cursor.adbc_ingest(table, rows, mode="append", db_schema_name=schema[-1] if schema else None)
+
+    def _query(self, query: str) -> Iterator[pa.RecordBatch]:
+        def open_reader() -> pa.RecordBatchReader:
+            self._cursor.execute(query)
+            return self._cursor.fetch_record_batch()
+
+        return self._batches(open_reader)
+
+
+def check_column(column: pa.Array, wanted: Column, where: str) -> pa.Array:
     """Return a column in its type, if the values are what the type promises."""
     try:
         column.validate(full=True)

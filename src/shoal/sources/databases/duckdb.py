@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.types as pt
 
 from shoal.core.errors import InputError
-from shoal.sources.addresses import DatabaseTable, Kind, quoted
-from shoal.sources.databases.base import READ_ROWS, Column, Connection, arrow_batches
-from shoal.sources.optional import optional
+from shoal.sources.addresses import DatabaseTable, Kind, quote_name
+from shoal.sources.base import import_optional
+from shoal.sources.databases.base import READ_ROWS, Column, Connection
 
 _INCOMING = "shoal_incoming"
 _SQLITE = b"SQLite format 3\0"
@@ -52,23 +51,17 @@ class DuckDB(Connection):
     def __init__(self, asked: DatabaseTable, *, write: bool) -> None:
         """Open the file and begin."""
         super().__init__(asked)
-        self._driver = optional("duckdb", "DuckDB", "databases")
-        self._connection: Any = None
+        self._driver = import_optional("duckdb", "DuckDB", "databases")
         path = Path(asked.location)
         if path.exists() or not write:
             _check_file(path)
         try:
-            self._connection = self._driver.connect(str(path), read_only=not write, config=_SETTINGS)
+            self._cursor = self._connection = self._driver.connect(str(path), read_only=not write, config=_SETTINGS)
             self._connection.execute("SET TimeZone = 'UTC'")
             self._connection.execute("BEGIN")
         except self.failures as error:
             self.close()
             raise InputError(f"cannot open {path.name}: {self.reason(error)}") from None
-
-    @property
-    def failures(self) -> tuple[type[Exception], ...]:
-        """What the driver raises."""
-        return (self._driver.Error,)
 
     def tables(self) -> list[str]:
         """Return all tables and views."""
@@ -89,13 +82,10 @@ class DuckDB(Connection):
     def read(self, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
         """Read as an Arrow stream."""
         listed = ", ".join(column.expression for column in columns)
-        try:
-            reader = self._connection.sql(f"SELECT {listed} FROM {self.asked.relation}").to_arrow_reader(READ_ROWS)  # noqa: S608
-        except (*self.failures, pa.ArrowException, OSError) as error:
-            raise self.refusal(error) from None
-        yield from arrow_batches(self, reader)
+        query = f"SELECT {listed} FROM {self.asked.relation}"  # noqa: S608
+        return self._batches(lambda: self._connection.sql(query).to_arrow_reader(READ_ROWS))
 
-    def stored(self, kind: pa.DataType) -> tuple[str, pa.DataType] | None:
+    def find_type(self, kind: pa.DataType) -> tuple[str, pa.DataType] | None:
         """Return the type of the same name."""
         if pt.is_decimal(kind):
             return (f"DECIMAL({kind.precision}, {kind.scale})", kind) if kind.precision <= 38 else None
@@ -107,33 +97,12 @@ class DuckDB(Connection):
             return "DATE", pa.date32()
         return next(((name, kind) for name, other in _KINDS.items() if other == kind), None)
 
-    def create(self, columns: str) -> None:
-        """Make the table."""
-        with self._writing():
-            self._connection.execute(f"CREATE TABLE {quoted(*self.asked.parts)} ({columns})")
-
-    def drop(self) -> None:
-        """Remove the table."""
-        with self._writing():
-            self._connection.execute(f"DROP TABLE {quoted(*self.asked.parts)}")
-            self._connection.execute("COMMIT")
-
     def insert(self, rows: pa.RecordBatchReader) -> None:
         """Let DuckDB read the rows; it keeps their order."""
         with self._writing():
             self._connection.register(_INCOMING, rows)
-            self._connection.execute(f"INSERT INTO {quoted(*self.asked.parts)} SELECT * FROM {_INCOMING}")  # noqa: S608
+            self._connection.execute(f"INSERT INTO {quote_name(*self.asked.parts)} SELECT * FROM {_INCOMING}")  # noqa: S608
             self._connection.unregister(_INCOMING)
-
-    def commit(self) -> None:
-        """Commit."""
-        self._connection.execute("COMMIT")
-
-    def close(self) -> None:
-        """Roll back and close."""
-        if self._connection is not None:
-            with contextlib.suppress(*self.failures):
-                self._connection.close()
 
     def reason(self, error: Exception) -> str:
         """Say what happened; DuckDB's own words only where they speak of the query, not of rows."""
@@ -151,14 +120,8 @@ class DuckDB(Connection):
                 return named[1]
         return "a value does not fit its type" if isinstance(error, self._driver.DataError) else "DuckDB refuses it"
 
-    def _answer(self, query: str) -> list[tuple[Any, ...]]:
-        try:
-            return list(self._connection.execute(query).fetchall())
-        except self.failures as error:
-            raise self.refusal(error) from None
-
     def _column(self, name: str, stated: str) -> Column:
-        place = quoted(name)
+        place = quote_name(name)
         if stated in _CAST:
             kind = pa.string() if _CAST[stated] == "VARCHAR" else pa.decimal128(38, 0)
             return Column(name, f"CAST({place} AS {_CAST[stated]}) AS {place}", kind, stated)

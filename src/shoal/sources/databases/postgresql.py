@@ -10,10 +10,9 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from shoal.core.errors import InputError
-from shoal.sources.addresses import DatabaseTable, Kind, quoted
-from shoal.sources.databases.adbc import AdbcConnection
-from shoal.sources.databases.base import Column
-from shoal.sources.optional import optional
+from shoal.sources.addresses import DatabaseTable, Kind, quote_name
+from shoal.sources.base import import_optional
+from shoal.sources.databases.base import AdbcConnection, Column
 
 _AS_THEY_COME = {
     "int2": pa.int16(),
@@ -62,7 +61,7 @@ class PostgreSQL(AdbcConnection):
     def __init__(self, asked: DatabaseTable, *, write: bool) -> None:
         """Connect."""
         super().__init__(asked)
-        self._driver = optional("adbc_driver_postgresql.dbapi", "PostgreSQL", "databases")
+        self._driver = import_optional("adbc_driver_postgresql.dbapi", "PostgreSQL", "databases")
         separator = "&" if "?" in asked.address else "?"
         patience = "" if "connect_timeout=" in asked.address else f"{separator}connect_timeout={_SECONDS}"
         try:
@@ -81,7 +80,7 @@ class PostgreSQL(AdbcConnection):
 
     def exists(self) -> bool:
         """Whether the search path leads to the table."""
-        ((found,),) = self._answer(f"SELECT to_regclass({_literal(quoted(*self.asked.parts))})::text")
+        ((found,),) = self._answer(f"SELECT to_regclass({_literal(quote_name(*self.asked.parts))})::text")
         return found is not None
 
     def columns(self) -> list[Column]:
@@ -95,9 +94,9 @@ class PostgreSQL(AdbcConnection):
     def read(self, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
         """Read by COPY, batch by batch."""
         listed = ", ".join(column.expression for column in columns)
-        return self._read(f"SELECT {listed} FROM {self.asked.relation}")  # noqa: S608
+        return self._query(f"SELECT {listed} FROM {self.asked.relation}")  # noqa: S608
 
-    def stored(self, kind: pa.DataType) -> tuple[str, pa.DataType] | None:
+    def find_type(self, kind: pa.DataType) -> tuple[str, pa.DataType] | None:
         """Return the narrowest type that keeps every value."""
         if pt.is_decimal(kind):
             return f"numeric({kind.precision}, {kind.scale})", kind
@@ -123,7 +122,7 @@ class PostgreSQL(AdbcConnection):
 
     def _column(self, field: pa.Field) -> Column:
         name, given = field.name, (field.metadata or {}).get(b"POSTGRESQL:type", b"").decode()
-        place = quoted(name)
+        place = quote_name(name)
         if given in _AS_THEY_COME:
             return Column(name, place, _AS_THEY_COME[given], given)
         if given == "numeric":

@@ -11,10 +11,9 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from shoal.core.errors import InputError
-from shoal.sources.addresses import DatabaseTable, Kind, quoted
-from shoal.sources.databases.adbc import AdbcConnection
-from shoal.sources.databases.base import READ_ROWS, Column
-from shoal.sources.optional import optional
+from shoal.sources.addresses import DatabaseTable, Kind, quote_name
+from shoal.sources.base import import_optional
+from shoal.sources.databases.base import READ_ROWS, AdbcConnection, Column
 
 _EXACT = 2**53  # whole numbers up to here are floats exactly
 _SORTS = ("blob", "integer", "real", "text")
@@ -38,7 +37,7 @@ class SQLite(AdbcConnection):
     def __init__(self, asked: DatabaseTable, *, write: bool) -> None:
         """Open the file."""
         super().__init__(asked)
-        self._driver = optional("adbc_driver_sqlite.dbapi", "SQLite", "databases")
+        self._driver = import_optional("adbc_driver_sqlite.dbapi", "SQLite", "databases")
         path = Path(asked.location)
         if not path.is_file():
             raise InputError(f"there is no file {path}")
@@ -69,21 +68,23 @@ class SQLite(AdbcConnection):
             names = [entry[0] for entry in self._cursor.description]
         except self.failures as error:
             raise self.refusal(error) from None
-        looked = ", ".join(f"min({_SORT.format(place)}), max({_SORT.format(place)})" for place in map(quoted, names))
+        looked = ", ".join(
+            f"min({_SORT.format(place)}), max({_SORT.format(place)})" for place in map(quote_name, names)
+        )
         (row,) = self._answer(f"SELECT {looked} FROM {self.asked.relation}")  # noqa: S608
         sorts = [None if sort is None else _SORTS[sort] for sort in row]
         return [self._column(name, *sorts[2 * i : 2 * i + 2]) for i, name in enumerate(names)]
 
     def read(self, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
         """Read by batches; a first row, which is dropped again, tells the driver the types."""
-        first = ", ".join(f"{_FIRST[column.kind]} AS {quoted(column.name)}" for column in columns)
+        first = ", ".join(f"{_FIRST[column.kind]} AS {quote_name(column.name)}" for column in columns)
         listed = ", ".join(column.expression for column in columns)
         dropped = 1
-        for batch in self._read(f"SELECT {first} UNION ALL SELECT {listed} FROM {self.asked.relation}"):  # noqa: S608
+        for batch in self._query(f"SELECT {first} UNION ALL SELECT {listed} FROM {self.asked.relation}"):  # noqa: S608
             yield batch.slice(dropped)
             dropped = 0
 
-    def stored(self, kind: pa.DataType) -> tuple[str, pa.DataType] | None:
+    def find_type(self, kind: pa.DataType) -> tuple[str, pa.DataType] | None:
         """Return a type of SQLite's three; what it does not have is kept as text."""
         if pt.is_integer(kind) or pt.is_boolean(kind):
             return "INTEGER", pa.int64()
@@ -109,7 +110,7 @@ class SQLite(AdbcConnection):
     def _column(self, name: str, low: str | None, high: str | None) -> Column:
         kind = _KINDS.get((low, high))
         stated = high or "nothing" if low == high else f"both {low} and {high}"
-        place = quoted(name)
+        place = quote_name(name)
         if (low, high) == ("integer", "real"):
             whole = f"{place}) FROM {self.asked.relation} WHERE typeof({place}) = 'integer'"
             ((least,),), ((most,),) = (self._answer(f"SELECT {end}({whole}") for end in ("min", "max"))

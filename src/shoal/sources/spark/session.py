@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from shoal.core.errors import InputError, ShoalError, UsageError
-from shoal.sources.optional import optional
+from shoal.sources.base import import_optional
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_OURS = re.compile(r"shoal\.errors\.InputError: ([^\n]+)")
+_OURS = re.compile(r"shoal\.core\.errors\.InputError: ([^\n]+)")
 _BATCH_ROWS = 1 << 16
 
 
@@ -27,7 +27,7 @@ def spark_session(master: str | None = None, **settings: str) -> SparkSession:
     *master* is that of Spark, like ``local[2]`` or ``spark://host:7077``; *settings* are Spark's, with ``__`` for dots.
     """
     with quiet():
-        sql = optional("pyspark.sql", "the Spark engine", "spark")
+        sql = import_optional("pyspark.sql", "the Spark engine", "spark")
         found = sql.SparkSession.getActiveSession()
         if found is not None and master is None:
             return found  # type: ignore[no-any-return]
@@ -87,7 +87,7 @@ def quiet() -> Iterator[None]:
 
 
 @contextmanager
-def told(name: str) -> Iterator[None]:
+def explain_failures(name: str) -> Iterator[None]:
     """Turn a job that failed into a message without any value: what Spark says may quote rows."""
     try:
         yield

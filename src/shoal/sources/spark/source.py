@@ -1,32 +1,46 @@
-"""Spark DataFrames as sources: kept once, so that every pass sees the same rows in the same partitions."""
+"""Spark DataFrames and Parquet files as sources, always with the same rows in the same partitions.
+
+A DataFrame is kept once: a query that runs twice may answer twice. Of files nothing has to be kept: a task that runs
+again reads again, and refuses a file that is no longer the same.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from shoal.core.errors import InputError, UsageError
-from shoal.sources.base import Source
+from shoal.sources.base import Source, SourceOptions
 from shoal.sources.columns import check_names, normal_schema
-from shoal.sources.options import SourceOptions
-from shoal.sources.spark.packing import PACKED, PackedForm, PackPartition, digest_of
-from shoal.sources.spark.session import told
+from shoal.sources.parquet import ENDINGS, ParquetSource, open_parquet
+from shoal.sources.spark.session import explain_failures
 from shoal.sources.spark.shipping import (
+    PACKED,
     Form,
     HeldPieces,
+    PackedForm,
+    PackPartition,
     PartitionForm,
     arrow_schema,
     by_places,
+    digest_of,
     on_partitions,
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
+
+
+_SHARES = 8  # partitions of a small table
+FEWEST_ROWS, MOST_ROWS = 1 << 19, 1 << 21  # of a partition, as far as row groups allow
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,7 +51,7 @@ class SparkSource(Source):
     partitions: tuple[int, ...]  # rows of each
 
     @abstractmethod
-    def selected(self, columns: Sequence[str]) -> tuple[DataFrame, Form]:
+    def select_columns(self, columns: Sequence[str]) -> tuple[DataFrame, Form]:
         """Return what Spark sends to the tasks of all partitions, and what workers must know to read these columns."""
 
     @abstractmethod
@@ -53,14 +67,14 @@ class SparkFrame(SparkSource):
     places: Mapping[str, int]  # of columns among those that are packed: all but nested ones, which nobody reads
     sha256: str
 
-    def selected(self, columns: Sequence[str]) -> tuple[DataFrame, PackedForm]:
+    def select_columns(self, columns: Sequence[str]) -> tuple[DataFrame, PackedForm]:
         """Return the pieces, and how some columns of them are read."""
         schema = pa.schema([self.schema.field(name) for name in columns])
         places = tuple(self.places[name] for name in columns)
         return self.frame.select("message"), PackedForm(self.name, schema, self.missing, places)
 
     def _read(self, columns: list[str], coded: frozenset[str]) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
-        with told(self.name):
+        with explain_failures(self.name):
             for _, batch in self.waiting.batches([self.places[name] for name in columns]):
                 yield batch
 
@@ -78,12 +92,12 @@ def open_spark(frame: DataFrame, options: SourceOptions | None = None, name: str
     if frame.isStreaming:
         raise UsageError("a streaming DataFrame has no end; write it to a table first, and give that")
     check_names(frame.columns, name)
-    with told(name):
+    with explain_failures(name):
         schema = normal_schema(arrow_schema(frame))
         flat = [place for place, field in enumerate(schema) if not pa.types.is_nested(field.type)]
         names = [schema.names[place] for place in flat]
         form = PartitionForm(name, pa.schema([schema.field(place) for place in flat]), ())
-        pieces = kept(on_partitions(_hashed(frame, flat), PackPartition(form), PACKED))
+        pieces = keep(on_partitions(_add_hashes(frame, flat), PackPartition(form), PACKED))
         waiting = HeldPieces.of(pieces)
         sums = pieces.select("sums").toArrow().column(0).to_pylist()
     if not waiting.numbers:
@@ -102,7 +116,7 @@ def open_spark(frame: DataFrame, options: SourceOptions | None = None, name: str
     )
 
 
-def _hashed(frame: DataFrame, places: Sequence[int]) -> DataFrame:
+def _add_hashes(frame: DataFrame, places: Sequence[int]) -> DataFrame:
     """Return the columns at these places, and last the SHA-256 of all columns of each row."""
     from pyspark.sql import functions
 
@@ -112,7 +126,7 @@ def _hashed(frame: DataFrame, places: Sequence[int]) -> DataFrame:
     return rows.select(*(str(place) for place in places), hashed.alias("hash"))
 
 
-def kept(frame: DataFrame) -> DataFrame:
+def keep(frame: DataFrame) -> DataFrame:
     """Compute a DataFrame now, once, and forget what it came from.
 
     Where the session has a checkpoint folder the rows wait there and outlive a worker; else with the workers, and
@@ -123,7 +137,7 @@ def kept(frame: DataFrame) -> DataFrame:
 
 
 def forget(frame: DataFrame) -> None:
-    """Remove what :func:`kept` keeps, from the workers and from the checkpoint folder; Spark Connect does so itself."""
+    """Remove what :func:`keep` keeps, from the workers and from the checkpoint folder; Spark Connect does so itself."""
     java = getattr(frame, "_jdf", None)
     if java is None:
         return
@@ -135,3 +149,111 @@ def forget(frame: DataFrame) -> None:
             virtual_machine = frame.sparkSession.sparkContext._jvm  # noqa: SLF001  pyspark has no other way to files
             path = virtual_machine.org.apache.hadoop.fs.Path(file.get())  # type: ignore[union-attr]
             path.getFileSystem(java.sparkSession().sparkContext().hadoopConfiguration()).delete(path, True)
+
+
+@dataclass(frozen=True, slots=True)
+class FilePart:
+    """Some row groups of a file, and what tells whether it is still the same."""
+
+    path: Path
+    size: int
+    modified: int
+    row_groups: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FileForm:
+    """How workers read the row groups of their partitions."""
+
+    source: ParquetSource
+    schema: pa.Schema
+    parts: tuple[tuple[FilePart, ...], ...]
+
+    def open(self, number: int, batches: Iterator[pa.RecordBatch]) -> ParquetSource:
+        """Return the rows of a partition as a source; what Spark sends is only a number."""
+        for _ in batches:  # a worker that does not hear Spark out is not used again
+            pass
+        parts = self.parts[number]
+        for part in parts:
+            _check_same(part, self.source.name)
+        return ParquetSource(
+            self.source.name,
+            self.schema,
+            None,
+            self.source.missing,
+            self.source.path,
+            tuple(part.path for part in parts),
+            self.source.batch_rows,
+            (),
+            {part.path: part.row_groups for part in parts},
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SparkFiles(SparkSource):
+    """Parquet files that the driver and all workers see under the same paths."""
+
+    file: ParquetSource
+    parts: tuple[tuple[FilePart, ...], ...]
+
+    def select_columns(self, columns: Sequence[str]) -> tuple[DataFrame, FileForm]:
+        """Return a number for each partition, and what workers must know to read these columns of it."""
+        schema = pa.schema([self.schema.field(name) for name in columns])
+        return self.frame, FileForm(self.file, schema, self.parts)
+
+    def _read(self, columns: list[str], coded: frozenset[str]) -> Iterator[pa.RecordBatch]:
+        yield from self.file._read(columns, coded)  # noqa: SLF001  of the same family
+
+    def digest(self) -> str:
+        """Return the digest of the files."""
+        return self.file.digest()
+
+    def forget(self) -> None:
+        """Do nothing: files are not kept."""
+
+
+def open_spark_files(path: Path, session: SparkSession, options: SourceOptions | None = None) -> SparkFiles:
+    """Open a Parquet file or a folder of them, which the driver and all workers must see under the same path."""
+    if not path.exists():
+        raise InputError(f"there is no file {path}")
+    if not path.is_dir() and path.suffix.lower() not in ENDINGS:
+        raise UsageError(f"the Spark engine reads Parquet, not {path.name}; convert it, or take the local engine")
+    file = open_parquet(path.absolute(), options or SourceOptions())
+    with explain_failures(file.name):
+        parts, rows = _divide(file)
+        frame = session.range(0, len(parts), 1, len(parts))
+    return SparkFiles(file.name, file.schema, file.n_rows, file.missing, frame, rows, file, parts)
+
+
+def _divide(file: ParquetSource) -> tuple[tuple[tuple[FilePart, ...], ...], tuple[int, ...]]:
+    """Return the parts of each partition, neighbours in the order of the rows, and how many rows each has.
+
+    The number of cores decides nothing, so that a run with a seed can be repeated elsewhere.
+    """
+    assert file.n_rows is not None  # noqa: S101  a footer tells
+    wanted = min(max(-(-file.n_rows // _SHARES), FEWEST_ROWS), MOST_ROWS)
+    found = [(path, path.stat(), group, rows) for path in file.paths for group, rows in enumerate(_group_rows(path))]
+    before = itertools.accumulate((rows for *_, rows in found), initial=0)
+    parts, rows = [], []
+    for _, numbered in itertools.groupby(zip(before, found, strict=False), key=lambda one: one[0] // wanted):
+        groups = [one for _, one in numbered]
+        by_path = itertools.groupby(groups, key=lambda one: (one[0], one[1].st_size, one[1].st_mtime_ns))
+        parts.append(tuple(FilePart(*of_file, tuple(one[2] for one in some)) for of_file, some in by_path))
+        rows.append(sum(one[3] for one in groups))
+    return tuple(parts), tuple(rows)
+
+
+def _group_rows(path: Path) -> list[int]:
+    with pq.ParquetFile(path) as file:
+        return [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
+
+
+def _check_same(part: FilePart, name: str) -> None:
+    try:
+        found = part.path.stat()
+    except OSError as error:
+        raise InputError(
+            f"a worker cannot read {name}: {error.strerror}; all workers must see it under the path of the driver"
+        ) from None
+    if (found.st_size, found.st_mtime_ns) != (part.size, part.modified):
+        raise InputError(f"{name} changed while it was being read; nothing was published")

@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 
 from shoal.core.errors import InputError, UsageError
 from shoal.datasets.hospital_files import write_stays
-from shoal.sources.options import SourceOptions
+from shoal.sources.base import SourceOptions
 from shoal.studio.answers import Visit, page, upload
 
 ENDINGS = (".csv", ".tsv", ".txt", ".gz", ".parquet", ".xlsx", ".dta", ".sav", ".zsav")

@@ -8,8 +8,8 @@ from typing import Any, cast
 from starlette.responses import Response
 
 from shoal.reports.plots import release_plots
+from shoal.sources.base import SourceOptions
 from shoal.sources.opening import open_source
-from shoal.sources.options import SourceOptions
 from shoal.studio.answers import Visit, page
 from shoal.studio.jobs import Job
 from shoal.studio.places import Place

@@ -12,12 +12,9 @@ import pyarrow as pa
 from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
 from shoal.core.errors import InputError
 from shoal.core.progress import Progress, Silent
-from shoal.sources.spark.exchange import exchanged, received, routed
-from shoal.sources.spark.files import SparkFiles
-from shoal.sources.spark.session import told
-from shoal.sources.spark.shared import Shared
-from shoal.sources.spark.shipping import collected, pieces_of
-from shoal.sources.spark.source import SparkSource
+from shoal.sources.spark.session import explain_failures
+from shoal.sources.spark.shipping import Shared, collect_pieces, exchange, pieces_of, receive, route
+from shoal.sources.spark.source import SparkFiles, SparkSource
 from shoal.verify.coding import CodedRows, CodedSource, Met, ReleaseCoder, SourceCoder, SourceFacts
 from shoal.verify.contents import Contents
 from shoal.verify.counting import Table
@@ -65,7 +62,7 @@ def check_on_spark(
     assert isinstance(rows, SparkRows | SparkFileRows)  # noqa: S101  as was just seen
     assert source is None or isinstance(source, SparkSource)  # noqa: S101  likewise
     try:
-        with told("the release"):
+        with explain_failures("the release"):
             return _Checking(rows, coder, task.settled(), source, contents, progress).result()
     except InputError:
         return None
@@ -109,9 +106,9 @@ class _Checking:
 
     def _looked(self) -> Looked:
         """Return what all partitions tell, and take note of what they met."""
-        frame, form = self.rows.selected(self.coder.glancing().columns)
+        frame, form = self.rows.select_columns(self.coder.glancing().columns)
         work = LookPartition(form, self.coder, max(self.task.manifest.rows // SAMPLE, 1))
-        found = looked([told_of(message) for _, message in collected(pieces_of(frame, work))], self.coder)
+        found = looked([told_of(message) for _, message in collect_pieces(pieces_of(frame, work))], self.coder)
         if isinstance(self.rows, SparkFileRows):
             self.rows.note_unused(found.unused)
         return found
@@ -162,18 +159,18 @@ class _Checking:
         widths = [cover.width for cover in task.boxed] if task.key is not None else []
         source_words = PointWords(widths, with_hash=True)
         n_values = tuple(table.n_values for table in seen.tables)
-        frame, form = self.rows.selected(self.coder.columns)
-        sent = routed(frame, RouteRelease(form, coder, n_values, release_words, parting, destinations, driver))
+        frame, form = self.rows.select_columns(self.coder.columns)
+        sent = route(frame, RouteRelease(form, coder, n_values, release_words, parting, destinations, driver))
         if task.key is not None:
             assert self.source is not None and self.contents is not None  # noqa: S101, PT018  there is a key of it
             own = SourceCoder(task.manifest, task.boxed, self.contents)
-            wanted, how = self.source.selected(own.columns)
+            wanted, how = self.source.select_columns(own.columns)
             numbered = isinstance(self.source, SparkFiles)
             work = RouteSource(how, numbered, Shared(own), source_words, parting, destinations, driver)
-            sent = sent.union(routed(wanted, work))
+            sent = sent.union(route(wanted, work))
         means = Means(_ROOM)
         check = CheckRegion(Shared(task), seen.tables, release_words, source_words, driver, means)
-        messages = collected(pieces_of(exchanged(sent, driver + 1), check))
+        messages = collect_pieces(pieces_of(exchange(sent, driver + 1), check))
         return self._added([told_of(message) for _, message in messages], destinations, seen, task)
 
     def _added(self, told: list[object], destinations: IntArray, seen: Looked, task: Task) -> _Sent:
@@ -231,7 +228,7 @@ class LookPartition:
     def __call__(self, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield what was seen."""
         coder = self.coder.glancing()
-        rows = self.form.opened(number, batches)
+        rows = self.form.open(number, batches)
         n_rows, boxes = 0, [np.empty((len(coder.layout.labelled), 0), dtype=np.int32)]
         counts: list[IntArray] = [np.zeros(0, dtype=np.int64) for _ in coder.subjects]
         for batch in rows.batches(coder.columns):
@@ -342,7 +339,7 @@ class CheckRegion:
 
     def __call__(self, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield what was found."""
-        arrived = [batch for _, batch in received(batches)]
+        arrived = [batch for _, batch in receive(batches)]
         if number == self.driver:
             yield from arrived
             return

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from shoal.sources.spark.session import told
-from shoal.sources.spark.shipping import PartitionForm, ShipPartition, arrow_schema, by_places, pieces_of, streamed
+from shoal.sources.spark.session import explain_failures
+from shoal.sources.spark.shipping import PartitionForm, ShipPartition, arrow_schema, by_places, pieces_of, stream_pieces
 from shoal.verify.reading import ParquetRows, PublishedRows
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ ROWS_TOGETHER = 1 << 20  # of a partition, as far as row groups allow
 class ReleaseForm(Protocol):
     """What tasks must know to read their rows of a release."""
 
-    def opened(self, number: int, batches: Iterator[pa.RecordBatch]) -> PublishedRows:
+    def open(self, number: int, batches: Iterator[pa.RecordBatch]) -> PublishedRows:
         """Return the rows of one partition, given its number and what Spark sends."""
 
 
@@ -47,7 +47,7 @@ class FrameForm:
 
     form: PartitionForm
 
-    def opened(self, number: int, batches: Iterator[pa.RecordBatch]) -> PublishedRows:
+    def open(self, number: int, batches: Iterator[pa.RecordBatch]) -> PublishedRows:
         """Return the rows that Spark sends."""
         return _Partition(self.form, number, batches)
 
@@ -56,12 +56,12 @@ class SparkRows(PublishedRows):
     """The rows of a DataFrame that Spark has computed once and keeps, a partition at a time."""
 
     def __init__(self, frame: DataFrame) -> None:
-        with told("the release"):
+        with explain_failures("the release"):
             self.schema = arrow_schema(frame)
         self.columns = tuple(self.schema.names)
         self._frame = frame
 
-    def selected(self, columns: Sequence[str]) -> tuple[DataFrame, FrameForm]:
+    def select_columns(self, columns: Sequence[str]) -> tuple[DataFrame, FrameForm]:
         """Return these columns, named by their places, and how they are read."""
         wanted, form = self._selected(columns)
         return wanted, FrameForm(form)
@@ -74,8 +74,8 @@ class SparkRows(PublishedRows):
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield these columns; texts come as dictionaries, a new one for every batch."""
         wanted, form = self._selected(columns)
-        with told("the release"):
-            for _, batch in streamed(pieces_of(wanted, ShipPartition(form))):
+        with explain_failures("the release"):
+            for _, batch in stream_pieces(pieces_of(wanted, ShipPartition(form))):
                 yield batch
 
 
@@ -88,7 +88,7 @@ class FileForm:
     modified: int
     row_groups: tuple[tuple[int, ...], ...]  # of each partition
 
-    def opened(self, number: int, batches: Iterator[pa.RecordBatch]) -> ParquetRows:  # noqa: ARG002
+    def open(self, number: int, batches: Iterator[pa.RecordBatch]) -> ParquetRows:  # noqa: ARG002
         """Return the rows of a partition; what Spark sends is its number, whatever the task is called."""
         (own,) = itertools.chain.from_iterable(batch.column(0).to_pylist() for batch in batches)
         found = self.path.stat()
@@ -104,7 +104,7 @@ class SparkFileRows(ParquetRows):
         super().__init__(path)
         self._session = session
 
-    def selected(self, columns: Sequence[str]) -> tuple[DataFrame, FileForm]:  # noqa: ARG002  tasks say which they read
+    def select_columns(self, columns: Sequence[str]) -> tuple[DataFrame, FileForm]:  # noqa: ARG002  tasks say which they read
         """Return a number for each partition, and what tasks must know to read its row groups."""
         with pq.ParquetFile(self._path) as file:
             sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]

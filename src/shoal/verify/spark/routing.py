@@ -13,8 +13,7 @@ import pyarrow as pa
 
 from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
 from shoal.core.errors import InputError
-from shoal.sources.spark.shared import Shared
-from shoal.sources.spark.shipping import Form
+from shoal.sources.spark.shipping import Form, Shared
 from shoal.verify.coding import ReleaseCoder, SourceCoder, SourceFacts
 from shoal.verify.regional.files import sorted_by_parts
 from shoal.verify.regional.packing import PointWords, ReleaseWords
@@ -63,7 +62,7 @@ class RouteRelease:
         crossed: BoolArray = np.zeros(0, dtype=np.bool_)
         words: list[KeyArray] = []
         parts: list[CodeArray] = []
-        for batch in self.form.opened(number, batches).batches(coder.columns):
+        for batch in self.form.open(number, batches).batches(coder.columns):
             rows, values = coder.code(batch)
             subjects = coder.number(values)
             if tuple(coder.n_values(subject) for subject in coder.subjects) != self.n_values:
@@ -100,7 +99,7 @@ class RouteSource:
         if self.numbered:  # tasks have other numbers, for those of the release come before them
             (number,) = itertools.chain.from_iterable(batch.column(0).to_pylist() for batch in batches)
             batches = iter(())
-        source = self.form.opened(number, batches)
+        source = self.form.open(number, batches)
         n_parts, held = self.parting.n_parts, 0
         total: IntArray = np.zeros(n_parts, dtype=np.int64)
         facts = coder.nothing()

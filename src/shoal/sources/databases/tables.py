@@ -1,9 +1,9 @@
-"""Releases as new tables of databases: a table appears whole, with its commit, or not at all."""
+"""Tables of databases: read once, in one transaction, and kept as they were; or made new, whole or not at all."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,12 +11,63 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from shoal.core.errors import InputError, ShoalError, UsageError
-from shoal.sources.addresses import DatabaseTable, quoted
-from shoal.sources.columns import check_names, normal_column, normal_schema
-from shoal.sources.databases import connect
-from shoal.sources.databases.base import Connection
+from shoal.sources.addresses import DatabaseTable, quote_name
+from shoal.sources.base import SourceOptions
+from shoal.sources.columns import check_names, normal_column, normal_schema, normal_type
+from shoal.sources.databases.base import Column, Connection, check_column
+from shoal.sources.databases.duckdb import DuckDB
+from shoal.sources.databases.postgresql import PostgreSQL
+from shoal.sources.databases.sqlite import SQLite
+from shoal.sources.snapshots import Snapshot, SnapshotSource
 
 _SEND_ROWS = 1 << 16
+_BESIDE = ("-journal", "-wal", "-shm", ".wal")  # endings of files that a database keeps beside its own
+_KINDS = {kind.kind: kind for kind in (PostgreSQL, SQLite, DuckDB)}
+
+
+def connect(asked: DatabaseTable, *, write: bool = False) -> Connection:
+    """Open a connection with one transaction; drivers load here."""
+    return _KINDS[asked.kind](asked, write=write)
+
+
+def open_database(asked: DatabaseTable, options: SourceOptions) -> SnapshotSource:
+    """Read a table, a view or a query now; later reads come from a temporary file, always with the same rows."""
+    with connect(asked) as connection:
+        connection.find()
+        columns = connection.columns()
+        check_names([column.name for column in columns], asked.name)
+        readable = [column for column in columns if column.kind is not None]
+        if not readable:
+            raise InputError(f"{asked.name} has no column that shoal can read; cast them in a query: #SELECT ...")
+        schema = pa.schema([pa.field(column.name, column.kind) for column in readable])
+        snapshot = Snapshot.of(_rows(connection, readable, schema), schema)
+    if snapshot.n_rows == 0:
+        raise InputError(f"{asked.name} has no rows")
+    return SnapshotSource(
+        name=asked.name,
+        schema=pa.schema(
+            [
+                pa.field(column.name, pa.binary() if column.kind is None else normal_type(column.kind))
+                for column in columns
+            ]
+        ),
+        n_rows=snapshot.n_rows,
+        missing=tuple(options.missing),
+        snapshot=snapshot,
+        sha256=snapshot.sha256,
+        refused={
+            column.name: f"holds {column.stated}, which shoal does not read; cast it in a query: #SELECT ..."
+            for column in columns
+            if column.kind is None
+        },
+    )
+
+
+def _rows(connection: Connection, columns: Sequence[Column], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    name = connection.asked.name
+    for batch in connection.read(columns):
+        arrays = [check_column(array, column, name) for array, column in zip(batch.columns, columns, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 class Delivery:
@@ -72,17 +123,17 @@ class Delivery:
         check_names(schema.names, connection.asked.name)
         columns, kinds = [], []
         for field in normal_schema(schema):
-            stored = connection.stored(field.type)
-            if stored is None:
+            found = connection.find_type(field.type)
+            if found is None:
                 raise UsageError(
                     f"column {field.name!r} holds {field.type}, which {connection.asked.title} cannot keep"
                 )
-            columns.append(f"{quoted(field.name)} {stored[0]}")
-            kinds.append(pa.field(field.name, stored[1]))
+            columns.append(f"{quote_name(field.name)} {found[0]}")
+            kinds.append(pa.field(field.name, found[1]))
         connection.create(", ".join(columns))
         target = pa.schema(kinds)
         stopped: list[BaseException] = []
-        rows = pa.RecordBatchReader.from_batches(target, _noting(self._sent(batches, target), stopped))
+        rows = pa.RecordBatchReader.from_batches(target, _noting(self._convert(batches, target), stopped))
         try:
             connection.insert(rows)
         except ShoalError:
@@ -104,20 +155,20 @@ class Delivery:
         try:
             self._connection.commit()
         except self._connection.failures as error:
-            told = self._connection.cannot_write(error)
+            message = self._connection.cannot_write(error)
             self._connection.close()
-            if not self._appeared(told):
-                raise told from None
+            if not self._is_there(message):
+                raise message from None
         self._committed = True
 
-    def _appeared(self, told: UsageError) -> bool:
+    def _is_there(self, message: UsageError) -> bool:
         assert self._to is not None  # noqa: S101  for the type checker: there was a connection
         try:
             with connect(self._to) as again:
                 return again.exists()
         except ShoalError:
             raise UsageError(
-                f"{told}. The connection broke at the very end: see whether the table is there, and drop it"
+                f"{message}. The connection broke at the very end: see whether the table is there, and drop it"
             ) from None
 
     def _make_file(self, to: DatabaseTable) -> None:
@@ -134,7 +185,7 @@ class Delivery:
             raise UsageError(f"cannot write {path.name}: {error.strerror}; nothing was published") from None
         self._made = path
 
-    def _sent(self, batches: Iterable[pa.RecordBatch], target: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def _convert(self, batches: Iterable[pa.RecordBatch], target: pa.Schema) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             arrays = []
             for field, given in zip(target, batch.columns, strict=True):
@@ -145,9 +196,6 @@ class Delivery:
                         f"column {field.name!r} holds values that the database's {field.type} cannot keep exactly"
                     ) from None
             yield pa.RecordBatch.from_arrays(arrays, schema=target)
-
-
-_BESIDE = ("-journal", "-wal", "-shm", ".wal")
 
 
 def _noting(rows: Iterator[pa.RecordBatch], stopped: list[BaseException]) -> Iterator[pa.RecordBatch]:
