@@ -203,8 +203,8 @@ class Common:
 
     def key(self, policy: Policy) -> str | None:
         """Return the digest that a policy's row is kept under; None if it names what may change unseen."""
-        told, first = self._content(policy), self._content(self.first)
-        if told is None or first is None:
+        content, first = self._content(policy), self._content(self.first)
+        if content is None or first is None:
             return None
         text = _canonical(
             {
@@ -215,7 +215,7 @@ class Common:
                 "predicted": self.predicted,
                 "compared": list(self.compared),
                 "ground": [first["document"].get("attributes"), first["files"]],
-                "policy": told,
+                "policy": content,
             }
         )
         return hashlib.sha256(text.replace(_canonical(str(self.own_key)), _canonical(_OWN_KEY)).encode()).hexdigest()

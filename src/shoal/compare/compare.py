@@ -190,7 +190,7 @@ def _by_technique(chosen: Sequence[Recipe], policy: Policy, scene: Scene, key: P
             asked.append(Asked(Row(recipe.name, recipe.title, "", recipe.verdict, reason=found)))
             continue
         for setting in found:
-            row = Row(recipe.name, recipe.title, setting.told, recipe.verdict)
+            row = Row(recipe.name, recipe.title, setting.parameters, recipe.verdict)
             try:
                 asked.append(Asked(row, Policy.load(setting.document, policy.folder)))
             except PolicyError as error:  # of what the policy declares, the technique cannot do with something
@@ -325,7 +325,7 @@ class Field:
         return cls(scene, ground, tuple(kind(stage) for kind in KINDS), targets, seed)
 
     def fill(self, asked: Asked) -> Row:
-        """Fill a row; a requirement that cannot be reached, or another refusal, is told in place of figures."""
+        """Fill a row; a requirement that cannot be reached, or another refusal, stands in place of figures."""
         if asked.policy is None:
             return asked.row
         began = time.perf_counter()
@@ -372,9 +372,9 @@ def _greatest(found: Sequence[Trials | Refusal]) -> Trials | Refusal:
     return max(tried, key=lambda each: each.risk.value) if tried else found[0]
 
 
-def _columns(policy: Policy, table: pa.Table, names: Sequence[str], told: str) -> pa.Table:
+def _columns(policy: Policy, table: pa.Table, names: Sequence[str], which: str) -> pa.Table:
     source = unfold_baskets(policy, open_source(table, policy.source))[1]
     for name in names:
         if name not in source.schema.names:
-            raise InputError(f"{told} has no column {name!r}{did_you_mean(name, source.schema.names)}")
+            raise InputError(f"{which} has no column {name!r}{did_you_mean(name, source.schema.names)}")
     return read_columns(source, names)

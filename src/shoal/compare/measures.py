@@ -46,8 +46,8 @@ class Score:
 
     def as_dict(self) -> dict[str, object]:
         """Return all of it for JSON."""
-        told: dict[str, object] = {"kept": self.kept, **self.figures}
-        return told if self.reason is None else told | {"reason": self.reason}
+        entry: dict[str, object] = {"kept": self.kept, **self.figures}
+        return entry if self.reason is None else entry | {"reason": self.reason}
 
 
 class Measure(ABC):
@@ -129,8 +129,8 @@ class Counting(Measure):
     def score(self, rows: CodeArray) -> Score:
         """Ask all questions."""
         columns = to_bins(rows, self._bins)
-        told = np.concatenate([each.answers(columns) for each in self._questions])
-        errors = np.abs(told - self._true) / np.maximum(self._true, SANITY)
+        answers = np.concatenate([each.answers(columns) for each in self._questions])
+        errors = np.abs(answers - self._true) / np.maximum(self._true, SANITY)
         mean = float(np.minimum(errors, 1.0).mean())
         return Score(1 - mean, {"mean_error": mean, "median_error": float(np.median(errors))})
 

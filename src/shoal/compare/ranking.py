@@ -81,9 +81,9 @@ def read_weights(weights: AnyWeights | None) -> dict[str, float]:
                 f"there is no weight {name!r}{did_you_mean(name, PARTS) or '; known: ' + ', '.join(PARTS)}"
             )
         found[name] = _weight(name, number)
-    for side, told in ((RISKS, "risks"), (MEASURES, "measures of what is kept")):
+    for side, what in ((RISKS, "risks"), (MEASURES, "measures of what is kept")):
         if not any(found[name] for name in side):
-            raise UsageError(f"all {told} have the weight 0; {', '.join(side)}: one needs more")
+            raise UsageError(f"all {what} have the weight 0; {', '.join(side)}: one needs more")
     return found
 
 

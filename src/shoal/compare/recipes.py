@@ -31,7 +31,7 @@ CODED = 0.05  # of the records, at each end
 SWAPPED = 0.2  # of the records
 SAMPLED = 0.1  # of the records
 USUAL_K = 5
-USUAL_L = (3, 2)  # the first that leaves room above the commonest value's share
+USUAL_L = (3, 2)  # the first that leaves space above the commonest value's share
 ROOM = 0.9
 DIVERSITIES = ("simple-l-diversity", "entropy-l-diversity", "recursive-cl-diversity", "distinct-l-diversity")
 NO_NUMBERS = "no quasi attribute is a number with a declared domain; declare intervals with min and max"
@@ -43,7 +43,7 @@ _OWN = ("privacy", "method", "sample")  # what a recipe says itself
 class Setting:
     """A policy that applies a technique, and its parameters in plain words."""
 
-    told: str
+    parameters: str
     document: Mapping[str, Any]
 
 
@@ -73,9 +73,9 @@ class Base:
         kept = {key: value for key, value in given.items() if key not in _OWN}
         return {**kept, "attributes": attributes, "privacy": list(privacy), "method": dict(method), **more}
 
-    def treat(self, told: str, techniques: Mapping[str, Mapping[str, Any]]) -> list[Setting]:
+    def treat(self, parameters: str, techniques: Mapping[str, Mapping[str, Any]]) -> list[Setting]:
         """Return the setting that publishes rows as these techniques leave them, without any promise."""
-        return [] if not techniques else [Setting(told, self.document({"plain": {}}, techniques=techniques))]
+        return [] if not techniques else [Setting(parameters, self.document({"plain": {}}, techniques=techniques))]
 
     def names(self, *roles: Role) -> list[str]:
         """Return the attributes of these roles that hold one value a record."""
@@ -165,12 +165,14 @@ def base_of(domain: IntervalsTaxonomy) -> int | float:
     return domain.finest * max(2, round(ROUNDED * (domain.max - domain.min) / domain.finest))
 
 
-def _treat(role: Role, told: str, technique: Callable[[Base], dict[str, Any]], reason: str) -> Apply:
-    """Apply a technique to every attribute of a role; *told* has ``{names}`` where they are named."""
+def _treat(role: Role, parameters: str, technique: Callable[[Base], dict[str, Any]], reason: str) -> Apply:
+    """Apply a technique to every attribute of a role; *parameters* has ``{names}`` where they are named."""
 
     def apply(base: Base) -> list[Setting] | str:
         names = base.names(role)
-        return base.treat(told.format(names=", ".join(names)), {name: technique(base) for name in names}) or reason
+        return (
+            base.treat(parameters.format(names=", ".join(names)), {name: technique(base) for name in names}) or reason
+        )
 
     return apply
 
@@ -178,26 +180,26 @@ def _treat(role: Role, told: str, technique: Callable[[Base], dict[str, Any]], r
 def _add_noise(base: Base) -> list[Setting] | str:
     """Move all quasi numbers of declared domains by Laplace noise, drawn again at the edges."""
     noise = {name: noise_of(domain) for name, domain in base.numbers.items()}
-    told = ", ".join(f"{name} {scale:g}" for name, (scale, _) in noise.items())
+    parameters = ", ".join(f"{name} {scale:g}" for name, (scale, _) in noise.items())
     techniques = {
         name: {"noise": {"laplace": {"scale": scale}, "edges": "redraw", "decimals": decimals}}
         for name, (scale, decimals) in noise.items()
     }
-    return base.treat(f"Laplace scale {NOISE:.0%} of the domain: {told}", techniques) or NO_NUMBERS
+    return base.treat(f"Laplace scale {NOISE:.0%} of the domain: {parameters}", techniques) or NO_NUMBERS
 
 
 def _round(base: Base) -> list[Setting] | str:
     """Round all quasi numbers of declared domains."""
     bases = {name: base_of(domain) for name, domain in base.numbers.items()}
-    told = ", ".join(f"{name} to multiples of {each:g}" for name, each in bases.items())
-    return base.treat(told, {name: {"rounding": {"base": each}} for name, each in bases.items()}) or NO_NUMBERS
+    parameters = ", ".join(f"{name} to multiples of {each:g}" for name, each in bases.items())
+    return base.treat(parameters, {name: {"rounding": {"base": each}} for name, each in bases.items()}) or NO_NUMBERS
 
 
 def _code(base: Base) -> list[Setting] | str:
     """Cut the ends of all quasi numbers of declared domains."""
     technique = {"coding": {"shares": {"top": CODED, "bottom": CODED}}}
-    told = f"{', '.join(base.numbers)} at the outer {CODED:.0%} of the records"
-    return base.treat(told, dict.fromkeys(base.numbers, technique)) or NO_NUMBERS
+    parameters = f"{', '.join(base.numbers)} at the outer {CODED:.0%} of the records"
+    return base.treat(parameters, dict.fromkeys(base.numbers, technique)) or NO_NUMBERS
 
 
 def _sample(base: Base) -> list[Setting]:
@@ -225,8 +227,8 @@ def _ask(method: str, *models: Callable[[Base], dict[str, Any]], sensitive: bool
         if sensitive and not base.commonest:
             return NOTHING_SENSITIVE
         privacy = [model(base) for model in models]
-        told = f"{method}, {models_text(privacy)}" if named else models_text(privacy)
-        return [Setting(told, base.document({method: {}}, privacy))]
+        parameters = f"{method}, {models_text(privacy)}" if named else models_text(privacy)
+        return [Setting(parameters, base.document({method: {}}, privacy))]
 
     return apply
 

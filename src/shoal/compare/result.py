@@ -71,17 +71,17 @@ class Row:
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything for JSON."""
-        told: dict[str, Any] = {"name": self.name, "title": self.title, "parameters": self.parameters}
-        told["opinion"] = {
+        entry: dict[str, Any] = {"name": self.name, "title": self.title, "parameters": self.parameters}
+        entry["opinion"] = {
             "technique": None if self.verdict is None else self.verdict.technique,
             **{risk: self.opinion(risk) for risk in RISKS},
         }
         if self.policy is not None:
-            told |= {"policy": self.policy, "changes": dict(self.changes), "settings": dict(self.settings)}
-        told["cached"] = self.cached
+            entry |= {"policy": self.policy, "changes": dict(self.changes), "settings": dict(self.settings)}
+        entry["cached"] = self.cached
         if self.reason is not None:
-            return told | {"reason": self.reason}
-        return told | {
+            return entry | {"reason": self.reason}
+        return entry | {
             "guarantees": [dict(entry) for entry in self.guarantees],
             "claims": [dict(entry) for entry in self.claims],
             "risks": {name: _without_name(each.as_dict()) for name, each in self.risks.items()},
@@ -93,8 +93,8 @@ class Row:
     def flat(self, stand: Standing | None = None) -> dict[str, Any]:
         """Return one line of a table, the same columns for every row."""
         line: dict[str, Any] = {"name": self.name, "parameters": self.parameters}
-        told = dict(NO_STANDING) if stand is None else stand.as_dict()
-        line |= told | {"dominated_by": "; ".join(told["dominated_by"])}
+        standing = dict(NO_STANDING) if stand is None else stand.as_dict()
+        line |= standing | {"dominated_by": "; ".join(standing["dominated_by"])}
         for risk in RISKS:
             trials = self.trials(risk)
             column = risk.replace("-", "_")
@@ -201,5 +201,5 @@ def _achieved_text(achieved: Any) -> str:
     return f"{achieved:.4g}" if isinstance(achieved, int | float) else str(achieved)
 
 
-def _without_name(told: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in told.items() if key != "name"}
+def _without_name(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in entry.items() if key != "name"}

@@ -187,7 +187,7 @@ def _one_method(given: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A policy's changes, whole keys of its document, and what of them is told: parameter by parameter."""
+    """A policy's changes, whole keys of its document, and what of them is shown: parameter by parameter."""
 
     changes: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -222,13 +222,13 @@ def _of_policy(
         yield from _of_method(name, first, policy, Variant(), axes)
     for given in methods:
         ((method, options),) = given.items()
-        told = " ".join([method, *(f"{key}={_text(value)}" for key, value in options.items())])
-        first = told if alone else f"{name}, {told}"
+        written = " ".join([method, *(f"{key}={_text(value)}" for key, value in options.items())])
+        first = written if alone else f"{name}, {written}"
         start = Variant({"method": dict(given)}, {"method": method})
         try:
             Policy.load({**policy.document, **start.changes}, policy.folder)
         except PolicyError as error:
-            row = Row(first, f"method {method}", told, policy=name, changes=start.changes, settings=start.settings)
+            row = Row(first, f"method {method}", written, policy=name, changes=start.changes, settings=start.settings)
             yield Asked(row.without(_plain(error)))
             continue
         yield from _of_method(name, first, policy, start, axes)
@@ -271,11 +271,11 @@ def _variants(document: Mapping[str, Any], start: Variant, axes: Sequence[Axis])
 
 def parameters_of(policy: Policy) -> str:
     """Write the method and the models of a policy with what it says of them."""
-    told = [" ".join(filter(None, [policy.method.name, parameters_text(_options(policy.method))]))]
-    told += [" ".join(filter(None, [model.name, parameters_text(_options(model))])) for model in policy.privacy]
+    parts = [" ".join(filter(None, [policy.method.name, parameters_text(_options(policy.method))]))]
+    parts += [" ".join(filter(None, [model.name, parameters_text(_options(model))])) for model in policy.privacy]
     if policy.max_withheld:
-        told.append(f"max_withheld = {policy.max_withheld:g}")
-    return "; ".join(told)
+        parts.append(f"max_withheld = {policy.max_withheld:g}")
+    return "; ".join(parts)
 
 
 def _options(part: Any) -> dict[str, Any]:
@@ -305,8 +305,8 @@ def _check_names(axes: Sequence[Axis], policies: Sequence[Policy], methods: Sequ
 def _settings_text(settings: Mapping[str, Any], axes: Sequence[Axis]) -> str:
     """Write ``k=5``, or the whole name where another parameter ends alike."""
     ends = [axis.parameter for axis in axes]
-    told = {axis.path: axis.parameter if ends.count(axis.parameter) == 1 else axis.path for axis in axes}
-    return ", ".join(f"{told[path]}={_text(value)}" for path, value in settings.items() if path in told)
+    names = {axis.path: axis.parameter if ends.count(axis.parameter) == 1 else axis.path for axis in axes}
+    return ", ".join(f"{names[path]}={_text(value)}" for path, value in settings.items() if path in names)
 
 
 def _text(value: Any) -> str:

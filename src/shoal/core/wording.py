@@ -99,8 +99,8 @@ def words(text: str) -> str:
     >>> words("<img src=x> [a](b)"), words("age_group")
     ('&lt;img src=x> \\\\[a\\\\](b)', 'age_group')
     """
-    told = _ACTIVE.sub(r"\\\g<0>", _ENTITY.sub("&amp;", text))
-    return " ".join(told.replace("<", "&lt;").splitlines())
+    escaped = _ACTIVE.sub(r"\\\g<0>", _ENTITY.sub("&amp;", text))
+    return " ".join(escaped.replace("<", "&lt;").splitlines())
 
 
 def code(text: str) -> str:

@@ -1,0 +1,1 @@
+"""Pages, plots and notebook views: everything that people read about a release, from one system of templates."""

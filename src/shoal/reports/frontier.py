@@ -48,7 +48,7 @@ class Point:
 def frontier(points: Sequence[Point], title: str = "Risk against what is kept") -> Plot:
     """Draw each point, full on the frontier and hollow where it is dominated, in the order of their ranks.
 
-    Labels never cover points or one another: names if there is room, else the numbers of the table.
+    Labels never cover points or one another: names if there is space, else the numbers of the table.
     """
     ordered = sorted(points, key=lambda point: (point.rank is None, point.rank or 0))
     across, up = _scales(ordered)
@@ -109,7 +109,7 @@ def _axes(across: Scale, up: Scale) -> list[str]:
 
 
 def _labels(points: Sequence[Point], places: Sequence[tuple[float, float]], across: Scale) -> tuple[list[str], bool]:
-    """Return the label of each point, "" where there is no room, and whether labels are numbers."""
+    """Return the label of each point, "" where there is no space, and whether labels are numbers."""
     box = (_LEFT, _TOP - 6, WIDTH, _BOTTOM)
     lines = [
         (across.place(point.risk_low), y - 1, across.place(point.risk_high), y + 1)
@@ -127,9 +127,9 @@ def _labels(points: Sequence[Point], places: Sequence[tuple[float, float]], acro
 def _mark(point: Point, place: tuple[float, float], label: str) -> str:
     x, y = place
     state = "dominated" if point.dominated else "on the frontier"
-    told = tooltip(f"{point.name}: {percent(point.risk)} risk, {percent(point.kept)} kept, {state}")
+    tip = tooltip(f"{point.name}: {percent(point.risk)} risk, {percent(point.kept)} kept, {state}")
     kind = "plot-worse" if point.dominated else "plot-after"
-    mark = element("circle", told, cx=x, cy=y, r=_RADIUS, class_=kind)
+    mark = element("circle", tip, cx=x, cy=y, r=_RADIUS, class_=kind)
     if point.href is None:
         return mark + label
     name = f"{point.name}, {state}"
@@ -162,7 +162,7 @@ def _words(points: Sequence[Point], numbered: bool) -> str:
 def place_labels(
     labels: Sequence[str], places: Sequence[tuple[float, float]], radius: float, within: Box, lines: Sequence[Box]
 ) -> list[str]:
-    """Return the text of each label, with a line to its point if it stands far off; "" where there is no room.
+    """Return the text of each label, with a line to its point if it stands far off; "" where there is no space.
 
     They keep off the *lines* too.
     """

@@ -112,7 +112,7 @@ class Report:
         return failed + [one["model"] for one in found["guarantees"] if not one["ok"]]
 
     @property
-    def drawn(self) -> str:
+    def sample(self) -> str:
         """How a sample was drawn."""
         sample = self.manifest["sample"]
         share = sample.get("share")

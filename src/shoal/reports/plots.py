@@ -53,7 +53,7 @@ DARK = {
     "after": "#6cb8f0",
     "after-fill": "#6cb8f0",
 }
-LIMIT = 20  # rows that a plot shows; the rest is told in words
+LIMIT = 20  # rows that a plot shows; the rest is counted in words
 BEFORE, AFTER = ("bar plot-before", "before"), ("bar plot-after", "after")
 _PAIR_NAME = 78.0  # the space that each of two names has at most
 _SMALL_WIDTH, _SMALL_TOP, _SMALL_BOTTOM = 240.0, 6.0, 70.0
@@ -127,14 +127,14 @@ def draw(
 def histogram(labels: Sequence[str], counts: Sequence[int], title: str = "Values", head: str = "value") -> Plot:
     """Draw a bar for each label, in their order; the first and the last label stand below."""
     heights = scale([float(count) for count in counts], _SMALL_BOTTOM, _SMALL_TOP, least=1.0)
-    room = (_SMALL_WIDTH - 4) / max(len(labels), 1)
-    gap = min(2.0, room / 4)
+    slot = (_SMALL_WIDTH - 4) / max(len(labels), 1)
+    gap = min(2.0, slot / 4)
     parts = [line(2, _SMALL_BOTTOM, _SMALL_WIDTH - 2, _SMALL_BOTTOM, "plot-axis")]
     for place, (label, count) in enumerate(zip(labels, counts, strict=True)):
         top = heights.place(count)
-        told = tooltip(f"{label}: {count_text(count)}")
-        bar = {"x": 2 + place * room + gap / 2, "y": top, "width": room - gap, "height": _SMALL_BOTTOM - top}
-        parts.append(element("rect", told, **bar, class_="plot-flat"))
+        tip = tooltip(f"{label}: {count_text(count)}")
+        bar = {"x": 2 + place * slot + gap / 2, "y": top, "width": slot - gap, "height": _SMALL_BOTTOM - top}
+        parts.append(element("rect", tip, **bar, class_="plot-flat"))
     if labels:
         parts.append(text(2, _SMALL_BOTTOM + TEXT + 4, labels[0], "plot-soft", _SMALL_WIDTH / 2 - 8))
     if len(labels) > 1:
@@ -173,11 +173,11 @@ def class_sizes(before: Sequence[Mapping[str, int]] | None, after: Sequence[Mapp
         tick_text=short_count_text,
     )
     heads = [f"size of the {one}"]
-    for told, side in ((" before", before), ("", after) if before is None else (" after", after)):
-        heads += [] if side is None else [f"{_groups(side)}{told}", f"records{told}"]
+    for when, side in ((" before", before), ("", after) if before is None else (" after", after)):
+        heads += [] if side is None else [f"{_groups(side)}{when}", f"records{when}"]
     rows = [[name, *(cell for side in sides for cell in _cells(side, low))] for low, name in sizes.items()]
-    told = _alone(after, one)
-    words = f"{told[0].upper()}{told[1:]}." if before is None else f"Before, {_alone(before)}. After, {told}."
+    state = _alone(after, one)
+    words = f"{state[0].upper()}{state[1:]}." if before is None else f"Before, {_alone(before)}. After, {state}."
     return draw(f"{one.capitalize()} sizes", words, parts, height, heads, rows)
 
 
@@ -189,12 +189,12 @@ def _alone(entries: Sequence[Mapping[str, int]], one: str = "class") -> str:
     alone = sum(entry["records"] for entry in entries if entry["to"] == 1)
     most = max(entries, key=lambda entry: entry["records"])
     size = _range_text(most["from"], most["to"])
-    told = f"{alone:,} of {counted_text(every, 'record')} ({percent(alone / every)})" if alone else "no record"
-    told += f" {'is' if alone < 2 else 'are'} alone in {'its' if alone < 2 else 'their'} {one}"
+    alone_text = f"{alone:,} of {counted_text(every, 'record')} ({percent(alone / every)})" if alone else "no record"
+    alone_text += f" {'is' if alone < 2 else 'are'} alone in {'its' if alone < 2 else 'their'} {one}"
     groups = "buckets" if one == "bucket" else "classes"
     share = most["records"] / every
     where = f"most ({percent(share)}) are" if share > 0.5 else f"the largest part ({percent(share)}) is"
-    return told if most["to"] == 1 else f"{told}; {where} in {groups} of {size}"
+    return alone_text if most["to"] == 1 else f"{alone_text}; {where} in {groups} of {size}"
 
 
 def _range_text(low: int, high: int) -> str:
@@ -242,27 +242,27 @@ def risks(before: Mapping[str, Any], after: Mapping[str, Any]) -> Plot:
             (f"unique {whom}", "unique_records"),
         )
     ]
-    told = [(name, *map(percent, values)) for name, values in shares.items()]
+    share_rows = [(name, *map(percent, values)) for name, values in shares.items()]
     heads = ("measure", "before", "after")
-    return draw("Risk of being found", description, parts, height, heads, [*counts, *told])
+    return draw("Risk of being found", description, parts, height, heads, [*counts, *share_rows])
 
 
-def _risk_shares(told: Mapping[str, Any]) -> dict[str, float]:
+def _risk_shares(figures: Mapping[str, Any]) -> dict[str, float]:
     return {
-        "highest risk": told["prosecutor_highest"],
-        "mean risk": told["prosecutor_mean"],
-        "found by a marketer": told["marketer"],
-        "share of uniques": told["unique_records"] / told["records"],
+        "highest risk": figures["prosecutor_highest"],
+        "mean risk": figures["prosecutor_mean"],
+        "found by a marketer": figures["marketer"],
+        "share of uniques": figures["unique_records"] / figures["records"],
     }
 
 
-def _size(told: Mapping[str, Any]) -> str:
-    one, several = ("person", "people") if "counts" in told else ("record", "records")
-    return counted_text(told["smallest_class"], one, several)
+def _size(figures: Mapping[str, Any]) -> str:
+    one, several = ("person", "people") if "counts" in figures else ("record", "records")
+    return counted_text(figures["smallest_class"], one, several)
 
 
 def attribute_loss(losses: Mapping[str, float]) -> Plot:
-    """Draw the loss of each attribute, from 0 (values as they were) to 1 (nothing is told), largest first."""
+    """Draw the loss of each attribute, from 0 (values as they were) to 1 (values say nothing), largest first."""
     ordered = sorted(losses.items(), key=lambda entry: (-entry[1], entry[0]))
     parts, height = draw_bars(
         [BarRow(name, (loss,)) for name, loss in ordered],
@@ -303,12 +303,12 @@ def sensitive_shares(name: str, entries: Sequence[Mapping[str, Any]], more: int 
     parts = frame.parts(percent)
     for place, entry in enumerate(shown):
         y, (low, high) = frame.middle(place), (frame.scale.place(entry["lowest"]), frame.scale.place(entry["highest"]))
-        told = (
+        tip = (
             f"{labels[place]}: {percent(entry['whole'])} of the whole table, {percent(entry['lowest'])} to "
             f"{percent(entry['highest'])} of a {group}"
         )
-        parts.append(range_mark(low, high, y, 5, told))
-        parts.append(diamond(frame.scale.place(entry["whole"]), y, 5.5, "plot-before", tooltip(told)))
+        parts.append(range_mark(low, high, y, 5, tip))
+        parts.append(diamond(frame.scale.place(entry["whole"]), y, 5.5, "plot-before", tooltip(tip)))
     rows = [
         (label, *(percent(entry[key]) for key in ("whole", "lowest", "highest")))
         for label, entry in zip(labels, shown, strict=True)
@@ -342,10 +342,10 @@ def associations(pairs: Sequence[Mapping[str, Any]]) -> Plot:
     for place, entry in enumerate(shown):
         y = frame.middle(place)
         before, after = (frame.scale.place(entry[side]) for side in ("before", "after"))
-        told = f"{labels[place]}: {entry['before']:.2f} before, {entry['after']:.2f} after"
+        tip = f"{labels[place]}: {entry['before']:.2f} before, {entry['after']:.2f} after"
         parts.append(line(before, y, after, y, "plot-thin"))
-        parts.append(diamond(before, y, 6.5, "plot-before", tooltip(told)))
-        parts.append(element("circle", tooltip(told), cx=after, cy=y, r=4.0, class_="plot-after"))
+        parts.append(diamond(before, y, 6.5, "plot-before", tooltip(tip)))
+        parts.append(element("circle", tooltip(tip), cx=after, cy=y, r=4.0, class_="plot-after"))
     rows = [
         (label, *(f"{entry[side]:.2f}" for side in ("before", "after")))
         for label, entry in zip(labels, shown, strict=True)
@@ -382,10 +382,10 @@ def intervals(rows: Sequence[Interval], title: str = "Attacks") -> Plot:
     parts = frame.parts(percent)
     for place, row in enumerate(rows):
         y, (low, high) = frame.middle(place), (frame.scale.place(row.low), frame.scale.place(row.high))
-        told = f"{row.name}: {_range(row)}" + (f"; {row.note}" if row.note else "")
-        parts.append(range_mark(low, high, y, 4, told))
+        tip = f"{row.name}: {_range(row)}" + (f"; {row.note}" if row.note else "")
+        parts.append(range_mark(low, high, y, 4, tip))
         look = "plot-after" if row.low > 0 else "plot-hollow"
-        parts.append(element("circle", tooltip(told), cx=frame.scale.place(row.value), cy=y, r=5.0, class_=look))
+        parts.append(element("circle", tooltip(tip), cx=frame.scale.place(row.value), cy=y, r=5.0, class_=look))
     noted = any(row.note for row in rows)
     heads = ("attack", "risk", "from", "to", *(("note",) if noted else ()))
     cells = [
@@ -400,8 +400,8 @@ def _describe_intervals(rows: Sequence[Interval]) -> str:
         return "No attack was tried."
     worst = max(rows, key=lambda row: row.value)
     sure = sum(row.low > 0 for row in rows)
-    told = "None is" if not sure else f"{sure} of {len(rows)} {'is' if sure == 1 else 'are'}"
-    return f"The largest risk is that of {worst.name}: {_range(worst)}. {told} surely above 0."
+    how_many = "None is" if not sure else f"{sure} of {len(rows)} {'is' if sure == 1 else 'are'}"
+    return f"The largest risk is that of {worst.name}: {_range(worst)}. {how_many} surely above 0."
 
 
 def _range(row: Interval) -> str:
@@ -421,8 +421,8 @@ def release_plots(evidence: Mapping[str, Any]) -> list[Plot]:
         found.append(attribute_loss(losses))
     group = "bucket" if "bucket_sizes" in after else "class"
     found += [
-        sensitive_shares(name, told["values"], told["more"], group)
-        for name, told in evidence.get("sensitive", {}).items()
+        sensitive_shares(name, entry["values"], entry["more"], group)
+        for name, entry in evidence.get("sensitive", {}).items()
     ]
     if evidence.get("associations"):
         found.append(associations(evidence["associations"]))

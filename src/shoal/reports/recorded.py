@@ -47,13 +47,13 @@ class Recorder:
 
         *source* tells the name and the SHA-256 of the table by which answers were judged.
         """
-        told = {"release": self.manifest["data"]["sha256"], "source": dict(source), **found}
-        page = internal_report(self.manifest, self.evidence, told)
+        record = {"release": self.manifest["data"]["sha256"], "source": dict(source), **found}
+        page = internal_report(self.manifest, self.evidence, record)
         mark = secrets.token_hex(8)
         attacks, report = (self.folder / f".{name}.{mark}" for name in (ATTACKS, "report.html"))
         outcome = "nothing was recorded"
         try:
-            _write(attacks, json.dumps(told, ensure_ascii=False, allow_nan=False, indent=1) + "\n")
+            _write(attacks, json.dumps(record, ensure_ascii=False, allow_nan=False, indent=1) + "\n")
             _write(report, page)
             attacks.replace(self.folder / ATTACKS)
             outcome = f"{ATTACKS} is written, but report.html is the one from before"

@@ -80,7 +80,7 @@ def text_width(words: str) -> float:
 
 
 def fit(words: str, width: float) -> str:
-    """Return as much of a text as has room, with an ellipsis if some is left out.
+    """Return as much of a text as has space, with an ellipsis if some is left out.
 
     >>> fit("occupation", 40), fit("age", 40)
     ('occ…', 'age')
@@ -227,7 +227,7 @@ def make_frame(
     least: float = 0.0,
     right: float = 24.0,
 ) -> Frame:
-    """Return the frame that has room for the labels, and for *right* units of text behind the marks."""
+    """Return the frame that has space for the labels, and for *right* units of text behind the marks."""
     widest = max(map(text_width, labels), default=0.0)
     start = min(max(widest + 12, 30.0), _LABELS)
     return Frame(tuple(labels), tuple(legend), scale(values, start, WIDTH - right, least), row, title)
@@ -288,9 +288,9 @@ def draw_bars(
             if value is None:
                 continue
             y, end = top + _BAR * number, frame.scale.place(value)
-            told = tooltip(f"{row.label}, {words}: {value_text(value)}")
+            tip = tooltip(f"{row.label}, {words}: {value_text(value)}")
             bar = {"x": min(zero, end), "y": y + 2, "width": abs(end - zero), "height": _BAR - 4}
-            found.append(element("rect", told, **bar, class_=kind.split()[1]))
+            found.append(element("rect", tip, **bar, class_=kind.split()[1]))
             found.append(text(max(zero, end) + 5, y + _BAR / 2 + TEXT / 3, value_text(value), "plot-soft"))
     return found, frame.height
 
