@@ -9,9 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from shoal.compare.compare import compare
-from shoal.compare.picture import draw_comparison
 from shoal.compare.result import Comparison
-from shoal.compare.writing import markdown_page
+from shoal.compare.writing import draw_comparison, markdown_page
 from shoal.datasets.hospital import SEXES, hospital_policy, hospital_tables, stays
 from shoal.datasets.hospital_rates import INSURANCES
 from shoal.datasets.uci import adult, adult_policy
