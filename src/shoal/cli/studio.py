@@ -68,5 +68,5 @@ def _installed() -> None:
 
     if os.name != "posix":
         raise UsageError("the studio runs on Linux and macOS only; the other commands run here too")
-    if absent := [name for name in ("jinja2", "starlette", "uvicorn") if find_spec(name) is None]:
+    if absent := [name for name in ("starlette", "uvicorn") if find_spec(name) is None]:
         raise UsageError(f"the studio needs {', '.join(absent)}; install shoal[studio]")
