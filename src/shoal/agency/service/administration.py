@@ -13,7 +13,6 @@ from typing import Any
 from anyio import to_thread
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import HTMLResponse
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from pydantic import ValidationError
 from sqlalchemy import select
 
@@ -35,6 +34,7 @@ from shoal.agency.service.refusals import Refusal, absent, conflict
 from shoal.agency.service.settings import Settings
 from shoal.agency.service.visits import Line, Service, append
 from shoal.core.errors import UsageError
+from shoal.reports.templates import environment
 
 routes, unguarded = Routes("administration"), APIRouter(tags=["service"])
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -124,7 +124,7 @@ def _reference_of(app: FastAPI) -> tuple[str, str]:
 def render_reference(schema: Mapping[str, Any]) -> tuple[str, str]:
     """Return the page about the routes of an OpenAPI schema, and the content security policy under which it shows."""
     folder = Path(__file__).parent
-    environment = Environment(loader=FileSystemLoader(folder), autoescape=True, undefined=StrictUndefined)
+    templates = environment(folder)
     style = (folder / "reference.css").read_text(encoding="utf-8")
 
     def resolve(part: Any) -> Any:
@@ -137,8 +137,8 @@ def render_reference(schema: Mapping[str, Any]) -> tuple[str, str]:
             return resolve(schema["components"]["schemas"][part["$ref"].rpartition("/")[2]])
         return {key: resolve(value) for key, value in part.items() if key != "title" or not isinstance(value, str)}
 
-    environment.filters["resolved"] = lambda part: json.dumps(resolve(part), indent=2, ensure_ascii=False)
-    page = environment.get_template("reference.html").render(schema=schema, style=style)
+    templates.filters["resolved"] = lambda part: json.dumps(resolve(part), indent=2, ensure_ascii=False)
+    page = templates.get_template("reference.html").render(schema=schema, style=style)
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     return page, (
         f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
