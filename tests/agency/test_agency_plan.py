@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from shoal.agency.classes import greedy_classes, independent_classes
 from shoal.agency.distribution import read_distribution
 from shoal.agency.planning import make_plan, plan_document, write_plan
-from shoal.agency.samples import composed_delta, failure_bound
+from shoal.agency.samples import compose_delta, failure_bound
 from shoal.cli import app
 from shoal.core.errors import InputError, ShoalError, UnreachableError, UsageError
 from shoal.release.forms.agreed import Promise, check_plan, digest_plan, read_plan
@@ -146,7 +146,7 @@ def test_a_chosen_p_uses_the_samples_and_error_costs_records() -> None:
     assert failure_bound(read, plan.classes, plan.n_tight) <= 0.01 < failure_bound(read, plan.classes, plan.n_tight - 1)
     assert failure_bound(read, plan.classes, 0) == 1
     assert plan.failure(plan.n_tight) == failure_bound(read, plan.classes, plan.n_tight)
-    assert composed_delta(DELTA, 4) == Fraction("0.04")
+    assert compose_delta(DELTA, 4) == Fraction("0.04")
 
 
 def test_equally_long_classes_hold_for_independent_values_only() -> None:

@@ -121,21 +121,21 @@ def test_settings_come_from_options_then_the_environment_then_defaults() -> None
 def test_plans_are_kept_up_to_a_number_of_bytes() -> None:
     cache = PlanCache(10)
     plans = {number: SentPlan(str(number), b"x" * 4) for number in range(3)}
-    cache.put(0, plans[0])
-    cache.put(1, plans[1])
+    cache.store(0, plans[0])
+    cache.store(1, plans[1])
     assert cache.get(0) is plans[0]  # asked for again, so 1 is the oldest
-    cache.put(2, plans[2])
+    cache.store(2, plans[2])
     assert cache.get(1) is None
     assert cache.get(0) is plans[0]
-    cache.put(3, SentPlan("3", b"x" * 11))
+    cache.store(3, SentPlan("3", b"x" * 11))
     assert cache.get(3) is None
     assert cache.get(2) is plans[2]
-    cache.put(2, plans[2])  # again, and nothing is counted twice
+    cache.store(2, plans[2])  # again, and nothing is counted twice
     assert cache.get(0) is plans[0]
 
 
 def test_counts_are_kept_as_codes_and_come_back() -> None:
-    table = from_storage(counted(["40", "M", "gout", 7], ["9", "F", "flu", 0]).stored())
+    table = from_storage(counted(["40", "M", "gout", 7], ["9", "F", "flu", 0]).serialize())
     assert [column.tolist() for column in table.codes()] == [[1, 0], [1, 0], [1, 0]]
     assert table.weights().to_pylist() == [7, 0]
     assert (table.counted, table.records) == (True, 7)
@@ -212,7 +212,7 @@ def test_probabilities_are_numbers_or_decimal_texts() -> None:
     cells = ["9", "F", "flu"], ["9", "M", "gout"]
     for shares in ((0.25, 0.75), (0, 1), ("0.1", "0.9")):
         rows = [[*cell, share] for cell, share in zip(cells, shares, strict=True)]
-        table = from_storage(read_rows(columns, rows, DOMAIN, probabilities=True, most=9).stored())
+        table = from_storage(read_rows(columns, rows, DOMAIN, probabilities=True, most=9).serialize())
         assert (table.counted, table.records) == (False, None)
         known = pool(DOMAIN, [table], "lexicographic", 100)
         assert float(known.probability(int(known.point_weights()[0]))) == pytest.approx(float(shares[0]))

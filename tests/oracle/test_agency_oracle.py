@@ -10,15 +10,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.agency.classes import gathered_classes, greedy_classes
+from shoal.agency.classes import gather_classes, greedy_classes
 from shoal.agency.distribution import read_distribution
 from shoal.agency.entropy import (
     class_entropies,
+    close_by_entropy,
     entropy_classes,
     entropy_samples,
     entropy_tail,
     fewer_bound,
-    varied_classes,
 )
 from shoal.agency.samples import (
     class_bound_of,
@@ -89,7 +89,7 @@ def test_gathered_classes_are_admissible_and_never_fewer(seed: int) -> None:
     counts[0] += 1
     known = distribution_of(counts)
     p = Fraction(int(rng.integers(1, 8)), int(counts.sum()))
-    gathered = gathered_classes(known, 3, p)
+    gathered = gather_classes(known, 3, p)
     assert gathered.n_classes >= greedy_classes(known, 3, p).n_classes
     assert all(admissible(block, 3, known.threshold(p)) for block in blocks(counts, gathered.number))
 
@@ -222,7 +222,7 @@ def test_varied_classes_are_runs_that_close_as_soon_as_they_may(seed: int) -> No
     known = distribution_of(counts)
     l, p, share = 1.5, Fraction(int(rng.integers(1, 12)), 100), Fraction(1, 2)
     least = math.log(l) + 0.5 * (entropy_of(counts) - math.log(l)) * (1 - 1e-9)
-    number = varied_classes(known, l, p, share)
+    number = close_by_entropy(known, l, p, share)
     assert (np.diff(number) >= 0).all()
     made = blocks(counts, number)
     threshold = p * known.total

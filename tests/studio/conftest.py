@@ -16,8 +16,7 @@ from shoal.studio.application import create_app
 from shoal.studio.gate import Key
 from shoal.studio.jobs import Job
 from shoal.studio.project import Project
-from shoal.studio.room import Room
-from shoal.studio.studio import Studio
+from shoal.studio.studio import PrivateFolder, Studio
 
 with warnings.catch_warnings():  # it would rather have another client than the one that is installed
     warnings.simplefilter("ignore")
@@ -59,9 +58,9 @@ class Browser:
 
 @pytest.fixture
 def studio(tmp_path: Path) -> Iterator[Studio]:
-    """A studio whose room is in the test's folder."""
-    with Room(tmp_path) as room:
-        made = Studio(room)
+    """A studio whose private folder is in the test's folder."""
+    with PrivateFolder(tmp_path) as private:
+        made = Studio(private)
         yield made
         made.close()
 
@@ -107,8 +106,8 @@ class Solved:
 def solved(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Solved]:
     """The patients with one release, made by the page that makes them."""
     folder = tmp_path_factory.mktemp("solved")
-    with Room(folder) as room:
-        studio = Studio(room)
+    with PrivateFolder(folder) as private:
+        studio = Studio(private)
         table = write_patients(folder / "patients.csv")
         project = studio.open(table.name, table, studio.new_folder())
         browser = Browser(studio)

@@ -12,9 +12,8 @@ import sys
 import pytest
 
 from shoal.studio.application import create_app
-from shoal.studio.gate import Key
-from shoal.studio.peers import own_peers, owner_in
-from shoal.studio.room import Room
+from shoal.studio.gate import Key, find_own_peers, owner_in
+from shoal.studio.studio import PrivateFolder
 
 HOST = "127.0.0.1:8765"
 HERE, THERE = ("127.0.0.1", 8765), ("127.0.0.1", 40000)
@@ -36,7 +35,7 @@ time.sleep(60)
 """
 NOBODY = 65534
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
-on_linux = pytest.mark.skipif(own_peers() is None, reason="the system does not tell whose a connection is")
+on_linux = pytest.mark.skipif(find_own_peers() is None, reason="the system does not tell whose a connection is")
 
 
 def written(address: tuple[str, int]) -> str:
@@ -60,7 +59,7 @@ def test_the_owner_of_the_other_end_is_found_in_the_systems_table():
 
 @on_linux
 def test_own_connections_are_told_from_those_that_nobody_holds():
-    own = own_peers()
+    own = find_own_peers()
     with socket.create_server(("127.0.0.1", 0)) as listening:
         client = socket.create_connection(listening.getsockname())
         accepted, there = listening.accept()
@@ -140,7 +139,7 @@ def test_a_place_that_there_is_not_is_refused_with_words(browser, project, place
 def test_names_of_files_that_no_system_takes_are_refused(browser, project):
     for name in ("%E6%BC%A2" * 90 + ".csv", "a%00b.csv", "..", "%2e%2e%2fx.csv", "a%2fb.csv", "%ED%A0%80%0A.csv"):
         assert browser.put(f"/projects/{project.id}/files", b"a\n1\n", name).status_code == 422
-    assert project.attached() == ()
+    assert project.list_attached() == ()
 
 
 @pytest.mark.parametrize(
@@ -172,9 +171,9 @@ def test_the_lock_of_a_room_has_its_name_only_once_it_is_held(tmp_path, monkeypa
         real(lock, how)
 
     monkeypatch.setattr(fcntl, "flock", watched)
-    with Room(tmp_path) as room:
+    with PrivateFolder(tmp_path) as private:
         assert seen == [[]]
-        assert (room.folder / "lock").exists()
+        assert (private.path / "lock").exists()
 
 
 @pytest.fixture

@@ -13,8 +13,7 @@ from shoal.core.progress import Silent
 from shoal.policy.policy import Policy
 from shoal.policy.profiling import profile_columns
 from shoal.sources.opening import open_source
-from shoal.studio.describing import BARS, described, spread
-from shoal.studio.roles import with_role
+from shoal.studio.columns import BARS, describe_columns, draw_values, with_role
 
 
 def column(**values):
@@ -42,13 +41,13 @@ def counted(plot) -> int:
     ids=["whole", "decimal", "dates", "texts", "many-texts", "truth", "few-numbers", "one", "missing"],
 )
 def test_every_record_with_a_value_is_in_the_plot(values):
-    plot = spread(column(x=values))
+    plot = draw_values(column(x=values))
     assert counted(plot) == sum(value is not None for value in values)
     assert len(plot.rows) <= BARS + 1
 
 
 def test_bars_of_whole_numbers_are_ranges_that_do_not_overlap():
-    plot = spread(column(x=[i % 53 for i in range(500)]))
+    plot = draw_values(column(x=[i % 53 for i in range(500)]))
     ends = [[int(end) for end in row[0].split(" to ")] for row in plot.rows]
     for (_, *before), (after, *_) in itertools.pairwise(ends):
         assert after == (before or [ends[0][0]])[-1] + 1
@@ -56,7 +55,7 @@ def test_bars_of_whole_numbers_are_ranges_that_do_not_overlap():
 
 
 def test_nothing_is_drawn_of_names(project):
-    shown = {each.name: each for each in described(project.profile, project.draft.columns)}
+    shown = {each.name: each for each in describe_columns(project.profile, project.draft.columns)}
     assert shown["patient"].plot is None
     assert shown["age"].plot is not None
     assert shown["sex"].n_distinct == 2

@@ -16,15 +16,15 @@ import httpx
 import pytest
 
 from shoal.core.errors import InputError, UsageError
-from shoal.studio.serving import serve
+from shoal.studio.application import serve
 
 COMMAND = Path(sys.executable).with_name("shoal")
 RUNNING = """
 import sys, time
 from pathlib import Path
-from shoal.studio.room import Room
+from shoal.studio.studio import PrivateFolder
 from shoal.studio.studio import Studio
-studio = Studio(Room())
+studio = Studio(PrivateFolder())
 table = Path(sys.argv[1])
 project = studio.open(table.name, table, studio.new_folder())
 job = studio.jobs.start(project, "waiting", ["studio", "--no-browser"])

@@ -9,7 +9,7 @@ import pytest
 import shoal
 from shoal.core.errors import UnreachableError
 from shoal.policy.policy import Policy
-from shoal.studio.feasibility import Looked, costs, hints, looked_key
+from shoal.studio.feasibility import Looked, costs, hints, pass_key
 
 ATTRIBUTES = {
     "age": {"role": "quasi", "taxonomy": {"intervals": {"min": 0, "max": 100, "widths": [10, 50]}}},
@@ -113,14 +113,14 @@ def test_costs_are_those_of_the_classes(table) -> None:
 
 def test_the_table_is_read_again_only_if_its_attributes_change() -> None:
     first = document({"k-anonymity": {"k": 2}})
-    assert looked_key(first) == looked_key(document({"t-closeness": {"t": 0.1}}, max_withheld=0.1))
+    assert pass_key(first) == pass_key(document({"t-closeness": {"t": 0.1}}, max_withheld=0.1))
     for other in (
         {**first, "attributes": {**ATTRIBUTES, "sex": {"role": "insensitive"}}},
         {**first, "missing": "drop"},
         {**first, "method": {"synthetic": {"epsilon": 1}}},
         document({"k-map": {"k": 2, "population": "people.csv"}}),
     ):
-        assert looked_key(other) != looked_key(first)
+        assert pass_key(other) != pass_key(first)
 
 
 def test_counting_ends_when_nobody_waits_for_it(table) -> None:

@@ -158,7 +158,7 @@ def test_a_body_that_says_nothing_of_its_length_is_counted():
     assert ask(_reads_all, [b"x" * (MOST_FORM // 2)] * 3)[0]["status"] == 413
 
 
-def test_an_unexpected_error_is_told_without_its_message():
+def test_an_unexpected_error_is_shown_and_logged_without_its_message(caplog):
     async def broken(scope, receive, send):
         raise ValueError("Zaphod-4711 has gout")
 
@@ -166,6 +166,8 @@ def test_an_unexpected_error_is_told_without_its_message():
     assert sent[0]["status"] == 500
     assert b"Zaphod" not in sent[1]["body"]
     assert b"try again" in sent[1]["body"]
+    assert "a request failed: ValueError at test_studio_gate.py:" in caplog.text
+    assert "Zaphod" not in caplog.text
 
 
 def test_two_studios_have_cookies_of_their_own():

@@ -9,24 +9,23 @@ import pytest
 from shoal.core.registry import discover
 from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel
-from shoal.studio.explaining import explanations, start_of
-from shoal.studio.parameters import parameters, read, shown
+from shoal.studio.parameters import explain_models, list_parameters, read_values, show_values, start_of
 
 MODELS, METHODS = discover("shoal.models", PrivacyModel), discover("shoal.methods", Method)
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_is_explained_and_begins_with_valid_parameters(name: str) -> None:
-    (explained,) = [each for each in explanations() if each.name == name]
+    (explained,) = [each for each in explain_models() if each.name == name]
     assert explained.promise.endswith(".")
     assert explained.open.endswith(".")
     assert explained.example
-    MODELS[name].model_validate(start_of(MODELS[name], parameters(MODELS[name])))
+    MODELS[name].model_validate(start_of(MODELS[name], list_parameters(MODELS[name])))
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_begins_with_valid_parameters(name: str) -> None:
-    METHODS[name].model_validate(start_of(METHODS[name], parameters(METHODS[name])))
+    METHODS[name].model_validate(start_of(METHODS[name], list_parameters(METHODS[name])))
 
 
 @pytest.mark.parametrize(
@@ -42,16 +41,16 @@ def test_every_method_begins_with_valid_parameters(name: str) -> None:
     ],
 )
 def test_what_a_form_shows_is_what_it_reads(name: str, given: dict) -> None:
-    fields = parameters({**MODELS, **METHODS}[name])
-    texts = {key: [value] for key, value in shown(fields, given).items()}
-    assert read(fields, texts) == given
+    fields = list_parameters({**MODELS, **METHODS}[name])
+    texts = {key: [value] for key, value in show_values(fields, given).items()}
+    assert read_values(fields, texts) == given
 
 
 def test_defaults_are_left_out_and_wrong_numbers_kept_for_the_message() -> None:
-    fields = parameters(METHODS["incognito"])
-    assert read(fields, {"measure": ["loss"], "time_budget": ["60"], "recode": []}) == {}
-    assert read(fields, {"time_budget": ["soon"]}) == {"time_budget": "soon"}
-    assert read(fields, {"time_budget": ["inf"]}) == {"time_budget": "inf"}
+    fields = list_parameters(METHODS["incognito"])
+    assert read_values(fields, {"measure": ["loss"], "time_budget": ["60"], "recode": []}) == {}
+    assert read_values(fields, {"time_budget": ["soon"]}) == {"time_budget": "soon"}
+    assert read_values(fields, {"time_budget": ["inf"]}) == {"time_budget": "inf"}
 
 
 @pytest.fixture
@@ -70,7 +69,7 @@ def test_the_page_names_every_model_and_the_fields_of_those_asked_for(browser, p
     for place, entry in enumerate(promised(project), start=1):
         ((name, given),) = entry.items()
         assert f'data-model="{name}"' in text
-        for field in parameters(MODELS[name]):
+        for field in list_parameters(MODELS[name]):
             assert f'id="promise-{place}-{field.name}' in text
         assert f'value="{next(iter(given.values()))}"' in text
     assert " style=" not in text

@@ -77,7 +77,7 @@ def test_a_run_that_succeeds_then_one_that_fails(studio, project):
     assert not failing.exists()
     assert studio.jobs.of(project) == [other, job]
     assert studio.jobs.find(project, job.id) is job
-    assert str(studio.room.folder) not in job.command + other.message
+    assert str(studio.folder) not in job.command + other.message
 
 
 def test_cancelling_leaves_nothing(studio, project, slow):

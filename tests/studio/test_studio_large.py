@@ -17,17 +17,14 @@ from shoal.policy.profiling import profile_columns
 from shoal.sources.base import SourceOptions
 from shoal.sources.opening import open_source
 from shoal.sources.parquet import open_parquet
-from shoal.studio import foreseeing
-from shoal.studio.feasibility import Looked, costs
-from shoal.studio.foreseeing import Foresight
-from shoal.studio.grouping import Grouping, Groupings
-from shoal.studio.previewing import bars_of, first_rows
-from shoal.studio.shelf import Held, Opened, Shelf
+from shoal.studio import feasibility as foreseeing
+from shoal.studio.feasibility import Forecast, Grouping, Groupings, Looked, costs
+from shoal.studio.tables import HeldTable, OpenedTable, TableCache, bars_of, first_rows
 
 
-def opened(path: Path, columns: tuple[str, ...], **options: object) -> Opened:
+def opened(path: Path, columns: tuple[str, ...], **options: object) -> OpenedTable:
     chosen = SourceOptions(**options)
-    return Opened(open_source(path, chosen), path, chosen, columns)
+    return OpenedTable(open_source(path, chosen), path, chosen, columns)
 
 
 @pytest.fixture(scope="module")
@@ -103,12 +100,12 @@ def test_groupings_are_kept_up_to_a_bound_and_costs_do_not_depend_on_it(people: 
 
 
 def test_rows_and_bars_are_those_of_the_file_whether_held_or_read(people: Path) -> None:
-    shelf = Shelf()
+    cache = TableCache()
     asked = opened(people, ("age", "town", "illness"))
-    assert shelf.known(asked) is asked.source
-    held = shelf.take(asked)
-    assert isinstance(held, Held)
-    assert shelf.known(opened(people, ("age", "town", "illness"))) is held
+    assert cache.find(asked) is asked.source
+    held = cache.take(asked)
+    assert isinstance(held, HeldTable)
+    assert cache.find(opened(people, ("age", "town", "illness"))) is held
     parts = open_parquet(people, SourceOptions(), batch_rows=500)
     rows = pq.read_table(people).to_pylist()
     for text in ("TOWN 3", "nowhere"):
@@ -127,51 +124,51 @@ def test_rows_and_bars_are_those_of_the_file_whether_held_or_read(people: Path) 
         assert sum(bars_of(table, "age").counts) == 3000
 
 
-def test_the_shelf_stays_within_its_bound_and_lets_go(people: Path, tmp_path: Path) -> None:
+def test_the_cache_stays_within_its_bound_and_lets_go(people: Path, tmp_path: Path) -> None:
     first, second = opened(people, ("age",)), opened(people, ("town",))
-    room = Shelf()
-    sizes = [room.take(each).table.nbytes for each in (first, second)]
-    assert room.n_bytes == sum(sizes)
-    shelf = Shelf(max(sizes))
-    assert isinstance(shelf.take(first), Held)
-    assert isinstance(shelf.take(second), Held)
-    assert shelf.n_bytes <= max(sizes)
-    assert shelf.known(first) is first.source, "the older one went"
-    assert Shelf(100).take(first) is first.source, "too large to be held"
-    room.forget(tmp_path)
-    assert room.known(first) is not first.source
-    room.forget(people.parent)
-    assert room.n_bytes == 0
+    large = TableCache()
+    sizes = [large.take(each).table.nbytes for each in (first, second)]
+    assert large.n_bytes == sum(sizes)
+    cache = TableCache(max(sizes))
+    assert isinstance(cache.take(first), HeldTable)
+    assert isinstance(cache.take(second), HeldTable)
+    assert cache.n_bytes <= max(sizes)
+    assert cache.find(first) is first.source, "the older one went"
+    assert TableCache(100).take(first) is first.source, "too large to be held"
+    large.forget(tmp_path)
+    assert large.find(first) is not first.source
+    large.forget(people.parent)
+    assert large.n_bytes == 0
 
 
 def test_another_file_or_another_reading_is_another_table(tmp_path: Path) -> None:
-    path, shelf = tmp_path / "some.csv", Shelf()
+    path, cache = tmp_path / "some.csv", TableCache()
     path.write_text("town\nBonn\n?\n")
-    assert first_rows(shelf.take(opened(path, ("town",))), ["town"], 5).rows == (("Bonn",), ("?",))
+    assert first_rows(cache.take(opened(path, ("town",))), ["town"], 5).rows == (("Bonn",), ("?",))
     other = opened(path, ("town",), missing=["?"])
-    assert first_rows(shelf.take(other), ["town"], 5).rows == (("Bonn",), ("missing",))
+    assert first_rows(cache.take(other), ["town"], 5).rows == (("Bonn",), ("missing",))
     path.write_text("town\nAachen\n")
-    assert first_rows(shelf.take(opened(path, ("town",))), ["town"], 5).rows == (("Aachen",),)
+    assert first_rows(cache.take(opened(path, ("town",))), ["town"], 5).rows == (("Aachen",),)
 
 
 def test_closing_a_table_frees_what_was_held(studio, project) -> None:
     asked = opened(project.source, ("age",))
-    studio.shelf.take(asked)
-    assert studio.shelf.n_bytes
+    studio.tables.take(asked)
+    assert studio.tables.n_bytes
     studio.forget(project)
-    assert studio.shelf.n_bytes == 0
+    assert studio.tables.n_bytes == 0
 
 
 def test_only_the_last_tables_are_held_as_they_were_counted(open_in, small_table, monkeypatch) -> None:
     monkeypatch.setattr(foreseeing, "MOST_LOOKED", 1)
     first, second = open_in(small_table), open_in(small_table)
-    told = Foresight.of(first).ask(first, 60)
+    told = Forecast.of(first).ask(first, 60)
     assert told.hints
-    assert Foresight.of(second).ask(second, 60) == told
-    assert Foresight.of(first)._looked is None
-    assert Foresight.of(second)._looked is not None
+    assert Forecast.of(second).ask(second, 60) == told
+    assert Forecast.of(first)._looked is None
+    assert Forecast.of(second)._looked is not None
     first.change(first.revision, {**first.document, "max_withheld": 0.1})
-    assert Foresight.of(first).ask(first, 60).hints == told.hints
+    assert Forecast.of(first).ask(first, 60).hints == told.hints
 
 
 def test_a_profile_does_not_depend_on_how_rows_come_in_batches(people: Path, tmp_path: Path, monkeypatch) -> None:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from shoal.studio.mending import mending
+from shoal.studio.studio import suggest_fix
 
 COMMAND = "shoal anonymize stays.csv -p policy.yaml -o release"
 METHODS = {
@@ -34,15 +34,15 @@ def failed(exit_code: int, message: str, **others: str) -> SimpleNamespace:
     ids=["unreachable", "method", "role", "taxonomy", "column", "policy", "killed"],
 )
 def test_a_failure_leads_to_the_page_that_mends_it(exit_code: int, message: str, page: str) -> None:
-    words, path = mending(failed(exit_code, message))
+    words, path = suggest_fix(failed(exit_code, message))
     assert path == f"/projects/7/{page}"
     assert words
 
 
 def test_nothing_is_mended_where_nothing_failed_or_no_release_was_asked_for() -> None:
-    assert mending(failed(0, "", state="done")) is None
-    assert mending(failed(130, "", state="cancelled")) is None
-    assert mending(failed(2, "column 'age' is absent", command="shoal attack release --source a.csv")) is None
+    assert suggest_fix(failed(0, "", state="done")) is None
+    assert suggest_fix(failed(130, "", state="cancelled")) is None
+    assert suggest_fix(failed(2, "column 'age' is absent", command="shoal attack release --source a.csv")) is None
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ TABLE = b"age,sex,illness\n" + b"".join(b"%d,%s,flu\n" % (30 + i % 20, b"FM"[i %
 
 def left(studio) -> list[str]:
     """What is in the room beside its lock."""
-    return sorted(path.name for path in studio.room.folder.iterdir() if path.name != "lock")
+    return sorted(path.name for path in studio.folder.iterdir() if path.name != "lock")
 
 
 def opened(browser, answer):
@@ -35,7 +35,7 @@ def test_an_upload_becomes_a_project(browser):
     assert project.name == "Unsere Patienten_ März.csv"
     assert (project.rows, project.columns) == (60, ("age", "sex", "illness"))
     assert project.source.parent == project.folder
-    assert project.folder.parent == browser.studio.room.folder
+    assert project.folder.parent == browser.studio.folder
     assert stat.S_IMODE(project.folder.stat().st_mode) == 0o700
     assert project.name in browser.get("/").text
 
@@ -69,7 +69,7 @@ def test_a_broken_upload_says_why_and_leaves_nothing(browser, content, name, sai
     answer = browser.put("/upload", content, name)
     assert answer.status_code == 422
     assert said in answer.text
-    assert str(browser.studio.room.folder) not in answer.text
+    assert str(browser.studio.folder) not in answer.text
     assert left(browser.studio) == []
     assert not browser.studio.projects
 

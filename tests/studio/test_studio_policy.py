@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from shoal.core.errors import UsageError
 from shoal.datasets.hospital import hospital_policy
-from shoal.studio.documents import outside_names, read, written
+from shoal.studio.project import outside_names, read_document, write_document
 
 SCALARS = st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.floats(-1e6, 1e6) | st.text(max_size=12)
 VALUES = st.recursive(
@@ -30,12 +30,12 @@ VALUES = st.recursive(
     )
 )
 def test_what_is_written_reads_back(document):
-    assert read(written(document)) == document
+    assert read_document(write_document(document)) == document
 
 
 def test_long_entries_are_blocks_and_short_ones_lines():
-    text = written(hospital_policy())
-    assert read(text) == hospital_policy()
+    text = write_document(hospital_policy())
+    assert read_document(text) == hospital_policy()
     assert max(map(len, text.splitlines())) <= 130
     assert "\n  patient: {role: identifier}\n" in text
 
@@ -145,14 +145,14 @@ def test_a_file_that_the_policy_names(browser, project):
     document["attributes"]["town"]["description"] = "x"
     answer = browser.put(f"/projects/{project.id}/files", b"Koeln;Rhine;*\nBonn;Rhine;*\nAachen;West;*\n", "towns.csv")
     assert answer.status_code == 200
-    assert project.attached() == ("towns.csv",)
+    assert project.list_attached() == ("towns.csv",)
     assert project.problems() == ()
     assert project.write_policy().parent == project.files
-    assert project.attached() == ("towns.csv",), "policies of runs are not attached files"
+    assert project.list_attached() == ("towns.csv",), "policies of runs are not attached files"
     assert "towns.csv" in browser.get(path(project)).text
     browser.post(f"/projects/{project.id}/files/remove", {"name": "../lock"})
     browser.post(f"/projects/{project.id}/files/remove", {"name": "towns.csv"})
-    assert project.attached() == ()
+    assert project.list_attached() == ()
 
 
 @pytest.mark.parametrize("name", ["", "..%2Fx.csv", "%2Fetc%2Fx.csv", ".x.csv", "a%00b.csv"])
@@ -167,7 +167,7 @@ def test_files_with_names_like_paths_are_refused(browser, project, name):
 def test_an_empty_file_is_refused(browser, project):
     before = sorted(project.folder.rglob("*"))
     assert browser.put(f"/projects/{project.id}/files", b"", "x.csv").status_code == 422
-    assert project.attached() == ()
+    assert project.list_attached() == ()
     assert sorted(project.folder.rglob("*")) == before
 
 

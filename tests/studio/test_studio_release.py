@@ -8,8 +8,7 @@ import zipfile
 
 import pytest
 
-from shoal.studio.solutions import folder_of
-from shoal.studio.zipping import unzipped, zipped
+from shoal.studio.solutions import extract_archive, folder_of, write_archive
 from shoal.verify.verifier import verify_folder
 
 
@@ -134,8 +133,8 @@ def test_an_archive_holds_no_links_and_is_whole_or_not_there(tmp_path) -> None:
     (public / "data.csv").write_text("a\n1\n")
     (tmp_path / "secret").write_text("secret")
     (public / "link.csv").symlink_to(tmp_path / "secret")
-    zipped(tmp_path / "release", "public", tmp_path / "made.zip", "one")
-    unzipped(tmp_path / "made.zip", tmp_path / "out")
+    write_archive(tmp_path / "release", "public", tmp_path / "made.zip", "one")
+    extract_archive(tmp_path / "made.zip", tmp_path / "out")
     assert [path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*.csv")] == [
         "one/public/data.csv"
     ]
@@ -144,7 +143,7 @@ def test_an_archive_holds_no_links_and_is_whole_or_not_there(tmp_path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("shutil.copyfileobj", lambda *_: (_ for _ in ()).throw(OSError(28, "no space")))
         with pytest.raises(OSError, match="no space"):
-            zipped(tmp_path / "release", "public", tmp_path / "again.zip", "one")
+            write_archive(tmp_path / "release", "public", tmp_path / "again.zip", "one")
     assert not list(tmp_path.glob(".zip-*"))
     assert not (tmp_path / "again.zip").exists()
 

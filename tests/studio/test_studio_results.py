@@ -6,8 +6,8 @@ import csv
 import re
 
 from shoal.sources.opening import open_source
-from shoal.studio.previewing import bars_of, first_rows, label_order, open_released
 from shoal.studio.solutions import folder_of
+from shoal.studio.tables import bars_of, first_rows, label_order, open_released
 
 
 def test_the_page_tells_what_was_achieved(solved) -> None:

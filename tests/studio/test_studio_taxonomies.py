@@ -12,23 +12,27 @@ from hypothesis import strategies as st
 
 from shoal.core.progress import Silent
 from shoal.policy.profiling import profile_columns
-from shoal.sources.base import SourceOptions
 from shoal.sources.opening import open_source
-from shoal.studio.taxonomies.editing import Desk, edited
-from shoal.studio.taxonomies.entries import Attribute, EntryError, attributes, builder_of, tree_of, with_taxonomy
-from shoal.studio.taxonomies.files import as_tree, exported, imported
-from shoal.studio.taxonomies.forms import taxonomy_from
-from shoal.studio.taxonomies.groves import Grove
-from shoal.studio.taxonomies.scale import by_hand, levels_of, scale_view
+from shoal.sources.base import SourceOptions
+from shoal.studio.taxonomies.editing import ColumnTaxonomy, apply_edit, read_tree, tree_in_policy, write_tree
+from shoal.studio.taxonomies.entries import (
+    Attribute,
+    EntryError,
+    attributes,
+    builder_of,
+    taxonomy_from,
+    tree_of,
+    with_taxonomy,
+)
 from shoal.studio.taxonomies.sheets import sheet, summary
-from shoal.studio.taxonomies.starts import KINDS, offered, start
-from shoal.studio.taxonomies.views import view
+from shoal.studio.taxonomies.trees import KINDS, ValueTree, list_offered, start_taxonomy
+from shoal.studio.taxonomies.views import by_hand, levels_of, scale_view, view
 from shoal.taxonomies.builders.numbers import IntervalsTaxonomy
 from shoal.taxonomies.files import from_nested
 
 HERE = Path()
 TOWNS = ["Aachen"] * 5 + ["Bonn"] * 3 + ["Koeln"] * 9 + ["Trier"]
-FOREST = Grove(("any", "west", "Bonn", "Koeln", "east", "Jena"), (-1, 0, 1, 1, 0, 4))
+FOREST = ValueTree(("any", "west", "Bonn", "Koeln", "east", "Jena"), (-1, 0, 1, 1, 0, 4))
 
 
 def profile(**columns):
@@ -37,7 +41,7 @@ def profile(**columns):
 
 
 def desk(column, taxonomy, role="quasi"):
-    return Desk(Attribute(column.name, role, taxonomy), column, HERE)
+    return ColumnTaxonomy(Attribute(column.name, role, taxonomy), column, HERE)
 
 
 @pytest.fixture(scope="module")
@@ -159,38 +163,38 @@ def test_what_cannot_be_read_is_told_at_its_field(kind, typed, field, ages):
 )
 def test_every_kind_that_is_offered_starts_with_a_place_for_every_value(values, kinds):
     column = profile(x=values)
-    assert offered(column, "quasi") == kinds
+    assert list_offered(column, "quasi") == kinds
     assert set(kinds) <= {name for name, _, _ in KINDS}
     for kind in kinds:
-        taxonomy = tree_of(Attribute("x", "quasi", start(kind, column)), column, HERE)
+        taxonomy = tree_of(Attribute("x", "quasi", start_taxonomy(kind, column)), column, HERE)
         assert view(taxonomy, column).gaps.n_values == 0
 
 
 def test_a_kind_that_does_not_suit_is_refused_in_words(towns):
     for kind in ("intervals", "numbers", "dates", "mask", "file"):
         with pytest.raises(EntryError) as told:
-            start(kind, towns)
+            start_taxonomy(kind, towns)
         assert told.value.field == "kind"
     many = profile(code=[f"c{number}" for number in range(5_001)])
     with pytest.raises(EntryError, match="5,001 values"):
-        start("tree", many)
+        start_taxonomy("tree", many)
 
 
 def test_groups_are_kept_when_a_tree_becomes_ordered_groups_and_back(towns):
     tree = {"tree": {"any": {"west": ["Aachen", "Bonn", "Koeln"], "south": ["Trier"]}}}
     present = tree_of(Attribute("town", "quasi", tree), towns, HERE)
-    groups = start("groups", towns, present)
+    groups = start_taxonomy("groups", towns, present)
     assert groups == {"groups": {"west": ["Aachen", "Bonn", "Koeln"], "south": ["Trier"]}}
     lacking = from_nested({"any": {"west": ["Aachen"]}})
-    assert start("tree", towns, lacking) == {"tree": {"*": ["Aachen", "Bonn", "Koeln", "Trier"]}}
+    assert start_taxonomy("tree", towns, lacking) == {"tree": {"*": ["Aachen", "Bonn", "Koeln", "Trier"]}}
 
 
 def test_intervals_become_the_groups_of_a_tree_unless_an_open_end_has_no_values(ages):
     closed = {"intervals": {"min": 0, "max": 99, "widths": [50]}}
-    tree = start("tree", ages, tree_of(Attribute("age", "quasi", closed), ages, HERE))
+    tree = start_taxonomy("tree", ages, tree_of(Attribute("age", "quasi", closed), ages, HERE))
     assert list(tree["tree"]["*"]) == ["[0, 49]", "[50, 99]"]
     opened = {"intervals": {"min": 0, "max": 99, "widths": [50], "open": "high"}}
-    tree = start("tree", ages, tree_of(Attribute("age", "quasi", opened), ages, HERE))
+    tree = start_taxonomy("tree", ages, tree_of(Attribute("age", "quasi", opened), ages, HERE))
     assert len(tree["tree"]["*"]) == ages.n_distinct
 
 
@@ -224,8 +228,8 @@ def test_edits_of_a_tree():
         (lambda tree, values: tree.rename(1, "x" * 201, values), "at most 200"),
         (lambda tree, values: tree.remove(0), "top cannot be deleted"),
         (lambda tree, values: tree.shift(0, 1), "top cannot be moved"),
-        (lambda tree, values: Grove.flat(["a"]).remove(1), "at least one value"),
-        (lambda tree, values: Grove.flat(["a"], fixed_root=True).rename(0, "b", values), "always \\*"),
+        (lambda tree, values: ValueTree.flat(["a"]).remove(1), "at least one value"),
+        (lambda tree, values: ValueTree.flat(["a"], fixed_root=True).rename(0, "b", values), "always \\*"),
     ],
     ids=range(12),
 )
@@ -236,7 +240,7 @@ def test_edits_that_cannot_be_made(edit, message):
 
 @given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), max_size=12))
 def test_no_move_loses_or_doubles_a_value_and_every_tree_loads(moves):
-    tree = Grove(("*", "a", "b", "c", "1", "2", "3", "4", "5"), (-1, 0, 1, 0, 0, 1, 2, 2, 3))
+    tree = ValueTree(("*", "a", "b", "c", "1", "2", "3", "4", "5"), (-1, 0, 1, 0, 0, 1, 2, 2, 3))
     values = {"1", "2", "3", "4", "5"}
     for node, under in moves:
         try:
@@ -245,22 +249,22 @@ def test_no_move_loses_or_doubles_a_value_and_every_tree_loads(moves):
             continue
         assert sorted(tree.labels) == ["*", "1", "2", "3", "4", "5", "a", "b", "c"]
         assert values <= set(tree.leaves())
-        assert Grove.of(from_nested(tree.document()["tree"])) == tree
+        assert ValueTree.of(from_nested(tree.document()["tree"])) == tree
 
 
 def test_edits_by_the_numbers_of_the_page(towns):
     tree = {"tree": {"any": {"west": ["Aachen", "Bonn"]}}}  # any 0, west 1, Aachen 2, Bonn 3; loose: Koeln, Trier
     on_table = desk(towns, tree)
-    made = edited(on_table, "group", {"nodes": ["n3 u0"], "name": ["rhine"]})
+    made = apply_edit(on_table, "group", {"nodes": ["n3 u0"], "name": ["rhine"]})
     assert made == {"tree": {"any": {"west": {"Aachen": {}, "rhine": ["Bonn", "Koeln"]}}}}
-    assert edited(on_table, "move", {"nodes": ["u1 n2"], "target": ["n0"]}) == {
+    assert apply_edit(on_table, "move", {"nodes": ["u1 n2"], "target": ["n0"]}) == {
         "tree": {"any": {"west": ["Bonn"], "Aachen": {}, "Trier": {}}}
     }
-    assert edited(on_table, "place-all", {}) == {
+    assert apply_edit(on_table, "place-all", {}) == {
         "tree": {"any": {"west": ["Aachen", "Bonn"], "Koeln": {}, "Trier": {}}}
     }
-    assert edited(on_table, "delete", {"nodes": ["n1 n3"]}) == {"tree": {"any": ["Aachen"]}}
-    assert edited(on_table, "later", {"nodes": ["n2"]}) == {"tree": {"any": {"west": ["Bonn", "Aachen"]}}}
+    assert apply_edit(on_table, "delete", {"nodes": ["n1 n3"]}) == {"tree": {"any": ["Aachen"]}}
+    assert apply_edit(on_table, "later", {"nodes": ["n2"]}) == {"tree": {"any": {"west": ["Bonn", "Aachen"]}}}
     for edit, fields in [
         ("move", {"nodes": ["n2"]}),
         ("move", {"target": ["n1"]}),
@@ -271,14 +275,14 @@ def test_edits_by_the_numbers_of_the_page(towns):
         ("explode", {}),
     ]:
         with pytest.raises(EntryError):
-            edited(on_table, edit, fields)
+            apply_edit(on_table, edit, fields)
     with pytest.raises(EntryError, match="no tree here"):
-        edited(desk(towns, {"flat": {}}), "group", {"name": ["x"]})
+        apply_edit(desk(towns, {"flat": {}}), "group", {"name": ["x"]})
 
 
 def test_an_edit_that_does_not_load_is_refused_before_it_is_made(towns):
     with pytest.raises(EntryError) as told:
-        edited(desk(towns, None), "form", {"kind": ["mask"], "length": ["99"]})
+        apply_edit(desk(towns, None), "form", {"kind": ["mask"], "length": ["99"]})
     assert told.value.field == "length"
 
 
@@ -349,20 +353,20 @@ def test_widths_become_edges_that_mean_the_same(ages):
 )
 def test_a_broken_file_is_refused_with_its_line(name, content, message):
     with pytest.raises(EntryError, match=message):
-        imported(name, content)
+        read_tree(name, content)
 
 
 @pytest.mark.parametrize("ending", ["csv", "yaml"])
 def test_what_is_exported_can_be_imported(ending):
     tree = from_nested({"*": {"west": ["Bonn", "Köln; am Rhein"], "east": ["Jena", "no"]}})
-    again = imported(f"towns.{ending}", exported(tree, ending))
-    assert as_tree(again) == as_tree(tree)
+    again = read_tree(f"towns.{ending}", write_tree(tree, ending))
+    assert tree_in_policy(again) == tree_in_policy(tree)
 
 
 def test_a_tree_too_large_for_a_policy_stays_a_file():
-    tree = imported("t.csv", "".join(f"v{number};*\n" for number in range(5_001)).encode())
+    tree = read_tree("t.csv", "".join(f"v{number};*\n" for number in range(5_001)).encode())
     with pytest.raises(EntryError, match="keep it as a file"):
-        as_tree(tree)
+        tree_in_policy(tree)
 
 
 def test_the_page_shows_what_was_typed_when_it_was_refused(ages):

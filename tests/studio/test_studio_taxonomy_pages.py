@@ -151,7 +151,7 @@ def test_a_file_becomes_a_part_of_the_policy_or_lies_beside_it(browser, project,
     assert taxonomy(project, "town") == {"tree": {"*": {"Rhine": ["Bonn", "Koeln"], "West": ["Aachen"]}}}
     bring(browser, project, at(TOWN), content, "towns.csv", keep="file")
     assert taxonomy(project, "town") == {"file": "towns.csv"}
-    assert project.attached() == ("towns.csv",)
+    assert project.list_attached() == ("towns.csv",)
     assert project.problems() == ()
     bring(browser, project, at(DISEASE), b"flu;*\ngout;*\nangina;*\ncold;*\n", "towns.csv", keep="file")
     assert taxonomy(project, "disease") == {"file": "towns-2.csv"}
@@ -176,13 +176,13 @@ def test_a_file_that_cannot_be_taken_leaves_nothing(browser, project, at, conten
     assert answer.status_code == 422
     assert message in answer.text.replace("&#39;", "'")
     assert project.document == before
-    assert project.attached() == ()
+    assert project.list_attached() == ()
 
 
 def test_a_stale_import_attaches_nothing(browser, project, at):
     content = b"Bonn;*\nKoeln;*\nAachen;*\n"
     assert bring(browser, project, at(TOWN), content, "towns.csv", keep="file", revision=0).status_code == 409
-    assert project.attached() == ()
+    assert project.list_attached() == ()
 
 
 def test_trees_are_downloaded_as_files(browser, project, at):

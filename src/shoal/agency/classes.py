@@ -94,7 +94,7 @@ def independent_classes(distribution: JointDistribution, l: int, p: Fraction) ->
     return check_classes(distribution, number, l, p)
 
 
-def gathered_classes(distribution: JointDistribution, l: int, p: Fraction) -> Classes:
+def gather_classes(distribution: JointDistribution, l: int, p: Fraction) -> Classes:
     """Gather points from anywhere so that values which miss each other meet; never fewer classes than the greedy.
 
     The best of the greedy and two heuristics for covering: see ``docs/adr/0016-l-delta.md``. Such classes are sets of

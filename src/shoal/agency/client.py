@@ -261,7 +261,7 @@ class AgencyClient:
 
     def campaigns(self) -> list[dict[str, Any]]:
         """Return all campaigns."""
-        return self._listed("/v1/campaigns", ("id", "name", "state", "l", "delta"))
+        return self._list("/v1/campaigns", ("id", "name", "state", "l", "delta"))
 
     def campaign(self, campaign: str) -> dict[str, Any]:
         """Return one campaign with its domain."""
@@ -285,7 +285,7 @@ class AgencyClient:
 
     def contributions(self, campaign: str) -> list[dict[str, Any]]:
         """Return who contributed how many records (agency)."""
-        return self._listed(f"{_path_of(campaign)}/counts", ("owner", "records"))
+        return self._list(f"{_path_of(campaign)}/counts", ("owner", "records"))
 
     def settle(self, campaign: str, *, p: float | None = None, samples: int | None = None) -> dict[str, Any]:
         """Have the plan made, once and for all (agency)."""
@@ -314,7 +314,7 @@ class AgencyClient:
 
     def reports(self, campaign: str) -> list[dict[str, Any]]:
         """Return who has how many records (agency)."""
-        return self._listed(f"{_path_of(campaign)}/records", ("owner", *_REPORT))
+        return self._list(f"{_path_of(campaign)}/records", ("owner", *_REPORT))
 
     def register(self, campaign: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Register a release by its manifest and digests (owner)."""
@@ -322,7 +322,7 @@ class AgencyClient:
 
     def releases(self, campaign: str) -> list[dict[str, Any]]:
         """Return the releases that are registered."""
-        return self._listed(f"{_path_of(campaign)}/releases", ("id", "owner", "rows", "at"))
+        return self._list(f"{_path_of(campaign)}/releases", ("id", "owner", "rows", "at"))
 
     def guarantee(self, campaign: str, releases: int | None = None) -> dict[str, Any]:
         """Return what holds for any so many releases together; without a number, for all registered."""
@@ -334,19 +334,19 @@ class AgencyClient:
     ) -> dict[str, Any]:
         return _object(self._send(method, path, body, patience=patience).document(), keys)
 
-    def _listed(self, path: str, keys: tuple[str, ...]) -> list[dict[str, Any]]:
+    def _list(self, path: str, keys: tuple[str, ...]) -> list[dict[str, Any]]:
         """Return all entries of a list that comes in pages."""
         entries: list[dict[str, Any]] = []
         after = 0
         for _ in range(_MOST_PAGES):
             page = self._ask("GET", f"{path}?{urlencode({'after': after, 'limit': _PAGE})}", keys=("items", "next"))
             if not isinstance(page["items"], list):
-                raise _unexpected()
+                raise _make_error()
             entries.extend(_object(entry, keys) for entry in page["items"])
             if page["next"] is None:
                 return entries
             if type(page["next"]) is not int or page["next"] <= after:
-                raise _unexpected()
+                raise _make_error()
             after = page["next"]
         raise InputError(f"the agency's list has more than {_MOST_PAGES * _PAGE:,} entries; shoal reads no further")
 
@@ -366,11 +366,11 @@ def _path_of(campaign: str) -> str:
 def _object(found: Any, keys: tuple[str, ...]) -> dict[str, Any]:
     """Return an answer that has what it must have."""
     if not isinstance(found, dict) or any(key not in found for key in keys):
-        raise _unexpected()
+        raise _make_error()
     return found
 
 
-def _unexpected() -> InputError:
+def _make_error() -> InputError:
     return InputError(
         "the answer is not what an agency's service says: is the address right, and its version of shoal the same?"
     )

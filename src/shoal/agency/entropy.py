@@ -31,7 +31,9 @@ WORK_FOR_ENTRY = 200  # one try takes so much longer than reading entries, about
 _NONE = Fraction(0)
 
 
-def varied_classes(distribution: JointDistribution, l: float, p: Fraction, share: Fraction = USUAL_SHARE) -> CodeArray:
+def close_by_entropy(
+    distribution: JointDistribution, l: float, p: Fraction, share: Fraction = USUAL_SHARE
+) -> CodeArray:
     """Return (n_points,) runs of points, each with a probability of at least p and an entropy well above ln l.
 
     Above it by a share of what the entropy of all records together is above it. An entropy just above ln l would need

@@ -14,13 +14,13 @@ import numpy as np
 from shoal.agency.classes import (
     Classes,
     check_l_and_p,
-    gathered_classes,
+    gather_classes,
     greedy_classes,
     independent_classes,
     make_unnamed,
 )
 from shoal.agency.distribution import JointDistribution
-from shoal.agency.entropy import entropy_classes, entropy_samples, varied_classes
+from shoal.agency.entropy import close_by_entropy, entropy_classes, entropy_samples
 from shoal.agency.samples import (
     check_delta,
     class_bound_of,
@@ -52,7 +52,7 @@ from shoal.release.release import write_text
 Arrangement: TypeAlias = Literal["contiguous", "gathered", "independent"]
 ARRANGEMENTS: dict[Arrangement, Callable[[JointDistribution, int, Fraction], Classes]] = {
     "contiguous": greedy_classes,
-    "gathered": gathered_classes,
+    "gathered": gather_classes,
     "independent": independent_classes,
 }
 
@@ -179,7 +179,7 @@ class _Wanted:
             if self.p is None:
                 number = entropy_classes(distribution, float(least), delta, self._n_samples(distribution))
             else:
-                number = varied_classes(distribution, float(least), self.p)
+                number = close_by_entropy(distribution, float(least), self.p)
             n = entropy_samples(distribution, number, float(least), delta)
         lightest = distribution.probability(int(class_weights(distribution, number).min()))
         if self.p is not None and lightest < self.p:

@@ -43,16 +43,16 @@ def class_bound(n_points: int, marginal: Sequence[Fraction], l: int, p: Fraction
     Fraction(500, 1)
     """
     ordered = sorted(marginal, reverse=True)
-    return _bound(n_points, sum(ordered[l - 1 :], Fraction(0)), l, p)
+    return _limit_classes(n_points, sum(ordered[l - 1 :], Fraction(0)), l, p)
 
 
 def class_bound_of(distribution: JointDistribution, l: int, p: Fraction) -> Fraction:
     """Return m of a distribution; from the estimate itself, for the classes are made from it."""
     rest = distribution.probability(int(distribution.marginal()[l - 1 :].sum()))
-    return _bound(distribution.n_points, rest, l, p)
+    return _limit_classes(distribution.n_points, rest, l, p)
 
 
-def _bound(n_points: int, rest: Fraction, l: int, p: Fraction) -> Fraction:
+def _limit_classes(n_points: int, rest: Fraction, l: int, p: Fraction) -> Fraction:
     return min(Fraction(n_points), 1 / (l * p), rest / p)
 
 
@@ -110,10 +110,10 @@ def failure_bound(distribution: JointDistribution, classes: Classes, n: int, eta
     return _failure(distribution, classes.weights, 1, n, eta)
 
 
-def composed_delta(delta: Fraction, releases: int) -> Fraction:
+def compose_delta(delta: Fraction, releases: int) -> Fraction:
     """Return t delta: so probably may t linked releases, or any of them, fall below l (Theorem 4.5).
 
-    >>> composed_delta(Fraction("0.01"), 3)
+    >>> compose_delta(Fraction("0.01"), 3)
     Fraction(3, 100)
     """
     check_delta(delta)
@@ -138,18 +138,18 @@ def p_for_samples(
     if lowest > highest:
         subtract_eta(distribution.probability(highest), eta)
 
-    def needed(weight: int) -> int:
+    def count_needed(weight: int) -> int:
         p = distribution.probability(weight)
-        return paper_samples(_bound(distribution.n_points, rest, l, p), l, p, delta, eta)
+        return paper_samples(_limit_classes(distribution.n_points, rest, l, p), l, p, delta, eta)
 
-    least = needed(highest)
+    least = count_needed(highest)
     if least > n:
         raise UnreachableError(
             f"{n:,} samples are too few for l = {l} and delta = {float(delta):g}, even with everybody in one class: "
             f"at least {least:,} are needed; collect more, or ask for a smaller l or a larger delta"
         )
     weights = range(lowest, highest)
-    return distribution.probability(lowest + bisect_left(weights, True, key=lambda weight: needed(weight) <= n))
+    return distribution.probability(lowest + bisect_left(weights, True, key=lambda weight: count_needed(weight) <= n))
 
 
 def smallest(failing: Callable[[int], float], delta: Fraction) -> int:

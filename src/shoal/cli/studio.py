@@ -12,7 +12,7 @@ import typer
 from shoal.cli.console import answer, leave, out, reporting
 
 if TYPE_CHECKING:
-    from shoal.studio.serving import Entrance
+    from shoal.studio.application import Entrance
 
 
 def studio(
@@ -25,11 +25,11 @@ def studio(
 ) -> None:
     """Open tables, set roles, run and compare in a browser. Only this machine can reach it, until interrupted."""
     with reporting(json_output):
-        _installed()
+        _demand_packages()
         import threading
         import webbrowser
 
-        from shoal.studio.serving import serve
+        from shoal.studio.application import serve
 
         def announce(entrance: Entrance) -> None:
             link = entrance.link()
@@ -60,7 +60,7 @@ def _tell_again(entrance: Entrance) -> None:
         out().print(f"Another link: {entrance.link()}", soft_wrap=True, markup=False)
 
 
-def _installed() -> None:
+def _demand_packages() -> None:
     """Raise unless the packages of the studio are there."""
     from importlib.util import find_spec
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
@@ -107,3 +108,16 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """
     nearest = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f"; did you mean {nearest[0]!r}?" if nearest else ""
+
+
+def locate_failure(error: BaseException) -> str:
+    """Return the kind of an error and where it was raised, for logs: its message may quote a record.
+
+    >>> locate_failure(ValueError("Jane Doe, flu"))
+    'ValueError at an unknown place'
+    """
+    trace, place = error.__traceback__, "an unknown place"
+    while trace is not None:
+        place = f"{PurePath(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return f"{type(error).__name__} at {place}"

@@ -1,9 +1,13 @@
-"""What pages are made of: a visit with its form and project, answered by a template or a redirection."""
+"""What pages are made of: a visit with its form and project, answered by a template or elsewhere; the navigation."""
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import cache
+from types import ModuleType
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -14,7 +18,6 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from shoal.core.errors import ShoalError
-from shoal.studio.places import Place, places
 from shoal.studio.project import Project, StaleError
 from shoal.studio.studio import Studio
 
@@ -22,6 +25,40 @@ _MOST_FIELDS = 20_000
 _STALE = 409
 SWAP = "shoal-swap"  # header of requests that want a part of a page
 REVISION = "shoal-revision"  # header of answers about a project
+
+
+def _always(_: Project) -> str | None:
+    return None
+
+
+def require_policy(project: Project) -> str | None:
+    """Return None if the policy can be used, else what to do first."""
+    return "fix the policy first" if project.problems() else None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One step of the navigation: *ready* says why it cannot be entered yet, or None if it can."""
+
+    title: str
+    path: str  # below /projects/{project}, e.g. "/columns"
+    order: int
+    ready: Callable[[Project], str | None] = _always
+
+
+@cache
+def page_modules() -> tuple[ModuleType, ...]:
+    """Return the modules of the pages, sorted by name."""
+    home = importlib.import_module("shoal.studio.pages")
+    found = sorted(each.name for each in pkgutil.iter_modules(home.__path__, prefix=f"{home.__name__}."))
+    return tuple(importlib.import_module(name) for name in found)
+
+
+@cache
+def places() -> tuple[Place, ...]:
+    """Return the steps in their order."""
+    found = [module.place for module in page_modules() if hasattr(module, "place")]
+    return tuple(sorted(found, key=lambda place: place.order))
 
 
 class Form:
@@ -86,9 +123,7 @@ class Visit:
     def problem(self, message: str, status: int = 422) -> Response:
         """Return a message: a notice for a part of a page, or a page of its own."""
         template = "notice.html" if self.swapping else "problem.html"
-        return self.render(
-            template, status, message=message, title="Not done", reload=self.swapping and status == _STALE
-        )
+        return self.render(template, status, message=message, title="Failed", reload=self.swapping and status == _STALE)
 
 
 Handler = Callable[[Visit], Response]

@@ -1,16 +1,24 @@
-"""What can be said of a policy's promises before a run: what the table as one class rules out, and what is dear."""
+"""What can be said of a policy's promises before a run: what the table as one class rules out, and what is dear.
+
+It is worked out beside the requests while a policy is edited, for the newest policy only.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from shoal.core.errors import InputError, UnreachableError
+from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, IntArray
+from shoal.core.errors import InputError, ShoalError, UnreachableError
 from shoal.core.progress import Silent
 from shoal.engines.local import LocalEngine
 from shoal.methods.reachability import failing_as_one_class, refuse_unreachable
@@ -22,11 +30,75 @@ from shoal.policy.policy import AttributePolicy, Policy
 from shoal.policy.preparing import unfold_baskets
 from shoal.release.forms.base import find_form
 from shoal.sources.opening import open_source
-from shoal.studio.grouping import Grouping, Groupings
+from shoal.studio.project import Project
 
 MOST_ROWS = 2_000_000  # of a table that is counted for a hint
 
 Verdict = Literal["possible", "open", "costly", "impossible"]
+MOST_BYTES = 256 << 20  # of the groupings that are kept
+MOST_LOOKED = 2  # projects whose tables are held as they were counted
+PATIENCE = 0.12  # seconds that a request waits for the answer
+_UNKNOWN = "nothing can be said beforehand; the run will tell"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grouping:
+    """The cells that records have, those which agree in some columns beside each other."""
+
+    cells: CodeArray  # (n_present,) group by group
+    first: CodeArray  # (n_groups + 1,) where each group begins among them
+    sizes: IntArray  # (n_groups,) records
+
+    @classmethod
+    def of(cls, columns: Sequence[AnyIntArray], counts: IntArray) -> Grouping:
+        """Group the cells by their codes in all *columns*; without a column all of them are one group."""
+        present = np.flatnonzero(counts).astype(np.int32)
+        key = np.zeros(len(present), dtype=np.int64)
+        bound = 1
+        for column in columns:
+            codes = column[present]
+            size = int(codes.max()) + 1
+            if bound * size >= 1 << 62:
+                key = np.unique(key, return_inverse=True)[1].reshape(-1)
+                bound = int(key.max()) + 1
+            key = key * size + codes
+            bound *= size
+        order = np.argsort(key)
+        key = key[order]
+        starts = np.append(0, np.flatnonzero(key[1:] != key[:-1]) + 1)
+        cells = present[order]
+        sizes = np.add.reduceat(counts[cells], starts)
+        return cls(cells, np.append(starts, len(cells)).astype(np.int32), sizes)
+
+    @property
+    def n_bytes(self) -> int:
+        """What it takes to keep."""
+        return self.cells.nbytes + self.first.nbytes + self.sizes.nbytes
+
+    def only(self, chosen: BoolArray) -> tuple[IntArray, CodeArray]:
+        """Return some of the groups alone: where each begins now, and their cells."""
+        lengths = np.diff(self.first)
+        starts = np.concatenate([[0], np.cumsum(lengths[chosen])]).astype(np.int64)
+        return starts, self.cells if chosen.all() else self.cells[np.repeat(chosen, lengths)]
+
+
+@dataclass(slots=True, eq=False)
+class Groupings:
+    """The groupings of one table's cells; those beyond a bound of memory are found anew each time."""
+
+    most_bytes: int = MOST_BYTES
+    _kept: dict[Hashable, Grouping] = field(default_factory=dict)
+    _n_bytes: int = 0
+
+    def by(self, name: Hashable, columns: Sequence[AnyIntArray], counts: IntArray) -> Grouping:
+        """Return the grouping of that *name*, by which the same columns and counts must be meant each time."""
+        if name in self._kept:
+            return self._kept[name]
+        found = Grouping.of(columns, counts)
+        if self._n_bytes + found.n_bytes <= self.most_bytes:
+            self._kept[name] = found
+            self._n_bytes += found.n_bytes
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +170,7 @@ class Looked:
         return encode_cells(self.counted, unfolded_policy, self.trees, self.people).problem
 
 
-def looked_key(document: Mapping[str, Any]) -> str:
+def pass_key(document: Mapping[str, Any]) -> str:
     """Return a text that is equal for policies which one pass over the table serves."""
     populations = [
         parameters.get("population")
@@ -208,3 +280,96 @@ def _below(problem: Problem, asked: list[Requirement], grouping: Grouping) -> in
         blocks = judge.histograms(first, values, records)
         holds &= np.concatenate([requirement.model.holds(classes, judge.whole) for classes in blocks])
     return int(grouping.sizes[~large].sum()) + int(grouping.sizes[large][~holds].sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known so far; *pending* while some of it is still being counted."""
+
+    hints: tuple[Hint, ...] = ()
+    costs: Costs | None = None
+    problem: str = ""
+    pending: bool = False
+
+
+class Forecast:
+    """Answers for one project: the table is read once for as long as its attributes stay as they are."""
+
+    def __init__(self) -> None:
+        """Begin without having looked."""
+        self._lock, self._working = threading.Lock(), threading.Lock()
+        self._question: tuple[Any, ...] = ()
+        self._first: Future[Known] = Future()
+        self._whole: Future[Known] = Future()
+        self._looked: tuple[str, Looked] | None = None
+
+    @classmethod
+    def of(cls, project: Project) -> Forecast:
+        """Return the project's own."""
+        found: Forecast = project.memory.setdefault("forecast", cls())
+        return found
+
+    def ask(self, project: Project, patience: float = PATIENCE) -> Known:
+        """Return what is known of the newest policy within *patience* seconds."""
+        attached = tuple((name, (project.files / name).stat().st_mtime_ns) for name in project.list_attached())
+        with self._lock:
+            question = (project.revision, attached)
+            if question != self._question:
+                self._question, self._first, self._whole = question, Future(), Future()
+                work = threading.Thread(
+                    target=self._work,
+                    args=(project, question, project.document, self._first, self._whole),
+                    name="forecast",
+                    daemon=True,
+                )
+                work.start()
+            first, whole = self._first, self._whole
+        try:
+            return whole.result(timeout=patience)
+        except TimeoutError:
+            return first.result() if first.done() else Known(pending=True)
+
+    def _work(
+        self,
+        project: Project,
+        question: tuple[Any, ...],
+        document: dict[str, Any],
+        first: Future[Known],
+        whole: Future[Known],
+    ) -> None:
+        with self._working:
+            found = Known()
+            try:
+                if question == self._question:  # else nobody waits for it any more
+                    policy = Policy.load(document, project.files)
+                    looked = self._look(project, document, policy, question[1])
+                    found = Known(hints(looked, policy))
+                    first.set_result(Known(found.hints, pending=True))
+                    found = Known(found.hints, costs(looked, policy, lambda: question == self._question))
+            except ShoalError as error:
+                found = Known(problem=str(error))
+            except Exception:  # noqa: BLE001 - a hint is a courtesy, and its failure may quote a record
+                found = Known(problem=_UNKNOWN)
+            whole.set_result(found)
+
+    def _look(self, project: Project, document: dict[str, Any], policy: Policy, attached: object) -> Looked:
+        key = f"{pass_key(document)} {attached}"
+        held = self._looked
+        if held is not None and held[0] == key:
+            return held[1]
+        held = self._looked = None  # before the next one takes its memory
+        looked = Looked.at(project.source, policy)
+        self._looked = key, looked
+        _LATEST.append(weakref.ref(self))
+        while len(_LATEST) > MOST_LOOKED:
+            earlier = _LATEST.popleft()()
+            if earlier is not None and not any(other() is earlier for other in _LATEST):
+                earlier.let_go()
+        return looked
+
+    def let_go(self) -> None:
+        """Free what was counted; the next question counts again."""
+        self._looked = None
+
+
+_LATEST: deque[weakref.ref[Forecast]] = deque()  # those that counted a table last

@@ -1,18 +1,28 @@
-"""The gate of the studio: who may come in, how much they may bring, and strict headers on every answer."""
+"""The gate of the studio: who may come in, how much they may bring, and strict headers on every answer.
+
+Browsers send cookies to every port of a host, so a service of somebody else on this machine can learn the studio's.
+Who holds a socket cannot be copied: where the system says whose program is at the other end, it is asked.
+"""
 
 from __future__ import annotations
 
 import hmac
+import logging
+import os
 import secrets
-from collections.abc import Callable
+import socket
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from shoal.studio.peers import Own
+from shoal.core.errors import locate_failure
 
+_log = logging.getLogger("shoal.studio")
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; connect-src 'self'; "
     "frame-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
@@ -40,6 +50,12 @@ _STRANGER = "This studio is open only to programs of the user who started it."
 _TOO_LARGE = "That is more than the studio takes."
 _WRONG = "Something went wrong within the studio. Your table and policy are as they were; try again."
 
+Address = tuple[str, int]
+Own = Callable[[Address, Address], bool]  # of the other end and of this one
+
+_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+_MAPPED = "0000000000000000FFFF0000"  # before an address of IPv4 in the table of IPv6
+_ROOT = 0  # may do everything anyway, and carries connections that come from other systems into this one
 Pages = Callable[[int, str], Response]  # of a status and a message; 200 is the way in
 
 
@@ -109,11 +125,12 @@ class Gate:
         pages = self._pages(scope)
         try:
             answer = self._answer(scope, pages)
-            await (answer or self._app)(scope, _bounded(receive, _most(scope)), strictly)
+            await (answer or self._app)(scope, _limit_body(receive, _most(scope)), strictly)
         except TooLargeError:
             if not started:
                 await pages(413, _TOO_LARGE)(scope, receive, strictly)
-        except Exception:  # noqa: BLE001 - its message may quote a record, so none is shown or logged
+        except Exception as error:  # noqa: BLE001 - its message may quote a record, so only its kind and place are logged
+            _log.error("a request failed: %s", locate_failure(error))
             if not started:
                 await pages(500, _WRONG)(scope, receive, strictly)
 
@@ -168,11 +185,11 @@ def _most(scope: Scope) -> int:
     return MOST_UPLOAD if scope["method"] == "PUT" else MOST_FORM
 
 
-def _bounded(receive: Receive, most: int) -> Receive:
+def _limit_body(receive: Receive, most: int) -> Receive:
     """Return a way to receive that stops a body longer than *most*, whatever its headers said."""
     left = most
 
-    async def counted() -> Message:
+    async def count() -> Message:
         nonlocal left
         message = await receive()
         left -= len(message.get("body", b""))
@@ -180,4 +197,47 @@ def _bounded(receive: Receive, most: int) -> Receive:
             raise TooLargeError
         return message
 
-    return counted
+    return count
+
+
+def find_own_peers() -> Own | None:
+    """Return what tells whether a connection comes from the user of this process; None where no system says so."""
+    if not os.access(_TABLES[0], os.R_OK):
+        return None
+    users = {_ROOT, os.geteuid()}
+    if os.geteuid() == _ROOT and os.environ.get("SUDO_UID", "").isdigit():
+        users.add(int(os.environ["SUDO_UID"]))
+    return lambda there, here: _owner(there, here) in users
+
+
+def _owner(there: Address, here: Address) -> int | None:
+    for table in _TABLES:
+        try:
+            lines = table.read_text(encoding="ascii").splitlines()[1:]
+        except OSError:
+            continue
+        found = owner_in(lines, there, here)
+        if found is not None:
+            return found
+    return None
+
+
+def owner_in(lines: Iterable[str], there: Address, here: Address) -> int | None:
+    """Return the user who holds the other end by lines of the system's table; None if nobody does, or does any more.
+
+    >>> line = "1: 0100007F:A1A5 0100007F:1F90 01 00000000:00000000 00:00000000 00000000  1000        0 23456 1"
+    >>> owner_in([line], ("127.0.0.1", 0xA1A5), ("127.0.0.1", 8080))
+    1000
+    """
+    wanted = [_format_address(there), _format_address(here)]
+    for line in lines:
+        words = line.split()
+        if [word.removeprefix(_MAPPED) for word in words[1:3]] == wanted:
+            user, file = words[7], words[9]
+            return None if file == "0" else int(user)  # without a file the table says root, whoever it was
+    return None
+
+
+def _format_address(address: Address) -> str:
+    """Return an address as the table has it: a number in the machine's order of bytes, and the port."""
+    return f"{int.from_bytes(socket.inet_aton(address[0]), sys.byteorder):08X}:{address[1]:04X}"

@@ -49,7 +49,7 @@ class Job:
         self.project = project
         self.kind = kind
         self.folder = folder
-        self.command = shlex.join(["shoal", *map(project.shown, arguments)])
+        self.command = shlex.join(["shoal", *map(project.format_argument, arguments)])
         self.state: State = "running"
         self.answer: dict[str, Any] = {}
         self.message = ""
@@ -167,9 +167,9 @@ def read_step(line: str) -> JobStep | None:
     if not line.startswith('{"step"'):
         return None
     try:
-        told = json.loads(line)
-        total = None if told["total"] is None else int(told["total"])
-        return JobStep(str(told["step"]), int(told["done"]), total, str(told["unit"]), bool(told["ended"]))
+        found = json.loads(line)
+        total = None if found["total"] is None else int(found["total"])
+        return JobStep(str(found["step"]), int(found["done"]), total, str(found["unit"]), bool(found["ended"]))
     except (ValueError, KeyError, TypeError):
         return None
 

@@ -1,9 +1,9 @@
-"""Form fields of models and methods, from the one place where their parameters are declared."""
+"""Form fields of models and methods, from where their parameters are declared, and models in plain words."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
 
@@ -11,7 +11,10 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from shoal.core.errors import PolicyError
+from shoal.core.registry import discover
 from shoal.core.yaml_lines import load_with_lines
+from shoal.methods.base import Method
+from shoal.models.base import PrivacyModel
 from shoal.policy.drafting import flow
 
 Shape = Literal["whole", "number", "truth", "choice", "text", "words", "attribute", "population", "yaml"]
@@ -37,11 +40,11 @@ class Parameter:
         return {"words": "separated by commas", "yaml": "written as in YAML, e.g. [1, 2]"}.get(self.shape, "")
 
 
-def parameters(kind: type[BaseModel]) -> tuple[Parameter, ...]:
+def list_parameters(kind: type[BaseModel]) -> tuple[Parameter, ...]:
     """Return the fields of a model or method, those that must be given first.
 
     >>> from shoal.models.k_anonymity import KAnonymity
-    >>> [(field.name, field.shape, field.least, field.required) for field in parameters(KAnonymity)]
+    >>> [(field.name, field.shape, field.least, field.required) for field in list_parameters(KAnonymity)]
     [('k', 'whole', 1, True)]
     """
     found = [_parameter(name, field) for name, field in kind.model_fields.items()]
@@ -57,7 +60,7 @@ def _parameter(name: str, field: FieldInfo) -> Parameter:
         shape,
         field.description or "",
         required,
-        "" if default == () else _written(shape, default),
+        "" if default == () else _format(shape, default),
         choices,
         _limit(field, _LEAST),
         _limit(field, _MOST),
@@ -82,13 +85,13 @@ def _limit(field: FieldInfo, names: tuple[str, ...]) -> float | None:
     return next(found, None)
 
 
-def shown(fields: tuple[Parameter, ...], given: Mapping[str, Any]) -> dict[str, str]:
+def show_values(fields: tuple[Parameter, ...], given: Mapping[str, Any]) -> dict[str, str]:
     """Return the text of each field for parameters as a policy has them; a box that is not named is as by default."""
     boxes = {field.name: field.default for field in fields if field.shape == "truth"}
-    return boxes | {field.name: _written(field.shape, given[field.name]) for field in fields if field.name in given}
+    return boxes | {field.name: _format(field.shape, given[field.name]) for field in fields if field.name in given}
 
 
-def _written(shape: Shape, value: Any) -> str:
+def _format(shape: Shape, value: Any) -> str:
     if value is None or value == "":
         return ""
     if shape == "truth":
@@ -100,7 +103,7 @@ def _written(shape: Shape, value: Any) -> str:
     return f"{value:.15g}" if isinstance(value, float) else str(value)
 
 
-def read(fields: tuple[Parameter, ...], form: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+def read_values(fields: tuple[Parameter, ...], form: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """Return the parameters that a form gives; empty fields are left to their defaults.
 
     Limits are not judged here: the policy does that when it is loaded. What is not even of the right shape is kept as
@@ -117,7 +120,7 @@ def read(fields: tuple[Parameter, ...], form: Mapping[str, Sequence[str]]) -> di
             value = texts[0] if len(texts) == 1 else texts
         else:
             value = _value(field, texts[-1].strip())
-        if field.required or _written(field.shape, value) != field.default:
+        if field.required or _format(field.shape, value) != field.default:
             found[field.name] = value
     return found
 
@@ -145,3 +148,44 @@ def _number(text: str) -> int | float | str:
             continue
         return number if math.isfinite(number) else text
     return text
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A model for people who have never heard of it."""
+
+    name: str
+    promise: str
+    open: str  # what it does not protect against
+    example: str  # what a usual choice means
+
+
+_SIMPLEST = (
+    "k-anonymity",
+    "column-frequency",
+    "k-map",
+    "delta-presence",
+    "distinct-l-diversity",
+    "simple-l-diversity",
+    "entropy-l-diversity",
+    "recursive-cl-diversity",
+    "tau-l-diversity",
+    "t-closeness",
+)  # then all others
+
+
+def explain_models() -> tuple[Explanation, ...]:
+    """Return every model that a policy may name, those that are simplest to explain first."""
+    known = discover("shoal.models", PrivacyModel)
+    order = [*(name for name in _SIMPLEST if name in known), *(name for name in known if name not in _SIMPLEST)]
+    return tuple(_explain(known[name]) for name in order)
+
+
+def _explain(kind: type[PrivacyModel]) -> Explanation:
+    explanation = kind.explanation or f"{kind.title[:1].upper()}{kind.title[1:]}."
+    return Explanation(kind.name, explanation, kind.weaknesses, kind.example)
+
+
+def start_of(kind: type[PrivacyModel | Method], fields: Iterable[Parameter]) -> dict[str, Any]:
+    """Return parameters for a model or method that was just chosen: what must be given, with a usual value."""
+    return {field.name: kind.usual.get(field.name, field.least or 1) for field in fields if field.required}

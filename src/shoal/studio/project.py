@@ -1,21 +1,32 @@
-"""An opened table with its profile, draft, policy and runs; the policy document is the truth."""
+"""An opened table with its profile, draft, policy and runs.
+
+The policy document is the truth, and people edit it as YAML.
+"""
 
 from __future__ import annotations
 
 import copy
+import re
 import secrets
 import shutil
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from shoal.core.errors import ShoalError, UsageError
-from shoal.policy.drafting import Draft
+from shoal.core.errors import PolicyError, ShoalError, UsageError
+from shoal.core.yaml_lines import load_with_lines
+from shoal.policy.drafting import WIDTH, Draft, flow, scalar
 from shoal.policy.profiling import ColumnProfile
-from shoal.studio.documents import NAME, Problem, is_plain, outside_names, problems, read, written
+from shoal.policy.reading import PolicyReader
 
 _MOST_ATTACHED = 2 << 30  # bytes of one attached file
+NAME = "policy.yaml"
+_INDENT = 2
+_LONGEST_NAME = 200  # bytes; systems take 255
+_PROBLEM = re.compile(rf"{re.escape(NAME)}, (?:line (\d+)(?:, |: ))?(.*)", re.DOTALL)
+_PATHS = frozenset({"file", "path", "population", "key", "key_file"})  # parameters that name files
 
 
 class StaleError(ShoalError):
@@ -80,12 +91,12 @@ class Project:
             if document == self._document and text is None:
                 return
             self._document = copy.deepcopy(dict(document))
-            self._text = written(document) if text is None else text
+            self._text = write_document(document) if text is None else text
             self._revision += 1
 
     def change_text(self, revision: int, text: str) -> None:
         """Make what a text writes the policy; a text that is no mapping is refused with its line."""
-        self.change(revision, read(text), text)
+        self.change(revision, read_document(text), text)
 
     def problems(self) -> tuple[Problem, ...]:
         """Return what keeps the policy from being used; empty if it can be."""
@@ -93,7 +104,7 @@ class Project:
             revision, text = self._revision, self._text
             if self._problems is not None and self._problems[0] == revision:
                 return self._problems[1]
-        found = problems(text, self.files, self.columns)
+        found = find_problems(text, self.files, self.columns)
         with self._lock:
             self._problems = revision, found
         return found
@@ -108,7 +119,9 @@ class Project:
         if outside_names(self._document if document is None else document):
             raise UsageError("the policy names a file by its path; only files that were added here can be named")
         path = self.files / f".{secrets.token_hex(4)}-{NAME}"
-        path.write_text(self.policy_text if document is None else written(document), encoding="utf-8", newline="\n")
+        path.write_text(
+            self.policy_text if document is None else write_document(document), encoding="utf-8", newline="\n"
+        )
         return path
 
     def new_folder(self, kind: str) -> Path:
@@ -138,17 +151,17 @@ class Project:
         self.forget_problems()
         return name
 
-    def attached(self) -> tuple[str, ...]:
+    def list_attached(self) -> tuple[str, ...]:
         """Return the names of the attached files."""
         return tuple(sorted(path.name for path in self.files.iterdir() if not path.name.startswith(".")))
 
     def detach(self, name: str) -> None:
         """Remove an attached file."""
-        if name in self.attached():
+        if name in self.list_attached():
             (self.files / name).unlink(missing_ok=True)
             self.forget_problems()
 
-    def shown(self, argument: str | Path) -> str:
+    def format_argument(self, argument: str | Path) -> str:
         """Return an argument as a person would type it: names of files, not where they lie."""
         text = str(argument)
         if text == str(self.source):
@@ -169,3 +182,136 @@ def _parts(given: Iterable[bytes] | IO[bytes]) -> Iterator[bytes]:
         return
     while part := reading(1 << 20):
         yield part
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What keeps a policy from being used, and on which line of its text."""
+
+    line: int | None
+    message: str
+
+
+def write_document(document: Mapping[str, Any]) -> str:
+    """Write a policy as YAML: one line for what is short, blocks for what is long; reading it gives it back.
+
+    >>> policy = {"attributes": {"age": {"role": "quasi"}}, "privacy": [{"k-anonymity": {"k": 5}}]}
+    >>> print(write_document(policy), end="")
+    attributes:
+      age: {role: quasi}
+    <BLANKLINE>
+    privacy:
+      - k-anonymity: {k: 5}
+    """
+    parts: list[str] = []
+    for key, value in document.items():
+        long = isinstance(value, Mapping | list) and bool(value) and key in ("attributes", "privacy")
+        text = "\n".join(_lines(str(key), value, 0, open_at_least=1 if long else 0))
+        if parts and (long or parts[-1].count("\n")):
+            parts.append("")
+        parts.append(text)
+    return "\n".join(parts) + "\n" if parts else "{}\n"
+
+
+def _lines(key: str, value: Any, depth: int, open_at_least: int) -> list[str]:
+    """Return the lines of one entry; values of *open_at_least* levels are blocks however short they are."""
+    head = " " * (_INDENT * depth) + f"{scalar(key)}:"
+    if not isinstance(value, Mapping | list | tuple) or not value:
+        return [f"{head} {_inline(value)}"]
+    short = f"{head} {_inline(value)}"
+    if not open_at_least and len(short) <= WIDTH:
+        return [short]
+    deeper = max(open_at_least - 1, 0)
+    if isinstance(value, Mapping):
+        return [head, *(line for k, v in value.items() for line in _lines(str(k), v, depth + 1, deeper))]
+    if all(not isinstance(item, Mapping | list | tuple) for item in value):
+        return [head, *(" " * (_INDENT * (depth + 1)) + f"- {_inline(item)}" for item in value)]
+    return [head, *(line for item in value for line in _item(item, depth + 1, deeper))]
+
+
+def _item(item: Any, depth: int, open_at_least: int) -> list[str]:
+    dash = " " * (_INDENT * depth) + "- "
+    if isinstance(item, Mapping) and item:
+        inner = [line for k, v in item.items() for line in _lines(str(k), v, depth + 1, open_at_least)]
+        return [dash + inner[0].lstrip(" "), *inner[1:]]
+    return [dash + _inline(item)]
+
+
+def _inline(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{scalar(k)}: {_inline(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "[" + ", ".join(map(_inline, value)) + "]"
+    return flow(value)
+
+
+def read_document(text: str) -> dict[str, Any]:
+    """Return the document that a text writes; raise a PolicyError with the line if it is none."""
+    document, _ = load_with_lines(text, NAME)
+    if not isinstance(document, Mapping):
+        raise PolicyError(f"{NAME}, line 1: a policy is a mapping with the keys {', '.join(PolicyReader.KEYS)}")
+    return dict(document)
+
+
+def find_problems(text: str, folder: Path, columns: Sequence[str]) -> tuple[Problem, ...]:
+    """Return what is wrong with a policy for a table with these columns; files it names lie in *folder* alone."""
+    found: list[Problem] = []
+    try:
+        document, lines = load_with_lines(text, NAME)
+        found += [
+            Problem(lines.get(place), f"{place[-1]}: only files that were added here can be named, without a folder")
+            for place in outside_names(document)
+        ]
+        if found:
+            return tuple(found)
+        policy = PolicyReader(NAME, lines, folder).policy(document)
+        found += [
+            Problem(lines.get(("attributes", name)), f"the table has no column {name!r}; remove it here")
+            for name in policy.attributes
+            if name not in columns
+        ]
+        absent = [name for name in columns if name not in policy.attributes]
+        found += [Problem(lines.get(("attributes",)), f"column {name!r} of the table has no role") for name in absent]
+    except ShoalError as error:
+        found += [_problem(line) for line in str(error).split(f"\n{NAME}, ")]
+    return tuple(found)
+
+
+def _problem(message: str) -> Problem:
+    matched = _PROBLEM.fullmatch(message if message.startswith(f"{NAME}, ") else f"{NAME}, {message}")
+    if matched is None:
+        return Problem(None, message)
+    return Problem(None if matched[1] is None else int(matched[1]), matched[2])
+
+
+def outside_names(document: Any, place: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+    """Return the places in a document that name a file by more than a plain name.
+
+    >>> outside_names({"privacy": [{"k-map": {"k": 5, "population": "../census.csv"}}]})
+    [('privacy', 0, 'k-map', 'population')]
+    """
+    if isinstance(document, Mapping):
+        below = [found for key, value in document.items() for found in outside_names(value, (*place, str(key)))]
+    elif isinstance(document, list | tuple):
+        below = [found for index, value in enumerate(document) for found in outside_names(value, (*place, index))]
+    else:
+        below = []
+    named = bool(place) and place[-1] in _PATHS and isinstance(document, str) and not is_plain(document)
+    return [place, *below] if named else below
+
+
+def is_plain(name: str) -> bool:
+    """Whether a name is that of a file in the folder itself: no separators, no leading dot, nothing odd.
+
+    >>> is_plain("towns.csv"), is_plain("../towns.csv"), is_plain(".hidden"), is_plain("a\\\\b")
+    (True, False, False, False)
+    """
+    return (
+        0 < len(name) <= 100
+        and name.isprintable()
+        and len(name.encode()) <= _LONGEST_NAME
+        and not name.startswith((".", " ", "-"))
+        and not any(mark in name for mark in '/\\:*?"<>|')
+    )

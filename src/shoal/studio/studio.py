@@ -1,11 +1,20 @@
-"""What all requests of one studio share: the room, the projects, the runs and the templates."""
+"""What all requests of one studio share: its private folder, the projects, the runs and the templates."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import os
 import secrets
+import shutil
+import stat
+import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from jinja2 import Environment
 
@@ -14,27 +23,30 @@ from shoal.core.progress import Silent
 from shoal.policy.drafting import draft_from_profiles
 from shoal.policy.profiling import profile_columns
 from shoal.reports.templates import environment
-from shoal.sources.base import SourceOptions
 from shoal.sources.opening import open_source
-from shoal.studio.jobs import Jobs
-from shoal.studio.mending import mending
+from shoal.sources.base import SourceOptions
+from shoal.studio.jobs import Job, Jobs
 from shoal.studio.project import Project
-from shoal.studio.room import Room
-from shoal.studio.shelf import Shelf
+from shoal.studio.tables import TableCache
 
 HOME = Path(__file__).parent
 MOST_PROJECTS = 20
+_PREFIX = "shoal-studio-"
+_LOCK = "lock"
+_ATTEMPTS = 10
+_UNLOCKED_SECONDS = 3600  # a folder without a lock is only just being made, or was left long ago
 
 
 class Studio:
     """The state of one studio, kept in memory and in one private folder."""
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, private: PrivateFolder) -> None:
         """Begin without a project."""
-        self.room = room
+        self._private = private
+        self.folder = private.path
         self.projects: dict[str, Project] = {}
         self.jobs = Jobs()
-        self.shelf = Shelf()
+        self.tables = TableCache()
         self.templates = _templates()
         self._lock = threading.Lock()
 
@@ -42,7 +54,7 @@ class Studio:
         """Make an empty private folder for a project."""
         if len(self.projects) >= MOST_PROJECTS:
             raise UsageError(f"{MOST_PROJECTS} tables are open; close one first")
-        folder = self.room.folder / secrets.token_hex(16)
+        folder = self.folder / secrets.token_hex(16)
         folder.mkdir(mode=0o700)
         return folder
 
@@ -62,8 +74,8 @@ class Studio:
             self.projects.pop(project.id, None)
         for job in self.jobs.of(project):
             self.jobs.forget(job)
-        self.shelf.forget(project.folder)
-        self.shelf.forget(project.source)
+        self.tables.forget(project.folder)
+        self.tables.forget(project.source)
         project.remove()
 
     def newest(self) -> Iterator[Project]:
@@ -73,7 +85,7 @@ class Studio:
     def close(self) -> None:
         """End all runs and remove everything."""
         self.jobs.close()
-        self.room.remove()
+        self._private.remove()
 
 
 def upper_first(text: str) -> str:
@@ -89,5 +101,91 @@ def upper_first(text: str) -> str:
 def _templates() -> Environment:
     made = environment(HOME / "templates")
     made.filters["upper_first"] = upper_first
-    made.filters["mending"] = mending
+    made.filters["fix"] = suggest_fix
     return made
+
+
+class PrivateFolder:
+    """A folder of mode 0700 in the system's temporary folder, locked while the studio lives.
+
+    Folders that studios of the same user left behind, because they were killed, are removed first.
+    """
+
+    def __init__(self, parent: Path | None = None) -> None:
+        """Make the folder within *parent*, or where the system keeps what is temporary."""
+        home = Path(tempfile.gettempdir()) if parent is None else parent
+        remove_stale(home)
+        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=home))
+        made = self.path / f"{_LOCK}-new"  # it has its name only when it is held: who finds it free removes the folder
+        self._lock: int | None = os.open(made, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        made.rename(self.path / _LOCK)
+
+    def remove(self) -> None:
+        """Remove the folder with everything in it; a second call does nothing."""
+        if self._lock is None:
+            return
+        for _ in range(_ATTEMPTS):
+            shutil.rmtree(self.path, ignore_errors=True)
+            if not self.path.exists():
+                break
+            time.sleep(0.1)  # a thread that is being ended still wrote a file
+        os.close(self._lock)
+        self._lock = None
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Remove the folder."""
+        self.remove()
+
+
+def remove_stale(parent: Path) -> None:
+    """Remove private folders of this user in *parent* whose studio is no more; other people's are never touched."""
+    for folder in parent.glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):  # somebody else removes it as well
+            about = folder.lstat()
+            if stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid() and _is_left(folder, about.st_mtime):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_left(folder: Path, changed: float) -> bool:
+    try:
+        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return time.time() - changed > _UNLOCKED_SECONDS
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(lock)
+    return True
+
+
+def suggest_fix(job: Job) -> tuple[str, str] | None:
+    """Return words and the path of the page where a run that failed can be fixed; None if there is none."""
+    if job.state != "failed" or not job.command.startswith("shoal anonymize "):
+        return None
+    words, page = _place(job.exit_code, job.message.lower())
+    return words, f"/projects/{job.project.id}/{page}"
+
+
+def _place(exit_code: int | None, message: str) -> tuple[str, str]:
+    if exit_code == 3:
+        return "Ask for less, allow records to be withheld, or choose another method", "guarantees"
+    if message.startswith("method "):
+        return "Change the method or the guarantees", "guarantees"
+    if "declare it" in message:
+        return "Look at the columns and their roles", "columns"
+    if "taxonomy" in message or "taxonomies" in message:
+        return "Fix the taxonomy", "taxonomies"
+    if exit_code == 2 and "column" in message:
+        return "Look at the columns and their roles", "columns"
+    if exit_code == 2:
+        return "Look at the policy", "policy"
+    return "Look at the policy, and try again", "policy"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from shoal.studio.places import places
+from shoal.studio.answers import places
 
 DOCS = Path(__file__).parents[3] / "docs"
 GUIDE = (DOCS / "studio.md").read_text(encoding="utf-8")

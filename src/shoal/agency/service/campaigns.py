@@ -207,7 +207,7 @@ def list_counts(visit: CurrentVisit, campaign: Id, paging: CurrentPage) -> Any:
 
 def distribute(visit: Visit, campaign: int, table: CountedTable) -> None:
     """Give a draft its distribution, in place of an earlier one."""
-    values = {"campaign_id": campaign, "rows": table.table.num_rows, "data": table.stored(), "at": now()}
+    values = {"campaign_id": campaign, "rows": table.table.num_rows, "data": table.serialize(), "at": now()}
     with visit.writing() as connection:
         touch(connection, campaign, "draft")
         connection.execute(delete(schema.distributions).where(schema.distributions.c.campaign_id == campaign))
@@ -216,7 +216,12 @@ def distribute(visit: Visit, campaign: int, table: CountedTable) -> None:
 
 def contribute(visit: Visit, campaign: int, table: CountedTable) -> None:
     """Keep an owner's counts, in place of its earlier ones."""
-    values = {**visit.owned(campaign), "rows": table.table.num_rows, "records": table.records, "data": table.stored()}
+    values = {
+        **visit.owner_columns(campaign),
+        "rows": table.table.num_rows,
+        "records": table.records,
+        "data": table.serialize(),
+    }
     with visit.writing() as connection:
         touch(connection, campaign, "collecting")
         connection.execute(visit.service.database.upsert(schema.contributions, values, key=["campaign_id", "owner"]))

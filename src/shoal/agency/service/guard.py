@@ -135,7 +135,7 @@ async def _find_holder(service: Service, request: Request, visit: Callable[[Hold
             _record_crowd(service, holder, visit)
         elif holder is not None:
             visit(holder).record(401)
-        raise refusals.too_many(wait) if wait else refusals.unauthorized()
+        raise refusals.too_many(wait) if wait else refusals.no_valid_token()
     if known is None:
         if len(service.known) >= _MOST_KNOWN:
             service.known.clear()

@@ -70,7 +70,7 @@ def fetch_plan(
 @routes.serve("PUT /v1/campaigns/{campaign}/records", ("owner",), Report, body="body_bytes")
 def report_records(visit: CurrentVisit, campaign: Id, asked: NewReport) -> Any:
     """Tell how many records one has, and learn how many are missing; it replaces an earlier number."""
-    values = {**visit.owned(campaign), "records": asked.records}
+    values = {**visit.owner_columns(campaign), "records": asked.records}
     with visit.writing() as connection:
         campaigns.demand_state(connection, campaign, "planned", held=True)
         connection.execute(visit.service.database.upsert(schema.reports, values, key=["campaign_id", "owner"]))
@@ -139,7 +139,7 @@ def read_sent(visit: Visit, campaign: int) -> SentPlan:
                 campaigns.demand_state(connection, campaign, "planned", "closed")
                 raise absent("plan")
         plan = SentPlan(row.digest, row.document.encode("ascii"))
-        cache.put(campaign, plan)
+        cache.store(campaign, plan)
     return plan
 
 

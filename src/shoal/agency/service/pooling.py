@@ -43,7 +43,7 @@ class CountedTable:
         """How many records were counted; None for probabilities."""
         return int(pc.sum(self.table.column(_WEIGHT)).as_py()) if self.counted else None
 
-    def stored(self) -> bytes:
+    def serialize(self) -> bytes:
         """Return it as it is kept."""
         sink = pa.BufferOutputStream()
         options = pa.ipc.IpcWriteOptions(compression="zstd")
@@ -61,7 +61,7 @@ class CountedTable:
 
 
 def from_storage(content: bytes) -> CountedTable:
-    """Read what ``stored`` made."""
+    """Read what ``serialize`` made."""
     with pa.ipc.open_stream(content) as reader:
         table = reader.read_all()
     return CountedTable(table, pa.types.is_integer(table.schema.field(_WEIGHT).type))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from fastapi import HTTPException
@@ -16,6 +15,7 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from shoal.agency.service.database import TurnTimeoutError
+from shoal.core.errors import locate_failure
 
 _CODES = {404: "not_found", 405: "method_not_allowed", 422: "invalid", 500: "internal", 503: "unavailable"}
 _MESSAGES = {
@@ -42,7 +42,7 @@ class Refusal(HTTPException):
         return JSONResponse(self.content, self.status, self.headers)
 
 
-def unauthorized() -> Refusal:
+def no_valid_token() -> Refusal:
     """The same for an absent, an unknown and a revoked token."""
     return Refusal(
         401,
@@ -107,7 +107,7 @@ def of_failure(error: Exception) -> Refusal:
     if _is_of_the_database(error):
         _log.warning("the database did not do it: %s", type(error).__name__)
         return plain(503, {"Retry-After": "1"})
-    _log.error("unexpected %s at %s", type(error).__name__, _place(error))
+    _log.error("unexpected %s", locate_failure(error))
     return plain(500)
 
 
@@ -118,11 +118,3 @@ def _is_of_the_database(error: Exception) -> bool:
     if not isinstance(error, DBAPIError):
         return False
     return error.connection_invalidated or getattr(error.orig, "sqlstate", None) in _AWAY
-
-
-def _place(error: Exception) -> str:
-    trace, place = error.__traceback__, "an unknown place"
-    while trace is not None:
-        place = f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
-        trace = trace.tb_next
-    return place

@@ -104,7 +104,7 @@ def register(visit: Visit, campaign: int, asked: NewRelease) -> int:
     database, owner = visit.service.database, visit.holder.name
     manifest, files = _write_json(asked.manifest), _write_json(dict(sorted(asked.files.items())))
     values = {
-        **visit.owned(campaign),
+        **visit.owner_columns(campaign),
         "files_digest": hashlib.sha256(files.encode("ascii")).hexdigest(),
         "files": files,
         "manifest": manifest,
@@ -197,14 +197,14 @@ def describe_guarantee(connection: Connection, campaign: int, releases: int | No
     Each release that was verified shows the same l values in each class, and so do all of them together, for certain.
     Of releases to come each fails with probability delta, so any of t with t delta at most.
     """
-    from shoal.agency.samples import composed_delta
+    from shoal.agency.samples import compose_delta
 
     campaigns.demand_state(connection, campaign, "planned", "closed")
     promise = _read_promise(connection, campaign)
     of_campaign = schema.releases.c.campaign_id == campaign
     registered = connection.execute(select(func.count()).select_from(schema.releases).where(of_campaign)).scalar_one()
     number = max(registered, 1) if releases is None else releases
-    delta = composed_delta(Fraction(repr(promise["delta"])), number)
+    delta = compose_delta(Fraction(repr(promise["delta"])), number)
     there = number <= registered
     return Guarantee(
         releases=number,

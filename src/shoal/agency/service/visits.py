@@ -21,7 +21,7 @@ from sqlalchemy import Connection, func, insert, select
 
 from shoal.agency.service import schema
 from shoal.agency.service.database import AUDIT_LOCK, Database
-from shoal.agency.service.refusals import unauthorized
+from shoal.agency.service.refusals import no_valid_token
 from shoal.agency.service.settings import Settings
 from shoal.agency.service.tokens import Holder, now, still_valid
 
@@ -98,7 +98,7 @@ class PlanCache:
                 self._plans.move_to_end(campaign)
             return plan
 
-    def put(self, campaign: int, plan: SentPlan) -> None:
+    def store(self, campaign: int, plan: SentPlan) -> None:
         """Keep a plan, and forget those that were not asked for longest; one that is too large is not kept."""
         if len(plan.content) > self._most:
             return
@@ -204,7 +204,7 @@ class AuditQueue:
         """Whether so many lines wait that nothing more may be answered."""
         return len(self._waiting) >= MOST_WAITING
 
-    def put(self, line: Line) -> None:
+    def add(self, line: Line) -> None:
         """Have a line written soon."""
         with self._lock:
             self._waiting.append(line)
@@ -281,7 +281,7 @@ class Visit:
         database = self.service.database
         with database.writing() as connection:
             if not still_valid(connection, self.holder.id, *tokens):
-                raise unauthorized()
+                raise no_valid_token()
             yield connection
             append(database, connection, [self.line(self.outcome)])
         self.recorded = True
@@ -292,14 +292,14 @@ class Visit:
         with self.service.database.reading() as connection:
             yield connection
 
-    def owned(self, campaign: int) -> dict[str, Any]:
+    def owner_columns(self, campaign: int) -> dict[str, Any]:
         """Return the columns that say who adds a row to a campaign, and when."""
         return {"campaign_id": campaign, "owner": self.holder.name, "token_id": self.holder.id, "at": now()}
 
     def record(self, status: int) -> None:
         """Have the line written soon, unless the write has written it."""
         if not self.recorded:
-            self.service.audit.put(self.line(status))
+            self.service.audit.add(self.line(status))
 
     def line(self, status: int) -> Line:
         """Return the line of this visit."""

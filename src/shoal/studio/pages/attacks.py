@@ -12,21 +12,28 @@ from shoal.attacks.base import FEWEST, Attack
 from shoal.core.errors import UsageError
 from shoal.core.registry import discover
 from shoal.core.wording import attack_text
-from shoal.studio.answers import Visit, page
+from shoal.studio.answers import Place, Visit, page
 from shoal.studio.jobs import Job
-from shoal.studio.places import Place
-from shoal.studio.previewing import attack_plot
-from shoal.studio.solutions import chosen_solution, folder_of, looked_at, name_of, solutions, solved, under_way
+from shoal.studio.solutions import (
+    demand_solution,
+    describe_jobs,
+    find_shown,
+    folder_of,
+    list_solutions,
+    name_of,
+    require_release,
+)
+from shoal.studio.tables import attack_plot
 
 _HERE = "/attacks"
 _KIND = "attack"
 
-place = Place("Attacks", _HERE, 70, solved)
+place = Place("Attacks", _HERE, 70, require_release)
 
 
 def show(visit: Visit) -> Response:
     """Show what can be tried on a release, how far that is, and what was found."""
-    run = looked_at(visit)
+    run = find_shown(visit)
     if run is None:
         return visit.render("nothing_yet.html", title="Attacks")
     jobs = [job for job in visit.studio.jobs.of(visit.project, _KIND) if job.memory.get("run") == run.id]
@@ -35,18 +42,18 @@ def show(visit: Visit) -> Response:
         "attacks.html",
         run=run,
         name=name_of(run),
-        others=[other for other in solutions(visit) if other is not run],
+        others=[other for other in list_solutions(visit) if other is not run],
         attacks=list(discover("shoal.attacks", Attack).values()),
-        attached=visit.project.attached(),
-        **under_way(jobs),
+        attached=visit.project.list_attached(),
+        **describe_jobs(jobs),
         done=done,
-        found=[] if done is None else _told(done),
+        found=[] if done is None else _describe(done),
         refused=[] if done is None else done.answer.get("refused", []),
         plot=None if done is None else attack_plot(done.answer),
     )
 
 
-def _told(job: Job) -> list[dict[str, Any]]:
+def _describe(job: Job) -> list[dict[str, Any]]:
     """Return what each attack found, the greatest risk first, in figures and words."""
     tried = sorted(job.answer.get("attacks", ()), key=lambda one: -one["risk"]["value"])
     titles = {name: kind.title for name, kind in discover("shoal.attacks", Attack).items()}
@@ -72,7 +79,7 @@ def _rate(tally: Mapping[str, int] | None) -> str:
 
 def start(visit: Visit) -> Response:
     """Attack a release; what is found is recorded with it, and its internal report is made anew."""
-    project, run = visit.project, chosen_solution(visit)
+    project, run = visit.project, demand_solution(visit)
     chosen = [name for name in visit.form.all("attack") if name in discover("shoal.attacks", Attack)]
     targets = visit.form.get("targets").strip()
     if not (targets.isascii() and targets.isdigit() and FEWEST <= int(targets) <= 1_000_000):
@@ -89,7 +96,7 @@ def start(visit: Visit) -> Response:
         arguments += ["--attack", name]
     control = visit.form.get("control")
     if control:
-        if control not in project.attached():
+        if control not in project.list_attached():
             raise UsageError("choose a control table that was added here")
         arguments += ["--control", project.files / control]
     job = visit.studio.jobs.start(project, _KIND, [*arguments, "--targets", targets, "--record"])

@@ -9,11 +9,18 @@ from starlette.responses import Response
 
 from shoal.core.errors import UsageError
 from shoal.policy.policy import Role
-from shoal.studio.answers import Visit, page
-from shoal.studio.describing import ROLES, Column, described
-from shoal.studio.places import Place
+from shoal.studio.answers import Place, Visit, page
+from shoal.studio.columns import (
+    ROLES,
+    Column,
+    PutAway,
+    describe_columns,
+    description_of,
+    role_of,
+    with_description,
+    with_role,
+)
 from shoal.studio.project import Project
-from shoal.studio.roles import PutAway, description_of, role_of, with_description, with_role
 
 _MEMORY = "columns"
 _LONGEST = 500  # characters of a description
@@ -35,7 +42,7 @@ def change(visit: Visit) -> Response:
         if form.get("role") not in [role for role, _, _ in ROLES]:
             raise UsageError("choose one of the four roles")
         profile = project.profile[column.number]
-        document, said = with_role(document, profile, cast("Role", form.get("role")), _put_away(project))
+        document, said = with_role(document, profile, cast("Role", form.get("role")), _memory_of_roles(project))
         told = "; ".join(filter(None, [f"{column.name} is {form.get('role')} now", said]))
     if "description" in form and role_of(document, column.name):
         if len(form.get("description")) > _LONGEST:
@@ -52,11 +59,11 @@ def change(visit: Visit) -> Response:
 def columns_of(project: Project) -> tuple[Column, ...]:
     """Return the described columns of a project, made once."""
     if _MEMORY not in project.memory:
-        project.memory[_MEMORY] = described(project.profile, project.draft.columns)
+        project.memory[_MEMORY] = describe_columns(project.profile, project.draft.columns)
     return cast("tuple[Column, ...]", project.memory[_MEMORY])
 
 
-def _put_away(project: Project) -> PutAway:
+def _memory_of_roles(project: Project) -> PutAway:
     return cast("PutAway", project.memory.setdefault("put away", {}))
 
 

@@ -18,21 +18,19 @@ from shoal.policy.drafting import flow
 from shoal.policy.policy import Policy
 from shoal.reports.frontier import Point, frontier
 from shoal.reports.plots import Plot
-from shoal.studio.answers import Form, Visit, page
-from shoal.studio.explaining import start_of
+from shoal.studio.answers import Form, Place, Visit, page, require_policy
 from shoal.studio.jobs import Job
-from shoal.studio.pages.running import find_job
-from shoal.studio.parameters import parameters
-from shoal.studio.places import Place, usable
+from shoal.studio.pages.run import find_job
+from shoal.studio.parameters import list_parameters, start_of
 from shoal.studio.project import Project
-from shoal.studio.solutions import evidence_of, kept, name_of, promised, solutions, under_way
+from shoal.studio.solutions import describe_jobs, describe_promises, evidence_of, list_measures, list_solutions, name_of
 
 _HERE = "/compare"
 _KIND = "compare"
 _USUAL = {"k-anonymity.k": "5, 10, 25", "column-frequency.k": "5, 10, 25", "max_withheld": "0, 0.01, 0.05"}
 
 
-place = Place("Compare", _HERE, 60, usable)
+place = Place("Compare", _HERE, 60, require_policy)
 
 
 def sweepable(project: Project) -> list[str]:
@@ -44,7 +42,7 @@ def sweepable(project: Project) -> list[str]:
     found = [
         f"{model.name}.{field.name}"
         for model in policy.privacy
-        for field in parameters(models[model.name])
+        for field in list_parameters(models[model.name])
         if field.shape in ("whole", "number")
     ]
     return [*dict.fromkeys(found), "max_withheld"]
@@ -66,19 +64,19 @@ def show(visit: Visit) -> Response:
         chosen=set((last.memory if last else {}).get("methods", ())),
         parts=PARTS,
         asked=asked,
-        **under_way(jobs),
+        **describe_jobs(jobs),
         newest=newest,
-        rows=[] if newest is None else _ranked(newest),
+        rows=[] if newest is None else _rank_rows(newest),
         plot=None if newest is None else _plot(newest),
-        solutions=[_solution(job) for job in solutions(visit)],
+        solutions=[_solution(job) for job in list_solutions(visit)],
     )
 
 
-def _ranked(job: Job) -> list[dict[str, Any]]:
+def _rank_rows(job: Job) -> list[dict[str, Any]]:
     """Return the rows of a comparison, the best first; those that were not made come last."""
     rows = [{**row, "place": place} for place, row in enumerate(job.answer.get("rows", ()))]
     for row in rows:
-        row["promises"] = promised(row)
+        row["promises"] = describe_promises(row)
     return sorted(rows, key=lambda row: (row.get("rank") is None, row.get("rank") or 0))
 
 
@@ -94,7 +92,7 @@ def _plot(job: Job) -> Plot | None:
             row.get("risk_low"),
             row.get("risk_high"),
         )
-        for row in _ranked(job)
+        for row in _rank_rows(job)
         if row.get("rank") is not None
     ]
     return frontier(points) if points else None
@@ -106,11 +104,11 @@ def _solution(job: Job) -> dict[str, Any]:
         "job": job,
         "name": name_of(job),
         "method": job.answer["method"],
-        "promises": promised(job.answer),
+        "promises": describe_promises(job.answer),
         "rows": job.answer["rows"],
         "withheld": job.answer["withheld"],
         "highest": evidence["risk_after"].get("prosecutor_highest"),
-        "kept": {name: value for name, _, value in kept(evidence["utility"]) if name in ("um", "ncp")},
+        "kept": {name: value for name, _, value in list_measures(evidence["utility"]) if name in ("um", "ncp")},
     }
 
 
@@ -124,7 +122,7 @@ def arguments(form: Form, names: list[str]) -> list[str]:
     known = discover("shoal.methods", Method)
     methods = [name for name in form.all("method") if name in known]
     if methods:
-        found += ["--methods", ",".join(map(_written, methods))]
+        found += ["--methods", ",".join(map(_write_method, methods))]
     if not found:
         raise UsageError("there is nothing to compare: give values of a parameter, or choose methods")
     weights = {part: form.get(f"weight {part}").strip() for part in PARTS}
@@ -137,10 +135,10 @@ def arguments(form: Form, names: list[str]) -> list[str]:
     return found
 
 
-def _written(method: str) -> str:
+def _write_method(method: str) -> str:
     """Return a method as the command takes it: with a usual value of what must be given."""
     kind = discover("shoal.methods", Method)[method]
-    given = start_of(kind, parameters(kind))
+    given = start_of(kind, list_parameters(kind))
     return f"{method}{flow(given)}" if given else method
 
 

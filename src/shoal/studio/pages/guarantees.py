@@ -11,11 +11,9 @@ from shoal.core.errors import UsageError
 from shoal.core.registry import discover
 from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel
-from shoal.studio.answers import Form, Visit, page
-from shoal.studio.explaining import explanations, start_of
-from shoal.studio.foreseeing import Foresight
-from shoal.studio.parameters import Parameter, parameters, read, shown
-from shoal.studio.places import Place
+from shoal.studio.answers import Form, Place, Visit, page
+from shoal.studio.feasibility import Forecast
+from shoal.studio.parameters import Parameter, explain_models, list_parameters, read_values, show_values, start_of
 from shoal.studio.project import Project
 
 _HERE = "/guarantees"
@@ -40,7 +38,7 @@ def _attributes(document: Mapping[str, Any]) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def _named(entry: Any) -> tuple[str, dict[str, Any]]:
+def _split_entry(entry: Any) -> tuple[str, dict[str, Any]]:
     """Return the name and the parameters of a model or method as a policy writes it."""
     if isinstance(entry, str):
         return entry, {}
@@ -54,7 +52,7 @@ def _promises(document: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     given = document.get("privacy")
     if isinstance(given, Mapping):
         given = [{name: entry} for name, entry in given.items()]
-    return [_named(entry) for entry in given] if isinstance(given, list | tuple) else []
+    return [_split_entry(entry) for entry in given] if isinstance(given, list | tuple) else []
 
 
 def _models() -> Mapping[str, type[PrivacyModel]]:
@@ -69,19 +67,19 @@ def show(visit: Visit) -> Response:
     """Show every promise with its fields, what else could be promised, and the method."""
     project = visit.project
     document = project.document
-    explained = {each.name: each for each in explanations()}
+    explained = {each.name: each for each in explain_models()}
     promises = [
         {
             "place": place,
             "name": name,
             "known": explained.get(name),
             "fields": _fields(name, _models()),
-            "given": shown(_fields(name, _models()), given),
-            "chosen": _chosen(given),
+            "given": show_values(_fields(name, _models()), given),
+            "chosen": _list_attributes(given),
         }
         for place, (name, given) in enumerate(_promises(document))
     ]
-    method, given = _named(document.get("method", "mondrian"))
+    method, given = _split_entry(document.get("method", "mondrian"))
     return visit.render(
         "guarantees_part.html" if visit.swapping else "guarantees.html",
         promises=promises,
@@ -90,37 +88,37 @@ def show(visit: Visit) -> Response:
         method=method,
         method_class=_methods().get(method),
         method_fields=_fields(method, _methods()),
-        method_given=shown(_fields(method, _methods()), given),
+        method_given=show_values(_fields(method, _methods()), given),
         sensitive=[
             name
             for name, entry in _attributes(document).items()
             if isinstance(entry, Mapping) and entry.get("role") == "sensitive"
         ],
-        attached=project.attached(),
+        attached=project.list_attached(),
         max_withheld=document.get("max_withheld", 0),
         missing=document.get("missing", "category"),
-        **_foreseen(project),
+        **_forecast(project),
     )
 
 
-def _chosen(given: Mapping[str, Any]) -> list[str]:
+def _list_attributes(given: Mapping[str, Any]) -> list[str]:
     """Return the attributes that a promise names."""
     names = given.get("attribute")
     return [] if names is None else [names] if isinstance(names, str) else [str(name) for name in names]
 
 
 def _fields(name: str, known: Mapping[str, type[Any]]) -> tuple[Parameter, ...]:
-    return parameters(known[name]) if name in known else ()
+    return list_parameters(known[name]) if name in known else ()
 
 
-def _foreseen(project: Project) -> dict[str, Any]:
-    found = Foresight.of(project).ask(project)
-    return {"foreseen": found, "verdicts": _VERDICTS}
+def _forecast(project: Project) -> dict[str, Any]:
+    found = Forecast.of(project).ask(project)
+    return {"forecast": found, "verdicts": _VERDICTS}
 
 
 def hint(visit: Visit) -> Response:
     """Show what can be said beforehand of the newest policy."""
-    return visit.render("feasibility.html", **_foreseen(visit.project))
+    return visit.render("feasibility.html", **_forecast(visit.project))
 
 
 def add(visit: Visit) -> Response:
@@ -129,7 +127,7 @@ def add(visit: Visit) -> Response:
     if name not in _models():
         raise UsageError("choose one of the guarantees")
     promises = _promises(visit.project.document)
-    return _changed(visit, [*promises, (name, start_of(_models()[name], parameters(_models()[name])))])
+    return _change_promises(visit, [*promises, (name, start_of(_models()[name], list_parameters(_models()[name])))])
 
 
 def change(visit: Visit) -> Response:
@@ -139,15 +137,15 @@ def change(visit: Visit) -> Response:
     name, given = promises[where]
     if name not in _models():
         raise UsageError("the policy names a guarantee that there is not; change it in the YAML text")
-    promises[where] = name, _read(visit.form, parameters(_models()[name]), given)
-    return _changed(visit, promises)
+    promises[where] = name, _read(visit.form, list_parameters(_models()[name]), given)
+    return _change_promises(visit, promises)
 
 
 def remove(visit: Visit) -> Response:
     """Take one promise back."""
     promises = _promises(visit.project.document)
     del promises[_place(visit.form, len(promises))]
-    return _changed(visit, promises)
+    return _change_promises(visit, promises)
 
 
 def _place(form: Form, n_promises: int) -> int:
@@ -159,17 +157,17 @@ def _place(form: Form, n_promises: int) -> int:
 
 def _read(form: Form, fields: tuple[Parameter, ...], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a form gives, in the order in which the policy had it."""
-    found = read(fields, {field.name: form.all(field.name) for field in fields})
+    found = read_values(fields, {field.name: form.all(field.name) for field in fields})
     return {name: found[name] for name in (*(key for key in given if key in found), *found)}
 
 
-def _changed(visit: Visit, promises: list[tuple[str, dict[str, Any]]]) -> Response:
+def _change_promises(visit: Visit, promises: list[tuple[str, dict[str, Any]]]) -> Response:
     document = visit.project.document
     document["privacy"] = [{name: given} if given else name for name, given in promises]
-    return _kept(visit, document)
+    return _keep(visit, document)
 
 
-def _kept(visit: Visit, document: Mapping[str, Any]) -> Response:
+def _keep(visit: Visit, document: Mapping[str, Any]) -> Response:
     visit.project.change(visit.form.revision, document)
     return show(visit) if visit.swapping else visit.to(visit.at(_HERE))
 
@@ -177,14 +175,14 @@ def _kept(visit: Visit, document: Mapping[str, Any]) -> Response:
 def choose_method(visit: Visit) -> Response:
     """Take another method, or other parameters of the same."""
     document = visit.project.document
-    before, given = _named(document.get("method", "mondrian"))
+    before, given = _split_entry(document.get("method", "mondrian"))
     name = visit.form.get("method")
     if name not in _methods():
         raise UsageError("choose one of the methods")
-    fields = parameters(_methods()[name])
+    fields = list_parameters(_methods()[name])
     kept = _read(visit.form, fields, given) if name == before else start_of(_methods()[name], fields)
     document["method"] = {name: kept}
-    return _kept(visit, document)
+    return _keep(visit, document)
 
 
 def choose_options(visit: Visit) -> Response:
@@ -196,7 +194,7 @@ def choose_options(visit: Visit) -> Response:
     except ValueError:
         raise UsageError("the share of records that may be withheld is a number from 0 to below 1, like 0.01") from None
     document["missing"] = visit.form.get("missing")
-    return _kept(visit, document)
+    return _keep(visit, document)
 
 
 _PATH = f"/projects/{{project}}{_HERE}"

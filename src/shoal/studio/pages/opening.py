@@ -1,4 +1,4 @@
-"""Open a table: an upload, the demo data, or one that is open already."""
+"""Open a table (an upload, the demo data, one that is open already), and files beside it: hierarchies, populations."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from shoal.core.errors import InputError, UsageError
 from shoal.datasets.hospital_files import write_stays
 from shoal.sources.base import SourceOptions
 from shoal.studio.answers import Visit, page, upload
+from shoal.studio.project import is_plain
 
 ENDINGS = (".csv", ".tsv", ".txt", ".gz", ".parquet", ".xlsx", ".dta", ".sav", ".zsav")
 _ENDINGS_OF_TABLES = (".csv.gz", ".tsv.gz", ".txt.gz", *(ending for ending in ENDINGS if ending != ".gz"))
@@ -116,9 +117,38 @@ def _nothing_left(folder: Path) -> Iterator[None]:
         raise
 
 
+async def attach(visit: Visit) -> Response:
+    """Keep a file under its plain name; one that is cut off leaves nothing behind."""
+    name = unquote(visit.request.headers.get("shoal-name", ""))
+    if not is_plain(name):
+        raise InputError("this is no name for a file here; use letters and digits, and no folder")
+    waiting = visit.project.new_folder("attach")
+    try:
+        with (waiting / "body").open("xb") as file:
+            async for part in visit.request.stream():
+                await run_in_threadpool(file.write, part)
+        with (waiting / "body").open("rb") as file:
+            await run_in_threadpool(visit.project.attach, name, file)
+    except ClientDisconnect:
+        raise InputError("the file was cut off; nothing of it is kept") from None
+    except OSError as error:
+        raise InputError(f"{name} could not be kept: {error.strerror}") from None
+    finally:
+        shutil.rmtree(waiting, ignore_errors=True)
+    return JSONResponse({"name": name})
+
+
+def detach(visit: Visit) -> Response:
+    """Remove a file that was added."""
+    visit.project.detach(visit.form.get("name"))
+    return visit.to(visit.at("/policy"))
+
+
 routes = [
     page("/", show),
     page("/demo", demo, "POST"),
     page("/projects/{project}/close", close, "POST"),
     upload("/upload", receive),
+    upload("/projects/{project}/files", attach),
+    page("/projects/{project}/files/remove", detach, "POST"),
 ]

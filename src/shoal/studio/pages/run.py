@@ -7,23 +7,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, Response
 
 from shoal.core.errors import UsageError
 from shoal.core.wording import parameters_text
-from shoal.studio.answers import Form, Visit, page
+from shoal.studio.answers import Form, Place, Visit, page, require_policy
 from shoal.studio.jobs import Job
-from shoal.studio.pages.running import find_job
-from shoal.studio.places import Place, usable
 from shoal.studio.project import Project
-from shoal.studio.solutions import KIND, RELEASE, kept, name_of, promised, remember
+from shoal.studio.solutions import KIND, RELEASE, describe_promises, list_measures, name_of, remember
 
 _HERE = "/run"
 _FORMATS = ("", "csv", "parquet")
 _MOST_NAME = 60
 
 
-place = Place("Run", _HERE, 40, usable)
+place = Place("Run", _HERE, 40, require_policy)
 
 
 def options(form: Form) -> list[str]:
@@ -49,15 +48,15 @@ def show(visit: Visit) -> Response:
     runs = visit.studio.jobs.of(project, KIND)
     return visit.render(
         "run.html",
-        runs=[_told(job) for job in runs],
+        runs=[_describe(job) for job in runs],
         problems=(problems := project.problems()),
-        asked="" if problems else _asked(project.document),
+        asked="" if problems else _describe_policy(project.document),
         command=_command(project, Form([("utility", "full")])),
         next_name=f"Solution {1 + len(runs)}",
     )
 
 
-def _asked(document: Mapping[str, Any]) -> str:
+def _describe_policy(document: Mapping[str, Any]) -> str:
     """Say what a usable policy asks for: the method and the guarantees."""
     method = document.get("method", "mondrian")
     promises = [
@@ -78,14 +77,14 @@ def _command(project: Project, form: Form) -> str:
     return shlex.join(["shoal", "anonymize", project.name, "-p", "policy.yaml", "-o", RELEASE, *options(form)])
 
 
-def _told(job: Job) -> dict[str, Any]:
+def _describe(job: Job) -> dict[str, Any]:
     utility = job.answer.get("utility", {}) if job.state == "done" else {}
     return {
         "job": job,
         "name": name_of(job),
         "method": str(job.answer.get("method", "")),
-        "promises": promised(job.answer) if job.state == "done" else [],
-        "kept": kept(utility),
+        "promises": describe_promises(job.answer) if job.state == "done" else [],
+        "kept": list_measures(utility),
     }
 
 
@@ -126,6 +125,27 @@ def take_back(visit: Visit) -> Response:
     return visit.to(visit.at("/policy"))
 
 
+def find_job(visit: Visit, part: str = "job", kind: str | None = None) -> Job:
+    """Return the run that a part of the path names, if it is the project's and, where a kind is named, of that kind."""
+    job = visit.studio.jobs.find(visit.project, visit.request.path_params[part])
+    if job is None or kind not in (None, job.kind):
+        raise HTTPException(404)
+    return job
+
+
+def show_progress(visit: Visit) -> Response:
+    """Show how far a run is, as a part of a page."""
+    return visit.render("job.html", job=find_job(visit))
+
+
+def cancel(visit: Visit) -> Response:
+    """Ask a run to stop."""
+    job = find_job(visit)
+    job.cancel()
+    job.finished.wait(timeout=2)
+    return visit.render("job.html", job=job)
+
+
 _PATH = f"/projects/{{project}}{_HERE}"
 routes = [
     page(_PATH, show),
@@ -133,4 +153,6 @@ routes = [
     page(f"{_PATH}/command", command, "POST"),
     page(f"{_PATH}/{{run}}/forget", forget, "POST"),
     page(f"{_PATH}/{{run}}/policy", take_back, "POST"),
+    page("/projects/{project}/jobs/{job}", show_progress),
+    page("/projects/{project}/jobs/{job}/cancel", cancel, "POST"),
 ]

@@ -11,15 +11,11 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from shoal.studio.answers import Visit, page, upload
-from shoal.studio.documents import is_plain
-from shoal.studio.places import Place
-from shoal.studio.project import Project, StaleError
-from shoal.studio.taxonomies.editing import Desk, edited
-from shoal.studio.taxonomies.entries import EntryError, attributes, tree_of, with_taxonomy
-from shoal.studio.taxonomies.files import EXPORTS, LARGEST, as_tree, imported
-from shoal.studio.taxonomies.files import exported as file_of
-from shoal.studio.taxonomies.forms import Fields
+from shoal.studio.answers import Place, Visit, page, upload
+from shoal.studio.project import Project, StaleError, is_plain
+from shoal.studio.taxonomies.editing import EXPORTS, LARGEST, ColumnTaxonomy, apply_edit, read_tree, tree_in_policy
+from shoal.studio.taxonomies.editing import write_tree as file_of
+from shoal.studio.taxonomies.entries import EntryError, Fields, attributes, tree_of, with_taxonomy
 from shoal.studio.taxonomies.sheets import sheet, summary
 
 _HERE = "/taxonomies"
@@ -32,7 +28,9 @@ Undone = list[Mapping[str, Any] | None]
 
 def overview(visit: Visit) -> Response:
     """List the columns with what is declared for each."""
-    return visit.render("taxonomies.html", columns=[summary(index, desk) for index, desk in _desks(visit.project)])
+    return visit.render(
+        "taxonomies.html", columns=[summary(index, entry) for index, entry in _list_entries(visit.project)]
+    )
 
 
 def show(visit: Visit) -> Response:
@@ -41,20 +39,20 @@ def show(visit: Visit) -> Response:
 
 
 def change(visit: Visit) -> Response:
-    """Make an edit, unless what it makes does not load; then the old one stays and the field is told."""
-    index, desk = _desk(visit)
+    """Make an edit, unless what it makes does not load; then the old one stays, with a message at the field."""
+    index, entry = _find_entry(visit)
     fields = _fields(visit)
-    before = _history(visit.project, desk.attribute.name)
+    before = _history(visit.project, entry.attribute.name)
     edit = visit.form.get("do")
     undoing = edit == "undo"
     try:
         if undoing and not before:
             raise EntryError("there is nothing to undo")
-        made = before[-1] if undoing else edited(desk, edit, fields)
+        made = before[-1] if undoing else apply_edit(entry, edit, fields)
     except EntryError as wrong:
         return _answer(visit, "taxonomy_part.html" if visit.swapping else "taxonomy.html", wrong, fields)
-    _keep(visit.project, visit.form.revision, desk, made, undoing=undoing)
-    return _done(visit, index)
+    _keep(visit.project, visit.form.revision, entry, made, undoing=undoing)
+    return _finish(visit, index)
 
 
 async def bring(visit: Visit) -> Response:
@@ -68,26 +66,26 @@ async def bring(visit: Visit) -> Response:
 
 
 def _take(visit: Visit, content: bytes) -> Response:
-    index, desk = _desk(visit)
+    index, entry = _find_entry(visit)
     name = unquote(visit.request.headers.get("shoal-name", ""))
     revision = visit.request.query_params.get("revision", "")
     if revision != str(visit.project.revision):
         raise StaleError
-    taxonomy = imported(name, content)
+    taxonomy = read_tree(name, content)
     if visit.request.query_params.get("keep") == "file":
-        made: dict[str, Any] = {"file": _attached(visit.project, name, content)}
+        made: dict[str, Any] = {"file": _attach(visit.project, name, content)}
     else:
-        made = as_tree(taxonomy)
-    _keep(visit.project, int(revision), desk, made)
-    return _done(visit, index)
+        made = tree_in_policy(taxonomy)
+    _keep(visit.project, int(revision), entry, made)
+    return _finish(visit, index)
 
 
-def _attached(project: Project, name: str, content: bytes) -> str:
+def _attach(project: Project, name: str, content: bytes) -> str:
     """Keep a file, under another name if one of its name is there already: that one may be in use, or be undone to."""
     if not is_plain(name):
         raise EntryError(f"{name[:100]!r} is no name for a file; use letters and digits, and no folder", "file")
     own, number = Path(name), 1
-    while name in project.attached():
+    while name in project.list_attached():
         if (project.files / name).read_bytes() == content:
             return name
         number += 1
@@ -97,62 +95,62 @@ def _attached(project: Project, name: str, content: bytes) -> str:
 
 def export(visit: Visit) -> Response:
     """Give the tree as a file."""
-    _, desk = _desk(visit)
+    _, entry = _find_entry(visit)
     ending = visit.request.path_params["ending"]
     if ending not in EXPORTS:
         raise HTTPException(404)
-    content = file_of(tree_of(desk.attribute, desk.column, desk.folder), ending)
-    name = desk.column.name if desk.column.name.isascii() and desk.column.name.isidentifier() else "taxonomy"
+    content = file_of(tree_of(entry.attribute, entry.column, entry.folder), ending)
+    name = entry.column.name if entry.column.name.isascii() and entry.column.name.isidentifier() else "taxonomy"
     headers = {"content-disposition": f'attachment; filename="{name}.{ending}"'}
     return Response(content, media_type=_TYPES[ending], headers=headers)
 
 
-def _desks(project: Project) -> list[tuple[int, Desk]]:
+def _list_entries(project: Project) -> list[tuple[int, ColumnTaxonomy]]:
     found = {attribute.name: attribute for attribute in attributes(project.document)}
     return [
-        (index, Desk(found[column.name], column, project.files))
+        (index, ColumnTaxonomy(found[column.name], column, project.files))
         for index, column in enumerate(project.profile)
         if column.name in found
     ]
 
 
-def _desk(visit: Visit) -> tuple[int, Desk]:
+def _find_entry(visit: Visit) -> tuple[int, ColumnTaxonomy]:
     wanted = visit.request.path_params["column"]
-    for index, desk in _desks(visit.project):
+    for index, entry in _list_entries(visit.project):
         if index == wanted:
-            return index, desk
+            return index, entry
     raise HTTPException(404)
 
 
 def _answer(visit: Visit, template: str, wrong: EntryError | None = None, typed: Fields | None = None) -> Response:
-    index, desk = _desk(visit)
-    desks = _desks(visit.project)
+    index, entry = _find_entry(visit)
+    entries_of_columns = _list_entries(visit.project)
     return visit.render(
         template,
-        sheet=sheet(desk, visit.project.document, wrong, typed),
+        sheet=sheet(entry, visit.project.document, wrong, typed),
         here=visit.at(f"{_HERE}/{index}"),
-        columns=[(other, each.attribute.name) for other, each in desks],
+        columns=[(other, each.attribute.name) for other, each in entries_of_columns],
         index=index,
-        n_undone=len(_history(visit.project, desk.attribute.name)),
-        attached=visit.project.attached(),
+        n_undone=len(_history(visit.project, entry.attribute.name)),
+        attached=visit.project.list_attached(),
     )
 
 
-def _done(visit: Visit, index: int) -> Response:
+def _finish(visit: Visit, index: int) -> Response:
     return _answer(visit, "taxonomy_part.html") if visit.swapping else visit.to(visit.at(f"{_HERE}/{index}"))
 
 
 def _keep(
-    project: Project, revision: int, desk: Desk, made: Mapping[str, Any] | None, *, undoing: bool = False
+    project: Project, revision: int, entry: ColumnTaxonomy, made: Mapping[str, Any] | None, *, undoing: bool = False
 ) -> None:
     """Make a taxonomy the policy's and remember the one before, so that the edit can be undone."""
-    name = desk.attribute.name
+    name = entry.attribute.name
     project.change(revision, with_taxonomy(project.document, name, made))
     before = _history(project, name)
     if undoing:
         before.pop()
-    elif made != desk.attribute.taxonomy:
-        before.append(desk.attribute.taxonomy)
+    elif made != entry.attribute.taxonomy:
+        before.append(entry.attribute.taxonomy)
         del before[:-_MOST_UNDONE]
 
 
@@ -169,7 +167,7 @@ def _fields(visit: Visit) -> Fields:
 
 
 def _ready(project: Project) -> str | None:
-    return None if _desks(project) else "no column is quasi or sensitive"
+    return None if _list_entries(project) else "no column is quasi or sensitive"
 
 
 place = Place("Taxonomies", _HERE, 20, _ready)

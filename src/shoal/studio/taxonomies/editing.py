@@ -1,29 +1,41 @@
-"""What an edit of the page makes of a column's taxonomy: a new one that loads, or a reason at a field."""
+"""Edits of a column's taxonomy: a new tree that loads, or a reason at a field; and trees from and to files."""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from shoal.core.errors import TaxonomyError
 from shoal.policy.guessing import list_values
 from shoal.policy.profiling import ColumnProfile
-from shoal.studio.taxonomies.entries import Attribute, EntryError, builder_of, tree_of
-from shoal.studio.taxonomies.forms import Fields, taxonomy_from
-from shoal.studio.taxonomies.groves import Grove
-from shoal.studio.taxonomies.scale import by_hand
-from shoal.studio.taxonomies.starts import MOST_IN_POLICY, start
-from shoal.studio.taxonomies.views import view
+from shoal.studio.taxonomies.entries import (
+    Attribute,
+    EntryError,
+    Fields,
+    builder_of,
+    first_value,
+    taxonomy_from,
+    tree_of,
+)
+from shoal.studio.taxonomies.trees import MOST_IN_POLICY, ValueTree, start_taxonomy
+from shoal.studio.taxonomies.views import by_hand, view
+from shoal.taxonomies.builders.listed import READERS
 from shoal.taxonomies.builders.numbers import IntervalsTaxonomy
+from shoal.taxonomies.files import to_arx_csv, to_nested_yaml
 from shoal.taxonomies.parse import texts
 from shoal.taxonomies.tree import Taxonomy
 
 TREES = ("tree", "groups")
+LARGEST = 32 * 2**20  # bytes of a file
+MOST_EXPORTED = 200_000  # leaves
+EXPORTS: dict[str, Callable[[Taxonomy, Path], None]] = {"csv": to_arx_csv, "yaml": to_nested_yaml}
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class ColumnTaxonomy:
     """One column on the table: its entry in the policy, its profile, and the folder of attached files."""
 
     attribute: Attribute
@@ -47,43 +59,43 @@ class Desk:
             return None
 
 
-def edited(desk: Desk, edit: str, fields: Fields) -> dict[str, Any] | None:
+def apply_edit(entry: ColumnTaxonomy, edit: str, fields: Fields) -> dict[str, Any] | None:
     """Return the taxonomy that an edit makes of what was typed and selected; it loads."""
     if edit not in EDITS:
         raise EntryError("this page does not know that edit; reload it")
-    made = EDITS[edit](desk, fields)
-    desk.tree(made)
+    made = EDITS[edit](entry, fields)
+    entry.tree(made)
     return made
 
 
-def _start(desk: Desk, fields: Fields) -> dict[str, Any] | None:
-    kind = _one(fields, "kind")
-    return start(kind, desk.column, desk.present())
+def _start(entry: ColumnTaxonomy, fields: Fields) -> dict[str, Any] | None:
+    kind = first_value(fields, "kind")
+    return start_taxonomy(kind, entry.column, entry.present())
 
 
-def _form(desk: Desk, fields: Fields) -> dict[str, Any]:
-    return taxonomy_from(_one(fields, "kind"), fields, desk.column)
+def _form(entry: ColumnTaxonomy, fields: Fields) -> dict[str, Any]:
+    return taxonomy_from(first_value(fields, "kind"), fields, entry.column)
 
 
-def _by_hand(desk: Desk, fields: Fields) -> dict[str, Any]:  # noqa: ARG001
-    builder = None if desk.attribute.taxonomy is None else builder_of(desk.attribute.taxonomy, desk.folder)
+def _by_hand(entry: ColumnTaxonomy, fields: Fields) -> dict[str, Any]:  # noqa: ARG001
+    builder = None if entry.attribute.taxonomy is None else builder_of(entry.attribute.taxonomy, entry.folder)
     if not isinstance(builder, IntervalsTaxonomy):
         raise EntryError("only intervals have edges to move; choose that kind first", "kind")
     return {"intervals": by_hand(builder)}
 
 
-def _tree(edit: Callable[[_Pruning], Grove]) -> Callable[[Desk, Fields], dict[str, Any]]:
-    def make(desk: Desk, fields: Fields) -> dict[str, Any]:
-        return edit(_Pruning.of(desk, fields)).document()
+def _tree(edit: Callable[[_TreeEdit], ValueTree]) -> Callable[[ColumnTaxonomy, Fields], dict[str, Any]]:
+    def make(entry: ColumnTaxonomy, fields: Fields) -> dict[str, Any]:
+        return edit(_TreeEdit.of(entry, fields)).document()
 
     return make
 
 
 @dataclass(frozen=True, slots=True)
-class _Pruning:
+class _TreeEdit:
     """An edit of a tree: what is selected, where it shall go, and the values of the data, which keep their names."""
 
-    grove: Grove
+    tree: ValueTree
     nodes: tuple[int, ...]
     loose: tuple[str, ...]  # selected values that have no place yet
     every_loose: tuple[str, ...]
@@ -92,23 +104,23 @@ class _Pruning:
     values: Collection[str]
 
     @classmethod
-    def of(cls, desk: Desk, fields: Fields) -> _Pruning:
-        present = desk.present()
-        if desk.attribute.kind not in TREES or present is None:
+    def of(cls, entry: ColumnTaxonomy, fields: Fields) -> _TreeEdit:
+        present = entry.present()
+        if entry.attribute.kind not in TREES or present is None:
             raise EntryError("the policy has no tree here any more; reload the page")
         if present.n_leaves > MOST_IN_POLICY:
             raise EntryError(f"a tree of more than {MOST_IN_POLICY:,} values is edited as a file")
-        grove = Grove.of(present, fixed_root=desk.attribute.kind == "groups")
-        unplaced = tuple(text for text, _ in view(present, desk.column).loose())
-        chosen = _one(fields, "nodes").split()
+        tree = ValueTree.of(present, fixed_root=entry.attribute.kind == "groups")
+        unplaced = tuple(text for text, _ in view(present, entry.column).loose())
+        chosen = first_value(fields, "nodes").split()
         return cls(
-            grove=grove,
-            nodes=tuple(_place(text[1:], len(grove.labels)) for text in chosen if text.startswith("n")),
+            tree=tree,
+            nodes=tuple(_place(text[1:], len(tree.labels)) for text in chosen if text.startswith("n")),
             loose=tuple(unplaced[_place(text[1:], len(unplaced))] for text in chosen if text.startswith("u")),
             every_loose=unplaced,
-            target=_place(text[1:], len(grove.labels)) if (text := _one(fields, "target")) else None,
-            name=_one(fields, "name"),
-            values=desk.values,
+            target=_place(text[1:], len(tree.labels)) if (text := first_value(fields, "target")) else None,
+            name=first_value(fields, "name"),
+            values=entry.values,
         )
 
     def goal(self) -> int:
@@ -121,41 +133,37 @@ class _Pruning:
         return self.nodes[0]
 
 
-def _group(edit: _Pruning) -> Grove:
+def _group(edit: _TreeEdit) -> ValueTree:
     """Make a group of what is selected, where its first member is, or an empty one."""
-    above = edit.grove.parents[edit.nodes[0]] if edit.nodes and edit.nodes[0] else 0
+    above = edit.tree.parents[edit.nodes[0]] if edit.nodes and edit.nodes[0] else 0
     under = edit.target if edit.target is not None else above
-    with_loose = edit.grove.place(edit.loose, 0, edit.values) if edit.loose else edit.grove
+    with_loose = edit.tree.place(edit.loose, 0, edit.values) if edit.loose else edit.tree
     # Values placed last right under the top leave the numbers of all others as they are.
-    placed = range(len(edit.grove.labels), len(with_loose.labels))
+    placed = range(len(edit.tree.labels), len(with_loose.labels))
     return with_loose.add_group(under, edit.name, edit.values, (*edit.nodes, *placed))
 
 
-def _move(edit: _Pruning) -> Grove:
+def _move(edit: _TreeEdit) -> ValueTree:
     if edit.target is None:
         raise EntryError("choose where to move it", "target")
     if not edit.nodes and not edit.loose:
         raise EntryError("select what to move in the tree first", "nodes")
-    with_loose = edit.grove.place(edit.loose, 0, edit.values) if edit.loose else edit.grove
-    placed = range(len(edit.grove.labels), len(with_loose.labels))
+    with_loose = edit.tree.place(edit.loose, 0, edit.values) if edit.loose else edit.tree
+    placed = range(len(edit.tree.labels), len(with_loose.labels))
     return with_loose.move((*edit.nodes, *placed), edit.target, edit.values)
 
 
-def _place_all(edit: _Pruning) -> Grove:
-    return edit.grove.place(edit.every_loose, edit.goal(), edit.values)
+def _place_all(edit: _TreeEdit) -> ValueTree:
+    return edit.tree.place(edit.every_loose, edit.goal(), edit.values)
 
 
-def _remove(edit: _Pruning) -> Grove:
-    grove = edit.grove
+def _remove(edit: _TreeEdit) -> ValueTree:
+    tree = edit.tree
     if not edit.nodes:
         raise EntryError("select what to delete in the tree first", "nodes")
     for node in sorted(edit.nodes, reverse=True):  # the numbers of those before stay as they are
-        grove = grove.remove(node)
-    return grove
-
-
-def _one(fields: Fields, name: str) -> str:
-    return next(iter(fields.get(name, ())), "").strip()
+        tree = tree.remove(node)
+    return tree
 
 
 def _place(text: str, n_places: int) -> int:
@@ -164,15 +172,54 @@ def _place(text: str, n_places: int) -> int:
     return int(text)
 
 
-EDITS: dict[str, Callable[[Desk, Fields], dict[str, Any] | None]] = {
+EDITS: dict[str, Callable[[ColumnTaxonomy, Fields], dict[str, Any] | None]] = {
     "start": _start,
     "form": _form,
     "by-hand": _by_hand,
     "group": _tree(_group),
-    "rename": _tree(lambda edit: edit.grove.rename(edit.single(), edit.name, edit.values)),
+    "rename": _tree(lambda edit: edit.tree.rename(edit.single(), edit.name, edit.values)),
     "move": _tree(_move),
     "place-all": _tree(_place_all),
     "delete": _tree(_remove),
-    "earlier": _tree(lambda edit: edit.grove.shift(edit.single(), -1)),
-    "later": _tree(lambda edit: edit.grove.shift(edit.single(), 1)),
+    "earlier": _tree(lambda edit: edit.tree.shift(edit.single(), -1)),
+    "later": _tree(lambda edit: edit.tree.shift(edit.single(), 1)),
 }
+
+
+def read_tree(name: str, content: bytes) -> Taxonomy:
+    """Read a tree from a file's bytes, by the ending of its name; a broken file is refused with the line."""
+    ending = Path(name).suffix.lower()
+    if ending not in READERS:
+        known = ", ".join(READERS)
+        raise EntryError(f"the file ends in {ending or 'nothing'!r}; it must end in one of {known}", "file")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise EntryError(f"the file is not UTF-8 (byte {error.start}); save it as UTF-8", "file") from None
+    if "\0" in text:
+        raise EntryError("the file has NUL bytes; it is no text file", "file")
+    try:
+        return READERS[ending](text, name=name)
+    except TaxonomyError as error:
+        raise EntryError(str(error), "file") from None
+
+
+def tree_in_policy(taxonomy: Taxonomy) -> dict[str, Any]:
+    """Return a tree as a policy holds it in place."""
+    if taxonomy.n_leaves > MOST_IN_POLICY:
+        raise EntryError(
+            f"the file has {taxonomy.n_leaves:,} values, and a tree in a policy holds at most {MOST_IN_POLICY:,}; "
+            "keep it as a file",
+            "keep",
+        )
+    return ValueTree.of(taxonomy).document()
+
+
+def write_tree(taxonomy: Taxonomy, ending: str) -> bytes:
+    """Return a tree as the bytes of a file: ``csv`` as ARX reads it, or nested ``yaml``."""
+    if taxonomy.n_leaves > MOST_EXPORTED:
+        raise EntryError(f"the tree has {taxonomy.n_leaves:,} values; files have at most {MOST_EXPORTED:,}")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, f"tree.{ending}")
+        EXPORTS[ending](taxonomy, path)
+        return path.read_bytes()

@@ -1,9 +1,9 @@
-"""The taxonomy of one column in a policy document: finding it, changing it, and saying at which field it is wrong."""
+"""The taxonomy of one column in a policy document: what a form declares, a first one of each kind, what is wrong."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,20 @@ from shoal.core.registry import find
 from shoal.policy.guessing import list_values
 from shoal.policy.profiling import ColumnProfile
 from shoal.policy.reading import sentence
-from shoal.studio.documents import outside_names
+from shoal.studio.project import outside_names
 from shoal.taxonomies.builders import TaxonomyBuilder
 from shoal.taxonomies.builders.listed import FlatTaxonomy
 from shoal.taxonomies.fitting import default_builder
+from shoal.taxonomies.scales import Number, number_text
 from shoal.taxonomies.tree import Taxonomy
 
 ROLES = ("quasi", "sensitive")
+
+Fields = Mapping[str, Sequence[str]]
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
+_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
+_BETWEEN = re.compile(r"[\s,;]+")
 
 
 class EntryError(PolicyError):
@@ -53,13 +60,13 @@ def attributes(document: Mapping[str, Any]) -> tuple[Attribute, ...]:
     if not isinstance(given, Mapping):
         return ()
     return tuple(
-        Attribute(str(name), options["role"], _spelled(options.get("taxonomy")))
+        Attribute(str(name), options["role"], _read_taxonomy(options.get("taxonomy")))
         for name, options in given.items()
         if isinstance(options, Mapping) and options.get("role") in ROLES and options.get("items") is None
     )
 
 
-def _spelled(given: Any) -> Mapping[str, Any] | None:
+def _read_taxonomy(given: Any) -> Mapping[str, Any] | None:
     if given is None or (isinstance(given, Mapping) and len(given) == 1):
         return given
     return {given if isinstance(given, str) else "": None if isinstance(given, str) else given}
@@ -119,3 +126,110 @@ def _at_field(error: ShoalError, kind: type[TaxonomyBuilder]) -> EntryError:
     named = {"edge": "edges", "width": "widths", **{field: field for field in kind.model_fields}}
     places = {field: found.start() for word, field in named.items() if (found := re.search(rf"\b{word}\b", text))}
     return EntryError(text, min(places, key=places.__getitem__, default=""))
+
+
+def taxonomy_from(kind: str, fields: Fields, column: ColumnProfile) -> dict[str, Any]:
+    """Return the taxonomy that a form declares, or say which field cannot be read."""
+    if kind not in READERS:
+        raise EntryError(f"there is no form for a taxonomy of kind {kind!r}; edit it in the policy", "kind")
+    return {kind: READERS[kind](fields, column)}
+
+
+def number(text: str, field: str) -> Number:
+    """Read one number as it is typed: whole if it has no point.
+
+    >>> number("18", "min"), number("0.50", "step")
+    (18, 0.5)
+    """
+    if _WHOLE.fullmatch(text):
+        return int(text)
+    if _DECIMAL.fullmatch(text):
+        return float(text)
+    raise EntryError(f"must be a number such as 18 or 0.5; received {text!r}", field)
+
+
+def numbers(text: str, field: str) -> list[Number]:
+    """Read numbers with commas or blanks between them.
+
+    >>> numbers("5, 10 20", "widths")
+    [5, 10, 20]
+    """
+    return [number(part, field) for part in _BETWEEN.split(text.strip()) if part]
+
+
+def numbers_text(given: Sequence[Number]) -> str:
+    """Write numbers as a field shows them."""
+    return ", ".join(map(number_text, given))
+
+
+def edges_text(levels: Sequence[Sequence[Number]]) -> str:
+    """Write the edges of several levels, a line for each."""
+    return "\n".join(map(numbers_text, levels))
+
+
+def _intervals(fields: Fields, column: ColumnProfile) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for field in ("min", "max"):
+        if not first_value(fields, field):
+            raise EntryError("is required", field)
+        found[field] = number(first_value(fields, field), field)
+    if first_value(fields, "cut") == "edges":
+        lines = [numbers(line, "edges") for line in first_value(fields, "edges").splitlines()]
+        found["edges"] = [line for line in lines if line]
+    else:
+        found["widths"] = sorted(set(numbers(first_value(fields, "widths"), "widths")))
+    for field in ("step", "origin"):
+        if first_value(fields, field):
+            found[field] = number(first_value(fields, field), field)
+    if first_value(fields, "open") not in ("", "none"):
+        found["open"] = first_value(fields, "open")
+    if column.kind == "decimal":  # else an interval of whole numbers, which has no place for the others
+        found["min"] = float(found["min"])
+    return {key: value for key, value in found.items() if value != []}
+
+
+def _dates(fields: Fields, column: ColumnProfile) -> dict[str, Any]:  # noqa: ARG001
+    found: dict[str, Any] = {"levels": list(fields.get("levels", ()))}
+    return found | {
+        field: first_value(fields, field) for field in ("min", "max", "format") if first_value(fields, field)
+    }
+
+
+def _mask(fields: Fields, column: ColumnProfile) -> dict[str, Any]:  # noqa: ARG001
+    found: dict[str, Any] = {"length": _whole(first_value(fields, "length"), "length")}
+    if first_value(fields, "keep"):
+        kept = {_whole(part, "keep") for part in _BETWEEN.split(first_value(fields, "keep")) if part}
+        found["keep"] = sorted(kept, reverse=True)
+    if first_value(fields, "character") not in ("", "*"):
+        found["character"] = first_value(fields, "character")
+    if first_value(fields, "alphabet"):
+        found["alphabet"] = "digits"
+    return found
+
+
+def _flat(fields: Fields, column: ColumnProfile) -> dict[str, Any]:  # noqa: ARG001
+    listed = [line.strip("\r") for line in "".join(fields.get("values", ())).split("\n")]
+    return {"values": values} if (values := [line for line in listed if line.strip()]) else {}
+
+
+def _nothing(fields: Fields, column: ColumnProfile) -> dict[str, Any]:  # noqa: ARG001
+    return {}
+
+
+def _whole(text: str, field: str) -> int:
+    if not _WHOLE.fullmatch(text):
+        raise EntryError(f"must be a whole number{f'; received {text!r}' if text else ''}", field)
+    return int(text)
+
+
+def first_value(fields: Fields, name: str) -> str:
+    return next(iter(fields.get(name, ())), "").strip()
+
+
+READERS: dict[str, Callable[[Fields, ColumnProfile], dict[str, Any]]] = {
+    "intervals": _intervals,
+    "dates": _dates,
+    "mask": _mask,
+    "flat": _flat,
+    "numbers": _nothing,
+}

@@ -7,14 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from shoal.core.registry import discover
-from shoal.studio.documents import written
-from shoal.studio.taxonomies.editing import TREES, Desk
-from shoal.studio.taxonomies.entries import EntryError, builder_of, tree_of
-from shoal.studio.taxonomies.forms import Fields, edges_text, numbers_text
-from shoal.studio.taxonomies.groves import Grove
-from shoal.studio.taxonomies.scale import ScaleView, levels_of, scale_view
-from shoal.studio.taxonomies.starts import KINDS, MOST_IN_POLICY, offered, start
-from shoal.studio.taxonomies.views import Branch, TreeView, view
+from shoal.studio.project import write_document
+from shoal.studio.taxonomies.editing import TREES, ColumnTaxonomy
+from shoal.studio.taxonomies.entries import EntryError, Fields, builder_of, edges_text, numbers_text, tree_of
+from shoal.studio.taxonomies.trees import KINDS, MOST_IN_POLICY, ValueTree, list_offered, start_taxonomy
+from shoal.studio.taxonomies.views import Branch, ScaleView, TreeView, levels_of, scale_view, view
 from shoal.taxonomies.builders import TaxonomyBuilder
 from shoal.taxonomies.builders.numbers import IntervalsTaxonomy
 from shoal.taxonomies.scales import number_text
@@ -39,8 +36,8 @@ class Summary:
 class Sheet:
     """The page of one column; ``drawn`` is None if the policy's taxonomy does not load, which ``broken`` tells."""
 
-    desk: Desk
-    entry: str  # YAML
+    entry: ColumnTaxonomy
+    yaml: str  # of the policy's entry
     drawn: TreeView | None
     broken: str
     scale: ScaleView | None
@@ -50,12 +47,12 @@ class Sheet:
     @property
     def kind(self) -> str:
         """The builder's name, or ``default``."""
-        return self.desk.attribute.kind
+        return self.entry.attribute.kind
 
     @property
     def kinds(self) -> tuple[tuple[str, str, str], ...]:
         """The kinds that this column may have: name, title, what it does."""
-        possible = offered(self.desk.column, self.desk.attribute.role)
+        possible = list_offered(self.entry.column, self.entry.attribute.role)
         return tuple(each for each in KINDS if each[0] in possible)
 
     @property
@@ -81,12 +78,12 @@ class Sheet:
         """The groups that something may be moved to, as they are numbered, each with its depth in front."""
         if self.drawn is None or not self.editable:
             return ()
-        grove = Grove.of(self.drawn.taxonomy)
-        depth = [0] * len(grove.labels)
-        for node, parent in enumerate(grove.parents):
+        tree = ValueTree.of(self.drawn.taxonomy)
+        depth = [0] * len(tree.labels)
+        for node, parent in enumerate(tree.parents):
             depth[node] = depth[parent] + 1 if parent >= 0 else 0
-        found = grove.groups(self.desk.values)
-        return tuple((node, "\u2003" * depth[node] + grove.labels[node]) for node in found)
+        found = tree.groups(self.entry.values)
+        return tuple((node, "\u2003" * depth[node] + tree.labels[node]) for node in found)
 
     @property
     def empty_groups(self) -> tuple[str, ...]:
@@ -100,54 +97,54 @@ class Sheet:
     @property
     def formats(self) -> str:
         """The formats of dates, other than ISO, that read every value of the column."""
-        return ", ".join(filter(None, self.desk.column.date_formats))
+        return ", ".join(filter(None, self.entry.column.date_formats))
 
     def problem(self, field: str) -> str:
         """Return what is wrong with a field, or nothing."""
         return str(self.wrong) if self.wrong is not None and self.wrong.field == field else ""
 
     def other_problem(self, *fields: str) -> str:
-        """Return what is wrong, unless it is told at one of these fields."""
+        """Return what is wrong, unless it is said at one of these fields."""
         return str(self.wrong) if self.wrong is not None and self.wrong.field not in fields else ""
 
 
 def sheet(
-    desk: Desk, document: Mapping[str, Any], wrong: EntryError | None = None, typed: Fields | None = None
+    entry: ColumnTaxonomy, document: Mapping[str, Any], wrong: EntryError | None = None, typed: Fields | None = None
 ) -> Sheet:
     """Put together what is shown of a column, with what was typed if that was refused."""
-    attribute = desk.attribute
+    attribute = entry.attribute
     builder: TaxonomyBuilder | None = None
     drawn, broken, scale = None, "", None
     try:
-        builder = None if attribute.taxonomy is None else builder_of(attribute.taxonomy, desk.folder)
-        drawn = view(tree_of(attribute, desk.column, desk.folder), desk.column)
+        builder = None if attribute.taxonomy is None else builder_of(attribute.taxonomy, entry.folder)
+        drawn = view(tree_of(attribute, entry.column, entry.folder), entry.column)
         scale = scale_view(builder, drawn) if isinstance(builder, IntervalsTaxonomy) else None
     except EntryError as error:
         broken = str(error)
-    values = _blank(attribute.kind) | _values(builder or _fresh(desk))
+    values = _blank(attribute.kind) | _values(builder or _fresh(entry))
     if wrong is not None and typed is not None:
         values = {**values, **{key: list(given) if key == "levels" else given[0] for key, given in typed.items()}}
-    entry = written({attribute.name: document["attributes"][attribute.name]})
-    return Sheet(desk, entry, drawn, broken, scale, values, wrong)
+    yaml = write_document({attribute.name: document["attributes"][attribute.name]})
+    return Sheet(entry, yaml, drawn, broken, scale, values, wrong)
 
 
-def summary(index: int, desk: Desk) -> Summary:
+def summary(index: int, entry: ColumnTaxonomy) -> Summary:
     """Return a column's line of the overview."""
-    attribute = desk.attribute
+    attribute = entry.attribute
     title = next((title for name, title, _ in KINDS if name == attribute.kind), attribute.kind)
     try:
-        drawn = view(tree_of(attribute, desk.column, desk.folder), desk.column)
+        drawn = view(tree_of(attribute, entry.column, entry.folder), entry.column)
     except EntryError as error:
         return Summary(index, attribute.name, attribute.role, title, (), 0, str(error))
     chain = next(iter(drawn.examples()), ())
     return Summary(index, attribute.name, attribute.role, title, chain, drawn.gaps.n_values, "")
 
 
-def _fresh(desk: Desk) -> TaxonomyBuilder | None:
+def _fresh(entry: ColumnTaxonomy) -> TaxonomyBuilder | None:
     """Return a builder to begin with where the policy's does not load."""
     try:
-        made = start(desk.attribute.kind, desk.column)
-        return None if made is None else builder_of(made, desk.folder)
+        made = start_taxonomy(entry.attribute.kind, entry.column)
+        return None if made is None else builder_of(made, entry.folder)
     except EntryError:
         return None
 

@@ -1,12 +1,17 @@
-"""Looking at a table: a few of its rows, and how often a column has which value."""
+"""Looking at tables: a few rows, and how often a column has which value.
+
+Tables that were read once stay in memory, as dictionary codes, as long as they fit.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+from collections import OrderedDict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -17,13 +22,115 @@ from shoal.core.dictionaries import GrowingDictionary, factor_column
 from shoal.core.wording import attack_text
 from shoal.release.release import PUBLIC, received
 from shoal.reports.plots import Interval, Plot, histogram, intervals
-from shoal.sources.base import SourceOptions
+from shoal.sources.base import Source
 from shoal.sources.opening import open_source
-from shoal.studio.shelf import Opened, Readable
+from shoal.sources.base import SourceOptions
 from shoal.taxonomies.parse import decimal_numbers, texts
 
+MOST_BYTES = 384 << 20  # of all tables together
+MOST_TABLES = 8
 MOST_BARS = 20
 MISSING = "missing"
+
+
+class Readable(Protocol):
+    """What can be looked at: a source, or a table that is held."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Names and types of the columns."""
+
+    def batches(
+        self, columns: Sequence[str] | None = None, *, dictionary: Collection[str] = ()
+    ) -> Iterator[pa.RecordBatch]:
+        """Read the rows in their order; texts may come as dictionaries."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeldTable:
+    """All rows of a table; each column of texts has one dictionary."""
+
+    schema: pa.Schema
+    table: pa.Table
+
+    def batches(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        dictionary: Collection[str] = (),  # noqa: ARG002 - texts have theirs already
+    ) -> Iterator[pa.RecordBatch]:
+        """Give the rows as they are held."""
+        yield from self.table.select(list(columns or self.schema.names)).to_batches()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpenedTable:
+    """Some columns of a table that was opened: the source, where it lies and how it is read."""
+
+    source: Source
+    path: Path
+    options: SourceOptions
+    columns: tuple[str, ...]
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """A key that is another one whenever the file, how it is read, or what is asked of it is another."""
+        found = self.path.stat()
+        return (
+            str(self.path),
+            f"{found.st_mtime_ns} {found.st_size}",
+            self.options.model_dump_json(),
+            *self.columns,
+        )
+
+    def read(self, most_bytes: int) -> HeldTable | None:
+        """Read the table; None if it takes more memory than that."""
+        batches: list[pa.RecordBatch] = []
+        n_bytes = 0
+        for batch in self.source.batches(self.columns, dictionary=self.columns):
+            batches.append(batch)
+            n_bytes += batch.nbytes
+            if n_bytes > most_bytes:
+                return None
+        table = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks()
+        return HeldTable(pa.schema([self.source.schema.field(name) for name in self.columns]), table)
+
+
+class TableCache:
+    """The tables that were looked at last; together they stay below a number of bytes."""
+
+    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+        """Begin empty."""
+        self._most = most_bytes
+        self._lock = threading.Lock()
+        self._held: OrderedDict[tuple[str, ...], HeldTable | None] = OrderedDict()  # None: too large to be held
+
+    def find(self, opened: OpenedTable) -> Readable:
+        """Return the table as it is held, or else its source, which reads it."""
+        return self._held.get(opened.key) or opened.source
+
+    def take(self, opened: OpenedTable) -> Readable:
+        """Return the table as it is held, after reading it if it is not; its source if it is too large."""
+        with self._lock:
+            key = opened.key
+            if key not in self._held:
+                self._held[key] = opened.read(self._most)
+            self._held.move_to_end(key)
+            found = self._held[key]
+            while self.n_bytes > self._most or len(self._held) > MOST_TABLES:
+                self._held.popitem(last=False)
+            return found or opened.source
+
+    def forget(self, path: Path) -> None:
+        """Let go of a table, or of all tables of a folder."""
+        with self._lock:
+            for key in [key for key in self._held if Path(key[0]).is_relative_to(path)]:
+                del self._held[key]
+
+    @property
+    def n_bytes(self) -> int:
+        """Memory that the held tables take."""
+        return sum(held.table.nbytes for held in self._held.values() if held is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +152,7 @@ class Bars:
     n_distinct: int = 0
 
 
-def open_released(folder: Path) -> tuple[Opened, Mapping[str, Any]]:
+def open_released(folder: Path) -> tuple[OpenedTable, Mapping[str, Any]]:
     """Return the published rows of a release and its manifest."""
     found = received(folder)
     if found is None:
@@ -53,7 +160,7 @@ def open_released(folder: Path) -> tuple[Opened, Mapping[str, Any]]:
     place, manifest = found
     path, options = place / Path(str(manifest["data"]["file"])).name, SourceOptions(missing=[""])
     source = open_source(path, options)
-    return Opened(source, path, options, tuple(source.schema.names)), manifest
+    return OpenedTable(source, path, options, tuple(source.schema.names)), manifest
 
 
 def first_rows(table: Readable, columns: Sequence[str], most: int, filters: Mapping[str, str] | None = None) -> Rows:
@@ -67,7 +174,7 @@ def first_rows(table: Readable, columns: Sequence[str], most: int, filters: Mapp
         for name, text in wanted.items():
             some = some.take(pa.array(_containing(some.column(name), text)))
         some = some.slice(0, most + 1 - held)
-        found.append([_shown(some.column(name)) for name in columns])
+        found.append([_format_texts(some.column(name)) for name in columns])
         held += some.num_rows
         if held > most:
             break
@@ -82,7 +189,7 @@ def _containing(column: pa.Array, text: str) -> IntArray:
     return np.flatnonzero(np.append(matching, False)[indices])  # -1, which is missing, is the last
 
 
-def _shown(column: pa.Array) -> list[str]:
+def _format_texts(column: pa.Array) -> list[str]:
     return [MISSING if text is None else str(text) for text in texts(column).to_pylist()]
 
 
@@ -91,7 +198,7 @@ def bars_of(table: Readable, column: str, order: Sequence[str] = ()) -> Bars:
 
     Values that *order* names come in that order, the most frequent ones of them if there are too many.
     """
-    distinct, records, n_missing = _counted(table, column)
+    distinct, records, n_missing = _count_values(table, column)
     if not order and len(distinct) > MOST_BARS:
         numbers, numeric = decimal_numbers(distinct)
         if numeric.all():
@@ -109,7 +216,7 @@ def bars_of(table: Readable, column: str, order: Sequence[str] = ()) -> Bars:
     return Bars(tuple(name for name, _ in frequent), tuple(count for _, count in frequent), n_others, len(distinct))
 
 
-def _counted(table: Readable, column: str) -> tuple[pa.Array, IntArray, int]:
+def _count_values(table: Readable, column: str) -> tuple[pa.Array, IntArray, int]:
     """Return the distinct values of a column, (n_distinct,) the records of each, and those without a value."""
     dictionary, counts = GrowingDictionary(), np.zeros(1, dtype=np.int64)
     for batch in table.batches([column], dictionary=[column]):

@@ -1,4 +1,4 @@
-"""Editing a tree of values: every edit returns a new tree, or says why it cannot be made."""
+"""Trees of values: edits that return a new tree or say why they cannot be made, and a first taxonomy of each kind."""
 
 from __future__ import annotations
 
@@ -6,21 +6,46 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from shoal.policy.guessing import guess_taxonomy_of_kind, list_values
+from shoal.policy.profiling import ColumnProfile
 from shoal.studio.taxonomies.entries import EntryError
+from shoal.taxonomies.builders.listed import FlatTaxonomy
 from shoal.taxonomies.construct import ROOT_LABEL
+from shoal.taxonomies.parse import texts
+from shoal.taxonomies.scales import Categories, Numbers
 from shoal.taxonomies.tree import Taxonomy
 
+MOST_IN_POLICY = 5_000  # values of a tree that a policy holds; larger ones are files
+# In the order in which they are offered: name, what it is called, what it does to a value.
+KINDS = (
+    ("default", "by kind", "nothing is declared: the column's kind decides"),
+    ("intervals", "intervals", "numbers become intervals: 37, [35, 39], [30, 39]"),
+    ("numbers", "numbers", "whole numbers become ranges wherever the method cuts"),
+    ("dates", "dates", "days become months, quarters, years, decades"),
+    ("mask", "masked codes", "the last characters are hidden: 47110, 4711*, 47***"),
+    ("tree", "a tree", "values become groups, and groups of groups, that you name"),
+    ("groups", "ordered groups", "a tree whose top is *, in the order you give"),
+    ("flat", "flat", "a value stays whole, joins its neighbours, or becomes *"),
+    ("file", "a file", "a tree from a file: ARX CSV, YAML or JSON"),
+)
+_WRONG = {
+    "intervals": "intervals are for numbers, and not every value of this column is one",
+    "numbers": "this kind is for whole numbers, and not every value of this column is one",
+    "dates": "not every value of this column is a date that we can read; take another kind",
+    "mask": "masks are for texts of one length, from 2 to 12 characters, and the values of this column differ in it",
+    "file": "choose the file under Import a tree",
+}
 LONGEST_NAME = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Grove:
+class ValueTree:
     """A tree in the order in which it is read: a node before its children, children in their order, the root first.
 
     ``fixed_root`` is for named groups, whose root is always ``*``.
 
-    >>> grove = Grove(("any", "lungs", "asthma", "flu"), (-1, 0, 1, 0))
-    >>> grove.document()
+    >>> tree = ValueTree(("any", "lungs", "asthma", "flu"), (-1, 0, 1, 0))
+    >>> tree.document()
     {'tree': {'any': {'lungs': ['asthma'], 'flu': {}}}}
     """
 
@@ -29,7 +54,7 @@ class Grove:
     fixed_root: bool = False
 
     @classmethod
-    def of(cls, taxonomy: Taxonomy, *, fixed_root: bool = False) -> Grove:
+    def of(cls, taxonomy: Taxonomy, *, fixed_root: bool = False) -> ValueTree:
         """Take a tree over."""
         labels: list[str] = []
         parents: list[int] = []
@@ -42,7 +67,7 @@ class Grove:
         return cls(tuple(labels), tuple(parents), fixed_root)
 
     @classmethod
-    def flat(cls, values: Iterable[str], *, fixed_root: bool = False) -> Grove:
+    def flat(cls, values: Iterable[str], *, fixed_root: bool = False) -> ValueTree:
         """Put all values right under a root."""
         listed = tuple(values)
         root = ROOT_LABEL
@@ -81,28 +106,28 @@ class Grove:
         below = self.children()
         return tuple(node for node, label in enumerate(self.labels) if below[node] or label not in values)
 
-    def add_group(self, under: int, name: str, values: Collection[str], members: Sequence[int] = ()) -> Grove:
+    def add_group(self, under: int, name: str, values: Collection[str], members: Sequence[int] = ()) -> ValueTree:
         """Put a new group under a node, at the place of the first of its *members*, which go into it."""
         text = group_name(name)
         self._check_new(text)
         self._check_target(under, values)
         new = len(self.labels)
-        grown = Grove((*self.labels, text), (*self.parents, under), self.fixed_root)
+        grown = ValueTree((*self.labels, text), (*self.parents, under), self.fixed_root)
         below = grown.children()
         beside = [place for place, node in enumerate(below[under]) if node in members]
         below[under].insert(min(beside, default=0), below[under].pop())
-        return grown._renumbered(grown._moved(below, members, new, values))
+        return grown._renumber(grown._move(below, members, new, values))
 
-    def place(self, texts: Sequence[str], under: int, values: Collection[str]) -> Grove:
+    def place(self, texts: Sequence[str], under: int, values: Collection[str]) -> ValueTree:
         """Put values of the data that have no place yet under a node."""
         self._check_target(under, values)
         for text in texts:
             self._check_new(text)
         labels, parents = (*self.labels, *texts), (*self.parents, *([under] * len(texts)))
-        grown = Grove(labels, parents, self.fixed_root)
-        return grown._renumbered(grown.children())
+        grown = ValueTree(labels, parents, self.fixed_root)
+        return grown._renumber(grown.children())
 
-    def rename(self, node: int, name: str, values: Collection[str]) -> Grove:
+    def rename(self, node: int, name: str, values: Collection[str]) -> ValueTree:
         """Give a group another name; values of the data keep theirs."""
         if node == 0 and self.fixed_root:
             raise EntryError("the top of named groups is always *; change to a tree to name it", "name")
@@ -114,13 +139,13 @@ class Grove:
         self._check_new(text)
         labels = [*self.labels]
         labels[node] = text
-        return Grove(tuple(labels), self.parents, self.fixed_root)
+        return ValueTree(tuple(labels), self.parents, self.fixed_root)
 
-    def move(self, nodes: Sequence[int], under: int, values: Collection[str]) -> Grove:
+    def move(self, nodes: Sequence[int], under: int, values: Collection[str]) -> ValueTree:
         """Put nodes, with all that is under them, last under another one."""
-        return self._renumbered(self._moved(self.children(), nodes, under, values))
+        return self._renumber(self._move(self.children(), nodes, under, values))
 
-    def shift(self, node: int, steps: int) -> Grove:
+    def shift(self, node: int, steps: int) -> ValueTree:
         """Move a node before or after its neighbours under the same parent."""
         if node == 0:
             raise EntryError("the top cannot be moved", "node")
@@ -128,9 +153,9 @@ class Grove:
         siblings = below[self.parents[node]]
         place = siblings.index(node)
         siblings.insert(max(0, min(len(siblings) - 1, place + steps)), siblings.pop(place))
-        return self._renumbered(below)
+        return self._renumber(below)
 
-    def remove(self, node: int) -> Grove:
+    def remove(self, node: int) -> ValueTree:
         """Take a node out; what is under it goes to its place."""
         if node == 0:
             raise EntryError("the top cannot be deleted", "node")
@@ -141,9 +166,9 @@ class Grove:
         place = siblings.index(node)
         siblings[place : place + 1] = below[node]
         below[node] = []
-        return self._renumbered(below)
+        return self._renumber(below)
 
-    def _moved(
+    def _move(
         self, below: list[list[int]], nodes: Sequence[int], under: int, values: Collection[str]
     ) -> list[list[int]]:
         """Return the children of each node after a move; what is selected with the group it is in goes with it."""
@@ -173,7 +198,7 @@ class Grove:
         if text in self.labels:
             raise EntryError(f"{text!r} is in the tree already; every name has one place", "name")
 
-    def _renumbered(self, below: list[list[int]]) -> Grove:
+    def _renumber(self, below: list[list[int]]) -> ValueTree:
         """Return the tree that these children make, numbered in reading order."""
         labels: list[str] = []
         parents: list[int] = []
@@ -183,7 +208,7 @@ class Grove:
             waiting += [(child, len(labels)) for child in reversed(below[node])]
             labels.append(self.labels[node])
             parents.append(parent)
-        return Grove(tuple(labels), tuple(parents), self.fixed_root)
+        return ValueTree(tuple(labels), tuple(parents), self.fixed_root)
 
 
 def group_name(name: str) -> str:
@@ -194,3 +219,62 @@ def group_name(name: str) -> str:
     if len(text) > LONGEST_NAME or not text.isprintable():
         raise EntryError(f"a name has at most {LONGEST_NAME} characters, all on one line", "name")
     return text
+
+
+def start_taxonomy(kind: str, column: ColumnProfile, present: Taxonomy | None = None) -> dict[str, Any] | None:
+    """Return a taxonomy of that kind, with the groups of *present* where both are trees; None for ``default``."""
+    if kind == "default":
+        return None
+    if kind == "flat":
+        return {"flat": {}}
+    if kind in ("tree", "groups"):
+        return _tree(kind, column, present)
+    if kind == "numbers":
+        if column.kind != "whole":
+            raise EntryError(_WRONG[kind], "kind")
+        return {"numbers": {}}
+    guess = guess_taxonomy_of_kind(column, kind)
+    if guess is None or guess.taxonomy is None:
+        raise EntryError(_WRONG.get(kind, f"there is no taxonomy of kind {kind!r}"), "kind")
+    return dict(guess.taxonomy)
+
+
+def list_offered(column: ColumnProfile, role: str) -> tuple[str, ...]:
+    """Return the kinds that can be started for a column of that role, ``file`` aside."""
+    found = []
+    for kind, _, _ in KINDS:
+        try:
+            if kind != "file" and not (kind == "default" and role == "quasi" and column.kind == "decimal"):
+                start_taxonomy(kind, column)
+                found.append(kind)
+        except EntryError:
+            continue
+    return tuple(found)
+
+
+def sort_values(column: ColumnProfile) -> list[str]:
+    """Return the distinct values as text: numbers by size, all others by text."""
+    scale = FlatTaxonomy().build(list_values(column)).scale
+    return list(scale.leaves.to_pylist()) if isinstance(scale, Categories) else []
+
+
+def _tree(kind: str, column: ColumnProfile, present: Taxonomy | None) -> dict[str, Any]:
+    if column.n_distinct > MOST_IN_POLICY or not column.exact:
+        raise EntryError(
+            f"the column has {column.n_distinct:,} values, and a tree in a policy holds at most {MOST_IN_POLICY:,}; "
+            "make the groups in a file and import it",
+            "kind",
+        )
+    if not column.n_distinct:
+        raise EntryError("the column has no values to group", "kind")
+    fixed = kind == "groups"
+    if present is not None and present.n_leaves <= MOST_IN_POLICY and _holds_all(present, column):
+        tree = ValueTree.of(present, fixed_root=fixed)
+        return (ValueTree(("*", *tree.labels[1:]), tree.parents, fixed) if fixed else tree).document()
+    return ValueTree.flat(sort_values(column), fixed_root=fixed).document()
+
+
+def _holds_all(present: Taxonomy, column: ColumnProfile) -> bool:
+    """Whether the leaves are the values themselves, so that their tree can be edited by hand."""
+    endless = isinstance(present.scale, Numbers) and (present.scale.open_low or present.scale.open_high)
+    return not endless and set(texts(list_values(column)).to_pylist()) <= set(present.leaf_labels)

@@ -8,36 +8,36 @@ import subprocess
 import sys
 import time
 
-from shoal.studio.room import Room, remove_stale
+from shoal.studio.studio import PrivateFolder, remove_stale
 
 HOLDING = """
 import sys, time
 from pathlib import Path
-from shoal.studio.room import Room
-print(Room(Path(sys.argv[1])).folder, flush=True)
+from shoal.studio.studio import PrivateFolder
+print(PrivateFolder(Path(sys.argv[1])).path, flush=True)
 time.sleep(60)
 """
 
 
-def test_a_room_is_private_and_goes(tmp_path):
-    with Room(tmp_path) as room:
-        assert stat.S_IMODE(room.folder.stat().st_mode) == 0o700
-        (room.folder / "deep").mkdir()
-        (room.folder / "deep" / "table.csv").write_text("a\n1\n")
+def test_a_private_folder_is_private_and_goes(tmp_path):
+    with PrivateFolder(tmp_path) as private:
+        assert stat.S_IMODE(private.path.stat().st_mode) == 0o700
+        (private.path / "deep").mkdir()
+        (private.path / "deep" / "table.csv").write_text("a\n1\n")
     assert not list(tmp_path.iterdir())
-    room.remove()
+    private.remove()
 
 
-def test_rooms_in_use_stay_and_those_of_the_dead_go(tmp_path):
+def test_folders_in_use_stay_and_those_of_the_dead_go(tmp_path):
     held = subprocess.Popen([sys.executable, "-c", HOLDING, tmp_path], stdout=subprocess.PIPE, text=True)
     try:
         folder = held.stdout.readline().strip()
         (tmp_path / folder / "table.csv").write_text("a\n1\n")
-        with Room(tmp_path):
+        with PrivateFolder(tmp_path):
             assert (tmp_path / folder).exists()
         held.kill()
         held.wait()
-        with Room(tmp_path):
+        with PrivateFolder(tmp_path):
             assert not (tmp_path / folder).exists()
     finally:
         held.kill()
@@ -45,7 +45,7 @@ def test_rooms_in_use_stay_and_those_of_the_dead_go(tmp_path):
         held.stdout.close()
 
 
-def test_what_is_no_room_of_ours_is_not_touched(tmp_path):
+def test_what_is_no_folder_of_ours_is_not_touched(tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "kept").write_text("kept")
     (tmp_path / "shoal-studio-link").symlink_to(tmp_path / "elsewhere")
@@ -60,7 +60,7 @@ def test_what_is_no_room_of_ours_is_not_touched(tmp_path):
     assert (tmp_path / "elsewhere" / "kept").read_text() == "kept"
 
 
-def test_a_room_that_never_got_its_lock_goes_when_it_is_old(tmp_path):
+def test_a_folder_that_never_got_its_lock_goes_when_it_is_old(tmp_path):
     old = tmp_path / "shoal-studio-old"
     old.mkdir()
     os.utime(old, (time.time() - 7200,) * 2)
@@ -68,7 +68,7 @@ def test_a_room_that_never_got_its_lock_goes_when_it_is_old(tmp_path):
     assert not old.exists()
 
 
-def test_rooms_of_other_users_are_not_touched(tmp_path, monkeypatch):
+def test_folders_of_other_users_are_not_touched(tmp_path, monkeypatch):
     left = tmp_path / "shoal-studio-left"
     left.mkdir()
     (left / "lock").touch()
