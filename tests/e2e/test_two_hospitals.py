@@ -21,7 +21,7 @@ import pytest
 PAGE = Path(__file__).parents[2] / "docs" / "two-hospitals.md"
 PORT = "8321"  # on the page; a free one is taken in its place
 MARK = "\x1e"
-SECONDS = 240
+SECONDS = 1200
 READY = f"for _ in $(seq 1200); do (exec 3<> /dev/tcp/127.0.0.1/{PORT}) 2> /dev/null && break; sleep 0.1; done"
 
 

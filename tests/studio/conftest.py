@@ -114,7 +114,7 @@ def solved(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Solved]:
         fields = {"revision": project.revision, "name": "First try", "utility": "full"}
         assert browser.post(f"/projects/{project.id}/run", fields).status_code == 303
         (run,) = studio.jobs.of(project, "run")
-        assert run.finished.wait(60)
+        assert run.finished.wait(600)
         assert run.state == "done", run.message
         yield Solved(browser, project, run, table)
         studio.close()

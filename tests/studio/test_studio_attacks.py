@@ -16,7 +16,7 @@ def attacked(solved):
     answer = solved.browser.post(solved.at(f"/attacks/{solved.run.id}"), fields)
     assert answer.status_code == 303
     job = solved.browser.studio.jobs.of(solved.project, "attack")[0]
-    assert job.finished.wait(60)
+    assert job.finished.wait(600)
     assert job.state == "done", job.message
     return job
 

@@ -108,7 +108,7 @@ def test_it_serves_on_loopback_until_a_signal_and_leaves_nothing(started, tempor
     (room,) = rooms(temporary)
     assert room.stat().st_mode & 0o777 == 0o700
     process.send_signal(number)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     assert (process.returncode, out, err) == (0, "", "")
     assert rooms(temporary) == []
     assert small_table.exists()
@@ -142,5 +142,5 @@ def test_runs_end_with_a_studio_that_is_killed(started, temporary, small_table):
     address(process)
     assert len(rooms(temporary)) == 1
     process.terminate()
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
     assert rooms(temporary) == []

@@ -89,7 +89,7 @@ def test_cancelling_leaves_nothing(studio, project, slow):
     job.cancel()
     until(lambda: job._said)
     job.cancel()  # a second signal would interrupt the tidying up
-    assert job.finished.wait(30)
+    assert job.finished.wait(600)
     assert (job.state, job.exit_code) == ("cancelled", 130)
     assert not folder.exists()
 
@@ -106,7 +106,7 @@ def test_what_does_not_stop_is_ended(studio, project, monkeypatch, instead):
     until(lambda: job._said)
     child = int(job._said[0])
     job.cancel()
-    assert job.finished.wait(30)
+    assert job.finished.wait(600)
     assert job.state == "cancelled"
     until(lambda: gone(child))
 
@@ -119,7 +119,7 @@ def test_what_a_run_started_and_left_is_ended(studio, project, instead):
         "time.sleep(60)\n"
     )
     job = studio.jobs.start(project, "anonymize", ["anonymize"])
-    assert job.finished.wait(30)
+    assert job.finished.wait(600)
     assert (job.state, job.exit_code) == ("failed", 2)
     until(lambda: gone(int(job.message)))
 
@@ -138,7 +138,7 @@ def test_only_so_many_at_once(studio, project, slow):
         studio.jobs.start(project, "wait", ["x"], folder)
     assert not folder.exists()
     running[0].cancel()
-    assert running[0].finished.wait(30)
+    assert running[0].finished.wait(600)
     third = studio.jobs.start(project, "wait", ["x"])
     studio.jobs.close()
     assert third.state == running[1].state == "cancelled"

@@ -66,7 +66,7 @@ def released(browser, studio, project, at: str) -> str:
     answer = browser.post(f"{at}/run", {"revision": project.revision, "utility": "quick"})
     assert answer.status_code == 303
     job = studio.jobs.of(project)[0]
-    assert job.finished.wait(60)
+    assert job.finished.wait(600)
     assert (job.state, job.message) == ("done", "")
     return browser.get(f"{at}/results/{job.id}").text
 

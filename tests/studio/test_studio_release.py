@@ -49,7 +49,7 @@ def test_nothing_is_given_out_that_the_verifier_refuses(solved, at: str) -> None
         readme.write_bytes(written + b"edited")
         assert solved.browser.post(f"{at}/check", {"revision": solved.project.revision}).status_code == 303
         job = solved.browser.studio.jobs.of(solved.project, "verify")[0]
-        assert job.finished.wait(60)
+        assert job.finished.wait(600)
     finally:
         readme.write_bytes(written)
     assert (job.state, job.exit_code, job.answer["verified"]) == ("failed", 4, False)
@@ -79,7 +79,7 @@ def verified(solved):
     answer = solved.browser.post(solved.at(f"/release/{solved.run.id}/check"), {"revision": solved.project.revision})
     assert answer.status_code == 303
     job = solved.browser.studio.jobs.of(solved.project, "verify")[0]
-    assert job.finished.wait(60)
+    assert job.finished.wait(600)
     assert job.state == "done", job.message
     return job
 

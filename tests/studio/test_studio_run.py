@@ -62,7 +62,7 @@ def test_a_run_that_fails_says_why_and_where_to_mend_it_and_leaves_nothing(brows
     fields = {"revision": project.revision, "name": "  Too   much ", "seed": "7", "format": "parquet"}
     assert browser.post(at, fields).status_code == 303
     (job,) = studio.jobs.of(project, "run")
-    assert job.finished.wait(60)
+    assert job.finished.wait(600)
     assert (job.state, job.exit_code) == ("failed", 3)
     assert job.command.endswith("-o release --format parquet --seed 7")
     assert not job.folder.exists()

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from shoal.core.progress import Silent
 from shoal.policy.profiling import profile_columns
-from shoal.sources.opening import open_source
 from shoal.sources.base import SourceOptions
+from shoal.sources.opening import open_source
 from shoal.studio.taxonomies.editing import ColumnTaxonomy, apply_edit, read_tree, tree_in_policy, write_tree
 from shoal.studio.taxonomies.entries import (
     Attribute,

@@ -23,8 +23,8 @@ from shoal.core.progress import Silent
 from shoal.policy.drafting import draft_from_profiles
 from shoal.policy.profiling import profile_columns
 from shoal.reports.templates import environment
-from shoal.sources.opening import open_source
 from shoal.sources.base import SourceOptions
+from shoal.sources.opening import open_source
 from shoal.studio.jobs import Job, Jobs
 from shoal.studio.project import Project
 from shoal.studio.tables import TableCache

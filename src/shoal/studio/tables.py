@@ -22,9 +22,8 @@ from shoal.core.dictionaries import GrowingDictionary, factor_column
 from shoal.core.wording import attack_text
 from shoal.release.release import PUBLIC, received
 from shoal.reports.plots import Interval, Plot, histogram, intervals
-from shoal.sources.base import Source
+from shoal.sources.base import Source, SourceOptions
 from shoal.sources.opening import open_source
-from shoal.sources.base import SourceOptions
 from shoal.taxonomies.parse import decimal_numbers, texts
 
 MOST_BYTES = 384 << 20  # of all tables together

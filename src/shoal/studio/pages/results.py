@@ -8,8 +8,8 @@ from typing import Any, cast
 from starlette.responses import Response
 
 from shoal.reports.plots import plot_style, release_plots
-from shoal.sources.opening import open_source
 from shoal.sources.base import SourceOptions
+from shoal.sources.opening import open_source
 from shoal.studio.answers import Place, Visit, page
 from shoal.studio.jobs import Job
 from shoal.studio.solutions import (
