@@ -150,7 +150,7 @@ def _in_memory(table: Table, cluster: Cluster, measured: Measurements) -> dict[s
     plan_sent = table.cells * (volume["cells in memory, per cell"] + volume["class of a cell, per cell"])
     plan_sent += table.classes * volume["labels of classes, per class"]
     rows_sent = table.rows * volume["published row and its key, per row"]
-    checked = table.rows * (volume["coded row of the release, per row"] + volume["coded row of the source, per row"])
+    checked = table.rows * volume["class number in the witness, per row"]
     read = table.rows * volume["source file, per row"]
     cores, network, disk = cluster.all_cores, cluster.machines * cluster.network, cluster.machines * cluster.disk
 
@@ -184,7 +184,7 @@ def _by_regions(table: Table, cluster: Cluster, measured: Measurements) -> dict[
     read = table.rows * volume["source file, per row"]
     routed = table.rows * volume["row on its way to a region, per row"]
     rows_sent = table.rows * volume["published row and its key, per row"]
-    checked = table.rows * (volume["coded row of the release, per row"] + volume["coded row of the source, per row"])
+    checked = table.rows * volume["class number in the witness, per row"]
     cores, network, disk = cluster.all_cores, cluster.machines * cluster.network, cluster.machines * cluster.disk
     sample = Sizes(SAMPLE, SAMPLE, SAMPLE / 15, table.quasi, table.columns)
     sampled = predicted(measured.coefficients, IN_MEMORY, sample)

@@ -175,7 +175,7 @@ def _volumes(volumes: Mapping[str, float]) -> str:
         "plan, sent to all": ("cells in memory, per cell", "class of a cell, per cell", "labels of classes, per class"),
         "plan by regions": ("row on its way to a region, per row",),
         "apply": ("published row and its key, per row",),
-        "verify": ("coded row of the release, per row", "coded row of the source, per row"),
+        "verify": ("class number in the witness, per row",),
         "files": ("source file, per row", "released file, per row"),
     }
     return "\n".join(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ def weighed(folder: Path, rows: int = ROWS) -> dict[str, float]:
         "labels of classes, per class": _labels(published, policy.names("quasi"), n_classes),
         "row on its way to a region, per row": _routed(source, counted, policy.names("insensitive")),
         "published row and its key, per row": sum(_row_messages(published)) / rows + _WORD,
-        **_coded(release.manifest, counted, policy.names("quasi")),
+        "class number in the witness, per row": float(_WORD),
         "released file, per row": (out / "public" / "data.parquet").stat().st_size / rows,
         **_driven(counted, columns),
         "digest of the source, seconds per row": timed_once(source.digest) / rows,
@@ -107,18 +107,6 @@ def _routed(source: Any, counted: Any, carried: tuple[str, ...]) -> float:
     """Return the bytes of a row's key and carried columns, as they wait for their region."""
     columns = sum(batch.nbytes for batch in source.batches(list(carried))) / counted.n_rows
     return float(counted.layout.n_words * _WORD + columns)
-
-
-def _coded(manifest: Mapping[str, Any], counted: Any, quasi: tuple[str, ...]) -> dict[str, float]:
-    """Return the bytes of rows as the verifier sends them to regions: packed labels or points, content, a value."""
-    from shoal.verify.regional.packing import Packing
-
-    labels = Packing([len(manifest["attributes"][name]["labels"]) for name in quasi]).n_words
-    points = Packing([counted.dictionaries[counted.columns.index(name)].size for name in quasi]).n_words
-    return {
-        "coded row of the release, per row": _WORD * (labels + 2),
-        "coded row of the source, per row": _WORD * (points + 1),
-    }
 
 
 def _writing(published: pa.Table, folder: Path) -> float:

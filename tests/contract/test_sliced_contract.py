@@ -733,7 +733,7 @@ def test_releases_on_disk(method: str, variant: str, file: str, tmp_path: Path) 
     if variant != "generalized":
         rows = check_form_and_truth(release, table, data)
         check_promise(release, rows, data, 0)
-    buckets = pyarrow.parquet.read_table(tmp_path / "out" / "internal" / "buckets.parquet")["bucket"].to_pylist()
+    buckets = pyarrow.parquet.read_table(tmp_path / "out" / "internal" / "witness.parquet")["bucket"].to_pylist()
     bucket_of = dict(zip(data["row"].to_pylist(), data["bucket"].to_pylist(), strict=True))
     assert buckets == [bucket_of.get(row, 0) for row in table["row"].to_pylist()]
     names = {entry.name for entry in (tmp_path / "out" / "public").iterdir()}

@@ -23,7 +23,7 @@ def test_places_are_those_of_a_stable_sort(n: int, span: int) -> None:
     assert keys.tolist() == before.tolist()
 
 
-def test_one_kernel_at_most_sorts_with_numpy() -> None:
+def test_no_kernel_sorts_with_numpy() -> None:
     """Two of them that come from Numba's cache on disk may be taken for one another, which ends the process."""
     root = Path(shoal.__file__).parent
     found = set()
@@ -36,4 +36,4 @@ def test_one_kernel_at_most_sorts_with_numpy() -> None:
             calls = {ast.unparse(call.func).rpartition(".")[2] for call in ast.walk(node) if isinstance(call, ast.Call)}
             if calls & {"sort", "argsort", "sorted", "unique", "median", "partition"}:
                 found.add(f"{path.relative_to(root)}:{node.name}")
-    assert found == {"verify/unlisted.py:_measure"}
+    assert found == set()

@@ -58,7 +58,7 @@ def judged(orders: list[IntArray], *, with_witness: bool = True, chunk: int = 10
         "attributes": {name: {"role": role, "kind": "category"} for name, role in roles.items()},
     }
     witness = BUCKET if with_witness else None
-    return verify_table(pieces, manifest, source=open_source(original), buckets=witness)
+    return verify_table(pieces, manifest, source=open_source(original), witness=witness)
 
 
 def permuted(verification: Verification) -> bool | None:

@@ -112,7 +112,7 @@ class Release:
         if self.witness is not None:
             (folder / "internal").mkdir()
             pq.write_table(
-                pa.table({"bucket": pa.array(self.witness, pa.int32())}), folder / "internal/buckets.parquet"
+                pa.table({"bucket": pa.array(self.witness, pa.int32())}), folder / "internal/witness.parquet"
             )
         return folder
 
@@ -171,7 +171,7 @@ def test_sensitive_values_swapped_where_both_buckets_have_both(with_witness):
     for illness, failing in (("ffggfggfgg", []), ("fgggffgfgg", ["truth"])):
         table = honest.set_column(2, "illness", pa.array(list(illness))).add_column(0, "bucket", pa.array(buckets))
         witness = np.array(buckets) if with_witness else None
-        verification = verify_table(table, told, source=open_source(honest), buckets=witness)
+        verification = verify_table(table, told, source=open_source(honest), witness=witness)
         assert [check.name for check in verification.checks if not check.ok] == failing
 
 
@@ -360,14 +360,14 @@ def test_forged_witness(witnessed, tmp_path, forged, failing):
 
 def test_a_witness_that_is_no_witness(witnessed, tmp_path):
     folder = witnessed.write(tmp_path)
-    pq.write_table(pa.table({"bucket": [str(b) for b in BUCKET]}), folder / "internal" / "buckets.parquet")
+    pq.write_table(pa.table({"bucket": [str(b) for b in BUCKET]}), folder / "internal" / "witness.parquet")
     verification = verify_folder(folder, source=open_source(pa.table(SOURCE)))
     assert [check.name for check in verification.checks if not check.ok] == ["file"]
 
 
 def test_a_witness_with_gaps(witnessed, tmp_path):
     witnessed.witness = [None, *BUCKET[1:]]
-    assert "file" in witnessed.judge(tmp_path)
+    assert "witness" in witnessed.judge(tmp_path)
 
 
 # The two files of a bucketized release ---------------------------------------------------------------------------

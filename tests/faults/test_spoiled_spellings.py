@@ -51,7 +51,7 @@ def judged(original: list[Any], spelled: list[Any], *, sliced: bool) -> Verifica
     source = pa.table({"sex": ["F"] * 4, "illness": original})
     table, manifest = released(spelled, sliced=sliced)
     witness = np.ones(4, dtype=np.int64) if sliced else None
-    return verify_table(table, manifest, source=open_source(source), buckets=witness)
+    return verify_table(table, manifest, source=open_source(source), witness=witness)
 
 
 @pytest.mark.parametrize("sliced", [False, True])

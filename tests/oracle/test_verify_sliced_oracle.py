@@ -278,7 +278,7 @@ def test_every_model_on_beliefs(model, parameters, limited, sliced, met, with_wi
         sliced.table(),
         sliced.manifest([promise]),
         source=open_source(pa.Table.from_pylist(sliced.source)),
-        buckets=np.array(sliced.bucket) if with_witness else None,
+        witness=np.array(sliced.bucket) if with_witness else None,
     )
     assert [check for check in found.checks if not check.ok] == []
     assert found.guarantees[0].achieved == pytest.approx(worst, rel=1e-9, abs=1e-9)

@@ -17,7 +17,7 @@ from shoal.columns.rounding import Rounding as RoundingTechnique
 from shoal.core.randomness import Chance
 from shoal.sources.opening import open_source
 from shoal.verify.account import epsilon_bound
-from shoal.verify.counts import likely_sample
+from shoal.verify.form import likely_sample
 from shoal.verify.techniques.base import ColumnValues
 from shoal.verify.techniques.numbers import Coding, Noise, Rounding, extreme_sums
 from shoal.verify.techniques.tokens import Tokens

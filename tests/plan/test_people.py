@@ -177,7 +177,7 @@ def test_attacks_take_every_person_once_and_isolate_people():
 class TestVerifier:
     @pytest.fixture
     def folder(self, tmp_path):
-        anonymize(STAYS, policy(), out=tmp_path / "out")
+        anonymize(STAYS, policy(method="mondrian"), out=tmp_path / "out")
         return tmp_path / "out"
 
     def verified(self, folder, *, source: pa.Table | None = STAYS):
@@ -211,11 +211,18 @@ class TestVerifier:
         elif spoil == "shorter":
             place = place[:-1]
         else:
-            place[3] = {"other class": 3, "withhold": 0, "negative": -1}[spoil]
+            place[3] = {"other class": place.max() + 99, "withhold": 0, "negative": -1}[spoil]
         pq.write_table(pa.table({"class": place}), path)
         found = self.verified(folder)
         assert not found.verified
-        assert "witness" in {check.name for check in found.checks if not check.ok}
+        failed = {check.name for check in found.checks if not check.ok}
+        assert failed == ({"truth"} if spoil in ("swap", "withhold") else {"witness", "truth"})
+        assert "not checked" in found.guarantees[0].detail
+
+    def test_values_as_they_are_have_no_classes_to_be_swapped(self, tmp_path):
+        anonymize(STAYS, policy(), out=tmp_path / "out")
+        assert set(pq.read_table(tmp_path / "out" / "internal" / "witness.parquet")["class"].to_pylist()) == {1}
+        assert self.verified(tmp_path / "out").verified
 
     def test_a_manifest_cannot_count_whom_it_does_not_name(self, folder):
         path = folder / "public" / "manifest.json"

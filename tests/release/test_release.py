@@ -64,6 +64,7 @@ def test_what_lies_where(tmp_path: Path) -> None:
     assert files == [
         "out/internal/evidence.json",
         "out/internal/report.html",
+        "out/internal/witness.parquet",
         "out/public/README.md",
         "out/public/data.parquet",
         "out/public/manifest.json",

@@ -250,7 +250,7 @@ def test_orders_within_buckets_change_no_verdict(
         columns |= {column: data[column].take(places) for column in part.values()}
     mixed = pa.table(columns).select(data.column_names)
     again = verify_table(
-        mixed, release.manifest, source=open_source(source), buckets=published_buckets(release, source)
+        mixed, release.manifest, source=open_source(source), witness=published_buckets(release, source)
     )
     assert again.verified, again.failures
     assert [one.achieved for one in again.guarantees] == [one.achieved for one in release.verification.guarantees]

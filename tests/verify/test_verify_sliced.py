@@ -20,6 +20,7 @@ from shoal.verify.sliced.judging import Judge, form_tuples
 from shoal.verify.sliced.layout import Layout, OverlapError, join_tree
 from shoal.verify.sliced.reading import read_sliced
 from shoal.verify.sliced.tuples import read_source
+from shoal.verify.truth import Witness
 from shoal.verify.verifier import verify_table
 
 # Li, Li, Zhang and Molloy, Table 1(a) and 1(f).
@@ -78,7 +79,7 @@ def detail(verification: Verification, name: str) -> str:
 
 @pytest.mark.parametrize("witness", [BUCKETS, None])
 def test_table_1f_is_2_diverse(witness):
-    verification = verify_table(TABLE_1F, manifest(), source=open_source(PATIENTS), buckets=witness)
+    verification = verify_table(TABLE_1F, manifest(), source=open_source(PATIENTS), witness=witness)
     assert verification.failures == ()
     assert verification.guarantees[0].achieved == 2.0
     assert verification.guarantees[0].detail == "all 8 different tuples of the source keep it"
@@ -86,7 +87,7 @@ def test_table_1f_is_2_diverse(witness):
 
 def test_table_1f_is_not_3_diverse():
     claimed = ("simple-l-diversity", {"l": 3}, 3.0)
-    verification = verify_table(TABLE_1F, manifest(claimed), source=open_source(PATIENTS), buckets=BUCKETS)
+    verification = verify_table(TABLE_1F, manifest(claimed), source=open_source(PATIENTS), witness=BUCKETS)
     assert failed(verification) == {"simple-l-diversity"}
     assert verification.guarantees[0].achieved == 2.0
     assert "8 of 8 different tuples" in verification.guarantees[0].detail
@@ -99,7 +100,7 @@ def test_what_is_believed_of_the_first_patient():
     layout, subject = Layout.of(read), ("disease",)
     rows = MemoryRows(TABLE_1F)
     released = read_sliced(rows, read, layout, [subject], source, with_contents=False, progress=Silent())
-    original = read_source(released, read, {}, source, BUCKETS, Silent())
+    original = read_source(released, read, {}, source, Witness(BUCKETS, "bucket"), Silent())
     judge = Judge(released, read)
     first = judge._numbers(original.tuples[:1])
     lists = released.lists
@@ -327,7 +328,7 @@ def test_very_many_parts(n_parts):
         "attributes": attributes | {"s": {"role": "sensitive", "kind": "category"}},
     }
     table = source.add_column(0, "bucket", pa.array(buckets))
-    verification = verify_table(table, told, source=open_source(source), buckets=buckets)
+    verification = verify_table(table, told, source=open_source(source), witness=buckets)
     assert verification.failures == ()
     assert verification.guarantees[0].achieved == pytest.approx(2.0, rel=1e-9)
 
@@ -347,7 +348,7 @@ def test_very_many_parts_that_tell_of_the_sensitive_value(n_parts, failing):
         "attributes": attributes | {"s": {"role": "sensitive", "kind": "category"}},
     }
     source = pa.table({name: columns[name] for name in (*attributes, "s")})
-    verification = verify_table(pa.table(columns), told, source=open_source(source), buckets=np.ones(n, dtype=np.int64))
+    verification = verify_table(pa.table(columns), told, source=open_source(source), witness=np.ones(n, dtype=np.int64))
     assert failed(verification) == failing
 
 
@@ -357,7 +358,7 @@ def test_very_many_parts_that_tell_of_the_sensitive_value(n_parts, failing):
 def test_withheld_rows():
     more = pa.concat_tables([PATIENTS, PATIENTS.slice(0, 1)])
     told = manifest(withheld=1)
-    verification = verify_table(TABLE_1F, told, source=open_source(more), buckets=np.append(BUCKETS, 0))
+    verification = verify_table(TABLE_1F, told, source=open_source(more), witness=np.append(BUCKETS, 0))
     assert verification.failures == ()
     verification = verify_table(TABLE_1F, told, source=open_source(more))
     assert verification.failures == ()
@@ -378,8 +379,8 @@ def test_dropped_rows():
     more = open_source(pa.concat_tables([lacking, PATIENTS]))
     told = manifest(missing={"policy": "drop", "tokens": [""], "dropped": 1})
     assert verify_table(TABLE_1F, told, source=more).failures == ()
-    assert verify_table(TABLE_1F, told, source=more, buckets=np.append(0, BUCKETS)).failures == ()
-    wrong = verify_table(TABLE_1F, told, source=more, buckets=np.append(1, BUCKETS))
+    assert verify_table(TABLE_1F, told, source=more, witness=np.append(0, BUCKETS)).failures == ()
+    wrong = verify_table(TABLE_1F, told, source=more, witness=np.append(1, BUCKETS))
     assert failed(wrong) == {"witness"}
 
 
@@ -408,7 +409,7 @@ def generalized() -> tuple[pa.Table, dict[str, Any]]:
 @pytest.mark.parametrize("witness", [BUCKETS, None])
 def test_regions(witness):
     table, told = generalized()
-    assert verify_table(table, told, source=open_source(PATIENTS), buckets=witness).failures == ()
+    assert verify_table(table, told, source=open_source(PATIENTS), witness=witness).failures == ()
     assert verify_table(table, told).failures == ()
 
 
@@ -421,7 +422,7 @@ def test_regions_that_overlap():
 def test_rows_in_no_region():
     table, told = generalized()
     told["attributes"]["age"]["labels"]["old"]["from"] = 60
-    names = failed(verify_table(table, told, source=open_source(PATIENTS), buckets=BUCKETS))
+    names = failed(verify_table(table, told, source=open_source(PATIENTS), witness=BUCKETS))
     assert names >= {"located", "parts", "truth", "matching"}
 
 

@@ -13,14 +13,12 @@ from hypothesis import strategies as st
 
 from shoal.manifest import Attribute
 from shoal.sources.opening import open_source
-from shoal.verify import comparing, cutting
-from shoal.verify.ahead import prepared
-from shoal.verify.boxes import NOBODY, BoxTree
+from shoal.verify.boxes import NOBODY, BoxTree, Spans
 from shoal.verify.contents import Contents, common_type
 from shoal.verify.covers import read_covers
+from shoal.verify.hashing import BoxSums
+from shoal.verify.reading import prepared
 from shoal.verify.result import Verification
-from shoal.verify.spans import Spans
-from shoal.verify.sums import BoxSums
 from shoal.verify.verifier import verify_table
 
 KEY = np.array([0x0123456789ABCDEF, 0xFEDCBA9876543211], dtype=np.uint64)
@@ -114,14 +112,6 @@ def truth_of(verification: Verification) -> str:
     return next(check.detail for check in verification.checks if check.name == "truth")
 
 
-def test_equal_tables_are_settled_without_matching(monkeypatch):
-    def never(*_: object) -> int:
-        raise AssertionError("rows were matched")
-
-    monkeypatch.setattr(comparing, "unserved", never)
-    assert verify(PUBLISHED, SOURCE).verified
-
-
 @pytest.mark.parametrize(
     ("column", "values", "false_rows"),
     [
@@ -163,22 +153,18 @@ def test_a_row_told_twice_in_a_class_with_withheld_rows():
 
 
 @pytest.mark.parametrize("side", [40, 7])
-def test_halves_of_a_tree_built_side_by_side(monkeypatch, side):
+def test_boxes_that_touch_are_told_apart(side):
     """A grid of boxes that all touch and a point in each; some cells of the grid are left out."""
-    monkeypatch.setattr(cutting, "_APART", 10)
     labels = {f"{i}": {"from": 3 * i, "below": 3 * i + 3} for i in range(side)}
     covers = [read_covers(Attribute(name=name, role="quasi", kind="number", labels=labels)) for name in "ab"]
     grid = np.array([(a, b) for a in range(side) for b in range(side) if (a + b) % 5], dtype=np.int32)
-    tree = BoxTree.of(covers, Spans.of(covers, grid))
+    tree = BoxTree.of(Spans.of(covers, grid))
     values = pa.array([3 * i + 1 for i in range(side)])
     codes = [cover.places(values) for cover in covers]
     everywhere = np.array([(a, b) for a in range(side) for b in range(side)], dtype=np.int32)
     points = np.stack([codes[0][everywhere[:, 0]], codes[1][everywhere[:, 1]]], axis=1)
     place = {tuple(cell): number for number, cell in enumerate(grid.tolist())}
     assert tree.find(points).tolist() == [place.get(tuple(cell), NOBODY) for cell in everywhere.tolist()]
-    leaves = np.flatnonzero(tree.tree[:, cutting.LEAF] >= 0)
-    assert (tree.tree[leaves, cutting.FIRST] == leaves).all()
-    assert sorted(tree.tree[leaves, cutting.LEAF].tolist()) == list(range(len(leaves)))
 
 
 def test_results_keep_the_order_of_the_batches():
@@ -196,7 +182,7 @@ def test_results_keep_the_order_of_the_batches():
 
 
 def test_no_more_batches_are_read_than_are_being_worked_on(monkeypatch):
-    monkeypatch.setattr("shoal.verify.ahead.WORKERS", 2)
+    monkeypatch.setattr("shoal.verify.reading.WORKERS", 2)
     read = 0
 
     def numbers() -> Any:

@@ -18,7 +18,7 @@ from shoal.core.errors import InputError
 from shoal.manifest import Account
 from shoal.sources.opening import open_source
 from shoal.verify.account import check_account
-from shoal.verify.counts import likely_sample
+from shoal.verify.form import likely_sample
 from shoal.verify.result import Check, Verification
 from shoal.verify.techniques.base import ColumnValues
 from shoal.verify.techniques.tokens import Pseudonym

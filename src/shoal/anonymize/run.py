@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
@@ -32,7 +32,7 @@ from shoal.policy.policy import Policy
 from shoal.policy.preparing import chance_of, change_source, unfold_baskets
 from shoal.release.forms.base import publish_plan
 from shoal.release.manifest import build_manifest
-from shoal.release.publication import Publication, PublishedRows, plain_table, write_places, write_rows
+from shoal.release.publication import Publication, PublishedRows, plain_table, write_rows
 from shoal.release.release import (
     Release,
     Staging,
@@ -43,7 +43,9 @@ from shoal.release.release import (
     write_text,
 )
 from shoal.release.signing import SIGNATURE, SigningKey
-from shoal.release.sliced.table import BUCKET, SlicedTable, two_tables
+from shoal.release.sliced.table import SlicedTable, two_tables
+from shoal.release.witness import FILE as WITNESS
+from shoal.release.witness import Witness
 from shoal.reports.internal import internal_report
 from shoal.reports.pages import public_readme, public_report
 from shoal.sources.addresses import DatabaseTable, is_address
@@ -229,10 +231,17 @@ class Run:
     def _rows(self, publication: Publication, folder: Path | None) -> PublishedRows:
         return publication.rows(self.engine, self.dealing, folder, self.progress)
 
-    def _watched(self, publication: Publication, folder: Path | None) -> PublishedRows:
-        """Return the published rows, which are counted for the findings as they pass."""
+    def _watched(
+        self, publication: Publication, manifest: Mapping[str, Any], folder: Path | None
+    ) -> tuple[Iterator[pa.RecordBatch], Witness | None]:
+        """Return the published rows, counted for the findings as they pass, and the witness, which then knows them."""
         rows = self._rows(publication, folder)
-        return replace(rows, batches=self.counts.watch(rows.batches))
+        if rows.nobodys:
+            return self.counts.watch(rows.batches), None
+        if rows.buckets is not None:
+            return self.counts.watch(rows.batches), Witness.of_buckets(rows.buckets)
+        witness = Witness.of(manifest, publication.n_source_rows, folder)
+        return self.counts.watch(witness.watch(rows.batches)), witness
 
     def _find(self, publication: Publication, manifest: Mapping[str, Any]) -> tuple[Finding, ...]:
         """Look at what is published beyond its promises; a strict run ends here while high findings are open."""
@@ -245,15 +254,15 @@ class Run:
 
     def _in_memory(self, publication: Publication, manifest: dict[str, Any], data: object) -> Release:
         with self._timed("apply"):
-            rows = self._watched(publication, None)
-            table = plain_table(rows.batches)
+            batches, witness = self._watched(publication, manifest, None)
+            table = plain_table(batches)
         with self._timed("verify"):
             verification = verify_table(
                 table,
                 manifest,
                 source=self.given,
                 populations=self.populations,
-                buckets=rows.places(),
+                witness=None if witness is None else witness.of_given(self.source).numbers,
                 labelled=publication.labelled_values(),
                 progress=self.progress,
                 memory=self.budget.limit,
@@ -313,10 +322,10 @@ class Run:
         """Write the rows, and return the manifest's entries on their files."""
         for name, content in publication.files.items():
             write_bytes(staging.unverified / name, content)
-        rows = self._watched(publication, staging.folder)
+        rows, witness = self._watched(publication, manifest, staging.folder)
         entries: dict[str, Any] = {"data": {"file": f"data.{self.format}", "format": self.format}}
         if self.policy.method.as_two_tables:
-            batches = list(rows.batches)
+            batches = list(rows)
             self._write(staging, entries["data"], iter(batches))
             both = two_tables(SlicedTable.of(plain_table(batches), manifest), manifest)
             tables = dict(zip(("quasi", "sensitive"), both, strict=True))
@@ -324,14 +333,12 @@ class Run:
             for name, table in tables.items():
                 self._write(staging, entries["tables"][name], iter(table.combine_chunks().to_batches()))
         else:
-            self._write(staging, entries["data"], rows.batches)
+            self._write(staging, entries["data"], rows)
         labelled = publication.labelled_values()
         if labelled is not None:
             write_rows(staging.internal / "labels.parquet", iter(labelled.combine_chunks().to_batches()), "parquet")
-        if rows.buckets is not None:
-            write_places(staging.internal / "buckets.parquet", rows.buckets, BUCKET)
-        if rows.witness is not None:
-            write_places(staging.internal / "witness.parquet", rows.witness.classes(), "class")
+        if witness is not None:
+            witness.of_given(self.source).write(staging.internal / WITNESS)
         return entries
 
     def _write(self, staging: Staging, entry: dict[str, Any], batches: Iterator[pa.RecordBatch]) -> None:

@@ -19,12 +19,14 @@ from shoal.release.forms.classes import GeneralizedPublication
 from shoal.release.publication import Publication, PublishedRows
 from shoal.release.regions import RegionalPublication
 from shoal.release.release import Release
+from shoal.release.witness import ROW, Witness
 from shoal.sources.base import Source, SourceOptions, layers
 from shoal.sources.frames import is_spark_frame
 from shoal.sources.opening import open_source
 from shoal.sources.spark.session import explain_failures, quiet, spark_session
+from shoal.sources.spark.shipping import by_places
 from shoal.sources.spark.source import SparkSource, open_spark_files
-from shoal.verify.spark.released import SparkRows
+from shoal.verify.spark import SparkRows
 from shoal.verify.verifier import verify_table
 
 if TYPE_CHECKING:
@@ -90,16 +92,22 @@ class SparkRun(Run):
         if not is_spark_frame(data):
             return super()._in_memory(publication, manifest, data)
         with self._timed("apply"):
-            frame = self._frame(publication)
-        if frame is None:
+            placed = self._frame(publication)
+        if placed is None:
             release = super()._in_memory(publication, manifest, data)
             return replace(release, data=self._share(release.data))
+        witness = Witness.of(manifest, publication.n_source_rows)
+        labelled = [name for name in placed.columns[:-1] if "labels" in manifest["attributes"][name]]
+        for _ in witness.watch(SparkRows(placed).batches([*labelled, ROW])):
+            pass  # the rows stay where they are
+        frame = by_places(placed).select(*map(str, range(len(placed.columns) - 1))).toDF(*placed.columns[:-1])
         with self._timed("verify"):
             verification = verify_table(
                 SparkRows(frame),
                 manifest,
                 source=self.given,
                 populations=self.populations,
+                witness=witness.numbers,
                 labelled=publication.labelled_values(),
                 progress=self.progress,
                 memory=self.budget.limit,
@@ -113,7 +121,7 @@ class SparkRun(Run):
         return Release(manifest, evidence, verification, data=frame)
 
     def _frame(self, publication: Publication) -> DataFrame | None:
-        """Return the published rows as Spark keeps them; None if the driver has to make them."""
+        """Return the published rows, and last their places, as Spark keeps them; None: the driver has to make them."""
         source = self.source
         if not isinstance(source, SparkSource):
             return None

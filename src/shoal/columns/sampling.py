@@ -67,6 +67,13 @@ class SampledSource(ChangedSource):
         if not n_kept:
             raise InputError(f"no record of {self.given.name} was drawn for the sample; take a larger share")
 
+    def drawn_rows(self) -> BoolArray:
+        """Return (n_rows of the other source,) whether each row was drawn."""
+        if self.rows is not None:
+            return self.rows
+        sizes = [batch.num_rows for batch in self.given.batches(self.given.schema.names[:1])]
+        return self._kept(0, sum(sizes))
+
     def _kept(self, first_row: int, n_rows: int) -> BoolArray:
         if self.rows is not None:
             kept = self.rows[first_row : first_row + n_rows]

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
 import pyarrow as pa
 
 from shoal.core import kernels
@@ -51,50 +50,18 @@ class LabelledColumn(Protocol):
         """Return the manifest's entry."""
 
 
-class Witness:
-    """Notes for every row of the source, in its order, the class that it is published in, while rows are written.
-
-    Classes are numbered from 1 in the order in which the published rows show them, so that whoever reads these numbers
-    them alike; 0 is a row that is not published.
-    """
-
-    def __init__(self, n_classes: int) -> None:
-        self._read: list[CodeArray] = []
-        self._number = np.zeros(n_classes + 1, dtype=np.int64)  # the last is for rows in no class
-
-    def read(self, classes: CodeArray) -> None:
-        """Note rows as they are read; those that are not published have class -1."""
-        self._read.append(classes)
-
-    def wrote(self, classes: CodeArray) -> None:
-        """Note the classes of rows as they are written."""
-        found, first = np.unique(classes, return_index=True)
-        new = found[np.argsort(first)]
-        new = new[self._number[new] == 0]
-        self._number[new] = int(np.count_nonzero(self._number)) + 1 + np.arange(len(new))
-
-    def classes(self) -> IntArray:
-        """Return (n_source_rows,) the number of each row's class, once all rows are written."""
-        return self._number[np.concatenate(self._read)]
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class PublishedRows:
-    """The rows of the file, and what only the data holder may know of them.
+    """The rows of the file, and which rows of the source they are, which only the data holder may know.
 
-    ``buckets`` tells for each row of the source, in its order, the number of its bucket, 0 if it is not published;
-    it is None where there are no buckets. ``witness`` tells the same of classes, if people are counted.
+    ``buckets`` tells for each row of the source, in its order, the number of its bucket, 0 if it is not published.
+    Without buckets the last column of batches, ROW, has the place of each row in the source; not of rows that are
+    ``nobodys``.
     """
 
     batches: Iterator[pa.RecordBatch]
     buckets: CodeArray | None = None  # (n_source_rows,)
-    witness: Witness | None = None
-
-    def places(self) -> IntArray | None:
-        """Return (n_source_rows,) the bucket or class of each row, once all batches were taken; None if not noted."""
-        if self.buckets is not None:
-            return self.buckets.astype(np.int64)
-        return None if self.witness is None else self.witness.classes()
+    nobodys: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -324,13 +291,6 @@ def write_rows(path: Path, batches: Iterator[pa.RecordBatch], format: Format) ->
             writing.result()
             writing = pool.submit(writer.write, batch)
         writing.result()
-
-
-def write_places(path: Path, places: AnyIntArray, name: str) -> None:
-    """Write the bucket or class of every row of the source: the witness for the verifier, which stays internal."""
-    batch = pa.RecordBatch.from_arrays([pa.array(places)], names=[name])
-    with open_writer(path, batch.schema, "parquet") as writer:
-        writer.write(batch)
 
 
 def plain_table(batches: Iterable[pa.RecordBatch]) -> pa.Table:

@@ -34,6 +34,7 @@ from shoal.release.forms.base import find_form
 from shoal.release.guarantees import Guarantee, achieved
 from shoal.release.publication import Engine, Hiding, Publication, PublishedRows
 from shoal.release.tallies import LevelTally, ShareTally, class_shares, levels_told, plan_levels
+from shoal.release.witness import ROW
 from shoal.taxonomies.parse import texts
 from shoal.utility.base import Pool, Total, Utility
 
@@ -167,7 +168,11 @@ class RegionalColumns:
             arrays[name] = self._sensitive(place, next(columns).to_numpy())
         for name in self.carried:
             arrays[name] = next(columns).combine_chunks()
-        return pa.RecordBatch.from_arrays([arrays[name] for name in names], names=list(names))
+        shown = list(names)
+        if waiting.column_names[-1] == ROW:
+            shown.append(ROW)
+            arrays[ROW] = next(columns).combine_chunks()
+        return pa.RecordBatch.from_arrays([arrays[name] for name in shown], names=shown)
 
     def _sensitive(self, place: int, numbers: CodeArray) -> pa.Array:
         column, values = self.sensitive[place], self.values[place]

@@ -23,18 +23,16 @@ from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
 from shoal.core.errors import InputError
 from shoal.core.progress import Progress
 from shoal.manifest import AgreedFile, Digest, Listed, ManifestError, StrictEntry, parse_json, read_entry
-from shoal.verify.ahead import prepared
 from shoal.verify.counting import histograms_of
-from shoal.verify.counts import SourceRows, source_counts
 from shoal.verify.covers import Covers
 from shoal.verify.exact import Histograms, entropies, entropy_at_least
-from shoal.verify.form import check_dictionaries, check_labels, check_rows
+from shoal.verify.form import SourceRows, check_dictionaries, check_labels, check_rows, source_counts
 from shoal.verify.guarantees import agrees
 from shoal.verify.kernels import kernel, paired
 from shoal.verify.manifest import Manifest, demand
 from shoal.verify.numbering import LabelReader
 from shoal.verify.promises import Promise
-from shoal.verify.reading import FAULTS, CsvRows, PublishedRows, coded, unreadable
+from shoal.verify.reading import FAULTS, CsvRows, PublishedRows, coded, prepared, unreadable
 from shoal.verify.result import Check, CheckedGuarantee
 from shoal.verify.tally import Combinations, Tally
 

@@ -1,144 +1,170 @@
-"""Which classes cover a point: a k-d tree over the boxes that classes span in the space of codes.
-
-A box that straddles a cut goes to both sides, but only as long as the tree stays a small multiple of the
-boxes; after that a leaf keeps many boxes, which costs time and never truth.
-"""
+"""The boxes that labels span in the space of codes, and which of them cover a point."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from shoal.core.arrays import BoolArray, CodeArray, IntArray
+from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray, KeyArray
 from shoal.verify.covers import Covers
-from shoal.verify.cutting import ATTRIBUTE, CUT, FIRST, LEAF, grow_tree
 from shoal.verify.kernels import inlined, kernel
-from shoal.verify.spans import Ragged, Spans, in_hull, in_ranges
 
+Ragged: TypeAlias = tuple[CodeArray, IntArray, IntArray, CodeArray, CodeArray]  # labels and all their ranges
 NOBODY, SEVERAL = -1, -2
-_LEVELS = 11
-_TOGETHER = 256  # points that walk down side by side, so that none waits for the memory alone
-Boxes: TypeAlias = tuple[CodeArray, IntArray, BoolArray]  # edges and class of items; leaf starts; uneven classes
+_FAN = 8  # boxes, or nodes, in a node
+_KEY_BITS, _MOST_BITS = 63, 16
 
 
-@kernel
-def _sorted_by_node(tree: CodeArray, points: CodeArray) -> CodeArray:
-    """Return (n, d + 2) points, their places and the nodes they reach after a few levels, node by node.
+class Spans(NamedTuple):
+    """Boxes as their hulls; labels of an uneven box have gaps in it, which only their ranges tell."""
 
-    Points in that order meet the same parts of the tree and the same boxes while these are still in the cache.
-    """
-    n, d = points.shape
-    reached = np.zeros(n, dtype=np.int32)
-    ends = np.zeros(tree.shape[0] + 1, dtype=np.int32)
-    for begin in range(0, n, _TOGETHER):
-        end = min(n, begin + _TOGETHER)
-        for _ in range(_LEVELS):
-            for i in range(begin, end):
-                node = reached[i]
-                reached[i] = tree[node, FIRST] + (points[i, tree[node, ATTRIBUTE]] >= tree[node, CUT])
-        for i in range(begin, end):
-            ends[reached[i] + 1] += 1
-    for node in range(tree.shape[0]):
-        ends[node + 1] += ends[node]
-    out = np.empty((n, d + 2), dtype=np.int32)
-    for i in range(n):
-        node = reached[i]
-        place = ends[node]
-        ends[node] = place + 1
-        for a in range(d):
-            out[place, a] = points[i, a]
-        out[place, d] = i
-        out[place, d + 1] = node
-    return out
+    hulls: CodeArray  # (n_boxes, 2 n_attributes) from and below, attribute by attribute
+    uneven: BoolArray  # (n_boxes,)
+    ragged: Ragged
+
+    @classmethod
+    def of(cls, covers: Sequence[Covers], labels: CodeArray) -> Spans:
+        """Build from (n_boxes, n_attributes) label numbers."""
+        n, d = labels.shape
+        hulls = np.empty((n, 2 * d), dtype=np.int32)
+        uneven = np.zeros(n, dtype=np.bool_)
+        offsets, starts = np.zeros(d, dtype=np.int64), []
+        n_labels = n_ranges = 0
+        for a, cover in enumerate(covers):
+            low, high, wider = cover.hulls()
+            hulls[:, 2 * a], hulls[:, 2 * a + 1] = low[labels[:, a]], high[labels[:, a]]
+            uneven |= wider[labels[:, a]]
+            offsets[a] = n_labels
+            # The label of unknown texts has no ranges: its start is the next attribute's.
+            starts.append(cover.start + n_ranges)
+            n_labels += len(cover.labels) + 1
+            n_ranges += cover.low.shape[0]
+        ragged = (
+            labels,
+            offsets,
+            np.append(np.concatenate(starts), n_ranges),
+            np.concatenate([cover.low for cover in covers]),
+            np.concatenate([cover.high for cover in covers]),
+        )
+        return cls(hulls, uneven, ragged)
+
+    def taken(self, order: IntArray) -> Spans:
+        """Return the boxes in this order."""
+        return Spans(self.hulls[order], self.uneven[order], (self.ragged[0][order], *self.ragged[1:]))
+
+    def usual_widths(self) -> FloatArray:
+        """Return (n_attributes,) how many codes hulls span in the mean."""
+        return np.asarray(self.hulls[:, 1::2].mean(axis=0) - self.hulls[:, ::2].mean(axis=0), dtype=np.float64)
 
 
 @inlined
-def _leaf(tree: CodeArray, node: int, points: CodeArray, i: int) -> int:
-    while tree[node, LEAF] < 0:
-        node = tree[node, FIRST] + (points[i, tree[node, ATTRIBUTE]] >= tree[node, CUT])
-    leaf: int = tree[node, LEAF]
-    return leaf
+def in_hull(hulls: CodeArray, points: CodeArray, i: int, box: int) -> bool:
+    """Whether point i lies in the hull of a box."""
+    inside = True
+    for a in range(hulls.shape[1] // 2):
+        inside &= (points[i, a] >= hulls[box, 2 * a]) & (points[i, a] < hulls[box, 2 * a + 1])
+    return inside
 
 
 @kernel
-def _find(tree: CodeArray, boxes: Boxes, ragged: Ragged, points: CodeArray, out: CodeArray) -> None:
-    edges, starts, uneven = boxes
-    n, d = points.shape
-    ordered = _sorted_by_node(tree, points)
-    reached = np.empty(_TOGETHER, dtype=np.int32)
-    for begin in range(0, n, _TOGETHER):
-        count = min(n - begin, _TOGETHER)
-        for j in range(count):
-            reached[j] = ordered[begin + j, d + 1]
-        moved = True
-        while moved:
-            moved = False
-            for j in range(count):
-                node = reached[j]
-                child = tree[node, FIRST] + (ordered[begin + j, tree[node, ATTRIBUTE]] >= tree[node, CUT])
-                moved |= child != node
-                reached[j] = child
-        for j in range(count):
-            i = begin + j
-            leaf = tree[reached[j], LEAF]
-            found = NOBODY
-            for item in range(starts[leaf], starts[leaf + 1]):
-                if in_hull(edges, ordered, i, item):
-                    owner = edges[item, 2 * d]
-                    if uneven[owner] and not in_ranges(ragged, ordered, i, owner):
-                        continue
-                    if found != NOBODY:
-                        found = SEVERAL
-                        break
-                    found = owner
-            out[ordered[i, d]] = found
+def in_ranges(ragged: Ragged, points: CodeArray, i: int, owner: int) -> bool:
+    """Whether the labels of a box cover point i, range by range."""
+    labels, offsets, start, range_low, range_high = ragged
+    for a in range(labels.shape[1]):
+        label = offsets[a] + labels[owner, a]
+        inside = False
+        for r in range(start[label], start[label + 1]):
+            if range_low[r] <= points[i, a] < range_high[r]:
+                inside = True
+                break
+        if not inside:
+            return False
+    return True
+
+
+def _near_each_other(hulls: CodeArray) -> IntArray:
+    """Return boxes in the order of a Z-curve through their middles, so that neighbours lie near each other."""
+    middles = (hulls[:, ::2].astype(np.int64) + hulls[:, 1::2]) // 2
+    bits = max(1, min(_MOST_BITS, _KEY_BITS // max(1, middles.shape[1])))
+    scaled = (middles << bits) // (middles.max(axis=0, initial=0) + 1)
+    key: KeyArray = np.zeros(len(hulls), dtype=np.uint64)
+    for bit in reversed(range(bits)):
+        for column in scaled.T:
+            key = (key << np.uint64(1)) | ((column >> bit) & 1).astype(np.uint64)
+    return np.argsort(key, kind="stable")
 
 
 @kernel
-def _count(tree: CodeArray, boxes: Boxes, ragged: Ragged, points: CodeArray, totals: IntArray) -> int:
-    uncovered = 0
-    edges, starts, uneven = boxes
-    n, d = points.shape
-    ordered = _sorted_by_node(tree, points)
-    for i in range(n):
-        leaf = _leaf(tree, ordered[i, d + 1], ordered, i)
-        covered = False
-        for item in range(starts[leaf], starts[leaf + 1]):
-            owner = edges[item, 2 * d]
-            if in_hull(edges, ordered, i, item) and (not uneven[owner] or in_ranges(ragged, ordered, i, owner)):
+def _look(
+    tree: Tree, uneven: BoolArray, ragged: Ragged, points: CodeArray, owners: CodeArray, totals: IntArray
+) -> None:
+    """Find the box of each point and, if *totals* has one for each box, count its points."""
+    hulls, first, order = tree
+    top = first.shape[0] - 2
+    waiting = np.empty((_FAN * first.shape[0] + 1, 2), dtype=np.int64)
+    for i in range(points.shape[0]):
+        found, held = NOBODY, 1
+        waiting[0, 0], waiting[0, 1] = top, 0
+        while held > 0 and not (found == SEVERAL and totals.shape[0] == 0):
+            held -= 1
+            level, node = waiting[held, 0], waiting[held, 1]
+            if not in_hull(hulls, points, i, first[level] + node):
+                continue
+            if level > 0:
+                children = min(_FAN * (node + 1), first[level] - first[level - 1])
+                for child in range(_FAN * node, children):
+                    waiting[held, 0], waiting[held, 1] = level - 1, child
+                    held += 1
+                continue
+            owner = order[node]
+            if uneven[owner] and not in_ranges(ragged, points, i, owner):
+                continue
+            found = owner if found == NOBODY else SEVERAL
+            if totals.shape[0] > 0:
                 totals[owner] += 1
-                covered = True
-        if not covered:
-            uncovered += 1
-    return uncovered
+        owners[i] = found
+
+
+Tree: TypeAlias = tuple[CodeArray, IntArray, IntArray]  # hulls of nodes, level by level; where levels begin; boxes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BoxTree:
-    """Finds the classes whose labels cover a point, in time that hardly grows with the number of classes."""
+    """Finds the boxes that cover a point: an R-tree, each node of which is the hull of a few neighbours.
 
-    tree: CodeArray
-    boxes: Boxes
+    Guttman, SIGMOD 1984; packed by a space-filling curve as in Kamel and Faloutsos, CIKM 1993.
+    """
+
+    tree: Tree
+    uneven: BoolArray
     ragged: Ragged
-    n_classes: int
 
     @classmethod
-    def of(cls, covers: Sequence[Covers], spans: Spans) -> BoxTree:
-        """Build from the boxes that labels of these covers span."""
-        n = spans.hulls.shape[0]
-        hulls = np.column_stack((spans.hulls, np.arange(n, dtype=np.int32)))
-        tree, edges, leaves = grow_tree(hulls, np.array([cover.width for cover in covers], dtype=np.int64))
-        return cls(tree=tree, boxes=(edges, leaves, spans.uneven), ragged=spans.ragged, n_classes=n)
+    def of(cls, spans: Spans) -> BoxTree:
+        """Build from boxes."""
+        order = _near_each_other(spans.hulls)
+        levels, first = [spans.hulls[order]], [0, len(order)]
+        while len(levels[-1]) > 1:
+            starts = np.arange(0, len(levels[-1]), _FAN)
+            low, high = np.minimum.reduceat(levels[-1], starts), np.maximum.reduceat(levels[-1], starts)
+            low[:, 1::2] = high[:, 1::2]
+            levels.append(low)
+            first.append(first[-1] + len(low))
+        return cls((np.concatenate(levels), np.array(first), order), spans.uneven, spans.ragged)
 
     def find(self, points: CodeArray) -> CodeArray:
-        """Return (n,) the only class that covers each point, or NOBODY, or SEVERAL."""
-        out = np.empty(points.shape[0], dtype=np.int32)
-        _find(self.tree, self.boxes, self.ragged, np.asfortranarray(points), out)
-        return out
+        """Return (n,) the only box that covers each point, or NOBODY, or SEVERAL."""
+        return self._look(points, np.zeros(0, dtype=np.int64))
 
-    def count(self, points: CodeArray, totals: IntArray) -> int:
-        """Add each point to every class that covers it; return how many points no class covers."""
-        return int(_count(self.tree, self.boxes, self.ragged, np.asfortranarray(points), totals))
+    def count(self, points: CodeArray, totals: IntArray) -> BoolArray:
+        """Add each point to every box that covers it; return (n,) whether some box does."""
+        return np.asarray(self._look(points, totals) != NOBODY, dtype=np.bool_)
+
+    def _look(self, points: CodeArray, totals: IntArray) -> CodeArray:
+        owners = np.full(points.shape[0], NOBODY, dtype=np.int32)
+        if len(self.uneven):
+            _look(self.tree, self.uneven, self.ragged, np.ascontiguousarray(points), owners, totals)
+        return owners

@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from shoal.core.arrays import CodeArray
+from shoal.core.arrays import BoolArray, IntArray
 from shoal.core.errors import InputError
 from shoal.core.progress import Progress
-from shoal.verify.ahead import prepared
-from shoal.verify.coding import CodedRows, CodedSource, Layout, PointReader, ReleaseCoder, SourceCoder, SourceFacts
-from shoal.verify.contents import Contents
-from shoal.verify.counting import Table
-from shoal.verify.counts import source_counts
+from shoal.verify.boxes import BoxTree, Spans
+from shoal.verify.coding import Layout, PointReader, SourceFacts
+from shoal.verify.counting import Counting, Share
 from shoal.verify.covers import Covers, read_covers
-from shoal.verify.form import check_dictionaries, check_labels, check_rows
-from shoal.verify.guarantees import conclude
+from shoal.verify.form import check_dictionaries, check_labels, check_rows, source_counts
+from shoal.verify.guarantees import Judged, conclude, judge
+from shoal.verify.hashing import RowSums
 from shoal.verify.labels import check_readings
 from shoal.verify.manifest import Manifest
-from shoal.verify.parts import Checked, Part, Result, Task
+from shoal.verify.matching import MOST_ROWS, TooLargeError, unmatched
+from shoal.verify.passes import Compared, Counted, LocalReader, Means, Question, Reader, UnreadableError
+from shoal.verify.people import judge_people
 from shoal.verify.promises import Promise
-from shoal.verify.reading import BATCH, FAULTS, PublishedRows, unreadable
-from shoal.verify.regional.checking import Means, check
+from shoal.verify.reading import BATCH, PublishedRows, prepared, unreadable
 from shoal.verify.result import Check, CheckedGuarantee
-from shoal.verify.truth import contents_for, occurring, truth
+from shoal.verify.truth import Witness, contents_for, occurring, true_by
 
 if TYPE_CHECKING:
     from shoal.sources.base import Source
@@ -50,6 +50,7 @@ def verify_classes(
     manifest: Manifest,
     reading: Future[dict[str, Covers]],
     source: Source | None,
+    witness: Witness | None,
     populations: Populations | None,
     progress: Progress,
     means: Means,
@@ -60,64 +61,214 @@ def verify_classes(
     """
     contents = None if source is None else contents_for(manifest, rows.schema, source)
     promises, given = _with_populations(manifest, populations or {})
-    task = Task.of(manifest, Layout.of(manifest), promises, list(given), contents, reading)
+    question = Question(manifest, Layout.of(manifest), promises, contents, reading, located=bool(given))
+    located = {name: Population(name, one, question, progress, means) for name, one in given.items()}
     try:
-        coder, checked = _checked(rows, task, source, contents, given, progress, means)
+        reader, found = _counted(rows, question, source, witness, located, progress, means)
     except UnreadableError as unread:
         reading.result()
         return [unreadable(unread.fault)], None
     covers = reading.result()
-    found, facts = checked.found, checked.facts
-    checks = [check_rows(checked.rows, manifest), *check_dictionaries(rows)]
+    checks = [check_rows(found.rows, manifest), *check_dictionaries(rows)]
     if covers:
-        checks.append(check_labels(coder.unknown, coder.idle))
+        checks.append(check_labels(reader.coder.unknown, reader.coder.idle))
     if manifest.levels:
         checks.append(_full_domain(manifest, covers))
-    if checked.rows:
+    if found.rows:
         checks += [_same_population(name, manifest, population) for name, population in given.items()]
     guarantees = []
     for place, promise in enumerate(promises):
-        judged = None if found.judged is None else found.judged[place]
-        uncovered = (found.uncovered or {}).get(str(promise.parameters.get("population")), 0)
-        guarantees.append(conclude(promise, manifest, judged, uncovered, with_source=source is not None))
+        name = str(promise.parameters.get("population"))
+        missed = located[name].uncovered if name in located else 0
+        judged = found.judged[place] if found.judged else None
+        guarantees.append(conclude(promise, manifest, judged, missed, with_source=source is not None))
     if manifest.account is not None:
         checks.append(Check("truth", True, "the rows are nobody's, so they are not compared with people"))
-    elif facts is not None:
-        checks.append(source_counts(manifest, checked.rows, facts.counts()))
-        checks += occurring([cover for cover in task.boxed if cover.attribute.role == "sensitive"], facts.met)
-        checks.append(truth(found.false_rows, manifest))
+    elif source is not None:
+        checks += _compared(reader, found, question, witness)
+    if any(promise.counts for promise in promises):
+        told = None if witness is None or not checks[-1].ok else witness
+        guarantees = judge_people(reader.coder, question, source, told, found.n_classes, guarantees)
     return checks, guarantees
 
 
-def _checked(
+@dataclass(slots=True)
+class _Found:
+    """What all passes over the release found."""
+
+    rows: int = 0
+    n_classes: int = 0
+    sums: RowSums = field(default_factory=RowSums)
+    judged: tuple[Judged, ...] = ()  # of each promise; none if there are no rows
+
+    def add(self, judged: tuple[Judged, ...], promises: tuple[Promise, ...]) -> None:
+        """Take what further classes make of the promises."""
+        if self.judged:
+            both = zip(self.judged, judged, promises, strict=True)
+            judged = tuple(one.joined(other, promise) for one, other, promise in both)
+        self.judged = judged
+
+
+def _counted(
     rows: PublishedRows,
-    task: Task,
+    question: Question,
     source: Source | None,
-    contents: Contents | None,
-    populations: Populations,
+    witness: Witness | None,
+    populations: Mapping[str, Population],
     progress: Progress,
     means: Means,
-) -> tuple[ReleaseCoder, Checked]:
-    """Return what was found, and what numbered labels and values: on Spark if there is one and it can, else here."""
+) -> tuple[Reader, _Found]:
+    """Return who read the release, and what was found: on Spark if there is one and it can, else here."""
+    if means.spark is not None and not populations and (witness is not None or source is None):
+        from shoal.verify.spark import SparkReader
 
-    def coder() -> ReleaseCoder:
-        schema = None if source is None else source.schema
-        return ReleaseCoder(rows.schema, task.manifest, task.subjects, contents, schema)
-
-    if means.spark is not None:
-        from shoal.verify.spark.checking import check_on_spark
-
-        there = coder()
-        checked = check_on_spark(rows, there, task, source, contents, progress)
-        if checked is not None:
-            return there, checked
-    here = coder()
-    whole = Whole(rows, here, task, progress, source, contents, populations, means.threads)
-    found = check(whole, task, means, progress)
-    return here, Checked(found, whole.met, whole.facts)
+        there = SparkReader.of(rows, question, source, progress, means)
+        if there is not None:
+            try:
+                return there, _count_all(there, question, {})
+            except InputError:  # Spark did not come to an end, for whatever reason
+                pass
+    here = LocalReader(rows, question, source, progress, means)
+    return here, _count_all(here, question, populations)
 
 
-def _with_populations(manifest: Manifest, populations: Populations) -> tuple[list[Promise], dict[str, Source]]:
+def _count_all(reader: Reader, question: Question, populations: Mapping[str, Population]) -> _Found:
+    """Count all classes, in as many passes over the release as memory asks for, and judge them."""
+    found, waiting, n_passes = _Found(), [Share()], 0
+    while waiting:
+        counted = reader.count(waiting.pop())
+        waiting += counted.counting.let_go
+        n_passes += 1
+        if n_passes > 1 and (counted.rows, counted.sums) != (found.rows, found.sums):
+            raise InputError("the release changed while it was being read")
+        found.rows, found.sums = counted.rows, counted.sums
+        found.n_classes += counted.counting.n_classes
+        if counted.counting.n_classes:
+            found.add(_judged(reader, question, counted, populations), question.promises)
+    return found
+
+
+def _judged(
+    reader: Reader, question: Question, counted: Counted, populations: Mapping[str, Population]
+) -> tuple[Judged, ...]:
+    counting, coder = counted.counting, reader.coder
+    histograms = {}
+    for place, subject in enumerate(question.subjects):
+        table = counted.totals[place] if counting.share.bits else None
+        histograms[subject] = counting.histograms(place, coder.texts(subject), coder.n_values(subject), table)
+    totals = {name: population.covered_by(counting) for name, population in populations.items()}
+    return tuple(judge(promise, question.manifest, counting.sizes, histograms, totals) for promise in question.promises)
+
+
+def _compared(reader: Reader, found: _Found, question: Question, witness: Witness | None) -> Iterator[Check]:
+    """Compare the release with its source: by the witness or, without one, by matching rows."""
+    facts: SourceFacts
+    if witness is not None:
+        compared = reader.compare(witness)
+        facts, shown = compared.facts, list(_by_witness(compared, found, question.manifest))
+    else:
+        assert isinstance(reader, LocalReader)  # noqa: S101 - without a witness nobody else reads
+        facts, check = _by_matching(reader, found, question)
+        shown = [check]
+    yield source_counts(question.manifest, found.rows, facts.counts())
+    boxed = question.covers_of(question.layout.boxed)
+    yield from occurring([cover for cover in boxed if cover.attribute.role == "sensitive"], facts.met)
+    yield from shown
+
+
+def _by_witness(compared: Compared, found: _Found, manifest: Manifest) -> Iterator[Check]:
+    if compared.misfit is not None:
+        yield Check("witness", False, f"{compared.misfit}; or the source is another one, or in another order")
+        yield Check("truth", False, "not shown: the witness does not fit the source")
+    elif compared.gone:
+        lost = f"the witness puts {compared.gone} source rows into classes that lack a value and were dropped"
+        yield Check("truth", False, lost)
+    elif compared.uncovered:
+        wrong = (
+            f"{compared.uncovered} source rows do not lie under the labels of the class that the witness puts them in"
+        )
+        yield Check("truth", False, wrong)
+    elif compared.sums != found.sums:
+        differ = f"the {found.rows} published rows are not the {compared.sums.rows} source rows of their classes"
+        yield Check("truth", False, differ)
+    else:
+        yield true_by(manifest)
+
+
+def _by_matching(reader: LocalReader, found: _Found, question: Question) -> tuple[SourceFacts, Check]:
+    """Match rows one by one, as far as that is possible."""
+    facts, points, hashes = None, [], []
+    for rows, more in reader.source_rows():
+        facts = more if facts is None else facts + more
+        if facts.rows - facts.dropped <= MOST_ROWS:
+            points.append(rows.points)
+            hashes.append(rows.hashes)
+    assert facts is not None  # noqa: S101 - a source has rows
+    largest = max(found.rows, facts.rows - facts.dropped)
+    if largest > MOST_ROWS:
+        return facts, _not_done(f"{largest:,} rows are more than the {MOST_ROWS:,} that are matched")
+    if not found.rows:
+        return facts, true_by(question.manifest)
+    try:
+        labels, contents = reader.labels()
+        covers = question.covers_of(question.layout.boxed)
+        false_rows = unmatched(covers, labels, contents, np.concatenate(points), np.concatenate(hashes))
+    except TooLargeError as large:
+        return facts, _not_done(str(large))
+    except ImportError:
+        return facts, _not_done("matching needs SciPy: install shoal[attacks]")
+    return facts, true_by(question.manifest, false_rows)
+
+
+def _not_done(why: str) -> Check:
+    return Check("truth", True, f"not checked: internal/witness.parquet is not there, and {why}", done=False)
+
+
+class Population:
+    """A table of people in which classes are looked for; a row may be covered by classes of any pass."""
+
+    def __init__(self, name: str, source: Source, question: Question, progress: Progress, means: Means) -> None:
+        self._name = name
+        self._source = source
+        self._question = question
+        self._progress = progress
+        self._means = means
+        self._covered: list[BoolArray] = []  # of each batch
+
+    @property
+    def uncovered(self) -> int:
+        """How many rows no class covers."""
+        return sum(int((~covered).sum()) for covered in self._covered)
+
+    def covered_by(self, counting: Counting) -> IntArray:
+        """Return (n_classes,) how many rows each class covers."""
+        covers = self._question.covers_of(self._question.layout.quasi)
+        tree = BoxTree.of(Spans.of(covers, counting.class_labels()))
+        reader = PointReader(covers, self._question.manifest.missing_tokens)
+
+        def cover(batch: pa.RecordBatch) -> tuple[IntArray, BoolArray]:
+            totals = np.zeros(counting.n_classes, dtype=np.int64)
+            return totals, tree.count(reader.points(batch), totals)
+
+        totals = np.zeros(counting.n_classes, dtype=np.int64)
+        for number, (found, covered) in enumerate(prepared(self._batches(reader), cover, self._means.threads)):
+            totals += found
+            if number == len(self._covered):
+                self._covered.append(covered)
+            else:
+                self._covered[number] |= covered
+        return totals
+
+    def _batches(self, reader: PointReader) -> Iterator[pa.RecordBatch]:
+        columns = [cover.attribute.name for cover in reader.covers]
+        with self._progress.step("reading the population", self._source.n_rows) as step:
+            for batch in self._source.batches(columns, dictionary=columns):
+                for begin in range(0, batch.num_rows, BATCH):
+                    yield batch.slice(begin, BATCH)
+                step.advance(batch.num_rows)
+
+
+def _with_populations(manifest: Manifest, populations: Populations) -> tuple[tuple[Promise, ...], dict[str, Source]]:
     """Return the promises, with an obstacle if a population cannot tell, and the populations that they need."""
     quasi = manifest.of_role("quasi")
     changed = any(not attribute.boxed or attribute.name in manifest.techniques for attribute in quasi)
@@ -135,7 +286,7 @@ def _with_populations(manifest: Manifest, populations: Populations) -> tuple[lis
         absent = [attribute.name for attribute in quasi if attribute.name not in population.schema.names]
         if absent:
             raise InputError(f"{population.name} lacks columns of the release: {', '.join(absent)}")
-    return promises, given
+    return tuple(promises), given
 
 
 def _full_domain(manifest: Manifest, covers: Mapping[str, Covers]) -> Check:
@@ -160,124 +311,3 @@ def _same_population(name: str, manifest: Manifest, population: Source) -> Check
     same = population.digest() == declared
     detail = "the population is the declared one" if same else "the population differs from the declared one"
     return Check("population", same, detail)
-
-
-class UnreadableError(Exception):
-    """The rows of the release cannot be read; *fault* is why."""
-
-    def __init__(self, fault: BaseException) -> None:
-        super().__init__(fault)
-        self.fault = fault
-
-
-class Whole(Part):
-    """The whole release: every reading codes it anew, and values keep their numbers."""
-
-    def __init__(
-        self,
-        rows: PublishedRows,
-        coder: ReleaseCoder,
-        task: Task,
-        progress: Progress,
-        source: Source | None,
-        contents: Contents | None,
-        populations: Mapping[str, Source],
-        threads: int,
-    ) -> None:
-        self.n_rows = task.manifest.rows
-        self.met = 0  # rows of the release that the last reading met
-        self.facts: SourceFacts | None = None  # of the last reading of the source
-        self._known: dict[str, int] = {}  # how many rows whole readings met
-        self._rows = rows
-        self._coder = coder
-        self._task = task
-        self._progress = progress
-        self._source = source
-        self._contents = contents
-        self._populations = populations
-        self._threads = threads
-
-    def release(
-        self,
-        work: Callable[[CodedRows], Result],
-        *,
-        labelled: bool,  # noqa: ARG002  they always are
-    ) -> Iterator[tuple[Result, tuple[CodeArray, ...]]]:
-        coder = self._coder
-
-        def task(batch: pa.RecordBatch) -> tuple[int, Result, dict[str, tuple[pa.Array, CodeArray]]]:
-            rows, values = coder.code(batch)
-            return rows.rows, work(rows), values
-
-        self.met = 0
-        with self._progress.step("reading the release", self.n_rows) as step:
-            batches = self._ahead(self._rows.batches(coder.columns), task)
-            while True:
-                try:
-                    n_rows, found, values = next(batches)
-                    subjects = coder.number(values)
-                except StopIteration:
-                    break
-                except MemoryError:  # Arrow's is one of the faults, but the file has none
-                    raise
-                except FAULTS as fault:
-                    raise UnreadableError(fault) from None
-                self.met += n_rows
-                yield found, subjects
-                step.advance(n_rows)
-        self._check("the release", self.met)
-
-    def source(self, work: Callable[[CodedSource], Result], title: str) -> Iterator[Result]:
-        source, contents = self._source, self._contents
-        assert source is not None and contents is not None  # noqa: S101, PT018 - asked for only when they are given
-        coder = SourceCoder(self._task.manifest, self._task.boxed, contents)
-
-        def task(batch: pa.RecordBatch) -> tuple[Result, SourceFacts]:
-            rows, facts = coder.code(batch)
-            return work(rows), facts
-
-        self.facts = coder.nothing()
-        with self._progress.step(title, source.n_rows) as step:
-            for found, facts in self._ahead(
-                _sliced(source.batches(coder.columns, dictionary=coder.dictionaries)), task
-            ):
-                self.facts += facts
-                yield found
-                step.advance(facts.rows)
-        self._check(source.name, self.facts.rows)
-
-    def population(self, name: str, work: Callable[[CodeArray], Result]) -> Iterator[Result]:
-        source, covers = self._populations[name], self._task.quasi
-        columns = [cover.attribute.name for cover in covers]
-        reader = PointReader(covers, self._task.manifest.missing_tokens)
-
-        def task(batch: pa.RecordBatch) -> tuple[Result, int]:
-            return work(reader.points(batch)), batch.num_rows
-
-        with self._progress.step("reading the population", source.n_rows) as step:
-            for found, n_rows in self._ahead(_sliced(source.batches(columns, dictionary=columns)), task):
-                yield found
-                step.advance(n_rows)
-
-    def _ahead(self, batches: Iterator[pa.RecordBatch], task: Callable[[pa.RecordBatch], Result]) -> Iterator[Result]:
-        """Yield task(batch) of every batch, worked on ahead; what reading took is free again after that."""
-        try:
-            yield from prepared(batches, task, self._threads)
-        finally:
-            pa.default_memory_pool().release_unused()
-
-    def _check(self, name: str, n_rows: int) -> None:
-        """Refuse tables of which two readings meet different numbers of rows."""
-        if self._known.setdefault(name, n_rows) != n_rows:
-            raise InputError(f"{name} changed while it was being read")
-
-    def tables(self) -> tuple[Table, ...]:
-        coder = self._coder
-        return tuple(Table(coder.texts(subject), coder.n_values(subject)) for subject in coder.subjects)
-
-
-def _sliced(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the same rows in batches that are not too large, for memory."""
-    for batch in batches:
-        for begin in range(0, batch.num_rows, BATCH):
-            yield batch.slice(begin, BATCH)

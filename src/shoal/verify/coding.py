@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
 from shoal.manifest import Attribute
 from shoal.verify.contents import TEXT, Contents, common_type, is_textual
-from shoal.verify.counts import SourceRows, source_rows
 from shoal.verify.covers import Covers
+from shoal.verify.form import SourceRows, source_rows
 from shoal.verify.kernels import looked_up, paired
 from shoal.verify.manifest import Manifest
 from shoal.verify.numbering import LabelReader, MetValues, ValueReader
@@ -191,6 +191,7 @@ class CodedSource:
 
     points: CodeArray  # (n_rows, n_boxed)
     hashes: KeyArray
+    stays: BoolArray | None = None  # (n_rows of the batch,) those that are not dropped; None: all of them
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -231,20 +232,21 @@ class SourceCoder:
 
     def code(self, batch: pa.RecordBatch) -> tuple[CodedSource, SourceFacts]:
         """Return a batch without rows that are dropped, and what it tells; several threads may ask at a time."""
-        rows, dropped = batch.num_rows, 0
+        rows, dropped, stays = batch.num_rows, 0, None
         moved = np.zeros(len(self._moved), dtype=np.int64)
         if self._drop:
             moved[:] = [self._points.any_missing(batch, [name]).sum() for name in self._moved]
             gone = self._points.any_missing(batch, self._complete)
             dropped = int(gone.sum())
             if dropped:
-                batch = batch.filter(pa.array(~gone))
+                stays = ~gone
+                batch = batch.filter(pa.array(stays))
         points = self._points.points(batch)
         met = []
         for a, cover in self.generalized:
             met.append(np.zeros(cover.width, dtype=np.bool_))
             met[-1][points[:, a]] = True
-        return CodedSource(points, self._contents.hashes(batch)), SourceFacts(rows, dropped, moved, tuple(met))
+        return CodedSource(points, self._contents.hashes(batch), stays), SourceFacts(rows, dropped, moved, tuple(met))
 
 
 def _value_reader(
@@ -312,13 +314,13 @@ class PointReader:
     """Turns batches of a source or population into points of the space that labels cover."""
 
     def __init__(self, covers: Sequence[Covers], missing: Sequence[str]) -> None:
-        self._covers = covers
+        self.covers = covers
         self._missing = pa.array(list(missing), type=pa.string())
 
     def points(self, batch: pa.RecordBatch) -> CodeArray:
         """Return (n_rows, n_attributes) codes."""
-        out = np.empty((batch.num_rows, len(self._covers)), dtype=np.int32, order="F")
-        for a, cover in enumerate(self._covers):
+        out = np.empty((batch.num_rows, len(self.covers)), dtype=np.int32, order="F")
+        for a, cover in enumerate(self.covers):
             values, places = coded(batch.column(cover.attribute.name))
             codes = np.append(cover.places(values), np.int32(cover.missing))
             codes[:-1][self._is_missing(values)] = cover.missing

@@ -1,39 +1,58 @@
-"""Classes of published rows, their sizes, and the sensitive values in each."""
+"""Classes of published rows, their sizes, and the sensitive values in each.
+
+Where the classes of a release do not fit into memory they are counted in several passes, each over a share of them: a
+pass that outgrows its memory lets half of its classes go, by a hash of what they show, and they get another pass.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from shoal.core.arrays import CodeArray, IntArray, KeyArray
-from shoal.verify.coding import Coded, CodedRows, Layout
+from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
+from shoal.core.errors import UsageError
+from shoal.verify.coding import CodedRows, Layout
 from shoal.verify.exact import Histograms
 from shoal.verify.kernels import kernel, paired
-from shoal.verify.numbering import gathered_codes
-from shoal.verify.room import Room
-from shoal.verify.sums import BoxSums
 from shoal.verify.tally import Interner, Tally
 
-_SHIFT = np.uint64(32)
-_LOW = np.uint64(0xFFFFFFFF)
+_SHIFT, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
+_SPREAD, _MIX = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
+_MOST_BITS = 48
 
 # Bytes, estimated on the high side from the arrays that are held.
-_CLASS = 100  # its number, size and sums
+_CLASS = 100  # its number and size
 _ENTRY = 80  # a value of a class, while it is counted and judged
-WANTED = 130  # a published row that is matched one by one
-WAITING = 16  # a key that is not yet summed up
-_BOX, _SIDE = 100, 56  # a box, and each attribute of it, in the tree that finds it and its sums
+_WAITING = 16  # a key that is not yet summed up
+_BOX, _SIDE = 100, 56  # a box, and each attribute of it, in the tree by which a population is compared
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Classes whose hashes end in the same bits; without bits, all of them."""
+
+    ending: int = 0
+    bits: int = 0
+
+    def halves(self) -> tuple[Share, Share]:
+        """Return both halves of it."""
+        return Share(self.ending, self.bits + 1), Share(self.ending | 1 << self.bits, self.bits + 1)
+
+    def holds(self, hashes: KeyArray) -> BoolArray:
+        """Return (n,) whether classes with these hashes are among them."""
+        return np.asarray((hashes & np.uint64((1 << self.bits) - 1)) == np.uint64(self.ending), dtype=np.bool_)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Table:
-    """What promises that compare with the whole table need to know of it: the values of one subject."""
+class Tallied:
+    """Classes that were counted somewhere: what they show, and what they have."""
 
-    values: tuple[str | None, ...]  # (n_values,) what the numbers stand for, None = missing; () for joint values
-    n_values: int
-    counts: IntArray | None = None  # (n_values,) of the whole table, if classes are those of a part of it
+    labels: CodeArray  # (n_quasi, n_classes); none where values are published as they are
+    keys: KeyArray  # (n_classes,) what the numbers of classes begin with
+    sizes: IntArray  # (n_classes,)
+    entries: tuple[tuple[KeyArray, IntArray], ...]  # of each subject: distinct class << 32 | value, and their counts
 
 
 @kernel
@@ -42,100 +61,126 @@ def _count_each(owner: CodeArray, sizes: IntArray) -> None:
         sizes[owner[i]] += 1
 
 
+@kernel
+def _hashes(keys: KeyArray, labels: CodeArray) -> KeyArray:
+    """Return (n,) hashes of keys and of (n_labels, n) labels beside them."""
+    out = np.empty(keys.shape[0], dtype=np.uint64)
+    for i in range(keys.shape[0]):
+        word = (keys[i] ^ (keys[i] >> _SHIFT)) * _SPREAD
+        for a in range(labels.shape[0]):
+            word = ((word ^ (word >> _SHIFT)) + np.uint64(labels[a, i])) * _SPREAD
+        word = (word ^ (word >> _SHIFT)) * _MIX
+        out[i] = word ^ (word >> _SHIFT)
+    return out
+
+
 class Counting:
-    """Classes and boxes of coded rows; each keeps the number that it got when it was met."""
+    """Classes of coded rows, as far as they are in a share; each keeps the number that it got when it was met."""
 
     def __init__(
         self,
         layout: Layout,
         n_subjects: int,
-        key: KeyArray | None,
-        room: Room,
+        share: Share | None = None,
+        limit: int | None = None,
         *,
-        with_classes: bool = True,
-        located: bool = True,
+        located: bool = False,
     ) -> None:
-        """*key* is that of the contents, if rows are compared with a source; classes are counted for promises.
-
-        Boxes take more room if rows will be *located* in them.
-        """
+        """*limit* is in bytes; classes take more of them if a population's rows will be *located* in them."""
         self.layout = layout
-        self.rows = 0
-        self._room = room
-        self._values = Interner() if layout.by_values else None
-        self._classes = layout.classes()
-        self._boxes = self._classes if layout.alike else layout.boxes()
-        self._with_classes = with_classes
-        self._with_boxes = key is not None
-        self._located = located
+        self.share = share or Share()
+        self.let_go: list[Share] = []  # shares that were given up for lack of memory
+        self._limit = limit
+        self._side = _BOX + _SIDE * len(layout.quasi) if located else 0
+        self._n_subjects = n_subjects
+        self._clear()
+
+    def _clear(self) -> None:
+        self._values = Interner() if self.layout.by_values else None
+        self._classes = self.layout.classes()
         self._sizes: IntArray = np.zeros(0, dtype=np.int64)
-        self._tallies = [Tally() for _ in range(n_subjects if with_classes else 0)]
-        self.sums = None if key is None else BoxSums(key)
+        self._tallies = [Tally() for _ in range(self._n_subjects)]
 
-    def owners(self, rows: CodedRows) -> tuple[CodeArray | None, CodeArray | None]:
-        """Return (n_rows,) the class of each row, and its box, as far as they are asked for."""
-        owner = None
-        if self._with_classes or (self._with_boxes and self.layout.alike):
-            if self._values is not None:
-                owner = self._values.ids(rows.keys)
-            else:
-                columns = [rows.labels[a] for a in self.layout.quasi] if len(rows.labels) else ()
-                owner = self._classes.ids(columns, rows.rows, rows.keys)
-        if not self._with_boxes or self.layout.alike:
-            return owner, owner
-        return owner, self._boxes.ids([rows.labels[a] for a in self.layout.boxed], rows.rows)
-
-    def add(self, rows: CodedRows, subjects: tuple[CodeArray, ...]) -> None:
-        """Count rows; raises OutgrownError if that is more than there is room for."""
-        self.rows += rows.rows
-        owner, box = self.owners(rows)
-        if self._with_classes and owner is not None:
-            if self.n_classes > self._sizes.shape[0]:
-                more = max(self.n_classes, self._sizes.shape[0] * 5 // 4) - self._sizes.shape[0]
-                self._sizes = np.append(self._sizes, np.zeros(more, dtype=np.int64))
-            _count_each(owner, self._sizes)
-            for tally, values in zip(self._tallies, subjects, strict=True):
-                tally.add(paired(owner, values))
-        if self.sums is not None and box is not None and rows.hashes is not None:
-            self.sums.add(box, rows.hashes, self.n_boxes)
-        if not self._room.holds(self.held):
+    def add(self, rows: CodedRows, subjects: Sequence[CodeArray]) -> None:
+        """Count rows; those of classes that are in another share are left out."""
+        labels, keys = rows.labels[[] if self._told else list(self.layout.quasi)], rows.keys
+        if self.share.bits:
+            mine = self.share.holds(self._hashed(labels, keys))
+            labels, keys, subjects = labels[:, mine], keys[mine], [values[mine] for values in subjects]
+        owner = self._numbers(labels, keys)
+        _count_each(owner, self._sizes)
+        for tally, values in zip(self._tallies, subjects, strict=True):
+            tally.add(paired(owner, values))
+        if not self._fits():
             self.settle()
 
+    def absorb(self, found: Tallied, numbers: Sequence[CodeArray] | None = None) -> None:
+        """Add classes that were counted elsewhere; *numbers* are, for each subject, what the values have here."""
+        mine = self.share.holds(self._hashed(found.labels, found.keys))
+        place = np.full(len(mine), -1, dtype=np.int32)
+        place[mine] = self._numbers(found.labels[:, mine], found.keys[mine])
+        np.add.at(self._sizes, place[mine], found.sizes[mine])
+        for subject, (tally, (keys, counts)) in enumerate(zip(self._tallies, found.entries, strict=True)):
+            owner, value = place[keys >> _SHIFT], (keys & _LOW).astype(np.int32)
+            if numbers is not None:
+                value = numbers[subject][value]
+            own = owner >= 0
+            tally.add_counts(paired(owner[own], value[own]), counts[own])
+        self.settle()
+
+    def _numbers(self, labels: CodeArray, keys: KeyArray) -> CodeArray:
+        """Return (n,) the numbers of classes."""
+        plain = self._values
+        owner = self._classes.ids(list(labels), len(keys), keys) if plain is None else plain.ids(keys)
+        if self.n_classes > len(self._sizes):
+            more = max(self.n_classes, len(self._sizes) * 5 // 4) - len(self._sizes)
+            self._sizes = np.append(self._sizes, np.zeros(more, dtype=np.int64))
+        return owner
+
+    def _hashed(self, labels: CodeArray, keys: KeyArray) -> KeyArray:
+        return _hashes(keys, np.ascontiguousarray(labels[:0] if self._told else labels))
+
+    @property
+    def _told(self) -> bool:
+        """Whether keys alone tell classes apart."""
+        return self._values is not None or self._classes.simple
+
     def settle(self) -> None:
-        """Sum up all that was added; raises OutgrownError, too."""
+        """Sum up all that was added; let classes go, half of them at a time, that do not fit."""
         for tally in self._tallies:
             tally.settle()
-        self._room.check(self.held)
+        while not self._fits():
+            if self.n_classes < 2 or self.share.bits == _MOST_BITS:
+                raise UsageError(
+                    "this release does not fit into memory: one of its classes alone takes more than "
+                    f"{(self._limit or 0) / (1 << 20):.1f} MiB; allow more memory"
+                )
+            self.share, other = self.share.halves()
+            self.let_go.append(other)
+            found = self.tallied()
+            self._clear()
+            limit, self._limit = self._limit, None
+            self.absorb(found)
+            self._limit = limit
 
-    @property
-    def needs_labels(self) -> bool:
-        """Whether rows must come with labels: else their keys tell all."""
-        classes = self._with_classes and self._values is None and not self._classes.simple
-        return classes or (self._with_boxes and not (self.layout.alike and self._classes.simple))
+    def _fits(self) -> bool:
+        if self._limit is None:
+            return True
+        entries = sum(_ENTRY * tally.count + _WAITING * tally.waiting for tally in self._tallies)
+        return _CLASS * self.n_classes + entries + self._side * self.n_classes <= self._limit
 
-    @property
-    def held(self) -> int:
-        """About how many bytes it takes to go on with what was counted."""
-        entries = sum(_ENTRY * tally.count + WAITING * tally.waiting for tally in self._tallies)
-        counted = _CLASS * self.n_classes + entries
-        n_boxes = self.n_boxes if self.layout.by_values else max(self.n_classes, self.n_boxes)
-        compared = (_BOX + _SIDE * len(self.layout.boxed)) * n_boxes if self._located else 0
-        return max(counted, compared) if self.layout.alike else counted + compared
-
-    @property
-    def distinct(self) -> list[int]:
-        """How many different things of each kind were met."""
-        return [self.n_classes, self.n_boxes, *(tally.count for tally in self._tallies)]
+    def tallied(self) -> Tallied:
+        """Return all that was counted, for another counting."""
+        entries = tuple(tally.result() for tally in self._tallies)
+        if self._values is not None:
+            return Tallied(np.empty((0, self.n_classes), dtype=np.int32), self._values.keys(), self.sizes, entries)
+        labels = np.ascontiguousarray(self._classes.tuples().T)
+        return Tallied(labels, self._classes.first_keys(list(labels), self.n_classes), self.sizes, entries)
 
     @property
     def n_classes(self) -> int:
         """How many classes were met."""
         return self._classes.count if self._values is None else self._values.count
-
-    @property
-    def n_boxes(self) -> int:
-        """How many boxes were met."""
-        return self._boxes.count
 
     @property
     def sizes(self) -> IntArray:
@@ -146,33 +191,12 @@ class Counting:
         """Return (n_classes, n_quasi) labels; none where values are published as they are."""
         return self._classes.tuples() if self._values is None else np.empty((self.n_classes, 0), dtype=np.int32)
 
-    def box_labels(self) -> CodeArray:
-        """Return (n_boxes, n_boxed) labels."""
-        return self._boxes.tuples()
-
-    def histograms(self, place: int, table: Table) -> Histograms:
+    def histograms(
+        self, place: int, values: tuple[str | None, ...], n_values: int, table: IntArray | None
+    ) -> Histograms:
         """Return the values of a subject in each class; they are handed out once."""
         tally, self._tallies[place] = self._tallies[place], Tally(0)
-        return histograms_of(tally, self.sizes, table.values, table.n_values, table.counts)
-
-    def contents_of(
-        self, rows: Iterator[Coded], places: CodeArray, numbers: Interner, room: Room
-    ) -> tuple[KeyArray, IntArray]:
-        """Return the distinct keys content << 32 | place of the box, ascending, and their counts, of the same rows.
-
-        Contents have the numbers that *numbers* gives them; boxes without a place (-1) are left out.
-        """
-        tally = Tally()
-        for batch, _ in rows:
-            _, box = self.owners(batch)
-            assert batch.hashes is not None and box is not None  # noqa: S101, PT018 - asked for only with a source
-            place = gathered_codes(places, box)
-            wanted = place >= 0
-            tally.add(paired(numbers.ids(batch.hashes[wanted]), place[wanted]))
-            room.check(WANTED * tally.count + WAITING * tally.waiting)
-        tally.settle()
-        room.check(WANTED * tally.count)
-        return tally.result()
+        return histograms_of(tally, self.sizes, values, n_values, table)
 
 
 @kernel

@@ -21,9 +21,10 @@ from shoal.manifest import Attribute
 from shoal.verify.classes import read_all_covers, verify_classes
 from shoal.verify.exact import at_most
 from shoal.verify.manifest import Manifest
+from shoal.verify.passes import Means
 from shoal.verify.reading import BATCH, FAULTS, PublishedRows, unreadable
-from shoal.verify.regional.checking import Means
 from shoal.verify.result import Check
+from shoal.verify.truth import ProjectedWitness, Witness
 
 if TYPE_CHECKING:
     from shoal.sources.base import Source
@@ -32,7 +33,13 @@ _VALUE, _RECORDS, _TOTAL = "value", "records", "total"
 
 
 def check_defended(
-    rows: PublishedRows, manifest: Manifest, source: Source, labelled: pa.Table | None, progress: Progress, means: Means
+    rows: PublishedRows,
+    manifest: Manifest,
+    source: Source,
+    witness: Witness | None,
+    labelled: pa.Table | None,
+    progress: Progress,
+    means: Means,
 ) -> list[Check]:
     """Return a check of each attribute whose labels the manifest says to be defended."""
     checks = []
@@ -40,7 +47,7 @@ def check_defended(
         if not attribute.defended:
             continue
         try:
-            why = _undefended(rows, manifest, attribute, source, labelled, progress, means)
+            why = _undefended(rows, manifest, attribute, source, witness, labelled, progress, means)
         except MemoryError:
             raise
         except FAULTS as fault:
@@ -55,6 +62,7 @@ def _undefended(
     manifest: Manifest,
     attribute: Attribute,
     source: Source,
+    witness: Witness | None,
     labelled: pa.Table | None,
     progress: Progress,
     means: Means,
@@ -100,19 +108,16 @@ def _undefended(
     holds = at_most(count, size, min(taus)) | np.asarray(count * n_rows <= size * base, dtype=np.bool_)
     if not holds.all():
         return f"{int((~holds).sum())} values are more frequent under a label of a class than tau and than in the table"
-    values = [value for value in table[_VALUE].to_pylist() if value is not None]
-    spelled_out = attribute.model_copy(
-        update={"labels": {value: {"values": [value]} for value in values}, "defended": None}
-    )
+    spelled_out = attribute.model_copy(update={"labels": None, "defended": None})
     quasi = tuple(spelled_out if one.name == name else one for one in manifest.attributes if one.name in told)
     stated = replace(manifest, attributes=quasi, promises=())
     everything = everything.rename_columns([*keys, name, _RECORDS])
     with ThreadPoolExecutor(1) as beside:
         reading = beside.submit(read_all_covers, stated)
-        found, _ = verify_classes(
-            _Repeated(everything), stated, reading, source, None, progress, replace(means, spark=None)
-        )
-    if not all(check.ok for check in found if check.name == "truth") or not found:
+        alone = replace(means, spark=None)
+        projected = None if witness is None else ProjectedWitness(witness, manifest, stated)
+        found, _ = verify_classes(_Repeated(everything), stated, reading, source, projected, None, progress, alone)
+    if not found or not all(check.ok and check.done for check in found if check.name == "truth"):
         return "the values that internal/labels.parquet tells are not those of the source"
     return None
 

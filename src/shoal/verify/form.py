@@ -1,12 +1,15 @@
-"""The form of the rows: as many as declared, under declared labels, and no value in a file that no row has."""
+"""The form of a release: its rows are as many as declared, under declared labels, and account for the source's."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+from shoal.core.arrays import IntArray
 from shoal.verify.manifest import Manifest
 from shoal.verify.reading import PublishedRows
-from shoal.verify.result import Check
+from shoal.verify.result import FALSE_ALARM, Check
 
 
 def check_rows(n_rows: int, manifest: Manifest) -> Check:
@@ -33,3 +36,85 @@ def check_labels(unknown: Sequence[str], idle: Mapping[str, int]) -> Check:
         listed = ", ".join(f"{name} ({number})" for name, number in idle.items())
         return Check("labels", False, f"the manifest lists labels that no row has: {listed}")
     return Check("labels", True, "every label is declared, and every declared label occurs")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRows:
+    """The rows of the source, and how many of them lack a value that they must have.
+
+    Where missing values changed rows, a row lacks one for sure or perhaps: at most ``perhaps`` more are dropped.
+    """
+
+    rows: int
+    dropped: int
+    perhaps: int = 0
+    least: int = 0  # dropped rows, whichever rows the missing values are in
+
+    @property
+    def fewest_dropped(self) -> int:
+        """Rows that are dropped whatever happened."""
+        return max(self.dropped, self.least)
+
+    @property
+    def most_dropped(self) -> int:
+        """Rows that can have been dropped."""
+        return min(self.rows, self.dropped + self.perhaps)
+
+
+def source_rows(rows: int, dropped: int, moved: IntArray) -> SourceRows:
+    """Return the rows of a source in which *dropped* lack a value, and *moved* tells of values that changed rows."""
+    return SourceRows(rows, dropped, int(moved.sum()), int(moved.max(initial=0)))
+
+
+def source_counts(manifest: Manifest, published: int, source: SourceRows) -> Check:
+    """Published, withheld and dropped rows are those of the source, or of a sample of it."""
+    told = published + manifest.withheld + manifest.dropped
+    sums = f"{published} published + {manifest.withheld} withheld + {manifest.dropped} dropped"
+    if manifest.one_per is not None:
+        return Check("source counts", told <= source.rows, f"{sums} are some of the source's {source.rows} rows")
+    if manifest.sample is not None:
+        return _sampled(manifest, told, sums, source)
+    fewest, most = (source.fewest_dropped, source.most_dropped) if manifest.missing_policy == "drop" else (0, 0)
+    if not fewest <= manifest.dropped <= most:
+        found = f"{fewest}" if fewest == most else f"{fewest} to {most}"
+        detail = f"{found} source rows have values missing, the manifest says {manifest.dropped}"
+        return Check("source counts", False, detail)
+    verb = "is" if told == source.rows else "is not"
+    return Check("source counts", told == source.rows, f"{sums} {verb} the source's {source.rows} rows")
+
+
+def untold(manifest: Manifest, published: int, source: SourceRows) -> int:
+    """Return how many source rows that lack no value for sure are not published, by what the manifest says."""
+    if manifest.sample is None and manifest.one_per is None and not source.perhaps:
+        return manifest.withheld
+    return max(0, source.rows - source.dropped - published)
+
+
+def _sampled(manifest: Manifest, told: int, sums: str, source: SourceRows) -> Check:
+    assert manifest.sample is not None  # noqa: S101 - the caller asked
+    share = manifest.sample
+    plausible = told <= source.rows and likely_sample(told, source.rows, share)
+    if plausible and manifest.missing_policy == "drop":
+        plausible = manifest.dropped <= source.most_dropped and told - manifest.dropped <= source.rows - source.dropped
+        if source.perhaps == 0:
+            kept = told - manifest.dropped, source.rows - source.dropped
+            plausible = likely_sample(manifest.dropped, source.dropped, share) and likely_sample(*kept, share)
+    verb = "is" if plausible else "is not"
+    return Check("source counts", plausible, f"{sums} {verb} a plausible sample of the source's {source.rows} rows")
+
+
+def likely_sample(drawn: int, rows: int, share: float) -> bool:
+    """Whether as many of some rows can have been drawn, each with the chance *share*, but for one chance in 10**12.
+
+    Chernoff: a binomial number is as far from its mean, on this side, with a chance of at most exp(-rows * D), D being
+    the divergence of the two shares.
+
+    >>> likely_sample(1000, 10_000, 0.1), likely_sample(1300, 10_000, 0.1), likely_sample(11, 10, 0.5)
+    (True, False, False)
+    """
+    if not 0 <= drawn <= rows:
+        return False
+    exponent = sum(
+        part * math.log(part / (rows * chance)) for part, chance in ((drawn, share), (rows - drawn, 1 - share)) if part
+    )
+    return exponent <= math.log(2 / FALSE_ALARM)

@@ -1,4 +1,4 @@
-"""Keyed 64-bit hashes of values and rows (SipHash-1-3; Aumasson and Bernstein, INDOCRYPT 2012).
+"""Keyed 64-bit hashes of values and rows (SipHash-1-3; Aumasson and Bernstein, INDOCRYPT 2012), and sums of them.
 
 The key is drawn from the operating system for every verification, so nobody can prepare a release whose rows
 collide. A collision can only make a false row look true, never a true row look false.
@@ -7,12 +7,13 @@ collide. A collision can only make a false row look true, never a true row look 
 from __future__ import annotations
 
 import secrets
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.core.arrays import CodeArray, FloatArray, IntArray, KeyArray
+from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray, KeyArray
 from shoal.verify.kernels import inlined, kernel
 
 Word: TypeAlias = np.uint64
@@ -131,3 +132,103 @@ def hash_texts(key: KeyArray, offsets: IntArray, data: NDArray[np.uint8]) -> Key
         v0 = v0 ^ word
         out[i] = _finish(v0, v1, v2, v3)
     return out
+
+
+_ROWS, _FIRST, _SECOND = 0, 1, 2
+_ONE, _HALF = np.uint64(1), np.uint64(32)
+
+
+@inlined
+def _mix(key: KeyArray, word: Word) -> Word:
+    """Return a word that is no linear function of the first: by odd factors and shifts."""
+    word = (word ^ key[0]) * (key[1] | _ONE)
+    word = (word ^ (word >> _HALF)) * (key[0] | _ONE)
+    return word ^ (word >> _HALF)
+
+
+@kernel
+def _add(table: KeyArray, key: KeyArray, boxes: CodeArray, hashes: KeyArray) -> None:
+    for i in range(boxes.shape[0]):
+        box = boxes[i]
+        if box >= 0:
+            table[box, _ROWS] += _ONE
+            table[box, _FIRST] += hashes[i]
+            table[box, _SECOND] += _mix(key, hashes[i])
+
+
+class BoxSums:
+    """The number of rows in each box and two sums, modulo 2**64, over the hashes of their contents.
+
+    Equal rows make equal sums. Unequal ones do so with a chance of at most m / 2**64, where no content occurs m
+    times more often in one table than in the other: see docs/adr/0004-verifier.md.
+
+    >>> one, other = BoxSums(key := np.array([3, 4], dtype=np.uint64)), BoxSums(key)
+    >>> one.add(np.array([0, 1, 1], dtype=np.int32), np.array([5, 6, 7], dtype=np.uint64), 2)
+    >>> other.add(np.array([1, 0, 1], dtype=np.int32), np.array([7, 5, 8], dtype=np.uint64), 2)
+    >>> one.differs(other).tolist()
+    [False, True]
+    """
+
+    def __init__(self, key: KeyArray) -> None:
+        self._key = key
+        self._table: KeyArray = np.zeros((1, 3), dtype=np.uint64)
+        self._boxes = 0
+
+    def add(self, boxes: CodeArray, hashes: KeyArray, n_boxes: int) -> None:
+        """Add rows by their boxes, of which there are *n_boxes* so far; rows of box -1 or below are in none."""
+        self._reserve(n_boxes)
+        _add(self._table, self._key, boxes, hashes)
+
+    def _reserve(self, n_boxes: int) -> None:
+        if n_boxes > self._table.shape[0]:
+            larger = np.zeros((max(n_boxes, 2 * self._table.shape[0]), 3), dtype=np.uint64)
+            larger[: self._boxes] = self._table[: self._boxes]
+            self._table = larger
+        self._boxes = max(self._boxes, n_boxes)
+
+    def differs(self, other: BoxSums) -> BoolArray:
+        """Return (n_boxes,) whether a box of this table has other rows than the same box of the other one."""
+        other._reserve(self._boxes)
+        return np.asarray((self._table[: self._boxes] != other._table[: self._boxes]).any(axis=1), dtype=np.bool_)
+
+    def same_rows(self, other: BoxSums) -> bool:
+        """Whether both tables hold the same rows, whatever boxes these are in."""
+        return bool((self._table.sum(axis=0) == other._table.sum(axis=0)).all())
+
+
+@dataclass(frozen=True, slots=True)
+class RowSums:
+    """How many rows there are, and two sums modulo 2**64 over the hashes of their classes and contents.
+
+    Equal rows in any order make equal sums. Unequal ones do so with a chance of at most m / 2**64, where none occurs m
+    times more often in one table than in the other: see docs/adr/0004-verifier.md.
+
+    >>> key = np.array([0x0123456789ABCDEF, 0xFEDCBA9876543211], dtype=np.uint64)
+    >>> one, other = (RowSums.of(key, np.array(words, dtype=np.uint64)) for words in ([5, 6], [4, 7]))
+    >>> one == other, one + other == RowSums.of(key, np.array([4, 5, 6, 7], dtype=np.uint64))
+    (False, True)
+    """
+
+    rows: int = 0
+    first: int = 0
+    second: int = 0
+
+    @classmethod
+    def of(cls, key: KeyArray, hashes: KeyArray) -> RowSums:
+        """Add up the hashes of rows."""
+        first, second = _summed(key, hashes)
+        return cls(len(hashes), int(first), int(second))
+
+    def __add__(self, other: RowSums) -> RowSums:
+        """Return the sums of both."""
+        first, second = self.first + other.first, self.second + other.second
+        return RowSums(self.rows + other.rows, first % (1 << 64), second % (1 << 64))
+
+
+@kernel
+def _summed(key: KeyArray, hashes: KeyArray) -> tuple[np.uint64, np.uint64]:
+    first = second = np.uint64(0)
+    for i in range(hashes.shape[0]):
+        first += hashes[i]
+        second += _mix(key, hashes[i])
+    return first, second

@@ -1,89 +1,119 @@
-"""How many published rows find no source row of their own, in the best of all matchings.
+"""Truth without a witness: how many published rows find a source row of their own in the best of all matchings.
 
-Rows of one content at a time. Its published rows are boxes with a demand, its source rows points with a supply. All
-pairs of a box and a point that it covers are listed where that is possible, and it nearly always is: most boxes
-cover few points. A content with too many pairs is matched without a list.
+A published row may stand for the source rows that have its exact content and lie under its labels. Equal rows of either
+table are one node with a capacity, and SciPy finds the largest flow. That is for tables of a moderate size only.
 """
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 
 import numpy as np
 
-from shoal.core.arrays import CodeArray, IntArray, KeyArray
+from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
+from shoal.verify.boxes import Ragged, Spans, in_ranges
+from shoal.verify.covers import Covers
 from shoal.verify.kernels import kernel
-from shoal.verify.listed import FEW, wanted_by_contents
-from shoal.verify.orders import orders_for
-from shoal.verify.spans import Spans
-from shoal.verify.unlisted import unserved_by_tree
 
-MOST_PAIRS = 2**25
-_SHIFT = np.uint64(32)
-_LOW = np.uint64(0xFFFFFFFF)
-_PARTS = 2
+MOST_ROWS = 1 << 16  # of each table
+MOST_PAIRS = 1 << 22  # of a published row and a source row that it may stand for, equal ones counted once
+_MOST_TRIES = 1 << 31  # pairs of equal content that are looked at
+
+
+class TooLargeError(Exception):
+    """The tables are too large to be matched; the message says what is too much."""
+
+
+def unmatched(
+    covers: Sequence[Covers], labels: CodeArray, contents: KeyArray, points: CodeArray, held: KeyArray
+) -> int:
+    """Return how many published rows find no source row of their own, or raise TooLargeError.
+
+    Published rows have (n_rows, n_covers) *labels* and *contents*, source rows (n_source_rows, n_covers) codes as
+    *points*, and contents that they *held*. Raises ImportError without SciPy.
+    """
+    boxes, wanted, demand = _distinct(contents, labels)
+    cells, offered, supply = _distinct(held, points)
+    first, after = np.searchsorted(offered, wanted), np.searchsorted(offered, wanted, side="right")
+    if int((after - first).sum()) > _MOST_TRIES:
+        raise TooLargeError("too many rows have the same content")
+    box, cell = _pairs(Spans.of(covers, boxes).ragged, cells, first, after) if covers else _all_pairs(first, after)
+    if len(box) > MOST_PAIRS:
+        raise TooLargeError(f"there are more than {MOST_PAIRS:,} pairs of rows that may belong together")
+    return int(demand.sum()) - _largest_flow(box, cell, demand, supply)
+
+
+def unmatched_labels(cover: Covers, demand: IntArray, supply: IntArray) -> int:
+    """Return how many rows under labels of one attribute find no value of their own, or raise TooLargeError.
+
+    Labels are wanted as often as *demand* says, the last being that of other texts; codes occur as *supply* says.
+    """
+    owner = np.repeat(np.arange(len(cover.labels)), np.diff(cover.start))
+    widths = (cover.high - cover.low).astype(np.int64)
+    if int(widths.sum()) > MOST_PAIRS:
+        raise TooLargeError("labels cover too many values")
+    label, first = np.repeat(owner, widths), np.repeat(cover.low - np.cumsum(widths) + widths, widths)
+    code = first + np.arange(len(first))
+    some = (demand[label] > 0) & (supply[code] > 0)
+    return int(demand.sum()) - _largest_flow(label[some], code[some], demand, supply)
+
+
+def unmet_demand(wanted: KeyArray, demand: IntArray, held: KeyArray, supply: IntArray) -> IntArray:
+    """Return (n_wanted,) the demand that supplies of the same key do not meet; both keys ascend.
+
+    >>> keys, more = np.array([3, 5], dtype=np.uint64), np.array([5, 9], dtype=np.uint64)
+    >>> unmet_demand(keys, np.array([1, 4]), more, np.array([3, 1])).tolist()
+    [1, 1]
+    """
+    _, own, theirs = np.intersect1d(wanted, held, assume_unique=True, return_indices=True)
+    unmet = demand.copy()
+    unmet[own] = np.maximum(0, demand[own] - supply[theirs])
+    return unmet
+
+
+def _distinct(contents: KeyArray, codes: CodeArray) -> tuple[CodeArray, KeyArray, IntArray]:
+    """Return the distinct rows by ascending content, their contents, and how often each occurs."""
+    columns = [*(codes[:, a].astype(np.uint64) for a in reversed(range(codes.shape[1]))), contents]
+    order = np.lexsort(columns)
+    same: BoolArray = np.ones(len(order), dtype=np.bool_)
+    same[:1] = False
+    for column in columns:
+        same[1:] &= column[order][1:] == column[order][:-1]
+    first = np.flatnonzero(~same)
+    return codes[order[first]], contents[order[first]], np.diff(np.append(first, len(order)))
 
 
 @kernel
-def unmet_demand(wanted: KeyArray, demand: IntArray, held: KeyArray, supply: IntArray) -> IntArray:
-    """Return (n_wanted,) the demand that supplies of the same key do not meet; both keys ascend."""
-    out = demand.copy()
-    j = 0
-    for i in range(wanted.shape[0]):
-        while j < held.shape[0] and held[j] < wanted[i]:
-            j += 1
-        if j < held.shape[0] and held[j] == wanted[i]:
-            out[i] = max(0, demand[i] - supply[j])
-    return out
+def _pairs(ragged: Ragged, points: CodeArray, first: IntArray, after: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the boxes and the points, from the first of a box on to before the last, that they cover."""
+    boxes, cells = [0], [0]
+    for box in range(first.shape[0]):
+        for cell in range(first[box], after[box]):
+            if in_ranges(ragged, points, cell, box):
+                boxes.append(box)
+                cells.append(cell)
+        if len(boxes) > MOST_PAIRS + 1:
+            break
+    return np.array(boxes[1:]), np.array(cells[1:])
 
 
-def unserved(
-    spans: Spans, wanted: KeyArray, demand: IntArray, offered: KeyArray, supply: IntArray, cells: CodeArray
-) -> int:
-    """Return how much demand stays unmet in the best matching.
-
-    Keys ascend: *wanted* are content << 32 | box, *offered* are content << 32 | cell; cell c is the point cells[c].
-    Boxes should come by ascending size, for speed only.
-    """
-    wanted, demand = wanted[demand > 0], demand[demand > 0]
-    offered, supply = offered[supply > 0], supply[supply > 0]
-    if not offered.shape[0] or not wanted.shape[0]:
-        return int(demand.sum())
-    cuts = [wanted[len(wanted) * part // _PARTS] >> _SHIFT << _SHIFT for part in range(1, _PARTS)]
-    theirs = [0, *np.searchsorted(wanted, cuts).tolist(), len(wanted)]
-    ours = [0, *np.searchsorted(offered, cuts).tolist(), len(offered)]
-
-    def part(number: int) -> int:
-        one, other = slice(*theirs[number : number + 2]), slice(*ours[number : number + 2])
-        return _unserved(spans, wanted[one], demand[one], offered[other], supply[other], cells)
-
-    with ThreadPoolExecutor(_PARTS) as threads:
-        return sum(threads.map(part, range(_PARTS)))
+def _all_pairs(first: IntArray, after: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the same where there are no labels, so that one distinct row at most has a content."""
+    some = np.flatnonzero(after > first)
+    return some, first[some]
 
 
-def _unserved(
-    spans: Spans, wanted: KeyArray, demand: IntArray, offered: KeyArray, supply: IntArray, cells: CodeArray
-) -> int:
-    if not offered.shape[0] or not wanted.shape[0]:
-        return int(demand.sum())
-    heads = wanted >> _SHIFT
-    # box_start, point_start: (n_contents + 1,) of contents that somebody wants
-    box_start = np.append(np.flatnonzero(np.append(True, heads[1:] != heads[:-1])), len(heads))
-    contents, known = heads[box_start[:-1]], offered >> _SHIFT
-    number = np.searchsorted(contents, known)
-    asked = contents[np.minimum(number, len(contents) - 1)] == known
-    offered, supply, number = offered[asked], supply[asked], number[asked]
-    point_start = np.searchsorted(number, np.arange(len(contents) + 1))
-    boxes, points = (wanted & _LOW).astype(np.int32), cells[offered & _LOW]
-    many = np.diff(point_start) > FEW
-    some = np.flatnonzero(many[number])
-    orders = orders_for(spans, boxes[np.repeat(many, np.diff(box_start))], number[some], points[some], some)
-    large = np.zeros(len(contents), dtype=np.bool_)
-    unmet = int(
-        wanted_by_contents(spans, orders, boxes, demand, box_start, points, supply, point_start, MOST_PAIRS, large)
-    )
-    if large.any():
-        scale = np.maximum(spans.usual_widths(), 0.5)
-        theirs, ours = np.repeat(large, np.diff(box_start)), large[number]
-        unmet += int(unserved_by_tree(spans, scale, wanted[theirs], demand[theirs], offered[ours], supply[ours], cells))
-    return unmet
+def _largest_flow(box: IntArray, cell: IntArray, demand: IntArray, supply: IntArray) -> int:
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import maximum_flow
+
+    n_boxes, n_cells = len(demand), len(supply)
+    end = n_boxes + n_cells + 1
+    if not len(box):
+        return 0
+    # nodes: 0 where all rows come from, then boxes, then cells, then where they go
+    heads = np.concatenate([np.zeros(n_boxes, dtype=np.int64), 1 + box, 1 + n_boxes + np.arange(n_cells)])
+    tails = np.concatenate([1 + np.arange(n_boxes), 1 + n_boxes + cell, np.full(n_cells, end)])
+    most = np.concatenate([demand, np.minimum(demand[box], supply[cell]), supply]).astype(np.int32)
+    graph = csr_array((most, (heads, tails)), shape=(end + 1, end + 1))
+    return int(maximum_flow(graph, 0, end).flow_value)

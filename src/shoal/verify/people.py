@@ -1,13 +1,12 @@
 """Promises about people who may have several records: counted with the source and the witness.
 
-The witness says in which class each source row is published. It is believed only where it fits: every row lies under
-the labels of its class, and the rows of each class have the exact contents that the class publishes, as often. Then it
-explains the release, and people are counted by it: each once in a class, and once for each value that they have there.
+The witness, which was shown to be true, says in which class each source row is published. Each person counts once in a
+class, and once for each value that they have there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -16,65 +15,57 @@ import pyarrow as pa
 
 from shoal.core.arrays import CodeArray, IntArray
 from shoal.core.errors import InputError
-from shoal.verify.coding import CodedSource, ReleaseCoder, SourceCoder, Subject
-from shoal.verify.counting import Counting
-from shoal.verify.covers import Covers
+from shoal.verify.coding import ReleaseCoder, Subject
+from shoal.verify.contents import Contents
 from shoal.verify.exact import Histograms
 from shoal.verify.guarantees import Judged, conclude, judge
 from shoal.verify.manifest import Manifest
 from shoal.verify.promises import Promise
-from shoal.verify.reading import PublishedRows, coded
+from shoal.verify.reading import coded
 from shoal.verify.result import Check, CheckedGuarantee
-from shoal.verify.room import Room
-from shoal.verify.sums import BoxSums
-from shoal.verify.truth import contents_for
+from shoal.verify.tally import Interner
+from shoal.verify.truth import Witness
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from shoal.sources.base import Source
+    from shoal.verify.passes import Question
 
 _NO_SOURCE = "not checked: people are counted with the source, which is not given"
-_NO_WITNESS = "not checked: people are counted with internal/witness.parquet, which is not there"
-_UNFIT = "not checked: the witness, by which people are counted, does not fit"
+_NO_WITNESS = "not checked: people are counted with internal/witness.parquet, which is not there or not true"
+_NOBODY = "not checked: some published rows name nobody, so that people cannot be counted"
+_SPELLED = (
+    "not checked: equal values are spelled in several ways, so that nobody can say whose record is in which class"
+)
+_CHANGED = "not checked: values that classes are judged by do not follow from the source"
 _SEVERAL = "cannot check: it compares distributions, and some people have several values"
 _TELLS_APART = ("beta-likeness", "delta-disclosure", "t-closeness")  # look at each value by itself
 
 
-class _UnfitError(Exception):
-    """The witness does not explain the release."""
-
-
 def judge_people(
-    rows: PublishedRows,
-    manifest: Manifest,
-    covers: Mapping[str, Covers],
+    coder: ReleaseCoder,
+    question: Question,
     source: Source | None,
-    witness: IntArray | None,
+    witness: Witness | None,
+    n_classes: int,
     by_records: Sequence[CheckedGuarantee],
-) -> tuple[list[Check], list[CheckedGuarantee]]:
-    """Return checks of the witness, and the promises with those about people judged by people.
+) -> list[CheckedGuarantee]:
+    """Return the promises, those about people judged by people; *coder* has read the release and its *n_classes*.
 
-    Without source or witness such a promise is not checked, and never true; but a class of fewer than k records has
-    fewer than k people.
+    Without the source, or a witness that is true, such a promise is not checked, and never true; but a class of fewer
+    than k records has fewer than k people.
     """
-    checks: list[Check] = []
     found: Judge | str = _NO_SOURCE if source is None else _NO_WITNESS
     if source is not None and witness is not None:
-        try:
-            found = Judge.of(rows, manifest, covers, source, witness)
-            checks = [Check("witness", True, "the witness explains every class of the release")]
-        except _UnfitError as misfit:
-            found, checks = _UNFIT, [Check("witness", False, str(misfit))]
+        found = read_people(coder, question, source, witness, n_classes)
     guarantees = []
-    for promise, before in zip(manifest.promises, by_records, strict=True):
+    for promise, before in zip(question.promises, by_records, strict=True):
         too_few = promise.model == "k-anonymity" and (before.achieved or 0) < promise.whole("k")
         if promise.counts is None or promise.obstacle or too_few:
             guarantees.append(before)
         else:
-            judged = Judged(0, 0, 0.0, found) if isinstance(found, str) else found.judged(promise)
-            guarantees.append(conclude(promise, manifest, judged, 0, with_source=True))
-    return checks, guarantees
+            judged = Judged(0, 0, 0.0, found) if isinstance(found, str) else found.judge(promise)
+            guarantees.append(conclude(promise, question.manifest, judged, 0, with_source=True))
+    return guarantees
 
 
 def check_one_each(manifest: Manifest, source: Source) -> Check:
@@ -89,73 +80,18 @@ def check_one_each(manifest: Manifest, source: Source) -> Check:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Judge:
-    """Judges promises by the people that a fitting witness tells of."""
+    """Judges promises by the people of published rows."""
 
     manifest: Manifest
     coder: ReleaseCoder
     n_classes: int
-    place: IntArray  # (n_source_rows,) the number of the class, from 0; -1 for rows that are not published
-    people: Mapping[str, IntArray]  # (n_source_rows,) codes of persons or households, -1 for none
-    values: Mapping[Subject, IntArray]  # (n_published_rows,) numbers
+    place: IntArray  # (n_rows,) the number of the class, from 0
+    people: Mapping[str, IntArray]  # (n_rows,) codes of persons or households
+    values: Mapping[Subject, IntArray]  # (n_rows,) numbers
 
-    @classmethod
-    def of(
-        cls,
-        rows: PublishedRows,
-        manifest: Manifest,
-        covers: Mapping[str, Covers],
-        source: Source,
-        witness: IntArray,
-    ) -> Judge:
-        """Read the release and the source, or raise _UnfitError if the witness does not explain one by the other."""
-        absent = [name for name in manifest.people.values() if name not in source.schema.names]
-        if absent:
-            raise InputError(f"{source.name} lacks the columns that name people: {', '.join(absent)}")
-        contents = contents_for(manifest, rows.schema, source)
-        subjects = {subject: None for promise in manifest.promises for subject in promise.subjects}
-        coder = ReleaseCoder(rows.schema, manifest, tuple(subjects), contents, source.schema)
-        published, told = BoxSums(contents.key), BoxSums(contents.key)
-        labels, n_classes = _classes(rows, coder, published)
-        boxed = [covers[coder.layout.labelled[a]] for a in coder.layout.boxed]
-        own_labels = labels[list(coder.layout.boxed)]
-        reader = SourceCoder(manifest, boxed, contents)
-        if witness.min(initial=0) < 0 or witness.max(initial=0) > n_classes:
-            raise _UnfitError("the witness tells of classes that the release does not have")
-        values: dict[Subject, list[CodeArray]] = {subject: [] for subject in subjects}
-        people: dict[str, list[pa.Array]] = {key: [] for key in manifest.people}
-        start = 0
-        columns = list(dict.fromkeys([*reader.columns, *manifest.people.values()]))
-        for batch in source.batches(columns, dictionary=reader.dictionaries):
-            place = witness[start : start + batch.num_rows] - 1
-            start += batch.num_rows
-            if len(place) < batch.num_rows:
-                break
-            for key, name in manifest.people.items():
-                people[key].append(batch.column(name))
-            inside = place >= 0
-            batch, place = batch.filter(pa.array(inside)), place[inside]
-            own, facts = reader.code(batch)
-            if facts.dropped:
-                raise _UnfitError("the witness puts rows that lack a value into classes")
-            _check_covered(own, place, own_labels, boxed)
-            told.add(place.astype(np.int32), own.hashes, n_classes)
-            numbers = coder.number({a.name: coded(batch.column(a.name)) for a in manifest.of_role("sensitive")})
-            for subject, number in zip(coder.subjects, numbers, strict=True):
-                values[subject].append(number)
-        if start != len(witness):
-            raise _UnfitError("the witness does not tell of as many rows as the source has")
-        if published.differs(told).any():
-            raise _UnfitError("the rows that the witness puts into a class are not those that the class publishes")
-        who = {key: _codes(parts) for key, parts in people.items()}
-        if any((code[witness > 0] < 0).any() for code in who.values()):
-            raise _UnfitError("some published rows name nobody, so that people cannot be counted")
-        joined = {subject: np.concatenate(parts).astype(np.int64) for subject, parts in values.items()}
-        return cls(manifest, coder, n_classes, witness - 1, who, joined)
-
-    def judged(self, promise: Promise) -> Judged:
+    def judge(self, promise: Promise) -> Judged:
         """Return what the classes make of a promise, by their people."""
-        inside = self.place >= 0
-        place, person = self.place[inside], self.people[str(promise.counts)][inside]
+        place, person = self.place, self.people[str(promise.counts)]
         n_people = int(person.max()) + 1
         sizes = np.bincount(np.unique(place * n_people + person) // n_people, minlength=self.n_classes)
         histograms = {subject: self._histograms(subject, sizes, place, person) for subject in promise.subjects}
@@ -197,38 +133,70 @@ def _one_value_each(found: Histograms) -> Histograms:
     return replace(found, start=start, value=found.value[order][some], count=kept[some])
 
 
-def _classes(rows: PublishedRows, coder: ReleaseCoder, sums: BoxSums) -> tuple[CodeArray, int]:
-    """Number the classes as the rows show them; return (n_labelled, n_classes) their labels, and how many they are."""
-    counting, labels, n_classes = Counting(coder.layout, 0, None, Room()), [], 0
-    for batch in rows.batches(coder.columns):
-        own, values = coder.code(batch)
-        coder.number(values)
-        owner, _ = counting.owners(own)
-        assert owner is not None and own.hashes is not None  # noqa: S101, PT018 - asked for above
-        number, first = np.unique(owner, return_index=True)
-        new = number >= n_classes
-        labels.append(own.labels[:, first[new]])
-        n_classes += int(new.sum())
-        sums.add(owner, own.hashes, n_classes)
-    if not labels:
-        raise _UnfitError("the release has no rows")
-    return np.concatenate(labels, axis=1), n_classes
+def read_people(
+    coder: ReleaseCoder, question: Question, source: Source, witness: Witness, n_classes: int
+) -> Judge | str:
+    """Read the source beside the witness; return what judges by people, or why nothing can."""
+    manifest = question.manifest
+    absent = [name for name in manifest.people.values() if name not in source.schema.names]
+    if absent:
+        raise InputError(f"{source.name} lacks the columns that name people: {', '.join(absent)}")
+    asked = [*(manifest.of_role("quasi") if question.layout.by_values else ()), *manifest.of_role("sensitive")]
+    if question.contents is None or not {one.name for one in asked} <= set(question.contents.columns):
+        return _CHANGED
+    classes = _Classes(question)
+    values: dict[Subject, list[CodeArray]] = {subject: [] for subject in question.subjects}
+    people: dict[str, list[pa.Array]] = {key: [] for key in manifest.people}
+    place: list[CodeArray] = []
+    start = 0
+    columns = [attribute.name for attribute in manifest.attributes]
+    for batch in source.batches(list(dict.fromkeys([*columns, *manifest.people.values()]))):
+        numbers = witness.told(start, batch.num_rows)
+        start += batch.num_rows
+        if isinstance(numbers, str):
+            return _NO_WITNESS
+        inside = numbers[0] > 0
+        batch, numbers = batch.filter(pa.array(inside)), numbers[:, inside]
+        place.append(classes.numbers(batch, numbers))
+        for key, name in manifest.people.items():
+            people[key].append(batch.column(name))
+        found = coder.number({a.name: coded(batch.column(a.name)) for a in manifest.of_role("sensitive")})
+        for subject, own in zip(coder.subjects, found, strict=True):
+            values[subject].append(own)
+    who = {key: _codes(parts) for key, parts in people.items()}
+    if any((code < 0).any() for code in who.values()):
+        return _NOBODY
+    if classes.count != n_classes:
+        return _SPELLED
+    joined = {subject: np.concatenate(parts).astype(np.int64) for subject, parts in values.items()}
+    return Judge(manifest, coder, n_classes, np.concatenate(place).astype(np.int64), who, joined)
 
 
-def _check_covered(rows: CodedSource, place: IntArray, labels: CodeArray, covers: Sequence[Covers]) -> None:
-    """Raise _UnfitError unless every row lies under the labels of its class."""
-    for a, cover in enumerate(covers):
-        width = np.int64(cover.width)
-        # pairs: label * width + code; pieces of labels in ascending order of where they begin
-        pairs = np.unique(labels[a][place] * width + rows.points[:, a])
-        begins = np.repeat(np.arange(len(cover.labels)), np.diff(cover.start)) * width + cover.low
-        piece = np.searchsorted(begins, pairs, side="right") - 1
-        label, code = pairs // width, pairs % width
-        if (label >= len(cover.labels)).any():
-            raise _UnfitError(f"a label of {cover.attribute.name} is not in the manifest")
-        inside = (piece >= cover.start[label]) & (code < cover.high[np.maximum(piece, 0)])
-        if not inside.all():
-            raise _UnfitError(f"the witness puts rows under labels of {cover.attribute.name} that do not cover them")
+class _Classes:
+    """Numbers the classes of published source rows: by the labels that their class numbers tell, or by their values."""
+
+    def __init__(self, question: Question) -> None:
+        manifest, layout = question.manifest, question.layout
+        self._of_class, self._quasi = question.numbers, layout.quasi
+        self._labels = layout.classes()
+        self._contents = None
+        if layout.by_values and question.contents is not None:
+            names = [attribute.name for attribute in manifest.of_role("quasi")]
+            self._contents = Contents(
+                names, [question.contents.kind_of(name) for name in names], manifest.missing_tokens
+            )
+        self._values = Interner()
+
+    @property
+    def count(self) -> int:
+        return self._labels.count if self._contents is None else self._values.count
+
+    def numbers(self, batch: pa.RecordBatch, numbers: IntArray) -> CodeArray:
+        """Return (n_rows,) the classes of rows, from 0."""
+        if self._contents is not None:
+            return self._values.ids(self._contents.hashes(batch))
+        labels = [self._of_class.labels(numbers, place) for place in self._quasi]
+        return self._labels.ids(labels, batch.num_rows)
 
 
 def _codes(parts: list[pa.Array]) -> IntArray:

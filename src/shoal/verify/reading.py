@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
+from threading import Lock
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from shoal.core.arrays import BoolArray, CodeArray, IntArray
+from shoal.core.arrays import BoolArray, CodeArray
 from shoal.core.errors import InputError
 from shoal.manifest import DataFile
 from shoal.verify.kernels import mark
@@ -175,21 +180,13 @@ def public_folder(folder: Path) -> Path:
     raise InputError(f"{folder} {what}; give the folder that shoal anonymize wrote")
 
 
-def read_witness(public: Path, what: str) -> IntArray | None:
-    """Return the bucket or class of every source row, which is kept in ``internal`` beside ``public``; None without.
+def find_witness(public: Path) -> Path | None:
+    """Return the file with the bucket or class of every source row, in ``internal`` beside ``public``, if it is there.
 
-    While a release waits to be published its folder is called ``unverified``. A file that is there and is not just
-    that column, complete, is refused by a ValueError.
+    While a release waits to be published its folder is called ``unverified``.
     """
-    path = public.parent / "internal" / ("buckets.parquet" if what == "bucket" else "witness.parquet")
-    if public.name not in ("public", "unverified") or not path.is_file():
-        return None
-    table = pq.read_table(path)
-    if table.column_names != [what] or not pa.types.is_integer(table.schema.field(0).type):
-        raise ValueError("the witness is not one column of whole numbers")
-    if table.column(0).null_count:
-        raise ValueError("the witness does not tell of every row")
-    return np.asarray(table.column(0).cast(pa.int64()), dtype=np.int64)
+    path = public.parent / "internal" / "witness.parquet"
+    return path if public.name in ("public", "unverified") and path.is_file() else None
 
 
 def read_labelled(public: Path) -> pa.Table | None:
@@ -298,3 +295,41 @@ def unreadable(fault: BaseException) -> Check:
     """Return the failed check of a file that cannot be read."""
     # The text of such an error can quote the row it failed on, so only its kind is told.
     return Check("file", False, f"the rows cannot be read ({type(fault).__name__})")
+
+
+Batch = TypeVar("Batch")
+Result = TypeVar("Result")
+WORKERS = max(2, min(8, os.cpu_count() or 1))
+
+
+def prepared(
+    batches: Iterator[Batch], prepare: Callable[[Batch], Result], threads: int | None = None
+) -> Iterator[Result]:
+    """Yield prepare(batch) of every batch in turn; reading and preparing run ahead in other threads.
+
+    At most one batch more than there are threads is held, so memory stays bounded; without a number there are WORKERS.
+
+    >>> list(prepared(iter([1, 2, 3]), lambda number: number * number))
+    [1, 4, 9]
+    """
+    turn, numbers, held = Lock(), count(), ((batch,) for batch in batches)
+
+    def task() -> tuple[int, tuple[Result] | None]:
+        with turn:
+            number, batch = next(numbers), next(held, None)
+        return number, None if batch is None else (prepare(batch[0]),)
+
+    done: dict[int, tuple[Result] | None] = {}
+    n_threads = threads or WORKERS
+    with ThreadPoolExecutor(n_threads) as pool:
+        running: list[Future[tuple[int, tuple[Result] | None]]] = [pool.submit(task) for _ in range(n_threads + 1)]
+        for wanted in count():
+            while wanted not in done:
+                number, result = running.pop(0).result()
+                done[number] = result
+            found = done.pop(wanted)
+            if found is None:
+                return
+            yield found[0]
+            del found
+            running.append(pool.submit(task))

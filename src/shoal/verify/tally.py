@@ -17,46 +17,19 @@ _ID_BOUND = 2**31
 _KEY_BOUND = 2**63
 
 
-@kernel
-def _merge(keys: KeyArray, counts: IntArray, more: KeyArray, more_counts: IntArray) -> tuple[KeyArray, IntArray]:
-    i = shared = 0
-    for key in more:
-        while i < keys.shape[0] and keys[i] < key:
-            i += 1
-        if i < keys.shape[0] and keys[i] == key:
-            shared += 1
-    out = np.empty(keys.shape[0] + more.shape[0] - shared, dtype=np.uint64)
-    totals = np.empty(out.shape[0], dtype=np.int64)
-    i = j = 0
-    for n in range(out.shape[0]):
-        if j == more.shape[0] or (i < keys.shape[0] and keys[i] < more[j]):
-            out[n], totals[n] = keys[i], counts[i]
-            i += 1
-        elif i == keys.shape[0] or more[j] < keys[i]:
-            out[n], totals[n] = more[j], more_counts[j]
-            j += 1
-        else:
-            out[n], totals[n] = keys[i], counts[i] + more_counts[j]
-            i += 1
-            j += 1
-    return out, totals
-
-
-@kernel
-def _runs(ordered: KeyArray) -> tuple[KeyArray, IntArray]:
-    n = 0
-    for i in range(ordered.shape[0]):
-        if i == 0 or ordered[i] != ordered[i - 1]:
-            n += 1
-    keys = np.empty(n, dtype=np.uint64)
-    counts = np.zeros(n, dtype=np.int64)
-    at = -1
-    for i in range(ordered.shape[0]):
-        if i == 0 or ordered[i] != ordered[i - 1]:
-            at += 1
-            keys[at] = ordered[i]
-        counts[at] += 1
-    return keys, counts
+def _sum_up(keys: KeyArray, counts: IntArray | None) -> tuple[KeyArray, IntArray]:
+    """Return the distinct keys, ascending, and the sums of their counts; without counts each key counts once."""
+    if counts is None:
+        ordered = np.sort(keys)
+    else:
+        order = np.argsort(keys, kind="stable")  # it only merges where keys are two ascending runs
+        ordered, counts = keys[order], counts[order]
+    first = (
+        np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])) if len(ordered) else np.zeros(0, dtype=np.int64)
+    )
+    if counts is None:
+        return ordered[first], np.diff(np.append(first, len(ordered)))
+    return ordered[first], np.add.reduceat(counts, first) if len(first) else counts
 
 
 class Tally:
@@ -84,12 +57,14 @@ class Tally:
             if self._held == self._waiting.shape[0]:
                 self._flush()
 
+    def add_counts(self, keys: KeyArray, counts: IntArray) -> None:
+        """Count each of these distinct keys so many times."""
+        self._keys, self._counts = _sum_up(np.append(self._keys, keys), np.append(self._counts, counts))
+
     def _flush(self) -> None:
         ordered = self._waiting[: self._held]
         self._held = 0
-        ordered.sort()
-        keys, counts = _runs(ordered)
-        self._keys, self._counts = _merge(self._keys, self._counts, keys, counts) if self._keys.size else (keys, counts)
+        self.add_counts(*_sum_up(ordered, None))
         room = min(_FLUSH, self._keys.shape[0])
         if room > self._waiting.shape[0]:
             self._waiting = np.empty(room, dtype=np.uint64)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,6 @@ from shoal.core.progress import Progress, Silent
 from shoal.manifest import AgreedFile, DataFile, ManifestError, parse_json
 from shoal.verify.account import check_account
 from shoal.verify.agreed import Plan, read_plan, verify_agreed
-from shoal.verify.ahead import WORKERS
 from shoal.verify.averages import check_averages
 from shoal.verify.classes import Populations, read_all_covers, verify_classes
 from shoal.verify.contents import is_textual
@@ -23,9 +21,11 @@ from shoal.verify.covers import CoverError, Covers
 from shoal.verify.decoding import check_defended
 from shoal.verify.items import check_items, unfolded_source
 from shoal.verify.manifest import Manifest, may_promise_nothing, read_manifest
-from shoal.verify.people import check_one_each, judge_people
+from shoal.verify.passes import Means
+from shoal.verify.people import check_one_each
 from shoal.verify.reading import (
     FAULTS,
+    WORKERS,
     CsvRows,
     MemoryRows,
     ParquetRows,
@@ -33,17 +33,17 @@ from shoal.verify.reading import (
     check_digest,
     check_folder,
     check_hygiene,
+    find_witness,
     public_folder,
     read_json,
     read_labelled,
-    read_witness,
     unreadable,
 )
-from shoal.verify.regional.checking import Means
 from shoal.verify.result import Check, CheckedGuarantee, Verification
 from shoal.verify.signature import SIGNATURE, check_recorded, check_signature
 from shoal.verify.sliced.checking import check_tables, verify_sliced
 from shoal.verify.techniques.checking import check_techniques, expected_source
+from shoal.verify.truth import Witness
 from shoal.verify.utility import check_utility
 
 if TYPE_CHECKING:
@@ -67,9 +67,9 @@ def verify_folder(
     """Check a written release, believing nothing but its bytes.
 
     *folder* is what ``shoal anonymize`` wrote or the public folder in it. With the *source* truthfulness is
-    checked too; of a sliced release with the help of ``internal/buckets.parquet``, if that is there.
+    checked too, by ``internal/witness.parquet``; where that is not there, as far as rows can be matched.
     *populations* gives the tables that k-map and delta-presence name in their parameters. *memory*, in bytes, is what
-    the process may use: a release that needs more is checked region by region, with temporary files beside it.
+    the process may use: a release whose classes need more is read in several passes.
     Without it there is no limit. With *spark*, a session, its workers check what they can see: a Parquet release, and
     a source that was opened on Spark. With the *public_key* of the data holder, PEM, the manifest must be signed by it.
     """
@@ -84,7 +84,6 @@ def verify_folder(
     checks = [Check("manifest", True, "the manifest is well formed"), *checks]
     data = manifest.data
     assert data is not None  # noqa: S101 - read_manifest was asked for it
-    path = public / data.file
     names: list[str] = [file.file for file in (data, *manifest.tables.values())]
     names += [SIGNATURE] if manifest.agreed is None else [SIGNATURE, manifest.agreed.file]
     checks.append(check_folder(public, names, manifest.pages))
@@ -95,12 +94,13 @@ def verify_folder(
         for file in (data, *manifest.tables.values()):
             checks.append(check_digest(public / file.file, file))
             checks.append(check_hygiene(public / file.file, file))
-        rows = _open(path, data, manifest, spark)
+        rows = _open(public / data.file, data, manifest, spark)
         labelled = None if source is None else read_labelled(public)
-        witness = None if source is None else read_witness(public, "bucket" if manifest.sliced else "class")
+        path = None if source is None else find_witness(public)
+        witness = None if path is None else Witness(path, "bucket" if manifest.sliced else "class")
     except FAULTS as fault:
         return _answer(manifest, (*checks, unreadable(fault)))
-    means = replace(Means.of(memory, public.parent, WORKERS), spark=spark)
+    means = Means.of(memory, WORKERS, spark)
     found = _verify(rows, manifest, checks, source, populations, witness, progress or _SILENT, means, plan, labelled)
     if not manifest.tables or found.failures:
         return found
@@ -118,7 +118,7 @@ def verify_table(
     *,
     source: Source | None = None,
     populations: Populations | None = None,
-    buckets: IntArray | None = None,
+    witness: IntArray | None = None,
     labelled: pa.Table | None = None,
     progress: Progress | None = None,
     memory: int | None = None,
@@ -126,14 +126,14 @@ def verify_table(
 ) -> Verification:
     """Check a release that lives in memory, or is kept elsewhere as rows: all checks but those of files.
 
-    *buckets* tells, for every source row of a sliced release, its bucket as published, 0 for rows in none; of a
-    release that counts people, its class, numbered from 1 in the order in which the rows show them. *memory*
-    and *spark* are those of ``verify_folder``; temporary files are in the system's folder for them.
+    *witness* tells, for every source row, its class or bucket as published, 0 for rows in none: (n_rows,) numbers, or
+    (n_columns, n_rows) where ``internal/witness.parquet`` has several columns. *memory* and *spark* are those of
+    ``verify_folder``.
     *labelled* are the values that records under defended labels have, as ``internal/labels.parquet`` tells them.
     """
     rows = table if isinstance(table, PublishedRows) else MemoryRows(table)
-    means = replace(Means.of(memory, None, WORKERS), spark=spark)
-    return verify_rows(rows, manifest, means, source, populations, buckets, progress or _SILENT, labelled)
+    means = Means.of(memory, WORKERS, spark)
+    return verify_rows(rows, manifest, means, source, populations, witness, progress or _SILENT, labelled)
 
 
 def verify_rows(
@@ -142,7 +142,7 @@ def verify_rows(
     means: Means,
     source: Source | None = None,
     populations: Populations | None = None,
-    buckets: IntArray | None = None,
+    witness: IntArray | None = None,
     progress: Progress = _SILENT,
     labelled: pa.Table | None = None,
 ) -> Verification:
@@ -152,12 +152,13 @@ def verify_rows(
     except ManifestError as fault:
         return _refused(str(fault))
     checks = [Check("manifest", True, "the manifest is well formed")]
-    return _verify(rows, read, checks, source, populations, buckets, progress, means, None, labelled)
+    told = None if witness is None else Witness(witness, "bucket" if read.sliced else "class")
+    return _verify(rows, read, checks, source, populations, told, progress, means, None, labelled)
 
 
 def _open(path: Path, data: DataFile, manifest: Manifest, spark: SparkSession | None = None) -> PublishedRows:
     if data.format == "parquet" and spark is not None:
-        from shoal.verify.spark.released import SparkFileRows
+        from shoal.verify.spark import SparkFileRows
 
         return SparkFileRows(path, spark)
     if data.format == "parquet":
@@ -172,7 +173,7 @@ def _verify(
     checks: list[Check],
     source: Source | None,
     populations: Populations | None,
-    buckets: IntArray | None,
+    witness: Witness | None,
     progress: Progress,
     means: Means,
     plan: Plan | None = None,
@@ -184,8 +185,6 @@ def _verify(
     if manifest.account is not None:
         checks.append(check_account(manifest.account, manifest.columns, tree_given=manifest.tree_given))
         source = None
-    if manifest.sample is not None or manifest.one_per is not None:
-        buckets = None  # they are told of the rows that were drawn, and nobody knows which these are
     given = source
     if source is not None and manifest.one_per is not None:
         checks.append(check_one_each(manifest, source))
@@ -204,15 +203,12 @@ def _verify(
                 checks.append(Check("plan", True, "the plan is the declared one, and it fits together"))
                 more, guarantees = verify_agreed(rows, manifest, plan, covers.result(), source, progress)
             elif manifest.sliced:
-                more, guarantees = verify_sliced(rows, manifest, covers.result(), source, buckets, progress)
+                more, guarantees = verify_sliced(rows, manifest, covers.result(), source, witness, progress)
             else:
-                more, guarantees = verify_classes(rows, manifest, covers, source, populations, progress, means)
+                more, guarantees = verify_classes(rows, manifest, covers, source, witness, populations, progress, means)
             checks += more
-            if guarantees is not None and any(promise.counts for promise in manifest.promises):
-                more, guarantees = judge_people(rows, manifest, covers.result(), source, buckets, guarantees)
-                checks += more
             if guarantees is not None and source is not None:
-                checks += check_defended(rows, manifest, source, labelled, progress, means)
+                checks += check_defended(rows, manifest, source, witness, labelled, progress, means)
             if guarantees is not None:
                 checks += _changed_columns(rows, manifest, covers.result(), given, source)
                 checks += check_utility(manifest, rows, here=means.spark is None)

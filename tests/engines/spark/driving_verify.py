@@ -16,15 +16,14 @@ def main() -> None:
     from shoal.sources.spark import source as files
     from shoal.sources.spark.session import spark_session
     from shoal.sources.spark.source import open_spark_files
-    from shoal.verify.spark import checking
     from shoal.verify.verifier import verify_folder
 
-    files.FEWEST_ROWS, checking.ROWS_PER_REGION = 500, 300  # several partitions and regions of few rows
+    files.FEWEST_ROWS = 500  # several partitions of few rows
     master, data, release, group = sys.argv[1:]
     session = spark_session(master)
     source = open_spark_files(Path(data), session)
     found = verify_folder(
-        Path(release), source=source, spark=session, progress=LosingAWorker(int(group), "checking regions")
+        Path(release), source=source, spark=session, progress=LosingAWorker(int(group), "comparing with the source")
     )
     print(json.dumps(found.as_dict()))
 

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,18 +24,20 @@ from typer.testing import CliRunner
 
 import shoal
 from shoal.cli import app
+from shoal.core.errors import InputError
 from shoal.sources.base import SourceOptions
 from shoal.sources.frames import open_arrow
 from shoal.sources.opening import open_source
 from shoal.sources.spark import shipping
 from shoal.sources.spark.shipping import PartitionForm, pack_message, unpack_message
 from shoal.sources.spark.source import SparkSource, open_spark, open_spark_files
-from shoal.verify import classes
+from shoal.verify import passes
+from shoal.verify import spark as checking
 from shoal.verify.coding import ReleaseCoder
 from shoal.verify.manifest import read_manifest
+from shoal.verify.passes import LocalReader
 from shoal.verify.result import Verification
-from shoal.verify.spark import checking, released, routing
-from shoal.verify.spark.released import FrameForm, SparkFileRows, SparkRows
+from shoal.verify.spark import FrameForm, SparkFileRows, SparkRows
 from shoal.verify.verifier import verify_folder, verify_table
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -140,6 +143,7 @@ WRONG = ("false row", "a row too many", "another number", "empty")  # whatever t
 # Tasks of one process: what Spark would send is packed and pickled all the same, and arrives in any order.
 
 Batches = list[pa.RecordBatch]
+RELEASE, ORIGINAL = LocalReader._release, LocalReader._original
 
 
 class Partitions:
@@ -147,12 +151,6 @@ class Partitions:
 
     def __init__(self, parts: Sequence[Batches]) -> None:
         self.parts = list(parts)
-        self.work: list[tuple[Any, int]] = []  # of each partition: what is done, and its number
-
-    def union(self, other: Partitions) -> Partitions:
-        both = Partitions([*self.parts, *other.parts])
-        both.work = [*self.work, *other.work]
-        return both
 
 
 class TableRows(SparkRows):
@@ -200,36 +198,13 @@ class TableSource(SparkSource):
 
 
 class Tasks:
-    """Does what the transport does; may lose pieces."""
+    """Does what the transport does."""
 
     def __init__(self) -> None:
-        self.pieces = 0
-        self.lost: int | None = None  # the piece that gets lost
-        self.kept: int | None = None  # the piece that arrives twice
-        self.partings: list[str] = []
+        self.work: list[str] = []  # what was done
 
-    def routed(self, frame: Partitions, router: Any) -> Partitions:
-        if isinstance(router, routing.RouteRelease):
-            self.partings.append(type(router.parting).__name__)
-        sent = Partitions(frame.parts)
-        sent.work = [(pickle.dumps(router), number) for number in range(len(frame.parts))]
-        return sent
-
-    def exchanged(self, sent: Partitions, n_destinations: int) -> Partitions:
-        arriving: list[Batches] = [[] for _ in range(n_destinations)]
-        rng = np.random.default_rng(n_destinations)
-        for number, (batches, (work, _)) in enumerate(zip(sent.parts, sent.work, strict=True)):
-            for place, (destination, batch) in enumerate(pickle.loads(work)(number, iter(batches))):
-                row = {"partition": number, "place": place, "message": pack_message(batch)}
-                times = {self.lost: 0, self.kept: 2}.get(self.pieces, 1)
-                arriving[destination] += [pa.RecordBatch.from_pylist([row])] * times
-                self.pieces += destination < n_destinations - 1
-        for batches in arriving:
-            rng.shuffle(batches)  # type: ignore[arg-type]
-        return Partitions(arriving)
-
-    @staticmethod
-    def pieces_of(frame: Partitions, work: Any) -> list[tuple[int, bytes]]:
+    def pieces_of(self, frame: Partitions, work: Any) -> list[tuple[int, bytes]]:
+        self.work.append(type(work).__name__)
         packed = pickle.dumps(work)
         found = []
         for number, batches in enumerate(frame.parts):
@@ -239,44 +214,46 @@ class Tasks:
         return found
 
     @staticmethod
-    def collected(pieces: list[tuple[int, bytes]]) -> list[tuple[int, pa.RecordBatch]]:
+    def collect_pieces(pieces: list[tuple[int, bytes]]) -> list[tuple[int, pa.RecordBatch]]:
         return [(number, unpack_message(message)) for number, message in pieces]
-
-
-WHOLE = classes.Whole
-
-
-def never_alone(rows: Any, *others: Any) -> Any:
-    """Stands for what reads all rows by itself, where tasks should do so."""
-    if isinstance(rows, SparkRows | SparkFileRows):
-        raise AssertionError("the driver reads the rows itself")
-    return WHOLE(rows, *others)
 
 
 @pytest.fixture
 def workers_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(classes, "Whole", never_alone)
+    """Nothing is read by the driver where tasks should do so."""
+
+    def release(reader: LocalReader, work: Any) -> Any:
+        assert not isinstance(reader._rows, SparkRows | SparkFileRows), "the driver reads the rows itself"
+        return RELEASE(reader, work)
+
+    def original(reader: LocalReader, coder: Any) -> Any:
+        assert not isinstance(reader._source, SparkSource), "the driver reads the rows itself"
+        return ORIGINAL(reader, coder)
+
+    monkeypatch.setattr(LocalReader, "_release", release)
+    monkeypatch.setattr(LocalReader, "_original", original)
 
 
 @pytest.fixture
 def tasks(monkeypatch: pytest.MonkeyPatch) -> Tasks:
     tasks = Tasks()
-    for name in ("routed", "exchanged", "pieces_of", "collected"):
+    for name in ("pieces_of", "collect_pieces"):
         monkeypatch.setattr(checking, name, getattr(tasks, name))
-    monkeypatch.setattr(checking, "ROWS_PER_REGION", 100)
-    monkeypatch.setattr(routing, "ROWS_AT_ONCE", 150)
     monkeypatch.setattr(shipping, "CHUNK_ROWS", 100)
     return tasks
 
 
-def by_tasks(table: pa.Table, manifest: dict[str, Any], source: pa.Table | None) -> Verification:
-    given = None if source is None else TableSource.of(source)
-    return apart_from_figures(verify_table(TableRows(table), manifest, source=given, spark=object()))  # type: ignore[arg-type]
+def by_tasks(
+    table: pa.Table, manifest: dict[str, Any], source: pa.Table | None, witness: np.ndarray, memory: int | None = None
+) -> Verification:
+    given, session = None if source is None else TableSource.of(source), object()
+    found = verify_table(TableRows(table), manifest, source=given, witness=witness, spark=session, memory=memory)  # type: ignore[arg-type]
+    return apart_from_figures(found)
 
 
-def alone(table: pa.Table, manifest: dict[str, Any], source: pa.Table | None) -> Verification:
+def alone(table: pa.Table, manifest: dict[str, Any], source: pa.Table | None, witness: np.ndarray) -> Verification:
     given = None if source is None else open_source(source)
-    return apart_from_figures(verify_table(table, manifest, source=given))
+    return apart_from_figures(verify_table(table, manifest, source=given, witness=witness))
 
 
 def apart_from_figures(found: Verification) -> Verification:
@@ -284,33 +261,44 @@ def apart_from_figures(found: Verification) -> Verification:
     return replace(found, checks=tuple(check for check in found.checks if check.name != "utility"))
 
 
-def released_people(case: str, seed: int = 1) -> tuple[pa.Table, pa.Table, dict[str, Any]]:
-    """Return a source, its release and the manifest."""
+def released_people(case: str, seed: int = 1) -> tuple[pa.Table, pa.Table, dict[str, Any], np.ndarray]:
+    """Return a source, its release, the manifest and the witness."""
     table = people(seed)
-    release = shoal.anonymize(table, policy(**CASES[case]), seed=seed)
-    return table, release.data, release.manifest
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "out"
+        release = shoal.anonymize(table, policy(**CASES[case]), out=out, seed=seed, format="parquet")
+        rows = pq.read_table(release.data_file).replace_schema_metadata(None)
+        witness = pq.read_table(out / "internal" / "witness.parquet")
+    manifest = {key: entry for key, entry in release.manifest.items() if key not in ("data", "readme", "report")}
+    return table, rows, manifest, np.stack([column.to_numpy() for column in witness.columns])
 
 
+@pytest.mark.usefixtures("workers_only")
 @pytest.mark.parametrize("with_source", [True, False], ids=["with the source", "without it"])
 @pytest.mark.parametrize("case", CASES)
 def test_tasks_answer_as_the_verifier_alone(
     case: str, with_source: bool, tasks: Tasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table, release, manifest = released_people(case)
+    table, release, manifest, witness = released_people(case)
     source = table if with_source else None
     for name, spoil in SPOILING.items():
         rows, told = spoil(release, manifest)
-        expected = alone(rows, told, source)
+        expected = alone(rows, told, source, witness)
         assert expected.verified or name != "honest"
         assert not (expected.verified and with_source and name in WRONG)
-        with monkeypatch.context() as patch:
-            if name != "empty" and (with_source or manifest["guarantees"]):  # else there is nothing to be checked
-                patch.setattr(classes, "Whole", never_alone)
-            assert by_tasks(rows, told, source) == expected, name
-    if not with_source:
-        assert set(tasks.partings) <= {"ByClass"}
-    elif case == "labels of one level":  # others overlap
-        assert "ByCuts" in tasks.partings
+        assert by_tasks(rows, told, source, witness) == expected, name
+        with monkeypatch.context() as little:
+            little.setattr(passes, "_LEAST", 4_000)
+            assert by_tasks(rows, told, source, witness, memory=1) == expected, name
+    assert set(tasks.work) == ({"CountPartition", "ComparePartition"} if with_source else {"CountPartition"})
+
+
+@pytest.mark.usefixtures("tasks", "workers_only")
+def test_a_witness_that_does_not_fit_is_noticed_by_tasks() -> None:
+    table, release, manifest, witness = released_people("relative models")
+    for spoiled in (witness[:, :-1], np.append(witness, witness[:, :1], axis=1), witness[:, ::-1], -witness):
+        found = by_tasks(release, manifest, table, spoiled)
+        assert "truth" in {check.name for check in found.checks if not check.ok}
 
 
 def test_what_coders_met_apart_gets_one_numbering() -> None:
@@ -331,104 +319,61 @@ def test_what_coders_met_apart_gets_one_numbering() -> None:
     assert (merged.idle, merged.unknown) == (whole.idle, whole.unknown) == ({}, ())
 
 
-@pytest.mark.usefixtures("workers_only")
-def test_regions_that_boxes_join_are_checked_again_as_one(tasks: Tasks, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cuts that are found in a sample of two rows are crossed by many boxes."""
-    table, release, manifest = released_people("relative models")
-    monkeypatch.setattr(checking, "SAMPLE", 8)
-    for spoil in SPOILING.values():
-        rows, told = spoil(release, manifest)
-        if rows.num_rows:
-            assert by_tasks(rows, told, table) == alone(rows, told, table)
-    assert tasks.partings[0] == "ByCuts"
-    assert {"ByClass", "ByContent"} <= set(tasks.partings)  # nearly all is one
-
-
-@pytest.mark.usefixtures("workers_only")
-def test_only_joined_regions_are_sent_again(tasks: Tasks, monkeypatch: pytest.MonkeyPatch) -> None:
-    table, release, manifest = released_people("relative models")
-    wanted: list[list[int]] = []
-
-    def watched(frame: Partitions, router: Any) -> Partitions:
-        if isinstance(router, routing.RouteRelease):
-            wanted.append(router.destinations.tolist())
-        return tasks.routed(frame, router)
-
-    monkeypatch.setattr(checking, "routed", watched)
-    monkeypatch.setattr(checking, "SAMPLE", 20)
-    for name in ("honest", "false row", "another illness", "a row too many"):
-        rows, told = SPOILING[name](release, manifest)
-        rows = rows.sort_by([(quasi, "ascending") for quasi in ("zip", "age", "sex")])  # classes are in one partition
-        assert by_tasks(rows, told, table) == alone(rows, told, table)
-    first, again = wanted[:2]
-    assert first == list(range(len(first)))
-    assert {-1, 0, 1} <= set(again)
-    assert len(again) == len(first)
-
-
-@pytest.mark.parametrize("what", ["lost", "kept"])
-def test_rows_that_are_lost_or_doubled_on_their_way_are_noticed(
-    what: str, tasks: Tasks, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The driver then checks all by itself."""
-    table, release, manifest = released_people("relative models")
-    expected = by_tasks(release, manifest, table)
-    assert expected.verified
-    n_pieces = tasks.pieces
-    with monkeypatch.context() as patch:
-        patch.setattr(classes, "Whole", never_alone)
-        for piece in (0, n_pieces // 2, n_pieces - 1):
-            tasks.pieces = 0
-            setattr(tasks, what, piece)
-            with pytest.raises(AssertionError, match="the driver reads"):
-                by_tasks(release, manifest, table)
-
-
-@pytest.mark.usefixtures("workers_only")
-def test_a_release_that_changes_between_passes_is_noticed(tasks: Tasks, monkeypatch: pytest.MonkeyPatch) -> None:
-    table, release, manifest = released_people("relative models")
-    rows = TableRows(release)
-    changed, _ = with_first("ward", 77)(release, manifest)
-    looked = checking._Checking._looked
-
-    def then_changed(self: Any) -> Any:
-        found = looked(self)
-        rows._parts = TableRows(changed)._parts
-        return found
-
-    monkeypatch.setattr(checking._Checking, "_looked", then_changed)
-    with pytest.raises(AssertionError, match="the driver reads"):
-        verify_table(rows, manifest, source=TableSource.of(table), spark=object())  # type: ignore[arg-type]
-
-
 def test_sources_that_are_not_on_spark_are_for_the_driver(tasks: Tasks) -> None:
-    table, release, manifest = released_people("relative models")
-    found = verify_table(TableRows(release), manifest, source=open_source(table), spark=object())  # type: ignore[arg-type]
+    table, release, manifest, witness = released_people("relative models")
+    rows = TableRows(release)
+    found = verify_table(rows, manifest, source=open_source(table), witness=witness, spark=object())  # type: ignore[arg-type]
     assert found.verified
-    assert tasks.partings == []
+    assert verify_table(rows, manifest, source=TableSource.of(table), spark=object()).verified  # type: ignore[arg-type]
+    assert tasks.work == []  # without a witness rows are matched
+
+
+@pytest.mark.parametrize("failing", ["CountPartition", "ComparePartition"])
+def test_where_tasks_do_not_come_to_an_end_the_driver_reads(tasks: Tasks, failing: str) -> None:
+    table, release, manifest, witness = released_people("relative models")
+    send = tasks.pieces_of
+
+    def lose(frame: Partitions, work: Any) -> Any:
+        if type(work).__name__ == failing:
+            raise InputError("a worker was lost")
+        return send(frame, work)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checking, "pieces_of", lose)
+        assert by_tasks(release, manifest, table, witness) == alone(release, manifest, table, witness)
 
 
 # Spark itself.
 
 
 @pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checking, "ROWS_PER_REGION", 250)
+def watched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What tasks do; the driver reads nothing of it."""
+    done = []
+    send = checking.pieces_of
+
+    def watch(frame: Any, work: Any) -> Any:
+        done.append(type(work).__name__)
+        return send(frame, work)
+
+    monkeypatch.setattr(checking, "pieces_of", watch)
+    return done
 
 
-@pytest.mark.usefixtures("small", "workers_only")
+@pytest.mark.usefixtures("workers_only")
 @pytest.mark.parametrize("spoiled", ["honest", "false row", "another illness"])
-def test_dataframes_are_checked_where_they_are(spark: Any, spoiled: str) -> None:
-    table, release, manifest = released_people("relative models", 3)
+def test_dataframes_are_checked_where_they_are(spark: Any, spoiled: str, watched: list[str]) -> None:
+    table, release, manifest, witness = released_people("relative models", 3)
     rows, told = SPOILING[spoiled](release, manifest)
-    source = open_spark(spark.createDataFrame(table).repartition(2))
+    source = open_spark(spark.createDataFrame(table).coalesce(2))  # in the order of the table
     try:
         frame = spark.createDataFrame(rows).repartition(3).localCheckpoint()
-        found = verify_table(SparkRows(frame), told, source=source, spark=spark)
+        found = verify_table(SparkRows(frame), told, source=source, witness=witness, spark=spark)
     finally:
         source.forget()
-    assert apart_from_figures(found) == alone(rows, told, table)
+    assert apart_from_figures(found) == alone(rows, told, table, witness)
     assert found.verified == (spoiled == "honest")
+    assert watched == ["CountPartition", "ComparePartition"]
 
 
 @pytest.fixture(scope="module")
@@ -460,13 +405,13 @@ def in_groups(public: Path, size: int = 200, beside: str | None = None) -> None:
 @pytest.fixture
 def files(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("shoal.sources.spark.source.FEWEST_ROWS", 250)
-    monkeypatch.setattr(released, "ROWS_TOGETHER", 400)
+    monkeypatch.setattr(checking, "ROWS_TOGETHER", 400)
     shutil.copytree(folder, tmp_path / "files")
     in_groups(tmp_path / "files" / "out" / "public")
     return tmp_path / "files"
 
 
-@pytest.mark.usefixtures("small", "workers_only")
+@pytest.mark.usefixtures("workers_only")
 @pytest.mark.parametrize("spoiled", [False, True], ids=["honest", "with values of no row"])
 def test_files_are_read_by_workers(spark: Any, files: Path, spoiled: bool) -> None:
     if spoiled:
@@ -481,7 +426,7 @@ def test_files_are_read_by_workers(spark: Any, files: Path, spoiled: bool) -> No
     assert found.failures == (wrong if spoiled else ())
 
 
-@pytest.mark.usefixtures("small", "workers_only")
+@pytest.mark.usefixtures("workers_only")
 def test_the_command_checks_on_spark(spark: Any, files: Path) -> None:
     assert spark is not None
     command = ["verify", str(files / "out"), "--source", str(files / "people.parquet"), "--engine", "spark", "--json"]
@@ -496,15 +441,15 @@ def test_a_master_is_for_spark(files: Path) -> None:
 
 
 def test_what_workers_cannot_open_the_driver_checks(spark: Any, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    selected = SparkFileRows.selected
+    selected = SparkFileRows.select_columns
     asked = []
 
     def elsewhere(self: SparkFileRows, columns: Sequence[str]) -> Any:
         asked.append(columns)
         frame, form = selected(self, columns)
-        return frame, released.FileForm(files / "nowhere", form.size, form.modified, form.row_groups)
+        return frame, checking.FileForm(files / "nowhere", form.size, form.modified, form.row_groups)
 
-    monkeypatch.setattr(SparkFileRows, "selected", elsewhere)
+    monkeypatch.setattr(SparkFileRows, "select_columns", elsewhere)
     found = verify_folder(files / "out", source=open_source(files / "people.parquet"), spark=spark)
     assert found.verified
     found = verify_folder(files / "out", source=open_spark_files(files / "people.parquet", spark), spark=spark)
@@ -516,10 +461,10 @@ def test_a_task_refuses_a_file_that_is_not_the_drivers(files: Path) -> None:
     path = files / "out" / "public" / "data.parquet"
     state = path.stat()
     number = [pa.RecordBatch.from_pydict({"id": [1]})]
-    form = released.FileForm(path, state.st_size, state.st_mtime_ns, ((0,), (1, 2)))
+    form = checking.FileForm(path, state.st_size, state.st_mtime_ns, ((0,), (1, 2)))
     rows = form.open(9, iter(number))
     assert sum(batch.num_rows for batch in rows.batches(["age"])) == 400
-    other = released.FileForm(path, state.st_size, state.st_mtime_ns + 1, form.row_groups)
+    other = checking.FileForm(path, state.st_size, state.st_mtime_ns + 1, form.row_groups)
     with pytest.raises(FileNotFoundError):
         other.open(1, iter(number))
 

@@ -41,6 +41,7 @@ from shoal.release.regions import (
     Renumbering,
     SensitiveFindings,
 )
+from shoal.release.witness import ROW
 from shoal.sources.base import Source
 
 # The keys and the carried columns of all rows of a region, some at a time; they can be read again.
@@ -74,8 +75,8 @@ class RegionPlanner:
         rows = _Rows(counted, plan, numbers, self._indices(counted), ranged)
         labelled = rows.list_labels(problem.cells.counts) if self.policy.method.defends_labels else None
         findings = Findings.of(self.policy, problem, plan, sizes_before, ranges, sensitive, labelled)
-        most_rows, carries = self.budget.heap_rows, bool(self.policy.names("insensitive"))
-        return PlannedRegion(findings, rows, problem.cells.counts, waiting if carries else None, most_rows)
+        carries = bool(self.policy.names("insensitive"))
+        return PlannedRegion(findings, rows, problem.cells.counts, waiting, carries, self.budget.heap_rows)
 
     def _count(self, region: Settled, waiting: Waiting) -> CountedCells:
         """Reduce the rows of a region to its cells."""
@@ -135,7 +136,8 @@ class PlannedRegion:
     findings: Findings
     rows: _Rows
     counts: IntArray  # (n_cells,)
-    waiting: Waiting | None  # None: rows carry nothing, and those of one cell in one class are all the same
+    waiting: Waiting
+    carries: bool  # else rows of one cell in one class are all the same
     most_rows: int  # that are made at a time
 
     def renumber(self, renumbering: Renumbering) -> PlannedRegion:
@@ -143,9 +145,9 @@ class PlannedRegion:
         return replace(self, rows=self.rows.renumber(renumbering))
 
     def batches(self, chance: Chance) -> Iterator[pa.RecordBatch]:
-        """Yield all published rows, those that carry values of their own dealt to the classes of their cells."""
-        if self.waiting is None:
-            yield from self.rows.repeat_rows(self.counts, self.most_rows)
+        """Yield all published rows, dealt to the classes of their cells; last in each is its place in the source."""
+        if not self.carries:
+            yield from self.rows.repeat_rows(self.counts, self.most_rows, self._places())
             return
         dealer = Dealer(self.rows.plan.assignment, chance)
         for keys, carried in self.waiting():
@@ -156,6 +158,24 @@ class PlannedRegion:
                 cells, targets, carried = cells[kept], targets[kept], carried.take(pa.array(kept))
             if len(cells):
                 yield self.rows.batch(cells, targets, carried.combine_chunks().to_batches())
+
+    def _places(self) -> IntArray:
+        """Return the places of published rows in the source, in the order of the plan's pieces of cells.
+
+        Rows of a cell are all the same, so that nothing has to be drawn: a task that runs twice finds the same.
+        """
+        plan, dealer = self.rows.plan, Dealer(self.rows.plan.assignment, Chance.of(0))
+        dealt = []
+        for keys, carried in self.waiting():
+            cells = self.rows.counted.run.find(keys)
+            dealt.append((cells, dealer.deal(cells), carried.column(0).combine_chunks().to_numpy()))
+        cells, targets, rows = (np.concatenate(column) for column in zip(*dealt, strict=True))
+        cell, _, _, target = plan.pieces(self.counts)
+        base = int(target.max(initial=0)) + 2
+        order = np.argsort(cell * base + target, kind="stable")
+        piece = order[np.searchsorted((cell * base + target)[order], cells * base + targets)]
+        shown = np.flatnonzero(targets != WITHHELD)
+        return np.asarray(rows[shown[np.argsort(piece[shown], kind="stable")]], dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -174,8 +194,8 @@ class _Rows:
         ranged = [None if own is None else renumbering.of_sensitive(s, own) for s, own in enumerate(self.ranged)]
         return replace(self, numbers=numbers, ranged=ranged)
 
-    def repeat_rows(self, counts: IntArray, most_rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield all published rows, of which those of one cell in one class are all the same."""
+    def repeat_rows(self, counts: IntArray, most_rows: int, places: IntArray) -> Iterator[pa.RecordBatch]:
+        """Yield all published rows, of which those of one cell in one class are all the same but for their places."""
         cell, class_of, records, target = self.plan.pieces(counts)
         shown = np.flatnonzero(class_of >= 0)
         cell, target, ends = cell[shown], target[shown], np.cumsum(records[shown])
@@ -184,7 +204,8 @@ class _Rows:
             pieces = slice(np.searchsorted(ends, start, side="right"), np.searchsorted(ends, stop) + 1)
             within = np.clip(ends[pieces], start, stop)
             times = within - np.append(start, within[:-1])
-            yield self.batch(np.repeat(cell[pieces], times), np.repeat(target[pieces], times), [])
+            beside = pa.RecordBatch.from_arrays([pa.array(places[start:stop])], names=[ROW])
+            yield self.batch(np.repeat(cell[pieces], times), np.repeat(target[pieces], times), [beside])
 
     def list_labels(self, counts: IntArray) -> pa.RecordBatch | None:
         """Return rows that publish a generalized value once each, with the indices of their values, and their records.

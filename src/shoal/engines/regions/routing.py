@@ -25,6 +25,7 @@ from shoal.policy.binding import Combinations, WholeTable, number_combinations
 from shoal.policy.encoding import Tree
 from shoal.policy.policy import Policy
 from shoal.release.columns import without_dictionary
+from shoal.release.witness import ROW
 from shoal.sources.base import Source
 
 _MOST_COMBINATIONS = 1 << 16
@@ -60,6 +61,11 @@ class Routed:
     first: IntArray  # (n_leaves + 1,)
     region: CodeArray  # (n_rows,) in the order of the source
     values: Mapping[tuple[str, ...], CodeArray]  # (n_rows,)
+    order: IntArray | CodeArray  # (n_routed_rows,) the places of the rows in the batch
+
+    def place_rows(self, first_row: int) -> pa.RecordBatch:
+        """Return the rows with their places in the source, given that of the batch's first row."""
+        return self.rows.append_column(ROW, pa.array(first_row + self.order.astype(np.int64)))
 
 
 class RegionTally:
@@ -113,10 +119,11 @@ class Router:
         progress: Progress,
     ) -> RegionCounts:
         """Read the source, and write all rows to the files of their regions."""
-        added = self.tally()
+        added, first_row = self.tally(), 0
         for part in engine.locate_keys(source, looked, carried, progress, self.route_batch):
-            files.write(part.rows, part.first)
+            files.write(part.place_rows(first_row), part.first)
             added.add(part)
+            first_row += len(part.region)
         files.finish()
         return added.counts()
 
@@ -130,7 +137,7 @@ class Router:
         region = route(batch.keys, self._where, self._masks, self._first, self._leaf, self._tree, self._complete)
         first, order = shared.group_items(region, self._n_boxes)
         values = {names: self._values(batch.keys, names) for names in self._looked_at}
-        return Routed(waiting_rows(batch.keys, batch.batch, order), first, region, values)
+        return Routed(waiting_rows(batch.keys, batch.batch, order), first, region, values, order)
 
     def _values(self, keys: KeyArray, names: tuple[str, ...]) -> CodeArray:
         """Return (n_rows,) the number of the combination of these attributes' leaves."""

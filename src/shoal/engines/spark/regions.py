@@ -24,6 +24,7 @@ from shoal.engines.spark.ordering import chance_for, order_rows, scatter
 from shoal.policy.policy import Policy
 from shoal.release.columns import without_dictionary
 from shoal.release.regions import Findings, Numbering, Pooled, RegionalColumns, RegionalPublication, Renumbering
+from shoal.release.witness import ROW
 from shoal.sources.spark.session import explain_failures
 from shoal.sources.spark.shipping import (
     Form,
@@ -128,14 +129,14 @@ class RowsOnSpark:
                 yield pa.table(batch)
 
     def frame(self, publication: RegionalPublication) -> DataFrame:
-        """Return the published rows in random order as a DataFrame that is computed, kept, and knows no source."""
+        """Return the published rows in random order, and last their places in the source; Spark keeps them."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
         (names,) = publication.parts
         work = PublishRows(self.order, publication.columns, tuple(names))
         with explain_failures(publication.source.name):
             rows = on_partitions(self._send(), work, from_arrow_schema(work.schema(publication.source.schema)))
-            frame = keep(rows.toDF(*names))
+            frame = keep(rows.toDF(*names, ROW))
             if frame.count() != publication.n_rows:
                 raise InputError(f"{publication.source.name} changed while it was being read; nothing was published")
         return frame
@@ -209,11 +210,12 @@ class RoutePartition:
         source = self.form.open(number, batches)
         if source is None:
             return
-        tally, waiting = self.router.tally(), list[Routed]()
+        tally, waiting, first_row = self.router.tally(), list[Routed](), sum(self.n_rows[:number])
         mine = replace(self.looked, n_rows=self.n_rows[number])
         for part in LocalEngine(1).locate_keys(source, mine, self.carried, Silent(), self.router.route_batch):
             tally.add(part)
-            waiting.append(part)
+            waiting.append(replace(part, rows=part.place_rows(first_row)))
+            first_row += len(part.region)
             if sum(one.rows.num_rows for one in waiting) >= ROWS_AT_ONCE:
                 yield from _pieces(waiting)
                 waiting = []
@@ -329,7 +331,8 @@ class PublishRows:
         """Return the types of what is published, given those of the source."""
         n_numbers = len(self.columns.quasi) + len(self.columns.sensitive)
         numbers = [pa.field(f"published {place}", pa.int32()) for place in range(n_numbers)]
-        waiting = pa.schema([*numbers, *(source.field(name) for name in self.columns.carried)])
+        carried = [source.field(name) for name in self.columns.carried]
+        waiting = pa.schema([*numbers, *carried, pa.field(ROW, pa.int64())])
         return self._publish(pa.Table.from_batches([], waiting)).schema
 
     def _publish(self, waiting: pa.Table) -> pa.RecordBatch:

@@ -23,6 +23,7 @@ from shoal.engines.spark.ordering import chance_for, heaps_for, order_rows, scat
 from shoal.plan.plan import SPLIT, WITHHELD, Assignment, Dealer
 from shoal.release.columns import CellColumn, SensitiveColumn, coded, without_dictionary
 from shoal.release.forms.classes import GeneralizedPublication
+from shoal.release.witness import ROW
 from shoal.sources.spark.session import explain_failures
 from shoal.sources.spark.shipping import (
     Form,
@@ -83,6 +84,7 @@ class RewritePartition:
     carried: tuple[str, ...]
     n_heaps: int
     secret: bytes
+    n_rows: tuple[int, ...]  # of each partition
 
     def __call__(self, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield heaps and the rows that go there, as :class:`RowColumns` takes them."""
@@ -94,11 +96,13 @@ class RewritePartition:
         assignment = replace(assignment, quota=mine.of(len(assignment.quota)))
         dealer = Dealer(assignment, chance_for(self.secret, f"deal {number}"))
         sensitive = [CellColumn.of(counted, name).index for name in self.sensitive]
+        first_row = sum(self.n_rows[:number])
         for place, located in enumerate(LocalEngine(1).locate(source, counted, self.carried, Silent())):
             targets = dealer.deal(located.cells)
             shown = np.flatnonzero(targets != WITHHELD)
             cells, carried = located.cells[shown], located.batch.take(pa.array(shown)).columns
-            rows = RowColumns.waiting(targets[shown], [index[cells] for index in sensitive], carried)
+            rows = RowColumns.waiting(targets[shown], [index[cells] for index in sensitive], carried, first_row + shown)
+            first_row += len(targets)
             yield from scatter(rows, self.n_heaps, self.secret, number, place)
 
 
@@ -127,7 +131,7 @@ class PublishHeap:
 
 
 def rewrite_frame(publication: GeneralizedPublication, source: SparkSource, chance: Chance) -> DataFrame:
-    """Return the published rows in random order as a DataFrame that is computed, kept, and knows no source."""
+    """Return the published rows in random order, and last their places in the source; Spark keeps them."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     with explain_failures(source.name):
@@ -136,7 +140,7 @@ def rewrite_frame(publication: GeneralizedPublication, source: SparkSource, chan
         rows = on_partitions(
             sent, PublishHeap(OrderHeap(work.secret), Shared(columns)), from_arrow_schema(columns.schema())
         )
-        frame = keep(rows.toDF(*columns.names))
+        frame = keep(rows.toDF(*columns.names, ROW))
         _check(frame.count(), publication, source)
     return frame
 
@@ -189,6 +193,7 @@ def prepare_partition_work(
         carried=carried,
         n_heaps=n_heaps,
         secret=chance.keys(4).tobytes(),
+        n_rows=source.partitions,
     )
 
 
@@ -217,7 +222,10 @@ class SensitiveRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowColumns:
-    """All published columns. A row waits as its target, the places of its sensitive values, and what is carried."""
+    """All published columns.
+
+    A row waits as its target, the places of its sensitive values, what is carried, and its place in the source.
+    """
 
     class_of_target: CodeArray | None
     quasi: Mapping[str, pa.Array]  # what each class publishes
@@ -244,9 +252,11 @@ class RowColumns:
         )
 
     @staticmethod
-    def waiting(targets: CodeArray, sensitive: Sequence[CodeArray], carried: Sequence[pa.Array]) -> pa.RecordBatch:
+    def waiting(
+        targets: CodeArray, sensitive: Sequence[CodeArray], carried: Sequence[pa.Array], rows: IntArray
+    ) -> pa.RecordBatch:
         """Return rows as they wait."""
-        arrays = [pa.array(targets), *map(pa.array, sensitive), *map(without_dictionary, carried)]
+        arrays = [pa.array(targets), *map(pa.array, sensitive), *map(without_dictionary, carried), pa.array(rows)]
         return pa.RecordBatch.from_arrays(arrays, names=[str(place) for place in range(len(arrays))])
 
     def published(self, waiting: pa.RecordBatch) -> pa.RecordBatch:
@@ -256,8 +266,9 @@ class RowColumns:
         arrays = {name: values.take(classes) for name, values in self.quasi.items()}
         for (name, column), index in zip(self.sensitive.items(), sensitive, strict=True):
             arrays[name] = column.values(targets, index)
-        arrays |= dict(zip(self.carried.names, waiting.columns[1 + len(self.sensitive) :], strict=True))
-        return pa.RecordBatch.from_arrays([arrays[name] for name in self.names], names=list(self.names))
+        names = [*self.names, ROW]
+        arrays |= dict(zip([*self.carried.names, ROW], waiting.columns[1 + len(self.sensitive) :], strict=True))
+        return pa.RecordBatch.from_arrays([arrays[name] for name in names], names=names)
 
     def plain(self, waiting: pa.RecordBatch) -> pa.RecordBatch:
         """Return the same spelled out, columns named by their places."""
@@ -268,7 +279,8 @@ class RowColumns:
         """Return the types of what is published, columns named by their places."""
         nothing = np.zeros(0, dtype=np.int32)
         carried = [pa.array([], field.type) for field in self.carried]
-        return self.plain(self.waiting(nothing, [nothing] * len(self.sensitive), carried)).schema
+        rows = np.zeros(0, dtype=np.int64)
+        return self.plain(self.waiting(nothing, [nothing] * len(self.sensitive), carried, rows)).schema
 
 
 # Which partition fills how many places of each class: the quotas of cells whose records go to several.

@@ -32,8 +32,9 @@ from shoal.release.columns import (
 )
 from shoal.release.forms.base import EXACT, IMPORTS, LABELS, RECORDS, Form, quoted
 from shoal.release.guarantees import Guarantee, achieved
-from shoal.release.publication import Engine, Hiding, People, PlannedPublication, PublishedRows, Witness
+from shoal.release.publication import Engine, Hiding, People, PlannedPublication, PublishedRows
 from shoal.release.tallies import class_shares, levels_told, plan_levels
+from shoal.release.witness import ROW
 from shoal.sources.base import Source
 from shoal.taxonomies.parse import texts
 from shoal.utility.association_kept import compare_pairs
@@ -234,36 +235,28 @@ class GeneralizedPublication(PlannedPublication):
 
     def rows(self, engine: Engine, chance: Chance, folder: Path | None, progress: Progress) -> PublishedRows:
         """Return the rows in random order."""
-        witness = Witness(self.plan.n_classes) if self.policy.counted_units else None
-        return PublishedRows(self._batches(engine, chance, folder, progress, witness), witness=witness)
+        return PublishedRows(self._batches(engine, chance, folder, progress))
 
     def _batches(
-        self,
-        engine: Engine,
-        chance: Chance,
-        folder: Path | None,
-        progress: Progress,
-        witness: Witness | None,
+        self, engine: Engine, chance: Chance, folder: Path | None, progress: Progress
     ) -> Iterator[pa.RecordBatch]:
         dealer = Dealer(self.plan.assignment.relocated(len(self.counted.run.counts), self.encoding.kept), chance)
         carried = self.policy.names("insensitive")
         sensitive = [CellColumn.of(self.counted, attribute.name) for attribute in self.encoding.problem.sensitive]
-        written = 0
+        read = written = 0
         with Shuffler(self.n_rows, chance, folder) as shuffler:
             for located in engine.locate(self.source, self.counted, carried, progress):
                 targets = dealer.deal(located.cells)
-                if witness is not None:
-                    witness.read(self._classes(targets))
                 kept = np.flatnonzero(targets != WITHHELD)
                 cells = located.cells
                 batch = located.batch
+                first_row, read = read, read + len(targets)
                 if len(kept) < len(targets):
                     targets, cells, batch = targets[kept], cells[kept], batch.take(pa.array(kept))
-                shuffler.add(_spilled(targets, [column.index[cells] for column in sensitive], batch))
+                indices = [column.index[cells] for column in sensitive]
+                shuffler.add(_spilled(targets, indices, batch).append_column(ROW, pa.array(first_row + kept)))
             with progress.step("writing", self.n_rows) as step:
                 for heap in shuffler.heaps():
-                    if witness is not None:
-                        witness.wrote(self._classes(heap.column(0).combine_chunks().to_numpy()))
                     yield self._published(heap, sensitive, carried)
                     written += heap.num_rows
                     step.advance(heap.num_rows)
@@ -288,6 +281,9 @@ class GeneralizedPublication(PlannedPublication):
         for number, name in enumerate(carried):
             arrays[name] = heap.column(1 + len(sensitive) + number).combine_chunks()
         names = [name for name in self.parts[0] if name in arrays]
+        if heap.column_names[-1] == ROW:
+            names.append(ROW)
+            arrays[ROW] = heap.column(ROW).combine_chunks()
         return pa.RecordBatch.from_arrays([arrays[name] for name in names], names=list(names))
 
 

@@ -295,7 +295,7 @@ class SyntheticPublication(PlannedPublication):
 
     def rows(self, engine: Engine, chance: Chance, folder: Path | None, progress: Progress) -> PublishedRows:  # noqa: ARG002
         """Return the rows, which were drawn in random order."""
-        return PublishedRows(self._batches(progress))
+        return PublishedRows(self._batches(progress), nobodys=True)
 
     def _batches(self, progress: Progress) -> Iterator[pa.RecordBatch]:
         columns = {column.domain.name: column for column in self.columns}

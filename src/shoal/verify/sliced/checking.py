@@ -16,10 +16,11 @@ import pyarrow as pa
 
 from shoal.core.arrays import CodeArray, IntArray
 from shoal.core.progress import Progress
+from shoal.verify.boxes import Ragged, Spans
 from shoal.verify.contents import Contents, common_type
-from shoal.verify.counts import source_counts, untold
 from shoal.verify.covers import Covers
-from shoal.verify.form import check_dictionaries, check_labels, check_rows
+from shoal.verify.form import check_dictionaries, check_labels, check_rows, source_counts, untold
+from shoal.verify.hashing import BoxSums
 from shoal.verify.kernels import kernel
 from shoal.verify.manifest import Manifest
 from shoal.verify.reading import FAULTS, PublishedRows, coded, unreadable
@@ -30,8 +31,7 @@ from shoal.verify.sliced.layout import Layout, OverlapError
 from shoal.verify.sliced.linking import BucketError, bucket_codes, check_permuted
 from shoal.verify.sliced.reading import SlicedRows, read_sliced
 from shoal.verify.sliced.tuples import SourceTuples, read_source
-from shoal.verify.spans import Ragged, Spans
-from shoal.verify.sums import BoxSums
+from shoal.verify.truth import Witness
 
 if TYPE_CHECKING:
     from shoal.sources.base import Source
@@ -44,7 +44,7 @@ def verify_sliced(
     manifest: Manifest,
     covers: Mapping[str, Covers],
     source: Source | None,
-    witness: IntArray | None,
+    witness: Witness | None,
     progress: Progress,
 ) -> Answer:
     """Return checks and promises of a sliced release; no promises if its form does not let them be judged.

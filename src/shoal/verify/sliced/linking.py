@@ -21,13 +21,12 @@ import pyarrow as pa
 
 from shoal.core.arrays import CodeArray, IntArray, KeyArray
 from shoal.verify.contents import Contents, is_textual
-from shoal.verify.hashing import fold_values
+from shoal.verify.hashing import BoxSums, fold_values
 from shoal.verify.manifest import Manifest
 from shoal.verify.numbering import LabelReader
 from shoal.verify.reading import coded
 from shoal.verify.result import FALSE_ALARM, Check
 from shoal.verify.sliced.layout import Layout, PartLayout
-from shoal.verify.sums import BoxSums
 from shoal.verify.tally import Combinations, Interner
 
 if TYPE_CHECKING:

@@ -12,14 +12,14 @@ import pyarrow as pa
 from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
 from shoal.core.errors import InputError
 from shoal.core.progress import Progress
-from shoal.verify.ahead import prepared
 from shoal.verify.contents import Contents
 from shoal.verify.exact import Histograms
 from shoal.verify.guarantees import Subject
+from shoal.verify.hashing import BoxSums
 from shoal.verify.kernels import paired
 from shoal.verify.manifest import Manifest
 from shoal.verify.numbering import ValueReader
-from shoal.verify.reading import PublishedRows, coded
+from shoal.verify.reading import PublishedRows, coded, prepared
 from shoal.verify.sliced.beliefs import Joined, Postings
 from shoal.verify.sliced.layout import Layout, Separator
 from shoal.verify.sliced.linking import (
@@ -32,7 +32,6 @@ from shoal.verify.sliced.linking import (
     grown_sizes,
     turned_rows,
 )
-from shoal.verify.sums import BoxSums
 from shoal.verify.tally import Interner, Tally
 
 if TYPE_CHECKING:

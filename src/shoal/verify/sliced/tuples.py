@@ -11,17 +11,17 @@ import pyarrow as pa
 
 from shoal.core.arrays import BoolArray, CodeArray, IntArray
 from shoal.core.progress import Progress
-from shoal.verify.ahead import prepared
-from shoal.verify.boxes import BoxTree
+from shoal.verify.boxes import BoxTree, Spans
 from shoal.verify.coding import PointReader
-from shoal.verify.counts import SourceRows, source_rows
 from shoal.verify.covers import Covers
+from shoal.verify.form import SourceRows, source_rows
+from shoal.verify.hashing import BoxSums
 from shoal.verify.manifest import Manifest
+from shoal.verify.reading import prepared
 from shoal.verify.sliced.linking import NeighbourSums, PreparedPart
 from shoal.verify.sliced.reading import SlicedRows
-from shoal.verify.spans import Spans
-from shoal.verify.sums import BoxSums
 from shoal.verify.tally import Combinations
+from shoal.verify.truth import Witness
 
 if TYPE_CHECKING:
     from shoal.sources.base import Source
@@ -64,7 +64,7 @@ class _Locator:
                 self._trees.append(None)
                 continue
             own = [covers[name] for name in reader.layout.quasi]
-            tree = BoxTree.of(own, Spans.of(own, reader.regions.tuples()))
+            tree = BoxTree.of(Spans.of(own, reader.regions.tuples()))
             self._trees.append((PointReader(own, manifest.missing_tokens), tree))
 
     @property
@@ -111,7 +111,7 @@ def read_source(
     manifest: Manifest,
     covers: Mapping[str, Covers],
     source: Source,
-    witness: IntArray | None,
+    witness: Witness | None,
     progress: Progress,
 ) -> SourceTuples:
     """Read the source once; a *witness* tells the published bucket of each row, 0 if it is in none."""
@@ -128,9 +128,6 @@ def read_source(
     located = [place for place in known if readers[place].layout.boxed and not readers[place].layout.blurred]
     fault: str | None = None
     n_buckets = len(released.sizes)
-    if witness is not None and ((witness < 0) | (witness > n_buckets)).any():
-        fault = "it names buckets that the release does not have"
-        witness = np.clip(witness, 0, n_buckets)
     columns = [attribute.name for attribute in manifest.attributes]
     with progress.step("comparing with the source", source.n_rows) as step:
         for batch in prepared(source.batches(columns, dictionary=locator.coded), locator.locate):
@@ -140,10 +137,14 @@ def read_source(
             moved += batch.moved
             box = np.zeros(n_kept, dtype=np.int32)
             if witness is not None:
-                own = witness[n_source : n_source + batch.rows]
-                if len(own) < batch.rows:
-                    fault = "it has fewer rows than the source"
-                    own = np.append(own, np.zeros(batch.rows - len(own), dtype=np.int64))
+                noted = witness.told(n_source, batch.rows)
+                own = np.zeros(batch.rows, dtype=np.int64)
+                if isinstance(noted, str):
+                    fault = noted
+                elif len(noted) > 1 or ((noted < 0) | (noted > n_buckets)).any():
+                    fault = "it names buckets that the release does not have"
+                else:
+                    own = noted[0]
                 if own[~stays].any():
                     fault = "it puts rows in buckets that lack values and were dropped"
                 box = (own[stays] - 1).astype(np.int32)
@@ -164,7 +165,7 @@ def read_source(
             if kinds is not None:
                 kinds.add([one.ids(keys) for one, keys in zip(numbers, hashes, strict=True)], n_kept)
             step.advance(batch.rows)
-    if witness is not None and len(witness) > n_source:
+    if witness is not None and witness.n_rows > n_source:
         fault = "it has more rows than the source"
     found, records = tuples.result()
     contents, content_records = (None, None) if kinds is None else kinds.result()

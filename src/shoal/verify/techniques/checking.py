@@ -17,11 +17,10 @@ from shoal.verify.contents import Contents, common_type
 from shoal.verify.covers import Covers
 from shoal.verify.items import RewrittenRows
 from shoal.verify.manifest import Manifest
-from shoal.verify.matching import unmet_demand, unserved
+from shoal.verify.matching import TooLargeError, unmatched_labels, unmet_demand
 from shoal.verify.numbering import LabelReader
 from shoal.verify.reading import PublishedRows, coded
 from shoal.verify.result import Check
-from shoal.verify.spans import Spans
 from shoal.verify.tally import Tally
 from shoal.verify.techniques.base import ColumnValues, Declared, gather_values, missing_values
 from shoal.verify.techniques.declared import Moved
@@ -151,17 +150,12 @@ def _labelled(
     demand = _label_counts(rows, file_columns(manifest)[declared.column], cover)
     supply = _code_counts(source, cover, manifest.missing_tokens)
     yield from occurring([cover], [supply > 0])
-    some, points = np.flatnonzero(demand), np.flatnonzero(supply)
-    spans = Spans.of([cover], some[:, np.newaxis].astype(np.int32))
-    order = np.argsort(spans.sizes(), kind="stable")
-    lost = unserved(
-        spans.taken(order),
-        np.arange(len(some), dtype=np.uint64),
-        demand[some[order]],
-        np.arange(len(points), dtype=np.uint64),
-        supply[points],
-        points[:, np.newaxis].astype(np.int32),
-    )
+    try:
+        lost = unmatched_labels(cover, demand, supply)
+    except (TooLargeError, ImportError):
+        why = "labels are not matched with values: there are too many, or SciPy (shoal[attacks]) is not there"
+        yield Check("technique", True, f"{declared.column} ({declared.technique}): {why}", done=False)
+        return
     yield _check(declared, f"has {lost} labels that cover no value of the source of their own" if lost else None)
 
 

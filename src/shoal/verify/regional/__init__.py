@@ -1,1 +1,0 @@
-"""Checking a release larger than memory part by part, with the same answer."""

@@ -1,1 +1,0 @@
-"""Checking a release where Spark's workers are, with the same answer."""
