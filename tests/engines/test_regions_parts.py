@@ -126,7 +126,7 @@ def test_a_table_beyond_it_is_sampled_and_its_values_are_counted_exactly(batch_r
     plain = LocalEngine().count(opened(table, batch_rows), table.column_names, Silent())
     for column in range(2):
         assert np.array_equal(found.records(column), plain.records(column))
-        assert np.array_equal(found.used(column), plain.used(column))
+        assert np.array_equal(found.find_used(column), plain.find_used(column))
         assert found.in_use(column)[0].equals(plain.in_use(column)[0])
 
 
@@ -335,7 +335,7 @@ def test_measures_of_parts_add_up_to_those_of_the_table() -> None:
         pool.add(part, half)
     assert n_withheld == plan.n_withheld > 0
     total = Total(problem.quasi, problem.sensitive, problem.cells.n_records, plan.n_withheld)
-    found, wanted = pool.measured(total), measure(problem, plan, detail=True)
+    found, wanted = pool.measure(total), measure(problem, plan, detail=True)
     assert {"um", "ncp", "loss", "attribute-loss", "class-size", "discernibility"} <= set(found)
     for name, value in found.items():
         assert value == pytest.approx(wanted[name], rel=1e-12)

@@ -283,7 +283,7 @@ def test_a_budget_that_is_used_up_states_no_more_than_was_asked(seed: int) -> No
         for step in range(steps):
             share = (1 - mechanisms.spent / mechanisms.budget) / (steps - step)
             mechanisms.noisy_counts(np.zeros(1, dtype=np.int64), share, f"step {step}")
-        assert epsilon * (1 - 1e-8) < mechanisms.stated()["epsilon"] <= epsilon
+        assert epsilon * (1 - 1e-8) < mechanisms.state_loss()["epsilon"] <= epsilon
 
 
 counts = st.lists(st.integers(-50, 50), min_size=2, max_size=12)

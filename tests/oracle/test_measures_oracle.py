@@ -210,8 +210,8 @@ def test_excessive_protection(seed: int, generalized: bool) -> None:
 def test_answers_to_queries(seed: int, generalized: bool) -> None:
     records = records_of(seed, generalized=generalized)
     problem, plan = planned(records, generalized=generalized)
-    queries = Queries.drawn(problem, 30, np.random.default_rng(seed))
-    true, told = queries.answered(original_rows(problem)), queries.answered(rows_published(problem, plan))
+    queries = Queries.draw(problem, 30, np.random.default_rng(seed))
+    true, told = queries.answer(original_rows(problem)), queries.answer(rows_published(problem, plan))
     assert len(queries.places) == len(set(queries.places.tolist()))
     for query in range(30):
         box = {

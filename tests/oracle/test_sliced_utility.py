@@ -85,8 +85,8 @@ def test_questions_are_answered_as_from_the_published_rows(parts: list[tuple[int
     rows = SlicedRows.of(problem, sliced_plan(problem, parts, bucket))
     table = published(problem, parts, bucket)
     for _ in range(6):
-        queries = Queries.drawn(problem, 4, rng)
-        found = rows.answered(queries)
+        queries = Queries.draw(problem, 4, rng)
+        found = rows.answer(queries)
         for number in range(4):
             ranges = zip(queries.places, queries.starts[:, number], queries.stops[:, number], strict=True)
             where = {NAMES[place]: (int(start), int(stop)) for place, start, stop in ranges}
@@ -112,7 +112,7 @@ def test_expected_tables_are_those_of_the_published_rows(parts: list[tuple[int, 
         expected = np.zeros((SIZES[first], SIZES[second]))
         for row in answer.to_pylist():
             expected[row[NAMES[first]], row[NAMES[second]]] = row["value"]
-        assert rows.crossed(first, second) == pytest.approx(expected, abs=1e-9)
+        assert rows.cross(first, second) == pytest.approx(expected, abs=1e-9)
         compared += 1
     assert compared == pairs
 

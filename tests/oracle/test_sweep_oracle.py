@@ -98,7 +98,7 @@ class Plain:
             return Fraction(int(node == leaf))
         return self.weights[leaf] / sum(self.weights[low:high]) if low <= leaf < high else Fraction(0)
 
-    def induced(self, records: tuple[int, ...]) -> list[Fraction]:
+    def induce(self, records: tuple[int, ...]) -> list[Fraction]:
         size = sum(records)
         return [
             sum((self.share(node, leaf) * n for node, n in enumerate(records) if n), Fraction(0)) / size
@@ -106,7 +106,7 @@ class Plain:
         ]
 
     def diverse(self, records: tuple[int, ...]) -> bool:
-        sums = itertools.accumulate(sorted(self.induced(records), reverse=True))
+        sums = itertools.accumulate(sorted(self.induce(records), reverse=True))
         return all(total <= limit for total, limit in zip(sums, self.limits, strict=False))
 
     def step_up(self, node: int) -> int:
@@ -128,7 +128,7 @@ class Plain:
                 return not any(after)
             if self.diverse(records):
                 return records == after
-            induced = self.induced(records)
+            induced = self.induce(records)
             most = max(induced)
             nexts = set()
             for leaf in (leaf for leaf, share in enumerate(induced) if share == most):
@@ -145,7 +145,7 @@ class Plain:
         def reaches(records: tuple[int, ...]) -> bool:
             if self.diverse(records):
                 return records == after
-            induced = self.induced(records)
+            induced = self.induce(records)
             movable = [node for node, n in enumerate(records) if n and self.step_up(node) != node]
             nexts: set[int] = set()
             for share in sorted(set(induced), reverse=True):

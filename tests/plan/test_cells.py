@@ -71,7 +71,7 @@ def test_merging_adds_counts_and_keeps_keys_ascending(sizes: list[int]) -> None:
     first, second = random_rows(1, 300, sizes), random_rows(2, 200, sizes)
     second[:50] = first[:50]
     layout = KeyLayout.roomy(sizes)
-    merged = Run.of_rows(packed(layout, first)).merged(Run.of_rows(packed(layout, second)))
+    merged = Run.of_rows(packed(layout, first)).merge(Run.of_rows(packed(layout, second)))
     assert unpacked(layout, merged) == counted(np.concatenate([first, second]))
     order = np.lexsort(merged.keys)
     assert np.array_equal(order, np.arange(len(order)))
@@ -82,7 +82,7 @@ def test_a_new_layout_keeps_the_cells(wide: bool) -> None:
     rows = random_rows(5, 400, [4, 4, 4])
     old = KeyLayout.of_bits([2, 2, 2])
     new = KeyLayout.of_bits([30, 30, 30]) if wide else KeyLayout.of_bits([9, 3, 20])
-    run = Run.of_rows(packed(old, rows)).relaid(old, new)
+    run = Run.of_rows(packed(old, rows)).lay_out(old, new)
     assert unpacked(new, run) == counted(rows)
     assert run.keys.shape[0] == (2 if wide else 1)
     assert np.array_equal(np.lexsort(run.keys), np.arange(len(run.counts)))

@@ -62,7 +62,7 @@ def test_pieces_come_back_as_they_were_given(seed: int) -> None:
 
 def test_relocated_puts_cells_back_among_those_that_were_dropped() -> None:
     plan = Assignment.of_pieces(3, np.array([0, 1, 1, 2]), np.array([0, 0, 1, 1]), np.array([5, 2, 1, 4]))
-    moved = plan.relocated(6, np.array([1, 3, 4]))
+    moved = plan.relocate(6, np.array([1, 3, 4]))
     assert moved.class_of.tolist() == [WITHHELD, 0, WITHHELD, SPLIT, 1, WITHHELD]
     assert moved.split_cells.tolist() == [3]
     assert moved.quota.tolist() == [2, 1]
@@ -70,8 +70,8 @@ def test_relocated_puts_cells_back_among_those_that_were_dropped() -> None:
 
 def test_relocated_leaves_out_the_cells_of_a_population() -> None:
     plan = Assignment.whole_cells(np.array([0, 1, WITHHELD, WITHHELD], dtype=np.int32))
-    assert plan.relocated(2, None).class_of.tolist() == [0, 1]
-    assert plan.relocated(3, np.array([0, 2])).class_of.tolist() == [0, WITHHELD, 1]
+    assert plan.relocate(2, None).class_of.tolist() == [0, 1]
+    assert plan.relocate(3, np.array([0, 2])).class_of.tolist() == [0, WITHHELD, 1]
 
 
 def dealt(assignment: Assignment, cells: np.ndarray, batch: int, seed: int) -> np.ndarray:

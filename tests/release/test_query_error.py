@@ -46,7 +46,7 @@ def test_queries_ask_for_one_to_three_quasi_attributes_and_a_sensitive_one(n_sen
     n_quasi = len(table.quasi)
     numbers, sensitive = set(), set()
     for _ in range(60):
-        queries = Queries.drawn(table, 20, rng)
+        queries = Queries.draw(table, 20, rng)
         quasi = [place for place in queries.places.tolist() if place < n_quasi]
         others = [place for place in queries.places.tolist() if place >= n_quasi]
         assert len(set(quasi)) == len(quasi)
@@ -63,7 +63,7 @@ def test_queries_ask_for_one_to_three_quasi_attributes_and_a_sensitive_one(n_sen
 
 def test_every_range_is_drawn_about_equally_often() -> None:
     table = problem(0, leaves=(3,))
-    queries = Queries.drawn(table, 12_000, np.random.default_rng(1))
+    queries = Queries.draw(table, 12_000, np.random.default_rng(1))
     pairs, times = np.unique(queries.starts[0] * 4 + queries.stops[0], return_counts=True)
     assert len(pairs) == 6
     # 2,000 each with a standard deviation of 41: six of them pass 6 standard deviations once in 10^8 runs
@@ -91,9 +91,9 @@ def test_small_counts_are_judged_by_the_sanity_bound() -> None:
 
 def test_tables_of_few_and_of_many_combinations_are_projected_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     table = original_rows(problem(1))
-    few = table.projected([2, 0])
+    few = table.project([2, 0])
     monkeypatch.setattr(rows_module, "_DENSE", 0)
-    many = table.projected([2, 0])
+    many = table.project([2, 0])
     assert few.records.sum() == table.records.sum()
     assert few.records.tolist() == many.records.tolist()
     for one, other in zip(few.columns, many.columns, strict=True):
@@ -112,7 +112,7 @@ def test_wide_attributes_are_compared_in_bins() -> None:
     rng = np.random.default_rng(2)
     first = rng.integers(1000, size=3000)
     table = Problem((flat(1000), flat(1000)), (), Cells((first, first), np.ones(3000, dtype=np.int64)), ())
-    assert original_rows(table).crossed(0, 1).shape == (MOST_BINS, MOST_BINS)
+    assert original_rows(table).cross(0, 1).shape == (MOST_BINS, MOST_BINS)
     leaves = np.unique(first)
     ends = np.stack([leaves, leaves], axis=1).astype(np.int32)
     same = Plan.of_cells(ends, ends + 1, np.searchsorted(leaves, first).astype(np.int32), table.cells.counts)
@@ -131,7 +131,7 @@ def test_gaps_in_what_occurs_get_no_records() -> None:
     below = np.array([0.0, 1, 1, 2, 3])
     column = Column.of_ranges(np.array([0, 3]), np.array([3, 4]), below)
     other = Column.of_leaves(np.array([0, 1]), 2)
-    table = Rows((column, other), np.array([4.0, 1.0])).crossed(0, 1)
+    table = Rows((column, other), np.array([4.0, 1.0])).cross(0, 1)
     assert table.tolist() == [[2, 0], [0, 0], [2, 0], [0, 1]]
 
 
@@ -169,9 +169,9 @@ def test_half_and_95_percent_of_the_queries_err_less() -> None:
     rng = np.random.default_rng(9)
     errors = []
     for _ in range(N_SETS):
-        queries = Queries.drawn(table, N_IN_SET, rng)
-        true = queries.answered(before)
-        errors.append(abs(queries.answered(after) - true) / np.maximum(true, table.cells.n_records / 1000))
+        queries = Queries.draw(table, N_IN_SET, rng)
+        true = queries.answer(before)
+        errors.append(abs(queries.answer(after) - true) / np.maximum(true, table.cells.n_records / 1000))
     below = np.concatenate(errors)
     figures = QueryError().figures(table, plan, np.random.default_rng(9))
     for name, share in (("query-error", 0.5), ("query-error-95", 0.95)):

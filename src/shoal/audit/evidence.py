@@ -51,7 +51,7 @@ def build_evidence(
         "risk_before": given.risks,
         "risk_after": measure_risks(publication.hiding()),
         "risk_carriers": _carriers(publication, given),
-        "generalized_sensitive": publication.generalized_sensitive(),
+        "generalized_sensitive": publication.count_generalized(),
         **_describe_published(publication, _ANY_WORK if thorough else _LITTLE_WORK),
         "utility": utility,
         "withheld": publication.n_withheld,

@@ -88,7 +88,7 @@ def find_constant_parts(table: PublishedTable) -> Iterator[Finding]:
     made = table.publication
     if not isinstance(made, SlicedPublication):
         return
-    linked, n_records = made.plan.linked_records(made.encoding.problem.cells.counts), int(made.plan.sizes.sum())
+    linked, n_records = made.plan.count_linked(made.encoding.problem.cells.counts), int(made.plan.sizes.sum())
     if linked:
         yield Finding(
             "constant-parts",
@@ -106,7 +106,7 @@ def find_decodable_labels(table: PublishedTable) -> Iterator[Finding]:
     made = table.publication
     if made is None or made.policy.method.defends_labels:
         return
-    for name, records in made.generalized_sensitive().items():
+    for name, records in made.count_generalized().items():
         yield Finding(
             "decodable-labels",
             "high",

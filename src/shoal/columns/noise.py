@@ -179,10 +179,10 @@ class NoiseTreatment(NumberTreatment):
                 f"column {self.column!r} has {counted_text(outside, 'number')} outside its declared domain; correct "
                 "them or declare a wider one"
             )
-        noisy: IntArray = true + self.random.drawn(first_row, len(true), self._noise)
+        noisy: IntArray = true + self.random.draw(first_row, len(true), self._noise)
         if self.edges == "redraw":
-            return self._redrawn(true, noisy, valid, first_row)
-        return self._clamped(noisy) if self.edges == "clamp" else self._reflected(noisy)
+            return self._redraw(true, noisy, valid, first_row)
+        return self._clamp(noisy) if self.edges == "clamp" else self._reflect(noisy)
 
     def _noise(self, words: KeyArray) -> IntArray:
         return round_normal(words, self.width) if self.gaussian else two_sided_geometric(words, self.width)
@@ -195,7 +195,7 @@ class NoiseTreatment(NumberTreatment):
             outside |= steps > self.high
         return outside
 
-    def _redrawn(self, true: IntArray, noisy: IntArray, valid: BoolArray, first_row: int) -> IntArray:
+    def _redraw(self, true: IntArray, noisy: IntArray, valid: BoolArray, first_row: int) -> IntArray:
         noisy, turn = noisy.copy(), 0
         while len(again := np.flatnonzero(valid & self._outside(noisy))):
             turn += 1
@@ -205,11 +205,11 @@ class NoiseTreatment(NumberTreatment):
                 noisy[rows] = true[rows] + self._noise(self.random.block(int(number), turn))[place[block == number]]
         return noisy
 
-    def _clamped(self, noisy: IntArray) -> IntArray:
+    def _clamp(self, noisy: IntArray) -> IntArray:
         noisy = noisy if self.low is None else np.maximum(noisy, self.low)
         return noisy if self.high is None else np.minimum(noisy, self.high)
 
-    def _reflected(self, noisy: IntArray) -> IntArray:
+    def _reflect(self, noisy: IntArray) -> IntArray:
         if self.low is not None and self.high is not None:
             span = self.high - self.low
             beyond = (noisy - self.low) % (2 * span)

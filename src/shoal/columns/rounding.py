@@ -90,5 +90,5 @@ class RoundingTreatment(NumberTreatment):
     def _uniform(self, first_row: int, n_rows: int) -> FloatArray:
         if self.random is None:
             raise TypeError("this rounding is not random")
-        drawn: FloatArray = self.random.drawn(first_row, n_rows, lambda words: uniform(words[:, 0]))
+        drawn: FloatArray = self.random.draw(first_row, n_rows, lambda words: uniform(words[:, 0]))
         return drawn - 2.0**-53  # in [0, 1): what is a multiple stays, and the rest goes up as often as it should

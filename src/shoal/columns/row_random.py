@@ -39,10 +39,10 @@ class RowRandom:
 
     def words(self, first_row: int, n_rows: int) -> KeyArray:
         """Return (n_rows, 4) words of 64 random bits."""
-        words: KeyArray = self.drawn(first_row, n_rows, lambda words: words)
+        words: KeyArray = self.draw(first_row, n_rows, lambda words: words)
         return words
 
-    def drawn(self, first_row: int, n_rows: int, draw: Callable[[KeyArray], NDArray[Any]]) -> Any:
+    def draw(self, first_row: int, n_rows: int, draw: Callable[[KeyArray], NDArray[Any]]) -> Any:
         """Return (n_rows, ...) what *draw* makes of the words of each row, block by block."""
         first_block, last_block = first_row // BLOCK_ROWS, (first_row + max(n_rows, 1) - 1) // BLOCK_ROWS
         blocks = [draw(self.block(block)) for block in range(first_block, last_block + 1)]

@@ -60,27 +60,27 @@ class SampledSource(ChangedSource):
     def _read(self, columns: list[str], coded: frozenset[str]) -> Iterator[pa.RecordBatch]:
         first_row = n_kept = 0
         for batch in self.given.batches(columns, dictionary=coded):
-            kept = self._kept(first_row, batch.num_rows)
+            kept = self._keep(first_row, batch.num_rows)
             first_row += batch.num_rows
             n_kept += int(kept.sum())
             yield batch.filter(pa.array(kept))
         if not n_kept:
             raise InputError(f"no record of {self.given.name} was drawn for the sample; take a larger share")
 
-    def drawn_rows(self) -> BoolArray:
+    def find_drawn(self) -> BoolArray:
         """Return (n_rows of the other source,) whether each row was drawn."""
         if self.rows is not None:
             return self.rows
         sizes = [batch.num_rows for batch in self.given.batches(self.given.schema.names[:1])]
-        return self._kept(0, sum(sizes))
+        return self._keep(0, sum(sizes))
 
-    def _kept(self, first_row: int, n_rows: int) -> BoolArray:
+    def _keep(self, first_row: int, n_rows: int) -> BoolArray:
         if self.rows is not None:
             kept = self.rows[first_row : first_row + n_rows]
             if len(kept) < n_rows:
                 raise InputError(f"{self.given.name} changed while it was being read; nothing was published")
             return kept
-        drawn: BoolArray = self.random.drawn(
+        drawn: BoolArray = self.random.draw(
             first_row, n_rows, lambda words: choose_rows(words, self.sampling.share or 0)
         )
         return drawn

@@ -137,7 +137,7 @@ class Shuffler:
         """Yield all rows, each heap in random order."""
         if self._n_heaps == 1:
             rows, self._in_memory = pa.Table.from_batches(self._in_memory), []
-            yield self._shuffled(rows)
+            yield self._shuffle(rows)
             return
         with kept_in_files():
             for writer in self._writers:
@@ -150,7 +150,7 @@ class Shuffler:
                     rows = reader.read_all()
                 file.close()
             if rows.num_rows:
-                yield self._shuffled(rows)
+                yield self._shuffle(rows)
 
     def __enter__(self) -> Shuffler:
         return self
@@ -160,7 +160,7 @@ class Shuffler:
             with contextlib.suppress(OSError):  # what did not fit on the disk does not fit now; the file goes anyway
                 file.close()
 
-    def _shuffled(self, rows: pa.Table) -> pa.Table:
+    def _shuffle(self, rows: pa.Table) -> pa.Table:
         return rows.combine_chunks().take(pa.array(self._chance.order(rows.num_rows)))
 
 

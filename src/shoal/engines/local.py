@@ -87,21 +87,21 @@ class LocalEngine:
                 if not layout.holds(sizes):
                     wider = KeyLayout.roomy(sizes)
                     if n_rows:
-                        sorting.finished().relay(layout, wider)
+                        sorting.finish().relay(layout, wider)
                     layout = wider
                 n_rows += len(factors[0][0])
                 step.advance(len(factors[0][0]))
                 wanted = factors
                 if thinning is not None and thinning.sampling:
                     _tally(thinning, factors, tables)
-                    wanted = some_rows(factors, thinning.drawn(factors))
+                    wanted = some_rows(factors, thinning.draw(factors))
                 sorting.add(wanted, tables, layout, keep=self.threads)
                 # What is still being sorted may be too much: wait for it, so that threads do not decide when to thin.
                 if thinning is not None and thinning.overflows(sorting.n_bound):
-                    thinning.thin(sorting.finished(), layout, sizes)
+                    thinning.thin(sorting.finish(), layout, sizes)
             if not n_rows:
                 raise InputError(f"{source.name} has no rows")
-            run = sorting.finished().total()
+            run = sorting.finish().total()
         return CountedCells(tuple(columns), dictionaries, layout, run, n_rows), n_rows
 
     def locate(

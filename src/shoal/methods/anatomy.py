@@ -31,7 +31,7 @@ class Anatomy(Method):
     """Every bucket has l different sensitive values or more, each once: a random guess is right once in l at most.
 
     Xiao and Tao, "Anatomy: simple and effective privacy preservation", VLDB 2006. Records in the order of their
-    sensitive values, those of one value in random order, are dealt to n / l buckets in turn: a value that is no more
+    sensitive values, those of one value in random order, go to n / l buckets in turn: a value that is no more
     frequent than there are buckets is in no bucket twice.
     """
 
@@ -78,9 +78,9 @@ class Anatomy(Method):
                 raise UnreachableError(_reason(problem, by_value, l))
             cell = np.repeat(np.arange(problem.cells.n_cells), counts)[rng.permutation(int(counts.sum()))]
             order = rng.permutation(len(by_value)).astype(np.int32)
-            first, dealt = kernels.group_items(order[leaves[cell]], len(by_value))
-            rank = np.arange(len(dealt)) - np.repeat(first[:-1], np.diff(first))
-            kept = dealt[rank < n_buckets]  # without the surplus of a value beyond one in each bucket
+            first, ordered = kernels.group_items(order[leaves[cell]], len(by_value))
+            rank = np.arange(len(ordered)) - np.repeat(first[:-1], np.diff(first))
+            kept = ordered[rank < n_buckets]  # without the surplus of a value beyond one in each bucket
             bucket = (np.arange(len(kept)) % n_buckets).astype(np.int32)
             step.advance(problem.cells.n_records)
         pieces = Pieces(cell[kept], bucket, np.ones(len(kept), dtype=np.int64))

@@ -42,7 +42,7 @@ class Method(BaseModel, ABC):
     # published of another. None: it decides for all records at once.
     takes_regions: ClassVar[Literal["boxes", "nodes"] | None] = None
     counts_people: ClassVar[bool] = False  # whether it can count people instead of records
-    mends_values: ClassVar[bool] = False  # whether it generalizes sensitive values where nothing else helps
+    generalizes_values: ClassVar[bool] = False  # whether it generalizes sensitive values where nothing else helps
 
     @property
     def as_two_tables(self) -> bool:

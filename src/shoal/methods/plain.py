@@ -54,4 +54,4 @@ class Plain(Method):
                         "classes (mondrian, sweep, slicing), or promise nothing with an empty privacy list"
                     )
             step.advance(problem.cells.n_records)
-        return plan if problem.requirements else plan.warned(_NOTHING_PROMISED)
+        return plan if problem.requirements else plan.warn(_NOTHING_PROMISED)

@@ -68,22 +68,22 @@ class Run:
             keys[0].sort()
             distinct, counts = kernels.count_sorted(keys[0])
             return cls(distinct[np.newaxis], counts)
-        return cls._reduced(keys, np.ones(keys.shape[1], dtype=np.int64))
+        return cls._reduce(keys, np.ones(keys.shape[1], dtype=np.int64))
 
-    def merged(self, other: Run) -> Run:
+    def merge(self, other: Run) -> Run:
         """Return the union of both, counts added."""
         if len(self.keys) == 1:
             keys, counts = kernels.merge_runs(self.keys[0], self.counts, other.keys[0], other.counts)
             return Run(keys[np.newaxis], counts)
         keys = np.concatenate([self.keys, other.keys], axis=1)
-        return self._reduced(keys, np.concatenate([self.counts, other.counts]))
+        return self._reduce(keys, np.concatenate([self.counts, other.counts]))
 
-    def relaid(self, old: KeyLayout, new: KeyLayout) -> Run:
+    def lay_out(self, old: KeyLayout, new: KeyLayout) -> Run:
         """Return the same cells under another layout."""
         keys = np.zeros((new.n_words, self.keys.shape[1]), dtype=np.uint64)
         for column, shift in enumerate(new.shift):
             keys[new.word[column]] |= self.column(old, column).astype(np.uint64) << np.uint64(shift)
-        return self._reduced(keys, self.counts)
+        return self._reduce(keys, self.counts)
 
     def column(self, layout: KeyLayout, column: int) -> AnyIntArray:
         """Return (n,) the codes of one column, in the narrowest type that holds them."""
@@ -93,7 +93,7 @@ class Run:
         shifted = self.keys[layout.word[column]] >> np.uint64(layout.shift[column])
         return np.asarray(shifted & mask, dtype=narrow)
 
-    def thinned(self, rng: np.random.Generator) -> Run:
+    def thin(self, rng: np.random.Generator) -> Run:
         """Return a random half of the records, each of them in it independently of the others."""
         counts = rng.binomial(self.counts, 0.5)
         kept = np.flatnonzero(counts)
@@ -109,7 +109,7 @@ class Run:
         return kernels.find_grouped(both, order, self.keys.shape[1])
 
     @classmethod
-    def _reduced(cls, keys: KeyArray, counts: IntArray) -> Run:
+    def _reduce(cls, keys: KeyArray, counts: IntArray) -> Run:
         order = np.lexsort(keys)
         ordered = keys[:, order]
         first = np.ones(ordered.shape[1], dtype=np.bool_)
@@ -127,7 +127,7 @@ class RunStack:
     def push(self, run: Run) -> None:
         """Add a run; runs of similar length are merged at once."""
         while self._runs and len(self._runs[-1].counts) <= 2 * len(run.counts):
-            run = self._runs.pop().merged(run)
+            run = self._runs.pop().merge(run)
         self._runs.append(run)
 
     @property
@@ -137,17 +137,17 @@ class RunStack:
 
     def thin(self, rng: np.random.Generator) -> None:
         """Keep a random half of the records."""
-        self._runs = [self.total().thinned(rng)]
+        self._runs = [self.total().thin(rng)]
 
     def relay(self, old: KeyLayout, new: KeyLayout) -> None:
         """Move every run to another layout."""
-        self._runs = [run.relaid(old, new) for run in self._runs]
+        self._runs = [run.lay_out(old, new) for run in self._runs]
 
     def total(self) -> Run:
         """Return all runs as one."""
         while len(self._runs) > 1:
             last = self._runs.pop()
-            self._runs.append(self._runs.pop().merged(last))
+            self._runs.append(self._runs.pop().merge(last))
         return self._runs[0]
 
 

@@ -33,7 +33,7 @@ class SeenValues(Protocol):
     def dictionaries(self) -> tuple[GrowingDictionary, ...]:
         """The values of each column, some of which no record may have."""
 
-    def used(self, column: int) -> BoolArray:
+    def find_used(self, column: int) -> BoolArray:
         """Return (n_codes,) which codes of a column occur."""
 
     def in_use(self, column: int) -> tuple[pa.Array, BoolArray]:
@@ -60,13 +60,13 @@ class CountedCells:
         """Return (n_cells,) the dictionary codes of one column; 0 is missing."""
         return self.run.column(self.layout, column)
 
-    def used(self, column: int) -> BoolArray:
+    def find_used(self, column: int) -> BoolArray:
         """Return (n_codes,) which codes of a column occur."""
-        return kernels.find_codes(*self.packed(column), self.dictionaries[column].size)
+        return kernels.find_codes(*self.column_key(column), self.dictionaries[column].size)
 
     def in_use(self, column: int) -> tuple[pa.Array, BoolArray]:
         """Return the values of a column that occur, in the order of their codes, and which codes these are."""
-        used = self.used(column)
+        used = self.find_used(column)
         return self.dictionaries[column].values.filter(pa.array(used[1:])), used
 
     def records(self, column: int) -> IntArray:
@@ -74,13 +74,13 @@ class CountedCells:
         codes = self.codes(column).astype(np.int32)
         return kernels.sum_groups(codes, self.run.counts, self.dictionaries[column].size)
 
-    def translated(self, column: int, table: AnyIntArray) -> AnyIntArray:
+    def translate(self, column: int, table: AnyIntArray) -> AnyIntArray:
         """Return (n_cells,) the entry of *table* for each cell's code in one column."""
         out = np.empty(len(self.run.counts), dtype=table.dtype)
-        kernels.translate_codes(*self.packed(column), table, out)
+        kernels.translate_codes(*self.column_key(column), table, out)
         return out
 
-    def packed(self, column: int) -> tuple[KeyArray, int, int]:
+    def column_key(self, column: int) -> tuple[KeyArray, int, int]:
         """Return the word of the keys that holds a column, and how far and by what mask its codes are found there."""
         return self.run.keys[self.layout.word[column]], self.layout.shift[column], (1 << self.layout.bits[column]) - 1
 
@@ -129,13 +129,13 @@ class SampledCells:
         """Where each column stands in a key."""
         return self.sample.layout
 
-    def used(self, column: int) -> BoolArray:
+    def find_used(self, column: int) -> BoolArray:
         """Return (n_codes,) which codes of a column occur."""
         return self.tallies[column] > 0
 
     def in_use(self, column: int) -> tuple[pa.Array, BoolArray]:
         """Return the values of a column that occur, in the order of their codes, and which codes these are."""
-        used = self.used(column)
+        used = self.find_used(column)
         return self.dictionaries[column].values.filter(pa.array(used[1:])), used
 
     def records(self, column: int) -> IntArray:
@@ -166,7 +166,7 @@ class Thinning:
         self.tallies: list[IntArray] = []
 
     @classmethod
-    def fixed(cls, share: float, n_columns: int, sampler: Callable[[], np.random.Generator]) -> Thinning:
+    def of_share(cls, share: float, n_columns: int, sampler: Callable[[], np.random.Generator]) -> Thinning:
         """Sample a *share* of all records from the first one on, however many that are."""
         thinning = cls(sys.maxsize, sys.maxsize, sampler)
         thinning.share = share
@@ -223,7 +223,7 @@ class Thinning:
             self._rng = self._sampler()
         return self._rng
 
-    def drawn(self, factors: Factored) -> IntArray:
+    def draw(self, factors: Factored) -> IntArray:
         """Return the rows of a batch that are in the sample."""
         return np.flatnonzero(self._chance().random(len(factors[0][0])) < self.share)
 
@@ -280,7 +280,7 @@ class Sorting:
         self._waiting.append((run, len(factors[0][0])))
         self._drain(keep)
 
-    def finished(self) -> RunStack:
+    def finish(self) -> RunStack:
         """Wait for all batches, and return their cells."""
         self._drain(0)
         return self._stack

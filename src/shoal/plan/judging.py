@@ -31,7 +31,7 @@ class Judge:
     @classmethod
     def of(cls, requirement: Requirement, counts: IntArray, *, induced: bool = False) -> Judge:
         """Prepare for a table of *counts* records of each cell; if *induced*, some publish generalized values."""
-        return cls(requirement, requirement.induced(counts) if induced else None, requirement.whole(counts))
+        return cls(requirement, requirement.induce(counts) if induced else None, requirement.whole(counts))
 
     def histograms(
         self, first: IntArray, values: CodeArray | None, records: IntArray, population: IntArray | None = None

@@ -74,7 +74,7 @@ class Assignment:
         target = np.concatenate([self.class_of[single], self.target])
         return cell, target, np.concatenate([counts[single], self.quota])
 
-    def relocated(self, n_cells: int, kept: IntArray | None) -> Assignment:
+    def relocate(self, n_cells: int, kept: IntArray | None) -> Assignment:
         """Return the same for the counted cells, of which ours are those at *kept*; the others are withheld.
 
         Cells beyond the counted ones are the population's, to which no record belongs.
@@ -162,7 +162,7 @@ class Plan:
             return cell, target, records, target
         return cell, np.append(self.targets.class_of, np.int32(WITHHELD))[target], records, target
 
-    def generalized_sensitive(self, problem: Problem) -> dict[str, int]:
+    def count_generalized(self, problem: Problem) -> dict[str, int]:
         """Return how many records publish a generalized value, for each sensitive attribute that has such records."""
         if self.targets is None:
             return {}
@@ -175,7 +175,7 @@ class Plan:
         """Number of classes."""
         return len(self.lo)
 
-    def warned(self, *warnings: str) -> Plan:
+    def warn(self, *warnings: str) -> Plan:
         """Return the plan with more that the data holder should know."""
         return replace(self, warnings=(*self.warnings, *warnings))
 

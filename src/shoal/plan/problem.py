@@ -68,7 +68,7 @@ class Requirement:
             raise TypeError(f"{self.model.subject} is not about the values of an attribute")
         return self.values[cells]
 
-    def induced(self, counts: IntArray) -> Induced:
+    def induce(self, counts: IntArray) -> Induced:
         """Return how generalized values of its attribute spread in a table of *counts* records of each cell."""
         if self.values is None or self.taxonomy is None:
             raise TypeError(f"{self.model.subject} is not about the values of one attribute")

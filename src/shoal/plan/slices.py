@@ -88,7 +88,7 @@ class SlicedPlan:
         shown = np.flatnonzero((bucket >= 0) & (records > 0))
         return Pieces(cell[shown], bucket[shown], records[shown])
 
-    def linked_records(self, counts: IntArray) -> int:
+    def count_linked(self, counts: IntArray) -> int:
         """Return how many records are in buckets that link the quasi values of their parts."""
         pieces = self.pieces(counts)
         return int(self.sizes[find_linked_buckets(self.parts, pieces.cell, pieces.bucket, self.n_buckets)].sum())

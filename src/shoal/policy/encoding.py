@@ -159,7 +159,7 @@ class _Column:
 def _column(counted: CountedCells, tree: Tree) -> _Column:
     """Look the values of an attribute up in its tree."""
     column = counted.columns.index(tree.attribute.name)
-    leaves = counted.translated(column, tree.leaf)
+    leaves = counted.translate(column, tree.leaf)
     return _Column(leaves, leaves if tree.one_to_one else counted.codes(column))
 
 
@@ -197,7 +197,7 @@ def _numbers(counted: CountedCells, attribute: Attribute, kept: IntArray | None)
 
 
 def _has_missing(people: CountedCells, name: str) -> bool:
-    return name in people.columns and bool(people.used(people.columns.index(name))[0])
+    return name in people.columns and bool(people.find_used(people.columns.index(name))[0])
 
 
 def _population_values(people: CountedCells, name: str) -> pa.Array:
@@ -269,7 +269,7 @@ def _with_populations(
             if (attribute.taxonomy.encode(values) < 0).any():
                 raise InputError(f"the population {path} has values of {attribute.name!r} outside its taxonomy")
             leaf = _leaves(attribute.taxonomy, people.dictionaries[column].values, used)
-            columns[j].append(people.translated(column, leaf))
+            columns[j].append(people.translate(column, leaf))
         for s in range(n_sensitive):
             columns[len(quasi) + s].append(np.zeros(len(people.run.counts), dtype=np.int32))
         counts.append(np.zeros(len(people.run.counts), dtype=np.int64))

@@ -189,7 +189,7 @@ class Publication(ABC):
     def hiding(self) -> Hiding | None:
         """Return among how many records each record hides; None if no row is a record."""
 
-    def generalized_sensitive(self) -> dict[str, int]:
+    def count_generalized(self) -> dict[str, int]:
         """Return how many records publish a generalized value, for each sensitive attribute that has such records."""
         return {}
 

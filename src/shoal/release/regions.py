@@ -311,7 +311,7 @@ class Findings:
             sizes=sizes,
             sizes_before=before,
             warnings=plan.warnings,
-            generalized=plan.generalized_sensitive(problem),
+            generalized=plan.count_generalized(problem),
             published=tuple(kernels.occurring(codes[shown]) for codes in problem.cells.codes),
             quasi=tuple(quasi),
             sensitive=tuple(sensitive),
@@ -449,7 +449,7 @@ class RegionalPublication(Publication):
         """Return the texts of a generalized sensitive attribute; None if it is published as it is."""
         return self.columns.sensitive[place]
 
-    def generalized_sensitive(self) -> dict[str, int]:
+    def count_generalized(self) -> dict[str, int]:
         """Return how many records publish a generalized value, for each sensitive attribute that has such records."""
         return dict(self.pooled.generalized)
 
@@ -486,7 +486,7 @@ class RegionalPublication(Publication):
     def utility(self, *, expensive: bool = False) -> Utility:  # noqa: ARG002
         """Return the measures that can be added up over regions."""
         total = Total(self.quasi, self.sensitive, self.pooled.n_records, self.pooled.n_withheld)
-        return self.pooled.utility.measured(total)
+        return self.pooled.utility.measure(total)
 
     def hiding(self) -> Hiding:
         """Return the sizes of classes."""

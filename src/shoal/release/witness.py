@@ -95,7 +95,7 @@ class Witness:
         """Return the same for all rows that *source* was drawn from; rows that were not drawn are in no class."""
         for layer in layers(source):
             if isinstance(layer, SampledSource):
-                drawn = layer.drawn_rows()
+                drawn = layer.find_drawn()
                 whole = copy.copy(self)
                 whole.numbers = np.zeros((len(self.numbers), len(drawn)), dtype=np.int64)
                 whole.numbers[:, drawn] = self.numbers

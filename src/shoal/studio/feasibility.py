@@ -221,7 +221,7 @@ def _hint(looked: Looked, problem: Problem, policy: Policy, requirement: Require
         if requirement.model.relative_to_whole:
             return Hint(subject, "possible", "the table as one class keeps it always; a strict one leaves little else")
         return Hint(subject, "possible", "the table as one class keeps it")
-    if method.mends_values and requirement.place is not None and problem.may_generalize(requirement.place):
+    if method.generalizes_values and requirement.place is not None and problem.may_generalize(requirement.place):
         return Hint(
             subject, "costly", f"{_reason(reason)}; {method.name} could only generalize sensitive values, if that helps"
         )

@@ -70,13 +70,13 @@ def from_parents(
     ('a', 'b', 'any')
     """
 
-    def named(node: int) -> str:
+    def name_node(node: int) -> str:
         return f"{labels[node]!r}" + (f" (line {lines[node]})" if lines else "")
 
     roots = [node for node, parent in enumerate(parents) if parent < 0]
     if len(roots) > 1:
         raise TaxonomyError(
-            f"{name} has {len(roots)} roots, among them {named(roots[0])} and {named(roots[1])}; "
+            f"{name} has {len(roots)} roots, among them {name_node(roots[0])} and {name_node(roots[1])}; "
             "put one most general value above all others"
         )
     children: list[list[int]] = [[] for _ in labels]
@@ -85,7 +85,7 @@ def from_parents(
             children[parent].append(node)
     order, depth = _walk(children, roots)
     if len(order) < len(labels):
-        raise TaxonomyError(f"{name} has a cycle: {named(_in_cycle(parents, set(order)))} is its own ancestor")
+        raise TaxonomyError(f"{name} has a cycle: {name_node(_in_cycle(parents, set(order)))} is its own ancestor")
     if len(labels) < 2:
         raise TaxonomyError(f"{name} has no value below its root")
 
@@ -96,7 +96,7 @@ def from_parents(
     for node in reversed(order):
         if children[node]:
             lo[node], hi[node] = lo[children[node][0]], hi[children[node][-1]]
-    _check_labels(labels, parents, children, lo, hi, order, name, named)
+    _check_labels(labels, parents, children, lo, hi, order, name, name_node)
 
     inner = sorted((node for node in order if children[node]), key=lambda node: (-depth[node], lo[node]))
     numbered = np.array([*leaves, *inner])
@@ -170,7 +170,7 @@ def _check_labels(
     hi: list[int],
     order: list[int],
     name: str,
-    named: Callable[[int], str],
+    name_node: Callable[[int], str],
 ) -> None:
     """Refuse a label for two different sets of leaves; a chain of single children may repeat one."""
     seen: dict[str, int] = {}
@@ -179,13 +179,15 @@ def _check_labels(
         if (lo[node], hi[node]) == (lo[other], hi[other]):
             continue
         if not children[node] and not children[other]:
-            raise TaxonomyError(f"{name} has the leaf {named(other)} twice: again as {named(node)}")
+            raise TaxonomyError(f"{name} has the leaf {name_node(other)} twice: again as {name_node(node)}")
         if not children[node] or not children[other]:
             raise TaxonomyError(f"{name}: {labels[node]!r} is a value and a group of other values; rename the group")
         if parents[other] >= 0 and parents[node] >= 0 and parents[other] != parents[node]:
-            above = f"{named(parents[other])} and {named(parents[node])}"
+            above = f"{name_node(parents[other])} and {name_node(parents[node])}"
             raise TaxonomyError(f"{name}: {labels[node]!r} has two parents, {above}; give each group one place")
-        raise TaxonomyError(f"{name}: {named(other)} and {named(node)} are different groups with one label; rename one")
+        raise TaxonomyError(
+            f"{name}: {name_node(other)} and {name_node(node)} are different groups with one label; rename one"
+        )
 
 
 def _codes(parts: Sequence[IntArray | list[int]]) -> CodeArray:

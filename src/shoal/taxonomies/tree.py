@@ -215,10 +215,10 @@ class Taxonomy:
         if node >= 0:
             return self.labels[node]
         if self.missing is not None and hi > self.missing:
-            return self._unclaimed(f"{{{self.label(lo, self.missing)}, {self.labels[self.missing]}}}")
+            return self._free(f"{{{self.label(lo, self.missing)}, {self.labels[self.missing]}}}")
         if self.missing is not None and hi - lo == self.missing:
-            return self._unclaimed(NOT_MISSING_LABEL)
-        return self._unclaimed(self.scale.label(self, lo, hi))
+            return self._free(NOT_MISSING_LABEL)
+        return self._free(self.scale.label(self, lo, hi))
 
     def cover(self, lo: int, hi: int) -> Cover:
         """Return which source values a leaf range stands for, in the format that ``Scale`` describes."""
@@ -276,7 +276,7 @@ class Taxonomy:
         if not 0 <= lo < hi <= self.n_leaves:
             raise ValueError(f"[{lo}, {hi}) is no range of {self.n_leaves} leaves")
 
-    def _unclaimed(self, text: str) -> str:
+    def _free(self, text: str) -> str:
         while text in self._claimed:
             text += " (range)"
         return text

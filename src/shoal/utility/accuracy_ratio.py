@@ -52,8 +52,8 @@ def accuracy_ratio(problem: Problem, published: Callable[[FloatArray], Rows]) ->
     if not asked.any() or not taught.any():
         asked, taught = counts, np.ones(len(counts))
     n_quasi = len(problem.quasi)
-    from_release = NaiveBayes.learned(published(taught), n_quasi)
-    from_original = NaiveBayes.learned(original_rows(problem, taught), n_quasi)
+    from_release = NaiveBayes.learn(published(taught), n_quasi)
+    from_original = NaiveBayes.learn(original_rows(problem, taught), n_quasi)
     codes = problem.cells.codes[: n_quasi + 1]
     return ratio(from_release.right(codes, asked), from_original.right(codes, asked))
 
@@ -67,9 +67,9 @@ class NaiveBayes:
     edges: tuple[IntArray, ...]  # of the bins of each quasi attribute and of the class attribute
 
     @classmethod
-    def learned(cls, rows: Rows, n_quasi: int) -> NaiveBayes:
+    def learn(cls, rows: Rows, n_quasi: int) -> NaiveBayes:
         """Count, add one everywhere, and divide."""
-        tables = [rows.crossed(j, n_quasi) + 1.0 for j in range(n_quasi)]
+        tables = [rows.cross(j, n_quasi) + 1.0 for j in range(n_quasi)]
         label = rows.columns[n_quasi]
         prior = np.bincount(label.item, weights=rows.records, minlength=len(label.lo)) @ label.shares() + 1.0
         return cls(

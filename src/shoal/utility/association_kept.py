@@ -53,10 +53,10 @@ def compare_pairs(problem: Problem, after: Callable[[], Rows], most_work: float)
         return None
     before, published, found = original_rows(problem), after(), []
     for first, second in combinations(range(len(names)), 2):
-        crossed = before.crossed(first, second)
+        crossed = before.cross(first, second)
         fewer = min(int((crossed.sum(axis=axis) > 0).sum()) for axis in (0, 1))
         if fewer > 1:
-            was, left = contingency(crossed), contingency(published.crossed(first, second))
+            was, left = contingency(crossed), contingency(published.cross(first, second))
             pair = {"before": math.sqrt(was / (fewer - 1)), "after": math.sqrt(left / (fewer - 1))}
             found.append({"pair": [names[first], names[second]], **pair})
     return found
@@ -66,9 +66,9 @@ def association_kept(before: Rows, after: Rows) -> float:
     """Return the mean ratio of the associations of two tables, pair by pair; the normalisation cancels out."""
     kept = []
     for first, second in combinations(range(len(before.columns)), 2):
-        was = contingency(before.crossed(first, second))
+        was = contingency(before.cross(first, second))
         if was > _NONE:
-            kept.append(math.sqrt(ratio(contingency(after.crossed(first, second)), was)))
+            kept.append(math.sqrt(ratio(contingency(after.cross(first, second)), was)))
     return float(np.mean(kept)) if kept else 1.0
 
 

@@ -106,7 +106,7 @@ class Pool:
         for name, sums in other._sums.items():
             self._sums[name] = self._sums[name] + sums if name in self._sums else sums
 
-    def measured(self, total: Total) -> Utility:
+    def measure(self, total: Total) -> Utility:
         """Return every measure that follows from the sums, in detail where it can be told so."""
         return {
             name: measure.detail_of_sums(total, self._sums[name]) or measure.of_sums(total, self._sums[name])

@@ -29,7 +29,7 @@ class Queries:
     stops: IntArray  # (n_attributes, n_queries)
 
     @classmethod
-    def drawn(cls, problem: Problem, n_queries: int, rng: np.random.Generator) -> Queries:
+    def draw(cls, problem: Problem, n_queries: int, rng: np.random.Generator) -> Queries:
         """Draw one to three quasi attributes and, if there is one, a sensitive attribute; then ranges of leaves.
 
         Attributes and their number are equally likely, and so are all ranges of an attribute's leaves.
@@ -46,9 +46,9 @@ class Queries:
         other += other >= one  # a second edge, different from the first
         return cls(places, np.minimum(one, other), np.maximum(one, other))
 
-    def answered(self, rows: Rows) -> FloatArray:
+    def answer(self, rows: Rows) -> FloatArray:
         """Return (n_queries,) the count that the rows lead one to expect."""
-        few = rows.projected(self.places.tolist())
+        few = rows.project(self.places.tolist())
         longest = max(len(column.lo) for column in few.columns)
         shares = np.zeros((len(self.places), self.starts.shape[1], longest))
         for j, column in enumerate(few.columns):
@@ -81,7 +81,7 @@ class QueryError(Measure):
     def figures(self, problem: Problem, plan: Plan, rng: np.random.Generator) -> dict[str, float]:
         """Return the median and the 95th percentile."""
         after = rows_published(problem, plan)
-        return query_errors(problem, lambda queries: queries.answered(after), rng)
+        return query_errors(problem, lambda queries: queries.answer(after), rng)
 
 
 def query_errors(
@@ -91,8 +91,8 @@ def query_errors(
     before = original_rows(problem)
     errors = []
     for _ in range(N_SETS):
-        queries = Queries.drawn(problem, N_IN_SET, rng)
-        true = queries.answered(before)
+        queries = Queries.draw(problem, N_IN_SET, rng)
+        true = queries.answer(before)
         errors.append(np.abs(answered(queries) - true) / np.maximum(true, SANITY * problem.cells.n_records))
     median, high = np.quantile(np.concatenate(errors), [0.5, 0.95]).tolist()
     return {QueryError.name: median, "query-error-95": high}

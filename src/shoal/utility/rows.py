@@ -53,7 +53,7 @@ class Column:
             below,
         )
 
-    def taken(self, rows: AnyIntArray) -> Column:
+    def take(self, rows: AnyIntArray) -> Column:
         """Return the column of these rows."""
         return Column(self.item[rows], self.lo, self.hi, self.below)
 
@@ -91,7 +91,7 @@ class Rows:
     columns: tuple[Column, ...]
     records: FloatArray  # (n_rows,)
 
-    def projected(self, places: Sequence[int]) -> Rows:
+    def project(self, places: Sequence[int]) -> Rows:
         """Return the table of these attributes alone, equal rows put together and in order."""
         columns = [self.columns[place] for place in places]
         shape = tuple(len(column.lo) for column in columns)
@@ -108,7 +108,7 @@ class Rows:
         made = (Column(item, c.lo, c.hi, c.below) for item, c in zip(items, columns, strict=True))
         return Rows(tuple(made), records.astype(np.float64))
 
-    def crossed(self, first: int, second: int) -> FloatArray:
+    def cross(self, first: int, second: int) -> FloatArray:
         """Return the expected table of two attributes over their bins."""
         a, b = self.columns[first], self.columns[second]
         return cross_columns(a.item, a.shares(), b.item, b.shares(), self.records)
@@ -147,7 +147,7 @@ def rows_published(problem: Problem, plan: Plan, weights: FloatArray | None = No
         Column.of_ranges(plan.lo[:, j], plan.hi[:, j], np.arange(attribute.taxonomy.n_leaves + 1, dtype=np.float64))
         for j, attribute in enumerate(problem.quasi)
     ]
-    columns = (*(column.taken(class_of[first]) for column in quasi), *(column.taken(first) for column in sensitive))
+    columns = (*(column.take(class_of[first]) for column in quasi), *(column.take(first) for column in sensitive))
     summed: FloatArray = np.bincount(group, weights=weighted[kept], minlength=len(first)).astype(np.float64)
     return Rows(columns, summed)
 

@@ -442,7 +442,7 @@ def test_partitions_sample_a_share_and_count_all_values(messages: list[pa.Record
         assert np.array_equal(found.records(column), plain.records(column))
     n_drawn = int(found.sample.run.counts.sum())
     assert abs(n_drawn - N_ROWS / 4) < 8 * np.sqrt(N_ROWS * 3 / 16)
-    places = plain.run.find(found.sample.run.relaid(found.layout, plain.layout).keys)
+    places = plain.run.find(found.sample.run.lay_out(found.layout, plain.layout).keys)
     assert (places >= 0).all()
 
 

@@ -262,7 +262,7 @@ class Division:
             looked.share,
             budget.region_rows,
             by_nodes=policy.method.takes_regions == "nodes",
-            mending=policy.method.mends_values,
+            generalizes=policy.method.generalizes_values,
             most_regions=most_regions,
         )
         return cls(policy, looked, budget, trees, tree)
@@ -284,10 +284,10 @@ class Division:
         root = self.tree.nodes[0]
         whole = Region(root.lo, root.hi, self.looked, counts.whole)
         problem = encode_cells(self.looked.sample, self.policy, self.trees, region=whole).problem
-        mending = self.policy.method.mends_values
-        if not mending:
+        generalizes = self.policy.method.generalizes_values
+        if not generalizes:
             refuse_unreachable(problem, 0)
-        found = settle_regions(self.tree, counts, problem, mending=mending)
+        found = settle_regions(self.tree, counts, problem, generalizes=generalizes)
         if len(found) == 1 and found[0].n_records > self.budget.cells:
             raise UsageError(
                 f"no cut of the table leaves two parts that both meet the models, so all of its {found[0].n_records:,} "
@@ -412,21 +412,23 @@ class Settled:
     n_records: int
 
 
-def settle_regions(tree: RegionTree, counts: RegionCounts, problem: Problem, *, mending: bool = False) -> list[Settled]:
+def settle_regions(
+    tree: RegionTree, counts: RegionCounts, problem: Problem, *, generalizes: bool = False
+) -> list[Settled]:
     """Return the smallest regions that meet every requirement as one class, joined with their siblings if need be.
 
     *problem* has the requirements with the whole table's counts. If not even the root meets them, it is the only one.
-    With *mending*, what they would be met by with all sensitive values generalized is enough.
+    With *generalizes*, what they would be met by with all sensitive values generalized is enough.
     """
-    found = _Settling(tree, counts, problem, mending).under(0)
+    found = _Settling(tree, counts, problem, generalizes).under(0)
     root = tree.nodes[0]
     whole = Settled(tuple(range(len(tree.leaves))), root.lo, root.hi, int(counts.sizes.sum()))
     return found or [whole]
 
 
 class _Settling:
-    def __init__(self, tree: RegionTree, counts: RegionCounts, problem: Problem, mending: bool) -> None:
-        self._tree, self._counts, self._problem, self._mending = tree, counts, problem, mending
+    def __init__(self, tree: RegionTree, counts: RegionCounts, problem: Problem, generalizes: bool) -> None:
+        self._tree, self._counts, self._problem, self._generalizes = tree, counts, problem, generalizes
         self._number = {node: number for number, node in enumerate(tree.leaves)}
 
     def under(self, place: int) -> list[Settled] | None:
@@ -460,7 +462,7 @@ class _Settling:
             whole = requirement.whole(self._problem.cells.counts)
             if requirement.model.holds(ClassHistograms(size, values), whole)[0]:
                 continue
-            if not (self._mending and self._holds_generalized(requirement, size)):
+            if not (self._generalizes and self._holds_generalized(requirement, size)):
                 return False
         return True
 
@@ -471,10 +473,10 @@ class _Settling:
         """
         if requirement.place is None or not self._problem.may_generalize(requirement.place):
             return False
-        weights = requirement.induced(self._problem.cells.counts).weights
+        weights = requirement.induce(self._problem.cells.counts).weights
         unit = int(weights.sum())
-        mended = ClassHistograms(size * unit, (size * weights)[np.newaxis], unit=unit)
-        return bool(requirement.model.holds(mended, requirement.whole(self._problem.cells.counts))[0])
+        generalized = ClassHistograms(size * unit, (size * weights)[np.newaxis], unit=unit)
+        return bool(requirement.model.holds(generalized, requirement.whole(self._problem.cells.counts))[0])
 
     def _values(self, names: tuple[str, ...], leaves: list[int]) -> IntArray:
         counts: IntArray = self._counts.values[names][leaves].sum(axis=0)

@@ -61,17 +61,17 @@ def cut_regions(
     most_rows: int,
     *,
     by_nodes: bool,
-    mending: bool = False,
+    generalizes: bool = False,
     most_regions: int = MOST_FILES,
 ) -> RegionTree:
     """Halve a random *sample* of a table until each box is expected to hold at most so many rows.
 
     A cut at which both sides meet all requirements, as far as the sample tells, comes before others, and then one of
     the attribute that is widest there, as Mondrian would. *by_nodes*, boxes are nodes of all taxonomies. With
-    *mending*, requirements do not count that are met once sensitive values are generalized. Beyond *most_regions* boxes
+    *generalizes*, requirements do not count that generalized sensitive values meet. Beyond *most_regions* boxes
     only those are cut on that may not stay as they are.
     """
-    asked = [r for r in sample.requirements if r.place is None or not (mending and sample.may_generalize(r.place))]
+    asked = [r for r in sample.requirements if r.place is None or not (generalizes and sample.may_generalize(r.place))]
     return _Cutting(replace(sample, requirements=tuple(asked)), share, most_rows, most_regions, by_nodes).grow()
 
 

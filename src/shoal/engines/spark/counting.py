@@ -59,7 +59,7 @@ class Merger:
             self._layout = wider
         counts = np.array(cells.column(len(self._columns)), dtype=np.int64)
         run = Run(pack_keys(factors, tables, self._layout), counts)
-        self._stack.push(run.relaid(self._layout, self._layout))  # in order: the codes are new
+        self._stack.push(run.lay_out(self._layout, self._layout))  # in order: the codes are new
         self._n_rows += int(counts.sum())
 
     def exceeds(self, most_cells: int) -> bool:
@@ -191,7 +191,7 @@ class SamplePartition:
         if source is None:
             return
         rng = chance_for(self.secret, f"sample {number}").generator
-        thinning = Thinning.fixed(self.share, len(self.columns), lambda: rng)
+        thinning = Thinning.of_share(self.share, len(self.columns), lambda: rng)
         looked = LocalEngine(1).look(source, self.columns, Silent(), thinning)
         assert isinstance(looked, SampledCells)  # noqa: S101  with a fixed share it always is
         yield sample_message(looked)
@@ -226,7 +226,7 @@ class SampleMerger:
             self._layout = wider
         counts = message.column(3 * len(self._columns)).flatten().to_numpy()
         run = Run(pack_keys(factors, tables, self._layout), counts)
-        self._stack.push(run.relaid(self._layout, self._layout))  # in order: the codes are new
+        self._stack.push(run.lay_out(self._layout, self._layout))  # in order: the codes are new
         self._n_rows += int(message.column(3 * len(self._columns) + 1)[0].as_py())
 
     def total(self) -> SampledCells:

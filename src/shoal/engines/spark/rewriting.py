@@ -181,7 +181,7 @@ def prepare_partition_work(
 ) -> tuple[DataFrame, RewritePartition]:
     """Return what Spark sends to the tasks, and what is done in each partition."""
     counted = publication.counted
-    assignment = publication.plan.assignment.relocated(len(counted.run.counts), publication.encoding.kept)
+    assignment = publication.plan.assignment.relocate(len(counted.run.counts), publication.encoding.kept)
     planned = Shared(Planned(counted, assignment))
     carried = tuple(publication.policy.names("insensitive"))
     wanted, form = source.select_columns(list(dict.fromkeys([*counted.columns, *carried])))

@@ -83,9 +83,9 @@ class Line:
         unit = (np.arange(len(self)) // grain).astype(np.int32)
         low, high = self._extents(unit, int(unit[-1]) + 1)
         number = optimal_cuts(low, high, np.bincount(unit), smallest, self._widths)
-        return self._gathered(number[unit])
+        return self._gather(number[unit])
 
-    def shed(self, groups: Groups, smallest: int, most: int) -> Groups:
+    def withhold(self, groups: Groups, smallest: int, most: int) -> Groups:
         """Withhold up to *most* records where that narrows the labels of the rest the most.
 
         The order of steps does not depend on *most*, every step narrows the table by more than the withheld
@@ -110,18 +110,18 @@ class Line:
             code = self._codes[at, attribute]
             number = groups.of.copy()
             number[at[(code < least) | (code > greatest)]] = WITHHELD
-            groups = self._gathered(number)
+            groups = self._gather(number)
             if not affordable.all():
                 return groups
 
     def deal(self, values: CodeArray, n_values: int, size: int, cap: int) -> Groups:
         """Return groups of *size* records with any of the cells' *values* on at most *cap* of them."""
         first, queue = group_items(values[self._cells], n_values)
-        return self._gathered(diverse_groups(first, queue, size, cap))
+        return self._gather(diverse_groups(first, queue, size, cap))
 
-    def parted(self, share: float) -> Groups:
+    def part_at(self, share: float) -> Groups:
         """Return two groups, the first of which has this share of the curve."""
-        return self._gathered((np.arange(len(self)) >= share * len(self)).astype(np.int32))
+        return self._gather((np.arange(len(self)) >= share * len(self)).astype(np.int32))
 
     def hold(self, groups: Groups) -> bool:
         """Whether every group meets every requirement."""
@@ -136,14 +136,14 @@ class Line:
             if not all(requirement.model.holds(some, whole).all() for _, some in self._histograms(groups, requirement))
         ]
 
-    def merged(self, groups: Groups) -> Groups:
+    def merge(self, groups: Groups) -> Groups:
         """Return groups that meet every requirement: those that do not join neighbours on the curve until they do.
 
         The whole table meets all, so this comes to an end, with one group if need be.
         """
         while not (holding := self._holding(groups)).all():
             number = pair_groups(~holding, groups.low, groups.high, groups.sizes, self._widths)
-            groups = self._gathered(np.append(number, np.int32(WITHHELD))[groups.of])
+            groups = self._gather(np.append(number, np.int32(WITHHELD))[groups.of])
         return groups
 
     def loss(self, groups: Groups) -> float:
@@ -171,7 +171,7 @@ class Line:
         extents(group, self._codes, low, high)
         return low, high
 
-    def _gathered(self, number: CodeArray) -> Groups:
+    def _gather(self, number: CodeArray) -> Groups:
         """Return groups by their numbers; groups that would publish the same are one, for they would be one class."""
         n_groups = int(number.max()) + 1
         low, high = self._extents(number, n_groups)
@@ -276,8 +276,8 @@ def _narrowest(line: Line, problem: Problem) -> tuple[Groups, dict[str, Any]]:
     """Return the cuts of the least total width, without the records that are better withheld."""
     groups = line.cut(problem.smallest_class)
     if problem.max_withheld:
-        groups = line.shed(groups, problem.smallest_class, problem.max_withheld)
-    return line.merged(groups), {"withheld": groups.n_withheld}
+        groups = line.withhold(groups, problem.smallest_class, problem.max_withheld)
+    return line.merge(groups), {"withheld": groups.n_withheld}
 
 
 class _Diversity:
@@ -317,12 +317,12 @@ class _Diversity:
         held = bool(found)
         if not held:
             worth_merging = tried if only is not None else (tried or range(2, self._most + 1))[:_MERGED]
-            found = [(l, self._line.merged(self._groups(l))) for l in worth_merging]
+            found = [(l, self._line.merge(self._groups(l))) for l in worth_merging]
         if only is None:
-            found.append((1, self._line.merged(self._line.cut(self._problem.smallest_class))))
+            found.append((1, self._line.merge(self._line.cut(self._problem.smallest_class))))
         l, groups = min(found, key=lambda pair: self._line.loss(pair[1]))
         if len(groups) == 1 and not held:
-            groups = self._parted(groups)
+            groups = self._split_in_two(groups)
         return groups, {"l": l, "tried": tried, "merged": not held or l == 1}
 
     def _size(self, l: int) -> int:
@@ -343,7 +343,7 @@ class _Diversity:
             if requirement.values is self._values and not requirement.model.relative_to_whole
         )
 
-    def _parted(self, whole: Groups) -> Groups:
+    def _split_in_two(self, whole: Groups) -> Groups:
         """Return two parts of the curve if two will do; refuse one class that holds only because it is the table."""
         asked = self._problem.requirements
         if not any(r.model.relative_to_whole for r in asked) or (whole.low == whole.high).all():
@@ -352,7 +352,7 @@ class _Diversity:
             return whole
         offers: dict[int, float] = {}  # by the number of the policy's model, where only that one fails
         for share in _SHARES:
-            parts = self._line.parted(share)
+            parts = self._line.part_at(share)
             if len(parts) < 2:
                 continue
             failing = self._line.failing(parts)

@@ -58,9 +58,9 @@ class Incognito(Method):
         end = time.monotonic() + self.time_budget
         with progress.step("searching", unit="nodes") as step:
 
-            def solved(part: Problem, budget: int) -> Solution:
+            def solve_part(part: Problem, budget: int) -> Solution:
                 return solve(part, self.measure, budget, max(end - time.monotonic(), 0.0), step)
 
             if self.recode:
-                return recode(problem, solved, self.round_suppression)
-            return solved(problem, problem.max_withheld).plan()
+                return recode(problem, solve_part, self.round_suppression)
+            return solve_part(problem, problem.max_withheld).plan()

@@ -47,7 +47,7 @@ class Grouping:
         """(n_groups,) records."""
         return self.tallies[:, 0]
 
-    def cut_off(self) -> None:
+    def forget_source(self) -> None:
         """Forget the source, so that it need not stay in memory."""
         self.source, self.group_of = None, self.group_of[:0]
 
@@ -72,7 +72,7 @@ class Groupings:
         fields = np.array([self.ladders.field(j) for j in range(self.ladders.n_attributes)], dtype=np.uint64)
         self._fields = fields[:, 0].astype(np.int64), fields[:, 1].copy(), fields[:, 2].copy()  # word, shift, mask
         self._tables: dict[tuple[int, int, int], KeyArray] = {}
-        group_of, keys, tallies = self._rolled(keys, np.stack(columns, axis=1), (), len(keys))
+        group_of, keys, tallies = self._roll_up(keys, np.stack(columns, axis=1), (), len(keys))
         widths = [rung.width(0) for rung in self.ladders.rungs]
         self._widest = sorted(range(len(widths)), key=lambda j: -widths[j])
         bottom = (0,) * self.ladders.n_attributes
@@ -95,17 +95,17 @@ class Groupings:
             between = tuple(level if j in self._widest[:n_widest] else 0 for j, level in enumerate(levels))
             if any(now < then for now, then in zip(source.levels, between, strict=True)):
                 meeting = tuple(map(max, source.levels, between))
-                source = self._made(source, between if source is self.base else meeting)
-        return source if source.levels == levels else self._made(source, levels)
+                source = self._make(source, between if source is self.base else meeting)
+        return source if source.levels == levels else self._make(source, levels)
 
     def _smallest_finer(self, levels: Levels) -> Grouping:
         finer = np.flatnonzero((self._levels <= np.array(levels)).all(axis=1))
         return self._kept[int(finer[self._groups[finer].argmin()])]
 
-    def _made(self, source: Grouping, levels: Levels) -> Grouping:
-        changed = self._changed(source.levels, levels)
+    def _make(self, source: Grouping, levels: Levels) -> Grouping:
+        changed = self._find_changes(source.levels, levels)
         room = min(self.ladders.n_labels(levels), source.n_groups)
-        group_of, keys, tallies = self._rolled(source.keys, source.tallies, changed, room)
+        group_of, keys, tallies = self._roll_up(source.keys, source.tallies, changed, room)
         made = Grouping(levels, keys, tallies, source, group_of)
         self._keep(made, source)
         return made
@@ -117,8 +117,8 @@ class Groupings:
         """
         if grouping is self.base:
             return self.base.group_of
-        rolled, _, _ = self._rolled(
-            self.base.keys, self.base.tallies, self._changed(self.base.levels, grouping.levels), grouping.n_groups
+        rolled, _, _ = self._roll_up(
+            self.base.keys, self.base.tallies, self._find_changes(self.base.levels, grouping.levels), grouping.n_groups
         )
         return rolled[self.base.group_of]
 
@@ -182,12 +182,12 @@ class Groupings:
         self._entries += made.size
         return made
 
-    def _changed(self, start: Levels, end: Levels) -> tuple[tuple[int, int, int], ...]:
+    def _find_changes(self, start: Levels, end: Levels) -> tuple[tuple[int, int, int], ...]:
         """Return (attribute, level, new level) where values change between two nodes."""
         steps = zip(self.ladders.rungs, start, end, strict=True)
         return tuple((j, a, b) for j, (rung, a, b) in enumerate(steps) if rung.width(a) != rung.width(b))
 
-    def _rolled(
+    def _roll_up(
         self, keys: KeyArray, tallies: IntArray, changed: tuple[tuple[int, int, int], ...], room: int
     ) -> tuple[CodeArray, KeyArray, IntArray]:
         attributes = [j for j, _, _ in changed]
@@ -213,7 +213,7 @@ class Groupings:
         if self._entries > _KEPT_ENTRIES:
             smallest = sorted(self._kept[1:], key=lambda grouping: grouping.n_entries)[: len(self._kept) // 2]
             for grouping in smallest:
-                grouping.cut_off()
+                grouping.forget_source()
             self._kept = [self.base, *smallest]
             self._levels = np.array([kept.levels for kept in self._kept], dtype=np.int64)
             self._groups = np.array([kept.n_groups for kept in self._kept], dtype=np.int64)

@@ -101,7 +101,7 @@ class Judge:
                 return Verdict(levels, Finding.DEARER, True, plain)
         if self.budget and self._surely_fails(grouping):
             return Verdict(levels, Finding.FAILS_DOWN, False, plain)
-        suppressed = self._suppressed(grouping, failing)
+        suppressed = self._suppress(grouping, failing)
         if suppressed is None:
             down = self.monotone and not self.budget
             return Verdict(levels, Finding.FAILS_DOWN if down else Finding.FAILS, True, plain)
@@ -110,7 +110,7 @@ class Judge:
             return Verdict(levels, Finding.FAILS, True, plain)  # a table of one class is like itself: no protection
         return Verdict(levels, Finding.HOLDS, True, plain, self.measure.cost(grouping, suppressed), suppressed)
 
-    def kept_by_all(self, grouping: Grouping, requirement: Requirement, whole: Whole) -> bool:
+    def all_keep(self, grouping: Grouping, requirement: Requirement, whole: Whole) -> bool:
         """Whether all groups keep a requirement, nothing being suppressed."""
         failing = np.zeros(grouping.n_groups, dtype=np.bool_)
         self._judge(grouping, requirement, whole, failing)
@@ -126,13 +126,13 @@ class Judge:
                     return True
         return False
 
-    def _suppressed(self, grouping: Grouping, failing: BoolArray) -> BoolArray | None:
+    def _suppress(self, grouping: Grouping, failing: BoolArray) -> BoolArray | None:
         """Return which groups have to be suppressed, or None if that is more than the budget."""
         failing = failing.copy()
         for requirement, whole in zip(self.requirements, self.wholes, strict=True):
             if not requirement.model.relative_to_whole:
                 self._judge(grouping, requirement, whole, failing)
-                if self._exceeded(grouping, failing):
+                if self._exceeds(grouping, failing):
                     return None
         relative = [
             (requirement, whole)
@@ -145,7 +145,7 @@ class Judge:
             remaining = [self._remaining(grouping, requirement, whole, failing) for requirement, whole in relative]
             for (requirement, _), whole in zip(relative, remaining, strict=True):
                 self._judge(grouping, requirement, whole, failing)
-                if self._exceeded(grouping, failing):
+                if self._exceeds(grouping, failing):
                     return None
             changed = int(np.count_nonzero(failing)) > before
         return failing
@@ -160,7 +160,7 @@ class Judge:
         for groups, histograms in self.groupings.blocks(grouping, requirement, chosen):
             failing[groups[~requirement.model.holds(histograms, whole)]] = True
 
-    def _exceeded(self, grouping: Grouping, failing: BoolArray) -> bool:
+    def _exceeds(self, grouping: Grouping, failing: BoolArray) -> bool:
         if not self.budget:
             return bool(failing.any())
         return int(grouping.sizes[failing].sum()) > self.budget

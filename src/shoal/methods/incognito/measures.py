@@ -64,7 +64,7 @@ class _Shares(NodeMeasure):
 
     def __init__(self, ladders: Ladders, n_sensitive: int) -> None:
         super().__init__(ladders, n_sensitive)
-        self._lost = [[self.lost(rung, level) for level in range(rung.top + 1)] for rung in ladders.rungs]
+        self._lost = [[self.shares_lost(rung, level) for level in range(rung.top + 1)] for rung in ladders.rungs]
         self._totals = [
             np.array([np.dot(rung.records_at(level), lost) for level, lost in enumerate(losses)])
             for rung, losses in zip(ladders.rungs, self._lost, strict=True)
@@ -72,7 +72,7 @@ class _Shares(NodeMeasure):
         self._parts = tuple(self.part(j, totals) for j, totals in enumerate(self._totals))
 
     @abstractmethod
-    def lost(self, rung: Ladder, level: int) -> FloatArray:
+    def shares_lost(self, rung: Ladder, level: int) -> FloatArray:
         """Return (width,) the share that each value of a level loses."""
 
     @abstractmethod
@@ -107,7 +107,7 @@ class LossCost(_Shares):
 
     name = "loss"
 
-    def lost(self, rung: Ladder, level: int) -> FloatArray:
+    def shares_lost(self, rung: Ladder, level: int) -> FloatArray:
         return np.asarray((rung.hi[level] - rung.lo[level]) / rung.taxonomy.n_leaves)
 
     def part(self, attribute: int, totals: FloatArray) -> FloatArray:
@@ -127,7 +127,7 @@ class UmCost(_Shares):
 
     name = "um"
 
-    def lost(self, rung: Ladder, level: int) -> FloatArray:
+    def shares_lost(self, rung: Ladder, level: int) -> FloatArray:
         return np.asarray(1.0 - 1.0 / (rung.hi[level] - rung.lo[level]))
 
     def part(self, attribute: int, totals: FloatArray) -> FloatArray:
@@ -149,7 +149,7 @@ class NcpCost(_Shares):
 
     name = "ncp"
 
-    def lost(self, rung: Ladder, level: int) -> FloatArray:
+    def shares_lost(self, rung: Ladder, level: int) -> FloatArray:
         return relative_widths(rung.taxonomy, rung.lo[level], rung.hi[level])
 
     def part(self, attribute: int, totals: FloatArray) -> FloatArray:

@@ -239,7 +239,7 @@ class Frontier(Walk):
             floor.append(level)
         return tuple(floor)
 
-    def _checked(self, levels: Levels, best: float = np.inf) -> Verdict:
+    def _check(self, levels: Levels, best: float = np.inf) -> Verdict:
         verdict = self.judge.check(levels, best)
         self._known[levels] = verdict.cost, verdict.plain
         if verdict.finding is Finding.FAILS_DOWN and len(self._failures) < _MOST_FAILURES:
@@ -250,7 +250,7 @@ class Frontier(Walk):
     def _cost(self, levels: Levels) -> float:
         """Return what a node costs, infinite if it does not hold."""
         known = self._known.get(levels)
-        return self._checked(levels).cost if known is None else known[0]
+        return self._check(levels).cost if known is None else known[0]
 
     def _climb(self, levels: Levels) -> Iterator[None]:
         """Raise the attribute that gains the largest classes for its cost, until a node holds."""
@@ -279,7 +279,7 @@ class Frontier(Walk):
                 if self.late:
                     return
                 if plain(levels) < self.limit:
-                    self._checked(levels, self.limit)
+                    self._check(levels, self.limit)
                     yield
 
     def _wander(self, rounds: int) -> Iterator[None]:
@@ -329,7 +329,7 @@ class Frontier(Walk):
                         return
                     levels = tuple(low if a == i else high if a == j else top for a, top in enumerate(self._top))
                     if levels not in self._known:
-                        self._checked(levels)
+                        self._check(levels)
                         yield
                     if levels in self._failures:
                         break
@@ -351,7 +351,7 @@ class Frontier(Walk):
             cost, height, levels, first = heapq.heappop(waiting)
             if not separable or not (np.array(levels) <= failures).all(axis=1).any():
                 if levels not in self._known:
-                    self._checked(levels, self.limit)
+                    self._check(levels, self.limit)
                     yield
                 cost = max(cost, self._known[levels][1])
             for j in range(first, len(levels)):

@@ -93,7 +93,7 @@ class Solution:
             failing = self._failing(levels)
             numbers = {requirement.number for requirement, _ in failing}
             if len(numbers) == 1 and all(requirement.model.relative_to_whole for requirement, _ in failing):
-                reached = max(self._reached(levels, requirement, whole) for requirement, whole in failing)
+                reached = max(self._measure(levels, requirement, whole) for requirement, whole in failing)
                 offers[min(numbers)] = min(reached, offers.get(min(numbers), np.inf))
         if not offers:
             return ""
@@ -114,9 +114,9 @@ class Solution:
         if np.count_nonzero(grouping.sizes) < 2:
             return []
         together = zip(self.judge.requirements, self.judge.wholes, strict=True)
-        return [(asked, whole) for asked, whole in together if not self.judge.kept_by_all(grouping, asked, whole)]
+        return [(asked, whole) for asked, whole in together if not self.judge.all_keep(grouping, asked, whole)]
 
-    def _reached(self, levels: Levels, requirement: Requirement, whole: Whole) -> float:
+    def _measure(self, levels: Levels, requirement: Requirement, whole: Whole) -> float:
         grouping = self.judge.groupings.at(levels)
         blocks = self.judge.groupings.blocks(grouping, requirement, grouping.sizes > 0)
         return max(requirement.model.worst(histograms, whole) for _, histograms in blocks)
@@ -139,7 +139,7 @@ class _Round:
     cells: IntArray  # which cells of the problem
     plan: Plan
 
-    def left(self) -> IntArray:
+    def find_left(self) -> IntArray:
         """Return the cells that this round suppressed."""
         return np.asarray(self.cells[self.plan.assignment.class_of == WITHHELD], dtype=np.int64)
 
@@ -169,7 +169,7 @@ def recode(problem: Problem, solve: Solve, share: float) -> Plan:
 def _continue_rounds(problem: Problem, solve: Solve, share: float, cells: IntArray, solution: Solution) -> list[_Round]:
     """Return a round and those that recode what it suppressed; raise if it found nothing."""
     first = _Round(cells, solution.plan())
-    return [first, *_rounds(problem, solve, share, first.left())]
+    return [first, *_rounds(problem, solve, share, first.find_left())]
 
 
 def _rounds(problem: Problem, solve: Solve, share: float, cells: IntArray) -> list[_Round]:
@@ -182,12 +182,12 @@ def _rounds(problem: Problem, solve: Solve, share: float, cells: IntArray) -> li
         if solution is None or not solution.found:
             break
         rounds.append(_Round(cells, solution.plan()))
-        cells = rounds[-1].left()
+        cells = rounds[-1].find_left()
     return rounds
 
 
 def _n_left(problem: Problem, rounds: list[_Round]) -> int:
-    return int(problem.cells.counts[rounds[-1].left()].sum())
+    return int(problem.cells.counts[rounds[-1].find_left()].sum())
 
 
 def _restrict(problem: Problem, cells: IntArray) -> Problem:

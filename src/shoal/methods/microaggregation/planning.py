@@ -58,7 +58,7 @@ def plan_groups(problem: Problem, averages: Averages, rng: np.random.Generator, 
             break
         owner = _join_failing(problem, parts, owner, failing)
     search = {"groups": n_groups, "variation_lost": _variation_lost(parts, owner)}
-    return replace(plan, search=search).warned(*_too_coarse(problem, averages))
+    return replace(plan, search=search).warn(*_too_coarse(problem, averages))
 
 
 def _parts(problem: Problem, cells: IntArray) -> list[_Part]:
@@ -141,7 +141,7 @@ def _find_holding(problem: Problem, plan: Plan) -> BoolArray:
 
 def _join_failing(problem: Problem, parts: list[_Part], owner: CodeArray, failing: BoolArray) -> CodeArray:
     """Join failing classes with their nearest; withhold those that have no other one in their part, or raise."""
-    mended = np.full(len(owner), WITHHELD, dtype=np.int32)
+    joined = np.full(len(owner), WITHHELD, dtype=np.int32)
     alone, n_classes, several = [], 0, False
     for part in parts:
         if owner[part.members[0]] == WITHHELD:
@@ -152,17 +152,17 @@ def _join_failing(problem: Problem, parts: list[_Part], owner: CodeArray, failin
             continue
         several = several or bool(failing[classes].any())
         grouping = join_groups(part.space, grouping, failing[classes])
-        mended[part.members] = grouping.group + n_classes
+        joined[part.members] = grouping.group + n_classes
         n_classes += grouping.n_groups
     if several:  # what those that are left reach may depend on the others: they wait
         for part in alone:
-            mended[part.members] = n_classes
+            joined[part.members] = n_classes
             n_classes += 1
-        return mended
-    withheld = int((mended == WITHHELD).sum())
+        return joined
+    withheld = int((joined == WITHHELD).sum())
     if n_classes == 0 or withheld > problem.max_withheld:
         raise UnreachableError(_unmet(problem, len(parts), withheld))
-    return mended
+    return joined
 
 
 def _unmet(problem: Problem, n_parts: int, records: int) -> str:

@@ -50,7 +50,7 @@ class Items:
             stops=np.array([len(order)], dtype=np.int64),
         )
 
-    def copied(self) -> Items:
+    def copy(self) -> Items:
         """Return the same in arrays of its own, to move items about in."""
         columns = self.codes.copy(), self.records.copy(), self.keys.copy(), self.cells.copy()
         return Items(*columns, starts=self.starts, stops=self.stops)
@@ -70,7 +70,7 @@ class Items:
         """Return the items as pieces."""
         return Pieces(self.cells.astype(np.int64), self.bucket_of_item().astype(np.int32), self.records)
 
-    def taken(self, buckets: BoolArray) -> Items:
+    def take(self, buckets: BoolArray) -> Items:
         """Return some of the buckets, in the order that they have here."""
         lengths = (self.stops - self.starts)[buckets]
         stops = np.cumsum(lengths)
@@ -80,7 +80,7 @@ class Items:
         return Items(*columns, starts=stops - lengths, stops=stops)
 
     @classmethod
-    def joined(cls, one: Items, other: Items) -> Items:
+    def join(cls, one: Items, other: Items) -> Items:
         """Return the buckets of both."""
         return cls(
             np.concatenate([one.codes, other.codes]),
@@ -131,7 +131,7 @@ class Cutter:
 
     def cut(self, given: Items) -> Items:
         """Return the items in buckets that go no further."""
-        items = given.copied()
+        items = given.copy()
         starts, stops, spans = items.starts, items.stops, code_spans(items)
         attempts = np.zeros(len(starts), dtype=np.int64)
         ended_starts, ended_stops = [], []
@@ -218,7 +218,7 @@ class Rounds:
         """Return the items in smaller buckets."""
         attempts, spans = np.zeros(len(items.starts), dtype=np.int64), code_spans(items)
         while True:
-            in_middle, left, total = self._proposed(items, attempts, spans)
+            in_middle, left, total = self._propose(items, attempts, spans)
             trying = in_middle & (total >= 2 * self._smallest)
             if not trying.any():
                 return items
@@ -227,7 +227,7 @@ class Rounds:
             apart = self._accepts(items, halves, trying & large)
             items, attempts = _rejoin(items, halves, apart, np.where(trying, attempts + 1, len(spans) * len(EIGHTHS)))
 
-    def _proposed(self, items: Items, attempts: IntArray, spans: FloatArray) -> tuple[BoolArray, IntArray, IntArray]:
+    def _propose(self, items: Items, attempts: IntArray, spans: FloatArray) -> tuple[BoolArray, IntArray, IntArray]:
         """Return which buckets are to be tried, in the middle only, (n_items,) the records that go left, and all."""
         if not self._relaxed:
             attribute, cut, eighths, total = strict_cuts(items, items.starts, items.stops, attempts, spans)
@@ -313,9 +313,9 @@ def _merge(halves: Items, apart: BoolArray) -> tuple[Pieces, int]:
 
 def _rejoin(items: Items, halves: Items, apart: BoolArray, attempts: IntArray) -> tuple[Items, IntArray]:
     """Return items with the buckets that stay cut as two, which start anew, and the others as they were."""
-    old = items.taken(~apart)
-    new = halves.taken(np.repeat(apart, 2))
-    return Items.joined(old, new), np.concatenate([attempts[~apart], np.zeros(len(new.starts), dtype=np.int64)])
+    old = items.take(~apart)
+    new = halves.take(np.repeat(apart, 2))
+    return Items.join(old, new), np.concatenate([attempts[~apart], np.zeros(len(new.starts), dtype=np.int64)])
 
 
 @compiled

@@ -263,7 +263,7 @@ def _failing(
 ) -> tuple[BoolArray, str | None]:
     """Return (n_cells,) which cells are in groups that fail, and a sentence on the group that fails worst."""
     groups = _Groups.of(problem, parts, requirement, counts)
-    holds = groups.measured(requirement.model.holds)
+    holds = groups.measure(requirement.model.holds)
     fails = np.zeros(len(counts), dtype=np.bool_)
     if holds.all():
         return fails, None
@@ -292,7 +292,7 @@ class _Groups:
         group_of = np.repeat(np.arange(len(present), dtype=np.int32), np.diff(first))
         return cls(Judge.of(requirement, counts), part, cells, counts[cells], group_of, first)
 
-    def measured(self, measure: Callable[[ClassHistograms, Whole], NDArray[Scalar]]) -> NDArray[Scalar]:
+    def measure(self, measure: Callable[[ClassHistograms, Whole], NDArray[Scalar]]) -> NDArray[Scalar]:
         """Return (n_groups,) what a model says of each group."""
         values = self.judge.requirement.values_at(self.cells)
         blocks = self.judge.histograms(self.first, values, self.records)
@@ -303,7 +303,7 @@ def _sentence(problem: Problem, groups: _Groups, holds: BoolArray) -> str:
     """Say which group that does not hold is the worst, and what would be reachable."""
     model = groups.judge.requirement.model
     more_is_better = model.achieved_is == "at least"
-    reached = groups.measured(model.achieved)
+    reached = groups.measure(model.achieved)
     figures = reached if more_is_better else -reached
     blocking = int(np.where(holds, np.inf, figures).argmin())
     figure = float(reached[blocking])
@@ -313,7 +313,7 @@ def _sentence(problem: Problem, groups: _Groups, holds: BoolArray) -> str:
     if math.isfinite(figure):
         reach = f"can reach only {rounded_down(figure, 2) if more_is_better else rounded_up(figure, 4)}"
     best = ", ".join(
-        f"{name} {rounded_down(float(groups.measured(other.achieved).min()), 2)}" for name, other in _INSTANTIATIONS
+        f"{name} {rounded_down(float(groups.measure(other.achieved).min()), 2)}" for name, other in _INSTANTIATIONS
     )
     who = _name_records(problem, groups.part, int(groups.cells[first]), size)
     return (

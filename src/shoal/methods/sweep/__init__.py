@@ -26,7 +26,7 @@ class SequentialSweep(Method):
     name: ClassVar[str] = "sweep"
     title: ClassVar[str] = "moves records to more general classes one by one, and generalizes sensitive values too"
     takes_regions = "nodes"
-    mends_values = True
+    generalizes_values = True
 
     improve: bool = Field(
         default=True,

@@ -11,13 +11,13 @@ from shoal.core import kernels
 from shoal.core.arrays import BoolArray, CodeArray, IntArray
 from shoal.core.kernels import same_rows
 from shoal.core.progress import Step
-from shoal.methods.sweep.kernels import Members, find_hopeless, settle
+from shoal.methods.sweep.kernels import Members, find_prunable, settle
 from shoal.methods.sweep.labels import Items, Scouts, TreeTables, group_by_label, group_cells
 from shoal.methods.sweep.rules import Bound, Models, Parts, Rules
 from shoal.plan.judging import Judge
 from shoal.plan.problem import Problem
 
-_SCOUT_AGAIN = 0.7  # once so few of the parts are left, more of them may be without hope
+_SCOUT_AGAIN = 0.7  # once so few of the parts are left, more of them may be pruned
 _NO_LIMIT = np.iinfo(np.int64).max
 _GIVEN_UP = 16  # a class that another model refuses gives up one record of so many, and asks again
 
@@ -51,11 +51,11 @@ class Sweep:
         for item in range(len(self.items) - 1):
             if not live.any_class_can_close():
                 break
-            hopeful, class_of, nodes = live.grouped(item)
+            possible, class_of, nodes = live.group_at(item)
             if not len(nodes):
                 continue
             first, order = kernels.group_items(class_of, len(nodes))
-            members = hopeful[order]
+            members = possible[order]
             stay = live.remaining[members]
             sizes = self._settle(live, item, nodes, first, members, stay)
             held, staying = np.flatnonzero(sizes), np.flatnonzero(stay)
@@ -72,7 +72,7 @@ class Sweep:
             n_classes += len(held)
             live.take(members, stay)
             step.advance(int(sizes.sum()))
-        return Classes(np.concatenate(items), np.concatenate(labels)), Parts.joined([*closed, live.left()])
+        return Classes(np.concatenate(items), np.concatenate(labels)), Parts.join([*closed, live.take_left()])
 
     def _settle(
         self, live: Live, item: int, nodes: CodeArray, first: IntArray, members: IntArray, stay: IntArray
@@ -132,24 +132,24 @@ class Live:
         self._scouts = Scouts.of(items)
         self._bits = np.uint64(1) << np.arange(len(self._scouts.levels), dtype=np.uint64)
         self._scouted = np.full(len(self._scouts.levels), np.inf)  # how many parts were live then
-        self._hopeless = np.zeros(len(parts.cell), dtype=np.uint64)  # a bit for every scout
+        self._pruned = np.zeros(len(parts.cell), dtype=np.uint64)  # a bit for every scout
         # of a generalized value it matters which it is, where labels are defended
         defended = np.isin(np.arange(parts.nodes.shape[1]), rules.place[np.diff(rules.first_pair) > 0])
-        nodes = np.concatenate([parts.nodes, np.where(defended, parts.own(problem), parts.nodes)], axis=1)
+        nodes = np.concatenate([parts.nodes, np.where(defended, parts.own_values(problem), parts.nodes)], axis=1)
         example, self.pattern = same_rows((*nodes.T, np.zeros(len(nodes), dtype=np.int32)))
         self.patterns = nodes[example]
         self._of_pattern = np.bincount(self.pattern, weights=parts.records).astype(np.int64)
         self.parts = parts
         self.remaining = parts.records.copy()
 
-    def grouped(self, item: int) -> tuple[IntArray, CodeArray, CodeArray]:
+    def group_at(self, item: int) -> tuple[IntArray, CodeArray, CodeArray]:
         """Return the parts that may close at an item, their classes (-1: too small), and the classes' nodes."""
         self._move_together()
         scout = self._scouts.of_item[item]
         if len(self._live) < _SCOUT_AGAIN * self._scouted[scout]:
             self._ask(scout)
-        hopeful = self._live[self._hopeless[self._live] & self._bits[scout] == 0]
-        return hopeful, *self._at(self._items.levels[item], hopeful)
+        possible = self._live[self._pruned[self._live] & self._bits[scout] == 0]
+        return possible, *self._at(self._items.levels[item], possible)
 
     def take(self, members: IntArray, stay: IntArray) -> None:
         """Take the records that stay in classes out."""
@@ -173,7 +173,7 @@ class Live:
                 return False
         return len(patterns) > 0
 
-    def left(self) -> Parts:
+    def take_left(self) -> Parts:
         """Return what no class has taken."""
         parts = self.parts.take(self._live)
         parts.records = self.remaining[self._live]
@@ -193,12 +193,12 @@ class Live:
         )
 
     def _ask(self, scout: int) -> None:
-        """Find out which parts are without hope at all items of a scout."""
+        """Find out which parts are pruned at all items of a scout."""
         self._scouted[scout] = len(self._live)
         class_of, nodes = self._at(self._scouts.levels[scout], self._live)
-        lost = find_hopeless(class_of, len(nodes), self._live, self.pattern, self.patterns, self._rules)
-        self._hopeless[self._live] &= ~self._bits[scout]
-        self._hopeless[self._live[lost]] |= self._bits[scout]
+        lost = find_prunable(class_of, len(nodes), self._live, self.pattern, self.patterns, self._rules)
+        self._pruned[self._live] &= ~self._bits[scout]
+        self._pruned[self._live[lost]] |= self._bits[scout]
 
     def _move_together(self) -> None:
         """Copy what is still live to neighbouring places, once most of the rest is gone: memory is slow."""
@@ -208,7 +208,7 @@ class Live:
         rows = self._row[live]
         self._trees = self._trees._replace(leaves=self._trees.leaves[rows], shared=self._trees.shared[rows])
         self.parts, self.pattern, self.remaining = self.parts.take(live), self.pattern[live], self.remaining[live]
-        self._raised, self._hopeless = self._raised[live], self._hopeless[live]
+        self._raised, self._pruned = self._raised[live], self._pruned[live]
         self._row = self._live = np.arange(len(live))
 
 

@@ -73,11 +73,11 @@ def improve(sweep: Sweep, classes: Classes, parts: Parts, *, settled: bool) -> P
     )
     whole = float(problem.cells.n_records) * sum(attribute.weight for attribute in (*problem.quasi, *problem.sensitive))
     units, sizes = tally_units(rules, parts.nodes, parts.owner, parts.records, last + 1)  # kept up to date by pull
-    lifted = tally_pairs(rules, parts.nodes, parts.own(problem), parts.owner, parts.records, last + 1)
+    lifted = tally_pairs(rules, parts.nodes, parts.own_values(problem), parts.owner, parts.records, last + 1)
     changed = np.ones(last + 1, dtype=np.bool_)
     rows, candidates = _candidates(sweep, classes, parts, information)
     for _ in range(_ROUNDS):
-        own = np.ascontiguousarray(parts.own(problem))
+        own = np.ascontiguousarray(parts.own_values(problem))
         row_of = np.searchsorted(rows, parts.cell)
         # who could not move finds the same again, unless something happened in a class that matters to it
         around = np.asarray(np.append(changed, False)[candidates].any(axis=1))
@@ -96,12 +96,12 @@ def improve(sweep: Sweep, classes: Classes, parts: Parts, *, settled: bool) -> P
         part, nodes, goal, gain = pull(world, order, sweep.rng)
         moved = Parts(parts.cell[part], nodes, np.ones(len(part), dtype=np.int64), goal)
         parts.records = records
-        parts = Parts.joined([parts.take(records > 0), moved])
+        parts = Parts.join([parts.take(records > 0), moved])
         if gain < _WORTH * whole:
             break
     if not settled:
         parts.owner = np.where(parts.owner == last, -1, parts.owner)
-    return Parts.joined([parts, withheld])
+    return Parts.join([parts, withheld])
 
 
 def _candidates(sweep: Sweep, classes: Classes, parts: Parts, information: FloatArray) -> tuple[IntArray, CodeArray]:

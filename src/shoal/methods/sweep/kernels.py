@@ -477,12 +477,12 @@ def lift(
 
 
 @compiled
-def find_hopeless(
+def find_prunable(
     class_of: CodeArray, n_classes: int, live: IntArray, pattern: CodeArray, patterns: CodeArray, rules: Rules
 ) -> BoolArray:
     """Return (n_live,) whether a part's class, and so each of its subsets, covers too few values for some rule.
 
-    Parts without a class have no hope either.
+    Parts without a class are prunable, too.
     """
     n_rules = len(rules.place)
     distinct = np.zeros((n_classes, n_rules), dtype=np.int64)

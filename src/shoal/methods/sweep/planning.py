@@ -73,7 +73,7 @@ def _refuse_unreachable(problem: Problem) -> None:
             continue
         whole = requirement.whole(problem.cells.counts)
         if requirement.model.why_unreachable(whole) is not None:
-            why = requirement.model.why_unreachable(_at_root(requirement.induced(problem.cells.counts), whole))
+            why = requirement.model.why_unreachable(_at_root(requirement.induce(problem.cells.counts), whole))
             if why is not None:
                 raise UnreachableError(f"{why}; even all values generalized to the most general label do not meet it")
     refuse_unreachable(replace(problem, requirements=tuple(fixed)), problem.max_withheld)
@@ -134,22 +134,22 @@ def _with_last_class(sweep: Sweep, classes: Classes, parts: Parts) -> tuple[Clas
     """
     problem, n = sweep.problem, len(classes.item)
 
-    def mended(n_dissolved: int) -> Parts | None:
+    def complete(n_dissolved: int) -> Parts | None:
         inside = (parts.owner < 0) | (parts.owner >= n - n_dissolved)
         last = generalize(problem, sweep.models, parts.take(inside), sweep.others, sweep.rng)
         if last is None:
             return None
         last.owner = np.full(len(last.cell), n - n_dissolved, dtype=np.int64)
-        found = Parts.joined([parts.take(~inside), last])
+        found = Parts.join([parts.take(~inside), last])
         if n_dissolved == n:
             _refuse_beyond_cap(problem, found)
         return None if _beyond_cap(problem, found) is not None else found
 
     n_dissolved = 0
     left = parts.owner < 0
-    found = mended(0) if left.any() else parts
+    found = complete(0) if left.any() else parts
     if found is None and not _may_withhold(problem, parts, left, sweep.models.defend):
-        n_dissolved, found = _fewest(mended, n)
+        n_dissolved, found = _fewest(complete, n)
     if found is not None:
         parts = found
     kept = n - n_dissolved
@@ -195,7 +195,7 @@ def _may_withhold(problem: Problem, parts: Parts, left: BoolArray, defend: bool)
         return False
     if any(requirement.model.relative_to_whole for requirement in problem.requirements):
         return False
-    rest, own = parts.take(~left), parts.own(problem)
+    rest, own = parts.take(~left), parts.own_values(problem)
     if _beyond_cap(problem, rest) is not None:
         return False
     for requirement in problem.requirements if defend else ():
@@ -318,7 +318,7 @@ def generalize(
             found = raised
     if parts.records.sum() < models.rules.records or not others.accept(found):
         return None
-    return parts.published_as(group, found, rng)
+    return parts.publish_as(group, found, rng)
 
 
 def _by_rules(
@@ -332,7 +332,7 @@ def _by_rules(
         lifted = np.zeros(tree.n_nodes, dtype=np.int64)
         if not lift(models.rules, np.array(chosen), steps, width, by_node, lifted):
             return None
-        accompanied = parts.raised(place, lifted, steps, rng) if lifted.any() else parts
+        accompanied = parts.raise_records(place, lifted, steps, rng) if lifted.any() else parts
         if np.diff(models.rules.first_pair)[list(chosen)].any():
             for r in chosen:
                 found = _with_companions(problem, models, accompanied, r, rng)
@@ -360,7 +360,7 @@ def _with_companions(problem: Problem, models: Models, parts: Parts, r: int, rng
 
     node = tree.n_leaves
     while node < tree.n_nodes:
-        nodes, own = parts.nodes[:, place], parts.own(problem)[:, place]
+        nodes, own = parts.nodes[:, place], parts.own_values(problem)[:, place]
         at = np.flatnonzero(nodes == node)
         count = kernels.sum_groups(own[at], parts.records[at], tree.n_leaves)
         total = int(count.sum())
@@ -378,7 +378,7 @@ def _with_companions(problem: Problem, models: Models, parts: Parts, r: int, rng
             wanted = rng.multivariate_hypergeometric(
                 fitting if fitting.sum() >= need else offered, need, method="marginals"
             )
-            parts = parts.moved(
+            parts = parts.move(
                 place, [(others[own[others] == v], int(wanted[v])) for v in np.flatnonzero(wanted)], node, rng
             )
             node = int(parts.nodes[:, place][parts.nodes[:, place] >= tree.n_leaves].min())
@@ -387,5 +387,5 @@ def _with_companions(problem: Problem, models: Models, parts: Parts, r: int, rng
         else:
             stay = math.floor((total - int(count[value])) * cap / (1 - cap))
             leaving = at[own[at] == value], int(count[value]) - stay
-            parts = parts.moved(place, [leaving], int(steps[node]), rng)
+            parts = parts.move(place, [leaving], int(steps[node]), rng)
     return parts

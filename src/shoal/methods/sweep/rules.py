@@ -102,19 +102,19 @@ def build_rules(bound: Sequence[Rule], records: int, plain_records: int) -> Rule
         factor=_whole([rule.induced.factor for rule in bound]),
         n_leaves=_whole([rule.induced.taxonomy.n_leaves for rule in bound]),
         first_leaf=_whole(first_leaf),
-        weights=weights.joined(),
+        weights=weights.join(),
         first_node=_whole(first_node),
-        lo=lo.joined(),
-        hi=hi.joined(),
-        common=common.joined(),
-        share=share.joined(),
+        lo=lo.join(),
+        hi=hi.join(),
+        common=common.join(),
+        share=share.join(),
         first_limit=_whole(first_limit),
-        top=top.joined(),
-        bottom=bottom.joined(),
+        top=top.join(),
+        bottom=bottom.join(),
         distinct=_whole([values_needed(rule.curve) for rule in bound]),
         reference=np.concatenate(reference),
-        cap_top=cap_top.joined(),
-        cap_bottom=cap_bottom.joined(),
+        cap_top=cap_top.join(),
+        cap_bottom=cap_bottom.join(),
         first_pair=_whole(first_pair),
         records=records,
         plain_records=plain_records,
@@ -142,7 +142,7 @@ def _whole(values: Sequence[int]) -> IntArray:
 class _Parts(list[Any]):
     """Arrays that follow each other in one."""
 
-    def joined(self) -> IntArray:
+    def join(self) -> IntArray:
         return np.concatenate([np.zeros(0, dtype=np.int64), *(np.asarray(part, dtype=np.int64) for part in self)])
 
 
@@ -209,9 +209,9 @@ class Parts:
         cell = np.flatnonzero(problem.cells.counts)
         nothing = np.zeros((len(cell), 0), dtype=np.int32)
         parts = cls(cell, nothing, problem.cells.counts[cell], np.full(len(cell), -1, dtype=np.int64))
-        return replace(parts, nodes=np.ascontiguousarray(parts.own(problem)))
+        return replace(parts, nodes=np.ascontiguousarray(parts.own_values(problem)))
 
-    def own(self, problem: Problem) -> CodeArray:
+    def own_values(self, problem: Problem) -> CodeArray:
         """Return (n_parts, n_sensitive) the values that the records have, whatever they publish."""
         columns = [np.asarray(column)[self.cell] for column in problem.cells.codes[len(problem.quasi) :]]
         return np.array(columns, dtype=np.int32).reshape(len(columns), len(self.cell)).T
@@ -222,11 +222,11 @@ class Parts:
         The owner of such a part is the group's number.
         """
         nothing = np.zeros(len(self.cell), dtype=np.int32)
-        example, group = same_rows((nothing, *self.nodes.T, *self.own(problem).T))
+        example, group = same_rows((nothing, *self.nodes.T, *self.own_values(problem).T))
         records = np.bincount(group, self.records).astype(np.int64)
         return group, Parts(self.cell[example], self.nodes[example], records, np.arange(len(example)))
 
-    def published_as(self, group: CodeArray, found: Parts, rng: np.random.Generator) -> Parts:
+    def publish_as(self, group: CodeArray, found: Parts, rng: np.random.Generator) -> Parts:
         """Return the same with so many records of each group, drawn at random, under the nodes that were *found*."""
         several: list[Parts] = []
         first, order = kernels.group_items(group, int(group.max(initial=-1)) + 1)
@@ -240,14 +240,14 @@ class Parts:
                 ).astype(np.int64)
                 rest = replace(rest, records=rest.records - some.records)
                 several.append(some.take(some.records > 0))
-        return Parts.joined(several)
+        return Parts.join(several)
 
     def take(self, which: IntArray | BoolArray) -> Parts:
         """Return some of the parts."""
         return Parts(self.cell[which], self.nodes[which], self.records[which], self.owner[which])
 
     @classmethod
-    def joined(cls, several: Sequence[Parts]) -> Parts:
+    def join(cls, several: Sequence[Parts]) -> Parts:
         """Return all parts of several."""
         return cls(
             np.concatenate([parts.cell for parts in several]),
@@ -256,15 +256,15 @@ class Parts:
             np.concatenate([parts.owner for parts in several]),
         )
 
-    def raised(self, place: int, lifted: IntArray, steps: CodeArray, rng: np.random.Generator) -> Parts:
+    def raise_records(self, place: int, lifted: IntArray, steps: CodeArray, rng: np.random.Generator) -> Parts:
         """Return the same with ``lifted[node]`` records of each node, drawn at random, one step up."""
         parts = self
         for node in np.flatnonzero(lifted).tolist():  # a node's number is larger than that of all nodes below it
             here = np.flatnonzero(parts.nodes[:, place] == node)
-            parts = parts.moved(place, [(here, int(lifted[node]))], int(steps[node]), rng)
+            parts = parts.move(place, [(here, int(lifted[node]))], int(steps[node]), rng)
         return parts
 
-    def moved(self, place: int, several: Sequence[tuple[IntArray, int]], goal: int, rng: np.random.Generator) -> Parts:
+    def move(self, place: int, several: Sequence[tuple[IntArray, int]], goal: int, rng: np.random.Generator) -> Parts:
         """Return the same with so many records of several lists of parts, drawn at random, published as a node."""
         here = np.concatenate([some for some, _ in several])
         drawn = np.concatenate(
@@ -274,7 +274,7 @@ class Parts:
         rest.records[here] -= drawn
         moving.records = drawn.astype(np.int64)
         moving.nodes[:, place] = goal
-        parts = Parts.joined([rest, moving])
+        parts = Parts.join([rest, moving])
         return parts.take(parts.records > 0)
 
     def as_plan(self, problem: Problem) -> PlanParts:
@@ -330,7 +330,7 @@ class Models:
                 if curve is None or requirement.values is not None:
                     others.append(Bound(requirement, -1))
                 continue
-            induced = requirement.induced(problem.cells.counts)
+            induced = requirement.induce(problem.cells.counts)
             spreads.setdefault(place, []).append(induced)
             reference = requirement.whole(problem.cells.counts).shares if model.relative_to_whole else None
             if curve is None:

@@ -91,7 +91,7 @@ class Mechanisms(ABC):
         """Return the mean size of the noise."""
 
     @abstractmethod
-    def stated(self) -> dict[str, float]:
+    def state_loss(self) -> dict[str, float]:
         """Return epsilon and delta of everything together, rounded up."""
 
 
@@ -116,7 +116,7 @@ class PureMechanisms(Mechanisms):
     def _mean_size(self, scale: float) -> float:
         return scale
 
-    def stated(self) -> dict[str, float]:
+    def state_loss(self) -> dict[str, float]:
         """Return the sum of the epsilons."""
         return {"epsilon": round_up(self.spent), "delta": 0.0}
 
@@ -144,7 +144,7 @@ class ConcentratedMechanisms(Mechanisms):
     def _mean_size(self, scale: float) -> float:
         return scale * math.sqrt(2.0 / math.pi)
 
-    def stated(self) -> dict[str, float]:
+    def state_loss(self) -> dict[str, float]:
         """Return what OpenDP makes of the sum of the rhos."""
         rho = round_up(self.spent)
         return {"epsilon": epsilon_of(rho, self.delta), "delta": self.delta, "rho": rho}

@@ -60,7 +60,7 @@ def synthesize(
         pairs=tuple(pairs),
         epsilon=options.epsilon,
         delta=options.delta,
-        spent=mechanisms.stated(),
+        spent=mechanisms.state_loss(),
         ledger=tuple(mechanisms.ledger),
         n_outside=int(every[~inside].sum()),
         warnings=tuple(_warnings(options, model.total, pairs, domains)),

@@ -188,9 +188,9 @@ class GeneralizedPublication(PlannedPublication):
             return Hiding(self.plan.sizes, people=People(key, class_of[shown], person[cells], records[shown]))
         return Hiding(self.plan.sizes)
 
-    def generalized_sensitive(self) -> dict[str, int]:
+    def count_generalized(self) -> dict[str, int]:
         """Return how many records publish a generalized value, for each sensitive attribute that has such records."""
-        return self.plan.generalized_sensitive(self.encoding.problem)
+        return self.plan.count_generalized(self.encoding.problem)
 
     def labelled_values(self) -> pa.Table | None:
         """Return what records publish and have of which some value is generalized, if labels are defended."""
@@ -217,7 +217,7 @@ class GeneralizedPublication(PlannedPublication):
         if not self.form.generalizes:
             return {}
         return levels_told(
-            plan_levels(self.encoding.problem, self.plan), self.generalized_sensitive(), self.policy.names("sensitive")
+            plan_levels(self.encoding.problem, self.plan), self.count_generalized(), self.policy.names("sensitive")
         )
 
     def sensitive_shares(self) -> dict[str, Any]:
@@ -240,7 +240,7 @@ class GeneralizedPublication(PlannedPublication):
     def _batches(
         self, engine: Engine, chance: Chance, folder: Path | None, progress: Progress
     ) -> Iterator[pa.RecordBatch]:
-        dealer = Dealer(self.plan.assignment.relocated(len(self.counted.run.counts), self.encoding.kept), chance)
+        dealer = Dealer(self.plan.assignment.relocate(len(self.counted.run.counts), self.encoding.kept), chance)
         carried = self.policy.names("insensitive")
         sensitive = [CellColumn.of(self.counted, attribute.name) for attribute in self.encoding.problem.sensitive]
         read = written = 0

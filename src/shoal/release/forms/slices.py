@@ -297,7 +297,7 @@ class SlicedPublication(PlannedPublication):
         carried = [name for part in self.plan.parts for name in part.carried]
         batches = list(engine.locate(self.source, self.counted, carried, progress))
         cells = np.concatenate([batch.cells.astype(np.int32) for batch in batches])
-        bucket = dealt(self.plan.assignment.relocated(len(self.counted.run.counts), self.encoding.kept), cells, chance)
+        bucket = dealt(self.plan.assignment.relocate(len(self.counted.run.counts), self.encoding.kept), cells, chance)
         sizes = np.bincount(bucket[bucket != WITHHELD], minlength=self.plan.n_buckets)
         if len(bucket) != self.counted.n_rows or not np.array_equal(sizes, self.plan.sizes):
             raise InputError(f"{self.source.name} changed while it was being read; nothing was published")

@@ -52,7 +52,7 @@ class SlicedRows(Rows):
         parts = tuple(tuple(columns_of) for columns_of in held)
         return cls(columns, shown, pieces.bucket.astype(np.int32), parts, held)
 
-    def crossed(self, first: int, second: int) -> FloatArray:
+    def cross(self, first: int, second: int) -> FloatArray:
         """Return the expected table of two attributes over their bins.
 
         It is exact if a part has both. Two attributes of parts that are not linked directly are taken as linked by
@@ -60,7 +60,7 @@ class SlicedRows(Rows):
         """
         for columns in self.held:
             if first in columns and second in columns:
-                return Rows((columns[first], columns[second]), self.records).crossed(0, 1)
+                return Rows((columns[first], columns[second]), self.records).cross(0, 1)
         group, n_groups = self._direct_groups(first, second)
         a, b = self.columns[first], self.columns[second]
         a_shares, b_shares = a.shares(), b.shares()
@@ -186,7 +186,7 @@ def _columns(problem: Problem, part: Part, cell: IntArray) -> dict[int, Column]:
             columns[place] = Column.of_leaves(problem.cells.codes[place][cell], n_leaves)
         else:
             below = np.arange(n_leaves + 1, dtype=np.float64)
-            columns[place] = Column.of_ranges(part.lo[:, j], part.hi[:, j], below).taken(part.values[cell])
+            columns[place] = Column.of_ranges(part.lo[:, j], part.hi[:, j], below).take(part.values[cell])
     for number in part.sensitive:
         place = len(problem.quasi) + number
         n_leaves = problem.sensitive[number].taxonomy.n_leaves

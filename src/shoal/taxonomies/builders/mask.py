@@ -48,7 +48,7 @@ class MaskTaxonomy(TaxonomyBuilder):
     def build(self, values: pa.Array) -> Taxonomy:
         """Sort the texts of the right length, or list all numbers of that many digits."""
         declared = self.alphabet == "digits" and 10**self.length <= MOST_LEAVES
-        leaves = self._all_digits() if declared else self._found(values)
+        leaves = self._all_digits() if declared else self._find_texts(values)
         texts = np.array(leaves.to_pylist(), dtype=f"U{self.length}")  # (n_leaves,) sorted
         kept = range(self.length) if self.keep is None else set(self.keep)
         lengths = sorted((number for number in kept if 0 < number < self.length), reverse=True)
@@ -66,7 +66,7 @@ class MaskTaxonomy(TaxonomyBuilder):
         numbers = pa.array(np.arange(10**self.length)).cast(pa.string())
         return pc.utf8_lpad(numbers, width=self.length, padding="0")
 
-    def _found(self, values: pa.Array) -> pa.Array:
+    def _find_texts(self, values: pa.Array) -> pa.Array:
         found = pc.drop_null(pc.unique(pad_to_length(values, self.length)))
         # A value that holds the mask character itself could be mistaken for a group.
         found = found.filter(pc.invert(pc.match_substring(found, self.character)))
