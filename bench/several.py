@@ -33,7 +33,7 @@ def agency_plan(_: Path) -> Iterator[Measured]:
     delta = Fraction("0.01")
 
     def whole() -> object:
-        return make_plan(read_distribution(table, "s"), l=10, delta=delta, samples=MILLION)
+        return make_plan(read_distribution(table, "s"), promise=10, delta=delta, samples=MILLION)
 
     seconds = timed(whole, 3)
     yield Measured("plan, |Q| = 1 million, |S| = 50, l = 10: read and plan", seconds, "10 s", _within(seconds, 10))
@@ -43,7 +43,7 @@ def agency_plan(_: Path) -> Iterator[Measured]:
         yield Measured(f"plan, |Q| = 1 million, {promise.model}, {promise.parameter} = 10", seconds, "-", True)
     everything, seconds = _read_once(_counts(MILLION, VALUES))
     yield Measured("read, |Q| = 1 million, all 50 values at every point", seconds, "-", True)
-    seconds = timed(lambda: make_plan(everything, l=10, delta=delta, samples=MILLION), 3)
+    seconds = timed(lambda: make_plan(everything, promise=10, delta=delta, samples=MILLION), 3)
     yield Measured("plan, |Q| = 1 million, all 50 values at every point", seconds, "10 s", _within(seconds, 10))
 
 
@@ -55,7 +55,7 @@ def agency_apply(folder: Path) -> Iterator[Measured]:
     from shoal.linking.linking import link
 
     table = _counts(10_000, VALUES)
-    plan = make_plan(read_distribution(table, "s"), l=10, delta=Fraction("0.01"), samples=MILLION)
+    plan = make_plan(read_distribution(table, "s"), promise=10, delta=Fraction("0.01"), samples=MILLION)
     write_plan(plan, folder / "plan.json")
     outs: list[Path] = []
 

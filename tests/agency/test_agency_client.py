@@ -459,7 +459,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     people = {"age": [30, 30, 40, 40] * 100, "sex": ["F", "M"] * 200, "illness": illness}
     table = pa.table(people)
     counts = table.group_by(["age", "sex", "illness"]).aggregate([([], "count_all")]).rename_columns([*people, "count"])
-    plan = make_plan(read_distribution(counts, "illness"), l=2, delta=Fraction("0.01"), samples=300)
+    plan = make_plan(read_distribution(counts, "illness"), promise=2, delta=Fraction("0.01"), samples=300)
     write_plan(plan, folder / "plan.json")
     apply_plan(folder / "plan.json", table, folder / "out", format="csv")
     return folder

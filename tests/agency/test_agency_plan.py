@@ -115,32 +115,32 @@ def test_unclear_distributions_are_refused_by_column(columns: dict, said: str) -
 def test_limits_of_l_p_delta_and_eta() -> None:
     read = known()
     wrong: list[tuple[dict, str]] = [
-        ({"l": 7, "p": Fraction("0.001")}, "l = 7 is more than the 6 values"),
-        ({"l": 0, "p": Fraction("0.001")}, "at least 1"),
-        ({"l": 2, "p": Fraction("0.5")}, "p_l"),
-        ({"l": 2, "p": Fraction(0)}, "above 0"),
-        ({"l": 2, "p": Fraction("0.01"), "eta": Fraction("0.01")}, "not above eta"),
-        ({"l": 2, "p": Fraction("0.01"), "eta": Fraction(-1)}, "eta must be"),
-        ({"l": 2, "samples": 3}, "3 samples are too few .* at least"),
-        ({"l": 2, "samples": 300, "p": Fraction("0.01")}, "not both"),
-        ({"l": 2, "samples": 500, "eta": Fraction("0.9")}, "not above eta"),
+        ({"promise": 7, "p": Fraction("0.001")}, "l = 7 is more than the 6 values"),
+        ({"promise": 0, "p": Fraction("0.001")}, "at least 1"),
+        ({"promise": 2, "p": Fraction("0.5")}, "p_l"),
+        ({"promise": 2, "p": Fraction(0)}, "above 0"),
+        ({"promise": 2, "p": Fraction("0.01"), "eta": Fraction("0.01")}, "not above eta"),
+        ({"promise": 2, "p": Fraction("0.01"), "eta": Fraction(-1)}, "eta must be"),
+        ({"promise": 2, "samples": 3}, "3 samples are too few .* at least"),
+        ({"promise": 2, "samples": 300, "p": Fraction("0.01")}, "not both"),
+        ({"promise": 2, "samples": 500, "eta": Fraction("0.9")}, "not above eta"),
     ]
     for given, said in wrong:
         with pytest.raises(ShoalError, match=said):
             make_plan(read, delta=DELTA, **given)
     for delta in (Fraction(0), Fraction(1), Fraction(-1), Fraction(2)):
         with pytest.raises(UsageError, match="delta must be above 0 and below 1"):
-            make_plan(read, l=2, delta=delta, p=Fraction("0.01"))
+            make_plan(read, promise=2, delta=delta, p=Fraction("0.01"))
 
 
 def test_a_chosen_p_uses_the_samples_and_error_costs_records() -> None:
     read = known()
-    plan = make_plan(read, l=3, delta=DELTA, samples=600)
+    plan = make_plan(read, promise=3, delta=DELTA, samples=600)
     assert plan.n_tight <= plan.n <= 600
     assert 1 < plan.classes.n_classes <= plan.m
-    assert make_plan(read, l=3, delta=DELTA, samples=6000).classes.n_classes > plan.classes.n_classes
+    assert make_plan(read, promise=3, delta=DELTA, samples=6000).classes.n_classes > plan.classes.n_classes
     assert greedy_classes(read, 3, plan.p).number.tolist() == plan.classes.number.tolist()
-    unsure = make_plan(read, l=3, delta=DELTA, p=plan.p, eta=plan.p / 2)
+    unsure = make_plan(read, promise=3, delta=DELTA, p=plan.p, eta=plan.p / 2)
     assert unsure.n > plan.n
     assert unsure.n_tight > plan.n_tight
     assert failure_bound(read, plan.classes, plan.n_tight) <= 0.01 < failure_bound(read, plan.classes, plan.n_tight - 1)
@@ -162,7 +162,7 @@ def test_equally_long_classes_hold_for_independent_values_only() -> None:
 
 
 def test_a_plan_is_read_back_and_an_altered_one_is_refused(tmp_path: Path) -> None:
-    plan = make_plan(known(), l=3, delta=DELTA, samples=600, arrangement="gathered")
+    plan = make_plan(known(), promise=3, delta=DELTA, samples=600, arrangement="gathered")
     write_plan(plan, tmp_path / "plan.json")
     agreed = read_plan(tmp_path / "plan.json")
     assert agreed.number.tolist() == plan.classes.number.tolist()
@@ -182,7 +182,7 @@ def test_a_plan_is_read_back_and_an_altered_one_is_refused(tmp_path: Path) -> No
 
 
 def test_a_plan_that_contradicts_itself_is_refused_in_spite_of_a_right_digest() -> None:
-    document = plan_document(make_plan(known(), l=3, delta=DELTA, samples=600))
+    document = plan_document(make_plan(known(), promise=3, delta=DELTA, samples=600))
     check_plan(document, "plan.json")
     points, runs, values = document["points"], document["runs"], document["values"]
     changes = (
@@ -247,11 +247,11 @@ def test_promised_values_are_the_likeliest_and_ties_go_to_lower_codes() -> None:
 
 
 def test_records_are_the_papers_unless_the_tight_number_was_agreed_upon() -> None:
-    plan, tight = (make_plan(known(), l=3, delta=DELTA, samples=600, records=each) for each in ("paper", "tight"))
+    plan, tight = (make_plan(known(), promise=3, delta=DELTA, samples=600, records=each) for each in ("paper", "tight"))
     assert plan.records == plan.n > plan.n_tight == tight.records
     assert check_plan(plan_document(tight), "plan.json").records == plan.n_tight
     with pytest.raises(UsageError, match="known are paper, tight"):
-        make_plan(known(), l=3, delta=DELTA, samples=600, records="few")
+        make_plan(known(), promise=3, delta=DELTA, samples=600, records="few")
 
 
 @pytest.mark.parametrize("order", ["lexicographic", "hilbert"])
@@ -263,7 +263,7 @@ def test_rows_are_located_by_their_codes(order: str) -> None:
     read = read_distribution(
         pa.table({**columns, "s": ["u"] * len(cells), "count": rng.integers(1, 9, len(cells))}), "s", order=order
     )
-    agreed = check_plan(plan_document(make_plan(read, l=1, delta=DELTA, samples=400)), "plan.json")
+    agreed = check_plan(plan_document(make_plan(read, promise=1, delta=DELTA, samples=400)), "plan.json")
     class_of = {
         tuple(int(values[code]) for values, code in zip(agreed.quasi_values, point, strict=True)): int(number)
         for *point, number in zip(*agreed.points, agreed.number, strict=True)
@@ -284,8 +284,6 @@ def test_wrong_mixes_of_promises_are_refused() -> None:
     read = known()
     k4, e2 = Promise("k-delta-anonymity", 4), Promise("entropy-l-delta-diversity", 2)
     wrong: list[tuple[dict, str]] = [
-        ({}, "give l or a promise"),
-        ({"l": 2, "promise": k4}, "not both"),
         ({"promise": k4, "arrangement": "gathered"}, "'gathered' is for l-diversity only"),
         ({"promise": e2, "arrangement": "independent"}, "'independent' is for l-diversity only"),
         ({"promise": e2, "eta": Fraction("0.001")}, "cannot be carried through to entropies"),
@@ -320,7 +318,7 @@ def test_the_command_writes_a_plan_and_says_its_numbers(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, [*call, "--delta", "0.01", "--p", "0.005", "-o", plan, "--json"])
     assert done.exit_code == 0, done.output
     said = json.loads(done.stdout)
-    expected = make_plan(read, l=3, delta=DELTA, p=Fraction("0.005"))
+    expected = make_plan(read, promise=3, delta=DELTA, p=Fraction("0.005"))
     assert (said["n"], said["n_tight"], said["p"]) == (expected.n, expected.n_tight, 0.005)
     assert said["classes"] == expected.classes.n_classes
     assert said["m"] == pytest.approx(float(expected.m))
@@ -364,8 +362,8 @@ def test_the_decision_tells_how_many_classes_adult_gives(order: str, contiguous:
     records = adult(shared_data).select(names).drop_null()
     counts = records.group_by(names).aggregate([([], "count_all")]).rename_columns([*names, "count"])
     read = read_distribution(counts, "occupation", order=order)
-    plan = make_plan(read, l=5, delta=DELTA, samples=30_000)
-    gathered = make_plan(read, l=5, delta=DELTA, samples=30_000, arrangement="gathered")
+    plan = make_plan(read, promise=5, delta=DELTA, samples=30_000)
+    gathered = make_plan(read, promise=5, delta=DELTA, samples=30_000, arrangement="gathered")
     assert (read.n_points, plan.classes.n_classes, gathered.classes.n_classes) == (1749, contiguous, 212)
 
 
@@ -388,6 +386,6 @@ def test_failures_for_other_numbers_of_records() -> None:
     varied = make_plan(read, promise=Promise("entropy-l-delta-diversity", 2), delta=DELTA, p=Fraction("0.2"))
     with pytest.raises(UsageError, match="no bound for other numbers"):
         varied.failure(varied.n)
-    for each in (plan, make_plan(read, l=3, delta=DELTA, samples=600)):
+    for each in (plan, make_plan(read, promise=3, delta=DELTA, samples=600)):
         with pytest.raises(UsageError, match="at least 0"):
             each.failure(-1)

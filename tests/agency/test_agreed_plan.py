@@ -28,7 +28,7 @@ def documents() -> dict[str, Document]:
     rows = [(a, s, i, 30 - 5 * n) for a in range(6) for s in "FM" for n, i in enumerate(("flu", "gout", "cold"))]
     table = pa.table(dict(zip(("age", "sex", "illness", "count"), zip(*rows, strict=True), strict=True)))
     known = read_distribution(table, "illness")
-    values = make_plan(known, l=2, delta=Fraction("0.05"), samples=120)
+    values = make_plan(known, promise=2, delta=Fraction("0.05"), samples=120)
     records = make_plan(known, promise=Promise(K_ANONYMITY, 3), delta=Fraction("0.05"), samples=120)
     return {"values": plan_document(values), "records": plan_document(records)}
 

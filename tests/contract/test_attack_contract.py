@@ -260,7 +260,7 @@ def test_a_release_by_a_plan_is_read_by_its_classes(tmp_path: Path, arrangement:
     names = ("age", "sex", "town", "ill", "count")
     counts = pa.table(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)))
     plan = make_plan(
-        read_distribution(counts, "ill"), l=2, delta=Fraction("0.05"), samples=900, arrangement=arrangement
+        read_distribution(counts, "ill"), promise=2, delta=Fraction("0.05"), samples=900, arrangement=arrangement
     )
     write_plan(plan, tmp_path / "plan.json")
     weights = counts["count"].to_numpy() / counts["count"].to_numpy().sum()

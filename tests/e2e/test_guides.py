@@ -160,7 +160,7 @@ def _agreed_release(folder: Path) -> Release:
     from shoal.agency.planning import make_plan, write_plan
 
     known = pa.table({"age": [31, 31], "illness": ["flu", "cold"], "count": [5, 5]})
-    plan = make_plan(read_distribution(known, "illness"), l=1, delta=Fraction("0.5"), samples=4)
+    plan = make_plan(read_distribution(known, "illness"), promise=1, delta=Fraction("0.5"), samples=4)
     write_plan(plan, folder / "plan.json")
     return apply_plan(
         folder / "plan.json", pa.table({"age": [31] * 4, "illness": ["flu", "cold"] * 2}), folder / "agreed"

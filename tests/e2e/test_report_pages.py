@@ -95,7 +95,7 @@ def releases(folder: Path) -> dict[str, Any]:
             for key, value in (("age", age), ("illness", illness), ("count", 25)):
                 counts[key].append(value)
     known = read_distribution(pa.table(counts), "illness")
-    write_plan(make_plan(known, l=3, delta=Fraction("0.01"), samples=500), folder / "plan.json")
+    write_plan(make_plan(known, promise=3, delta=Fraction("0.01"), samples=500), folder / "plan.json")
     table = pa.table(counts).drop_columns(["count"])
     everybody = pa.concat_tables([table] * 40)
     found["agreed"] = apply_plan(folder / "plan.json", everybody, folder / "agreed", format="csv")

@@ -68,7 +68,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
     folders: dict[str, list[Path]] = {}
     for way, (order, arrangement) in WAYS.items():
         plan = make_plan(
-            read_distribution(known, "illness", order=order), l=3, delta=Fraction("0.2"), samples=900,
+            read_distribution(known, "illness", order=order), promise=3, delta=Fraction("0.2"), samples=900,
             arrangement=arrangement,
         )  # fmt: skip
         write_plan(plan, folder / f"{way}.json")

@@ -88,9 +88,8 @@ class Plan:
 def make_plan(
     distribution: JointDistribution,
     *,
+    promise: Promise | int,
     delta: Fraction,
-    l: int | None = None,
-    promise: Promise | None = None,
     p: Fraction | None = None,
     samples: int | None = None,
     eta: Fraction = Fraction(0),
@@ -100,12 +99,11 @@ def make_plan(
     """Plan with a given p, or with the p that makes the most classes from a given number of samples.
 
     Without either, the samples are as many as were counted. A p that was chosen is then raised as far as the classes
-    stay the same, so that fewer records are enough. *l* stands for the promise of l values, (l,delta)-diversity. There,
-    owners must have the paper's number of records or the tight one; other promises have one number.
+    stay the same, so that fewer records are enough. A whole number l is the promise of l values, (l,delta)-diversity.
+    There, owners must have the paper's number of records or the tight one; other promises have one number.
     """
-    if (l is None) == (promise is None):
-        raise UsageError("give l or a promise, and not both")
-    wanted = _Wanted(promise or Promise(L_DIVERSITY, l or 0), delta, p, samples, eta, arrangement, records)
+    kept = promise if isinstance(promise, Promise) else Promise(L_DIVERSITY, promise)
+    wanted = _Wanted(kept, delta, p, samples, eta, arrangement, records)
     if wanted.promise.model == L_DIVERSITY:
         return wanted.plan_values(distribution)
     if arrangement != "contiguous":

@@ -247,7 +247,7 @@ def test_the_plan_is_what_the_planner_makes_of_the_sum_and_apply_reads_it(world:
     factor = {age: 3 if age in ("20", "39") else 1 for age in world.domain["quasi"][0]["values"]}
     rows = [[*row[:3], factor[row[0]] * row[3]] for row in world.counts()["rows"]]
     table = pa.table(dict(zip(columns(world), zip(*rows, strict=True), strict=True)))
-    made = make_plan(read_distribution(table, "illness"), l=3, delta=Fraction("0.01"))
+    made = make_plan(read_distribution(table, "illness"), promise=3, delta=Fraction("0.01"))
     assert plan_document(made)["digest"] == agreed.digest
 
 

@@ -34,7 +34,7 @@ def digest_of(world: Any, factors: dict[str, int]) -> str:
 
     rows = [[*row[:3], row[3] * (BASE + factors.get(row[0], 0))] for row in world.counts()["rows"]]
     table = pa.table(dict(zip(world.counts()["columns"], zip(*rows, strict=True), strict=True)))
-    plan = make_plan(read_distribution(table, "illness"), l=3, delta=Fraction("0.01"), samples=SAMPLES)
+    plan = make_plan(read_distribution(table, "illness"), promise=3, delta=Fraction("0.01"), samples=SAMPLES)
     return plan_document(plan)["digest"]
 
 

@@ -161,7 +161,7 @@ def plan_of(domain: Domain, tables: Sequence[CountedTable], wanted: Wanted, most
     known = pool(domain, tables, wanted.order, most_points)
     plan = make_plan(
         known,
-        l=wanted.l,
+        promise=wanted.l,
         delta=_read_exactly(wanted.delta),
         p=None if wanted.p is None else _read_exactly(wanted.p),
         samples=wanted.samples,
