@@ -216,7 +216,7 @@ def signalled(tmp_path, monkeypatch):
 
 
 def test_a_signal_just_before_anything_is_published(tmp_path, signalled):
-    done, statuses = signalled("shoal.anonymize.run.internal_report:1", signal.SIGINT)
+    done, statuses = signalled("shoal.reports.internal.internal_report:1", signal.SIGINT)
     assert (done.exit_code, done.stdout) == (130, "")
     assert done.stderr == "shoal: interrupted; nothing was published\n"
     assert statuses == ["struck"]

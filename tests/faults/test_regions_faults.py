@@ -81,6 +81,7 @@ from shoal.datasets.hospital import hospital_policy, stays
 from shoal.core.errors import ShoalError
 from shoal.core.progress import Silent
 from shoal.engines.regions.budget import Budget
+from shoal.verify import verifier
 
 def size():
     with open("/proc/self/status") as status:
@@ -101,7 +102,7 @@ def unlimited(*arguments, **options):
 
 data, policy, out, memory, more = sys.argv[1:]
 warm()
-verify, running.verify_folder = running.verify_folder, unlimited
+verify, verifier.verify_folder = verifier.verify_folder, unlimited
 limit(size() + (int(more) << 20))
 try:
     release = anonymize(data, policy, out=out, memory=memory, threads=1, seed=1)

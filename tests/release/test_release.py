@@ -22,7 +22,9 @@ from shoal.core.errors import ShoalError, UsageError, VerificationError
 from shoal.release.forms.classes import GeneralizedPublication
 from shoal.release.publication import PublishedRows
 from shoal.release.release import Staging, write_json
+from shoal.reports import internal, pages
 from shoal.sources.writers import TableWriter
+from shoal.verify import verifier
 from shoal.verify.result import Check, Verification
 from shoal.verify.verifier import verify_folder
 
@@ -171,11 +173,11 @@ ERRORS = [KeyboardInterrupt(), OSError(28, "No space left on device"), MemoryErr
         (TableWriter, "write"),
         (TableWriter, "close"),
         (anonymizing, "file_digest"),
-        (anonymizing, "public_readme"),
-        (anonymizing, "public_report"),
-        (anonymizing, "verify_folder"),
+        (pages, "public_readme"),
+        (pages, "public_report"),
+        (verifier, "verify_folder"),
         (anonymizing, "build_evidence"),
-        (anonymizing, "internal_report"),
+        (internal, "internal_report"),
         (Staging, "publish"),
     ],
     ids=lambda part: part if isinstance(part, str) else "",
@@ -209,7 +211,7 @@ def test_what_the_verifier_refuses_is_not_published(tmp_path: Path, monkeypatch:
         assert (folder / "manifest.json").is_file()
         return NO
 
-    monkeypatch.setattr(anonymizing, "verify_folder", refuse)
+    monkeypatch.setattr(verifier, "verify_folder", refuse)
     with pytest.raises(VerificationError, match="was not published: labels: two labels overlap") as caught:
         published(tmp_path / "out")
     assert caught.value.exit_code == 4
@@ -218,7 +220,7 @@ def test_what_the_verifier_refuses_is_not_published(tmp_path: Path, monkeypatch:
 
 
 def test_what_the_verifier_refuses_does_not_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(anonymizing, "verify_table", lambda *_, **__: NO)
+    monkeypatch.setattr(verifier, "verify_table", lambda *_, **__: NO)
     with pytest.raises(VerificationError, match="two labels overlap"):
         shoal.anonymize(patients(), POLICY)
 

@@ -22,6 +22,7 @@ from shoal.release.forms.slices import SlicedPublication
 from shoal.release.witness import Witness
 from shoal.reports.internal import internal_report
 from shoal.reports.pages import public_readme
+from shoal.verify import verifier
 from shoal.verify.verifier import verify_folder
 
 anonymizing = import_module("shoal.anonymize.run")
@@ -117,13 +118,13 @@ def test_the_witness_tells_the_bucket_of_every_source_row(tmp_path: Path) -> Non
 
 def test_publishing_verifies_with_the_witness(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     given: list[Any] = []
-    verify = anonymizing.verify_table
+    verify = verifier.verify_table
 
     def spy(*arguments: Any, **options: Any) -> Any:
         given.append(options["witness"])
         return verify(*arguments, **options)
 
-    monkeypatch.setattr(anonymizing, "verify_table", spy)
+    monkeypatch.setattr(verifier, "verify_table", spy)
     release = shoal.anonymize(patients(), SLICING)
     assert np.bincount(given[0][0], minlength=2)[1:].tolist() == np.bincount(release.data["bucket"])[1:].tolist()
     shoal.anonymize(patients(), {**SLICING, "method": {"mondrian": {}}})
@@ -134,7 +135,7 @@ def test_publishing_verifies_with_the_witness(monkeypatch: pytest.MonkeyPatch, t
         assert (folder.parent / "internal" / "witness.parquet").is_file()
         return at(folder, **options)
 
-    monkeypatch.setattr(anonymizing, "verify_folder", beside)
+    monkeypatch.setattr(verifier, "verify_folder", beside)
     shoal.anonymize(patients(), SLICING, out=tmp_path / "out")
 
 
@@ -158,7 +159,7 @@ ERRORS = [KeyboardInterrupt(), OSError(28, "No space left on device"), MemoryErr
         (anonymizing, "two_tables"),
         (anonymizing, "write_rows"),
         (Witness, "write"),
-        (anonymizing, "verify_folder"),
+        (verifier, "verify_folder"),
     ],
     ids=lambda part: part if isinstance(part, str) else "",
 )

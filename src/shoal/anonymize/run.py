@@ -22,8 +22,6 @@ from shoal.core.randomness import Chance
 from shoal.core.results import Finding
 from shoal.engines.local import CountedCells, LocalEngine, SampledCells
 from shoal.engines.regions.budget import Budget
-from shoal.engines.regions.planning import refuse_larger
-from shoal.linking.ledger.book import Entered
 from shoal.linking.ledger.records import LedgerOptions
 from shoal.methods.base import AnyPlan
 from shoal.plan.counted import Thinning
@@ -46,19 +44,17 @@ from shoal.release.signing import SIGNATURE, SigningKey
 from shoal.release.sliced.table import SlicedTable, two_tables
 from shoal.release.witness import FILE as WITNESS
 from shoal.release.witness import Witness
-from shoal.reports.internal import internal_report
-from shoal.reports.pages import public_readme, public_report
 from shoal.sources.addresses import DatabaseTable, is_address
 from shoal.sources.base import Source, SourceOptions, file_digest
-from shoal.sources.databases.tables import Delivery, destination_table
 from shoal.sources.frames import like
 from shoal.sources.opening import open_source
 from shoal.utility.base import Utility
 from shoal.verify.result import Verification
-from shoal.verify.verifier import verify_folder, verify_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from shoal.linking.ledger.book import Entered
 
 Format = Literal["csv", "parquet"]
 Detail = Literal["quick", "full"]
@@ -114,7 +110,11 @@ class Run:
             raise UsageError("rows on Spark have no order to say whose they are; count people with the local engine")
         if options.out is not None:
             refuse_existing(options.out)
-        table = None if options.to is None else destination_table(options.to, options.out, options.format)
+        table = None
+        if options.to is not None:
+            from shoal.sources.databases.tables import destination_table  # databases load where they are used
+
+            table = destination_table(options.to, options.out, options.format)
         if options.ledger is not None:
             from shoal.linking.ledger.entering import check_ledger  # it loads all of linking
 
@@ -226,6 +226,8 @@ class Run:
 
     def _refuse_larger(self, n_cells: int) -> None:
         agreed = self.options.admit is not None or self.options.publish is not publish_plan
+        from shoal.engines.regions.planning import refuse_larger
+
         refuse_larger(self.policy, self.source, self.budget, n_cells, agreed=agreed)
 
     def _rows(self, publication: Publication, folder: Path | None) -> PublishedRows:
@@ -253,6 +255,8 @@ class Run:
         return found
 
     def _in_memory(self, publication: Publication, manifest: dict[str, Any], data: object) -> Release:
+        from shoal.verify.verifier import verify_table
+
         with self._timed("apply"):
             batches, witness = self._watched(publication, manifest, None)
             table = plain_table(batches)
@@ -273,6 +277,11 @@ class Run:
         return Release(manifest, evidence, verification, data=like(data, table))
 
     def _on_disk(self, publication: Publication, manifest: dict[str, Any], destination: Path) -> Release:
+        from shoal.reports.internal import internal_report  # a run that is refused or stays in memory needs no pages
+        from shoal.reports.pages import public_readme, public_report
+        from shoal.sources.databases.tables import Delivery
+        from shoal.verify.verifier import verify_folder
+
         with Staging(destination) as staging:
             with self._timed("apply"):
                 manifest |= self._written(publication, manifest, staging)
@@ -311,6 +320,8 @@ class Run:
 
     def _entered(self, staging: Staging, destination: Path) -> Entered:
         """Enter the verified release into the ledger, if there is one."""
+        from shoal.linking.ledger.book import Entered
+
         if self.options.ledger is None:
             return Entered()
         from shoal.linking.ledger.entering import enter_verified

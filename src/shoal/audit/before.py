@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from math import comb
 from typing import Any
 
-from shoal.audit.membership import membership_evidence
 from shoal.audit.special import special_uniques
 from shoal.audit.units import bucket_risks, class_risks, people_risks
 from shoal.columns.base import changes_before
@@ -17,7 +16,6 @@ from shoal.core.kernels import same_rows
 from shoal.core.progress import Progress
 from shoal.engines.local import CountedCells, LocalEngine
 from shoal.release.publication import Hiding, PlannedPublication, Publication
-from shoal.release.regions import RegionalPublication
 from shoal.sources.base import Source, layers
 
 _MOST_WORK = 2**24  # sets of attributes times cells: about 0.2 s
@@ -38,8 +36,9 @@ class Given:
     def of(cls, publication: Publication, progress: Progress) -> Given:
         """Take what the run has counted; only if quasi values were changed, or records drawn, count them once more."""
         *_, source = layers(publication.source)
-        if isinstance(publication, RegionalPublication):
-            return cls(source, publication.n_source_rows, measure_risks(publication.hiding_before()), None)
+        before = publication.hiding_before()
+        if before is not None:
+            return cls(source, publication.n_source_rows, measure_risks(before), None)
         if not isinstance(publication, PlannedPublication):
             raise TypeError("what was before is known of a table that was counted")
         quasi, counted = publication.policy.names("quasi"), publication.counted
@@ -63,6 +62,8 @@ def measure_risks(hiding: Hiding | None) -> dict[str, Any]:
     if hiding is None:
         return {}
     if hiding.slices is not None:
+        from shoal.audit.membership import membership_evidence  # its kernels are for slices only
+
         return {**bucket_risks(hiding.sizes), "membership": membership_evidence(*hiding.slices)}
     if hiding.people is not None:
         found = hiding.people

@@ -11,7 +11,6 @@ from shoal.core.results import SEVERITIES, Finding
 from shoal.core.wording import join_words, parameters_text
 from shoal.models.base import PopulationModel, PrivacyModel, ValueModel, Whole
 from shoal.release.forms.base import Form, read_form
-from shoal.release.forms.slices import SlicedPublication
 from shoal.sources.base import Source, layers
 from shoal.sources.columns import is_flat
 
@@ -85,10 +84,11 @@ def find_constant_parts(table: PublishedTable) -> Iterator[Finding]:
     Buckets whose quasi values are all equal are classes in the usual sense, and no finding. Nor are tables of which one
     part has all quasi attributes, as anatomy makes them: those publish the combinations as they are, and say so.
     """
-    made = table.publication
-    if not isinstance(made, SlicedPublication):
+    hiding = None if table.publication is None else table.publication.hiding()
+    if hiding is None or hiding.slices is None:
         return
-    linked, n_records = made.plan.count_linked(made.encoding.problem.cells.counts), int(made.plan.sizes.sum())
+    problem, plan = hiding.slices
+    linked, n_records = plan.count_linked(problem.cells.counts), int(plan.sizes.sum())
     if linked:
         yield Finding(
             "constant-parts",

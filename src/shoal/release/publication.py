@@ -189,6 +189,10 @@ class Publication(ABC):
     def hiding(self) -> Hiding | None:
         """Return among how many records each record hides; None if no row is a record."""
 
+    def hiding_before(self) -> Hiding | None:
+        """Return the sizes of classes by the values in the source, if only sums are left of these; None: ask them."""
+        return None
+
     def count_generalized(self) -> dict[str, int]:
         """Return how many records publish a generalized value, for each sensitive attribute that has such records."""
         return {}

@@ -17,14 +17,16 @@ from shoal.core.progress import Progress
 from shoal.core.randomness import Chance
 from shoal.core.wording import code
 from shoal.methods.base import AnyPlan
+from shoal.methods.slicing.beliefs import Beliefs
 from shoal.plan.counted import CountedCells
 from shoal.plan.plan import SPLIT, WITHHELD, Assignment
+from shoal.plan.problem import Problem
 from shoal.plan.slices import Part, SlicedPlan
 from shoal.policy.encoding import Encoding
 from shoal.policy.policy import Policy
 from shoal.release.columns import CellColumn, PublishedColumn
 from shoal.release.forms.base import Form, OwnColumn, Section, quoted
-from shoal.release.guarantees import Guarantee, sliced_guarantees
+from shoal.release.guarantees import Guarantee
 from shoal.release.publication import Engine, Hiding, PlannedPublication, PublishedRows
 from shoal.release.sliced.expected import SlicedRows, sliced_measured
 from shoal.release.sliced.table import BUCKET, published_columns, read_published, sampled
@@ -436,3 +438,25 @@ def dealt(assignment: Assignment, cells: CodeArray, chance: Chance) -> CodeArray
     places = np.repeat(assignment.target, assignment.quota)
     buckets[rows[by_cell]] = places[chance.order_within(of_place, n_split)]
     return buckets
+
+
+def sliced_guarantees(problem: Problem, plan: SlicedPlan, policy: Policy) -> tuple[Guarantee, ...]:
+    """Return what the plan reaches for each model of the policy; whether that is enough, the verifier decides."""
+    pieces = plan.pieces(problem.cells.counts)
+    beliefs = Beliefs(problem, plan.parts, pieces, plan.n_buckets)
+    reached: dict[int, float] = {}
+    for place, requirement in enumerate(problem.requirements):
+        worst = float(_smallest_crowd(problem, plan)) if requirement.values is None else beliefs.worst(place)
+        weaker = min if requirement.model.achieved_is == "at least" else max
+        reached[requirement.number] = weaker(reached.get(requirement.number, worst), worst)
+    return tuple(Guarantee(model, reached[i]) for i, model in enumerate(policy.privacy))
+
+
+def _smallest_crowd(problem: Problem, plan: SlicedPlan) -> int:
+    """Return the fewest records that share a bucket, or quasi values within one part: column frequency."""
+    pieces = plan.pieces(problem.cells.counts)
+    smallest = int(plan.sizes.min())
+    for part in plan.parts:
+        totals = kernels.sum_groups(part.values[pieces.cell].astype(np.int32), pieces.records, part.n_values)
+        smallest = min(smallest, int(totals[totals > 0].min()))
+    return smallest
