@@ -21,6 +21,7 @@ from shoal.policy.policy import Policy
 from shoal.policy.reading import sentence
 
 _FORM = "write it as k-anonymity.k=2,5,10, method.parameter=... or max_withheld=0,0.05"
+_METHODS = "write methods as mondrian,incognito{measure: um}"
 MOST_ROWS = 100
 OF_TABLE = ("max_withheld", "missing")  # what a policy says of the whole table and a sweep may change
 AnySweep: TypeAlias = str | Sequence[str] | Mapping[str, Sequence[Any]]
@@ -84,7 +85,7 @@ def read_methods(methods: AnyMethods | None) -> list[dict[str, Any]]:
     given: list[Any] = [methods] if isinstance(methods, str | Mapping) else list(methods)
     found = []
     for each in given:
-        found += list(_flow_methods(each)) if isinstance(each, str) else [_one_method(each)]
+        found += list(_split_methods(each)) if isinstance(each, str) else [_check_method(each)]
     if not found:
         raise UsageError("name a method at least")
     return [each for place, each in enumerate(found) if each not in found[:place]]
@@ -98,10 +99,8 @@ def method_of(document: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
 def models_of(document: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
     """Return the models of a policy's document, and their parameters."""
     given = document["privacy"]
-    return [
-        _name_and_options(each)
-        for each in ([{k: v} for k, v in given.items()] if isinstance(given, Mapping) else given)
-    ]
+    models = [{name: options} for name, options in given.items()] if isinstance(given, Mapping) else given
+    return [_name_and_options(each) for each in models]
 
 
 def _name_and_options(given: Any) -> tuple[str, Mapping[str, Any]]:
@@ -120,7 +119,7 @@ def _read_axis(text: str) -> Axis:
     name, equals, values = text.partition("=")
     if not equals or not name.strip():
         raise UsageError(f"the sweep {text!r} names no parameter and its values; {_FORM}")
-    return _axis(name.strip(), _flow(f"[{values}]", f"the sweep over {name.strip()}"))
+    return _axis(name.strip(), _read_yaml(f"[{values}]", f"the sweep over {name.strip()}", _FORM))
 
 
 def _axis(name: str, values: Any) -> Axis:
@@ -135,14 +134,14 @@ def _among(value: Any, others: Sequence[Any]) -> bool:
     return any(type(value) is type(other) and value == other for other in others)
 
 
-def _flow(text: str, where: str) -> Any:
+def _read_yaml(text: str, where: str, hint: str) -> Any:
     try:
         return load_with_lines(text, where)[0]
     except ShoalError as error:
-        raise UsageError(f"{error}; {_FORM}") from None
+        raise UsageError(f"{error}; {hint}") from None
 
 
-def _flow_methods(text: str) -> Iterator[dict[str, Any]]:
+def _split_methods(text: str) -> Iterator[dict[str, Any]]:
     """Cut a text at the commas outside of brackets; each part is a name, maybe with parameters in braces."""
     depth, parts = 0, [""]
     for sign in text:
@@ -154,24 +153,17 @@ def _flow_methods(text: str) -> Iterator[dict[str, Any]]:
     for part in filter(None, map(str.strip, parts)):
         name, brace, inner = part.partition("{")
         if not brace:
-            yield _one_method({part: {}})
+            yield _check_method({part: {}})
         elif not name:
-            yield _one_method(_flow_mapping(part))
+            yield _check_method(_read_yaml(part, "methods", _METHODS))
         else:
-            yield _one_method({name.strip(): _flow_mapping(brace + inner)})
+            yield _check_method({name.strip(): _read_yaml(brace + inner, "methods", _METHODS)})
 
 
-def _flow_mapping(text: str) -> Any:
-    try:
-        return load_with_lines(text, "methods")[0]
-    except ShoalError as error:
-        raise UsageError(f"{error}; write methods as mondrian,incognito{{measure: um}}") from None
-
-
-def _one_method(given: Mapping[str, Any]) -> dict[str, Any]:
+def _check_method(given: Mapping[str, Any]) -> dict[str, Any]:
     """Check a method's name and its parameters."""
     if not isinstance(given, Mapping) or len(given) != 1:
-        raise UsageError("a method is one name with its parameters; write mondrian,incognito{measure: um}")
+        raise UsageError(f"a method is one name with its parameters; {_METHODS}")
     ((name, options),) = given.items()
     try:
         kind = find("shoal.methods", Method, str(name), what="method")
