@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from shoal.cli.verify import _manifest
+from shoal.cli.verify import _read_manifest
 from shoal.core.errors import InputError
 
 
@@ -14,18 +14,18 @@ def test_the_manifest_is_the_one_that_is_verified(tmp_path):
     """Where both are there, the public folder is what was published."""
     (tmp_path / "public").mkdir()
     (tmp_path / "manifest.json").write_text(json.dumps({"rows": 1}))
-    assert _manifest(tmp_path) == {"rows": 1}
+    assert _read_manifest(tmp_path) == {"rows": 1}
     (tmp_path / "public" / "manifest.json").write_text(json.dumps({"rows": 2}))
-    assert _manifest(tmp_path) == {"rows": 2}
-    assert _manifest(tmp_path / "public") == {"rows": 2}
+    assert _read_manifest(tmp_path) == {"rows": 2}
+    assert _read_manifest(tmp_path / "public") == {"rows": 2}
 
 
 @pytest.mark.parametrize("text", ["{", "[1]"])
 def test_a_manifest_that_is_none_tells_nothing(tmp_path, text):
     (tmp_path / "manifest.json").write_text(text)
-    assert _manifest(tmp_path) == {}
+    assert _read_manifest(tmp_path) == {}
 
 
 def test_no_release_at_all(tmp_path):
     with pytest.raises(InputError, match=r"has no manifest\.json"):
-        _manifest(tmp_path)
+        _read_manifest(tmp_path)

@@ -15,7 +15,7 @@ import pyarrow.csv as pa_csv
 import pytest
 
 import shoal
-from shoal.cli.publishing import ledger_asked
+from shoal.cli.publishing import read_ledger_options
 from shoal.core.errors import InputError, UnreachableError, UsageError, VerificationError
 from shoal.core.progress import Silent
 from shoal.linking.ledger import book, checking, schema
@@ -587,10 +587,10 @@ def test_options_that_make_no_sense(options: dict[str, Any], message: str) -> No
 
 
 def test_options_without_a_ledger() -> None:
-    assert ledger_asked(None, None, None, None, False) is None
+    assert read_ledger_options(None, None, None, None, False) is None
     for given in ((None, "a", None, None, False), (None, None, None, 3, False), (None, None, None, None, True)):
         with pytest.raises(UsageError, match="name it with --ledger"):
-            ledger_asked(*given)
+            read_ledger_options(*given)
 
 
 def test_which_answer_stands() -> None:

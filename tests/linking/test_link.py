@@ -168,8 +168,6 @@ def test_composition_refuses_what_is_no_guarantee(guarantees: list[tuple[int, fl
 
 def test_worst_cases_name_classes_and_no_persons(capsys: pytest.CaptureFixture[str]) -> None:
     """Of a sliced release the values of a combination may be one person's; which values remain is told of nobody."""
-    from rich.console import Console
-
     from shoal.cli.link import show
 
     policy = {
@@ -191,7 +189,7 @@ def test_worst_cases_name_classes_and_no_persons(capsys: pytest.CaptureFixture[s
         assert case["classes"][0]
         assert case["classes"][1] == {}
         assert "remaining" not in case
-    show(found, Console(width=200))
+    show(found)
     told = capsys.readouterr().out
     assert "sliced, without classes" in told
     assert not any(value in told for value in ("flu", "gout", "mumps", "angina"))

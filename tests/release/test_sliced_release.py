@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import shoal
-from shoal.cli.anonymize import show
+from shoal.cli.anonymize import show_release
 from shoal.core.errors import ShoalError, UsageError
 from shoal.release.forms.slices import SlicedPublication
 from shoal.release.witness import Witness
@@ -247,7 +247,7 @@ def test_the_page_tells_parts_and_buckets(sliced: Any) -> None:
 
 def test_the_command_tells_parts_and_buckets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     release = shoal.anonymize(patients(), ANATOMY, out=tmp_path / "out", format="csv")
-    show(release)
+    show_release(release)
     text = capsys.readouterr().out
     assert f"{N} rows in {release.manifest['buckets']} buckets" in text
     assert "Part 1: age, sex, cost" in text

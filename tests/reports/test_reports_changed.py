@@ -15,7 +15,7 @@ import pytest
 import shoal
 from shoal.audit import before
 from shoal.audit.audit import audit
-from shoal.cli.released import show
+from shoal.cli.anonymize import show_release
 from shoal.columns.base import Technique, treat
 from shoal.columns.keys import new_key
 from shoal.core.randomness import Chance
@@ -343,7 +343,7 @@ def test_names_in_the_report_are_escaped(releases: dict[str, Any]) -> None:
 def test_the_command_says_what_each_kind_is(releases: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     said = {}
     for name in KINDS:
-        show(releases[name])
+        show_release(releases[name])
         said[name] = " ".join(capsys.readouterr().out.split())
     nothing = "It promises nothing about people."
     assert [name for name in KINDS if nothing in said[name]] == ["plain"]

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shoal.cli.console import JsonOption, answer, out, reporting
+from shoal.cli.console import JsonOption, answer, out, reporting, say
 from shoal.cli.publishing import show_findings
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from shoal.attacks.base import Refusal, Tally, Trials
 
 WIDE = 100  # columns of a terminal from which the verdict has one of its own
@@ -87,13 +85,13 @@ def attack(
         if json_output:
             answer(told)
         else:
-            show(tried, refused, out(), controlled=control is not None)
+            show(tried, refused, controlled=control is not None)
             if recorder is not None:
-                out().print(f"Recorded in {recorder.folder}.", markup=False, soft_wrap=True)
+                say(f"Recorded in {recorder.folder}.", markup=False)
             show_findings(findings)
 
 
-def show(tried: Sequence[Trials], refused: Sequence[Refusal], console: Console, *, controlled: bool) -> None:
+def show(tried: Sequence[Trials], refused: Sequence[Refusal], *, controlled: bool) -> None:
     """Tell a steward what was found, the greatest risk first, then what has no meaning here."""
     from rich.markup import escape
 
@@ -105,10 +103,10 @@ def show(tried: Sequence[Trials], refused: Sequence[Refusal], console: Console, 
     ordered = sorted(tried, key=lambda each: -each.risk.value)
     finding = sum(each.risk.low > 0 for each in ordered)
     attacks = "1 attack" if len(ordered) == 1 else f"{len(ordered)} attacks"
-    console.print(f"[bold]{finding or 'None'} of {attacks} found more than chance explains.[/]", soft_wrap=True)
+    say(f"[bold]{finding or 'None'} of {attacks} found more than chance explains.[/]")
     if not controlled:
-        console.print(f"[yellow]Note:[/] {NO_CONTROL}. Give --control.", soft_wrap=True)
-    _table(ordered, titles, console)
+        say(f"[yellow]Note:[/] {NO_CONTROL}. Give --control.")
+    _table(ordered, titles)
     said: dict[str, list[str]] = {}
     for each in ordered:
         for note in each.notes:
@@ -120,12 +118,12 @@ def show(tried: Sequence[Trials], refused: Sequence[Refusal], console: Console, 
     ]
     for head, lines in (("Notes", notes), ("Not tried", [(attack_text(no.as_dict()), no.reason) for no in refused])):
         if lines:
-            console.print(f"\n[bold]{head}[/]")
+            out().print(f"\n[bold]{head}[/]")
         for name, text in lines:
-            console.print(f"{name}: {escape(text)}.", soft_wrap=True)
+            say(f"{name}: {escape(text)}.")
 
 
-def _table(tried: Sequence[Trials], titles: Mapping[str, str], console: Console) -> None:
+def _table(tried: Sequence[Trials], titles: Mapping[str, str]) -> None:
     """Show the counts, the risk and its meaning of every attack."""
     from rich.markup import escape
     from rich.table import Table
@@ -135,7 +133,7 @@ def _table(tried: Sequence[Trials], titles: Mapping[str, str], console: Console)
 
     if not tried:
         return
-    wide = console.width >= WIDE
+    wide = out().width >= WIDE
     table = Table(box=None, padding=(1, 2, 0, 0))
     table.add_column("attack", min_width=20)
     for head in ("right", "baseline", "control", "risk"):
@@ -149,12 +147,12 @@ def _table(tried: Sequence[Trials], titles: Mapping[str, str], console: Console)
         what = f"[bold]{escape(attack_text(each.as_dict()))}[/]\n{titles[each.attack]}"
         table.add_row(
             what if wide else f"{what}\n{told}",
-            *map(_counted, (each.success, each.baseline, each.control)),
+            *map(_format_tally, (each.success, each.baseline, each.control)),
             f"{risk.value:.3f}\n{risk.low:.3f} to {risk.high:.3f}",
             *([told] if wide else []),
         )
-    console.print(table)
+    out().print(table)
 
 
-def _counted(tally: Tally | None) -> str:
+def _format_tally(tally: Tally | None) -> str:
     return "-" if tally is None else f"{tally.success / tally.trials:.1%}\n{tally.success:,}/{tally.trials:,}"

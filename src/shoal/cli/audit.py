@@ -7,19 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shoal.cli.console import JsonOption, answer, out, reporting
+from shoal.cli.console import JsonOption, answer, out, print_table, reporting, say
 from shoal.cli.publishing import DataArgument, show_findings
-from shoal.cli.tables import MOST_SETS, table
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from shoal.audit.population import PopulationUniqueness
     from shoal.audit.result import Audit, SearchRisk, SpecialRisk
     from shoal.audit.singling import SetRisk
     from shoal.audit.units import HouseholdRisk, PersonRisk
 
 NAMES = {"zayatz": "Zayatz", "pitman": "Pitman", "snb": "slide negative binomial"}
+MOST_SETS = 10  # of each kind in the terminal; --json has all
 APART = 2  # estimates of which the largest is more than so many times the smallest disagree
 
 
@@ -59,42 +57,41 @@ def audit(
         if json_output:
             answer(found.as_dict())
         else:
-            show(found, out())
+            show(found)
 
 
-def show(found: Audit, console: Console) -> None:
+def show(found: Audit) -> None:
     """Tell a steward what the audit found, the most important first."""
     from rich.markup import escape
 
-    console.print(f"[bold]{escape(found.headline)}[/]", soft_wrap=True)
-    console.print(
+    say(f"[bold]{escape(found.headline)}[/]")
+    say(
         f"Somebody who knows these of a person in the table finds the right record with a probability of "
-        f"{found.prosecutor.mean:.1%} on average, {found.prosecutor.highest:.1%} at worst.",
-        soft_wrap=True,
+        f"{found.prosecutor.mean:.1%} on average, {found.prosecutor.highest:.1%} at worst."
     )
     for warning in found.warnings:
-        console.print(f"[yellow]Warning:[/] {escape(warning)}.", soft_wrap=True)
-    _show_persons(found, console)
-    _show_searchers(found, console)
-    _show_classes(found, console)
-    _show_models(found, console)
-    _show_sensitive(found, console)
-    _show_sets(found, console)
-    show_special(found.special, "records" if found.persons is None else "people", console)
+        say(f"[yellow]Warning:[/] {escape(warning)}.")
+    _show_persons(found)
+    _show_searchers(found)
+    _show_classes(found)
+    _show_models(found)
+    _show_sensitive(found)
+    _show_sets(found)
+    show_special(found.special, "records" if found.persons is None else "people")
     if found.uniqueness is not None:
-        show_uniqueness(found.uniqueness, console)
-    _show_columns(found, console)
+        show_uniqueness(found.uniqueness)
+    _show_columns(found)
     show_findings(found.findings, ", if the table were published as it is")
 
 
-def _show_persons(found: Audit, console: Console) -> None:
+def _show_persons(found: Audit) -> None:
     if found.persons is not None:
-        show_persons(found.persons, found.smallest_class, console)
+        show_persons(found.persons, found.smallest_class)
     if found.households is not None:
-        show_households(found.households, console)
+        show_households(found.households)
 
 
-def _show_searchers(found: Audit, console: Console) -> None:
+def _show_searchers(found: Audit) -> None:
     def row(who: str, risk: SearchRisk) -> tuple[str, ...]:
         return (who, f"{risk.highest:.1%}", f"{risk.mean:.1%}", *(f"{share:.1%}" for _, share in risk.share_above))
 
@@ -107,16 +104,16 @@ def _show_searchers(found: Audit, console: Console) -> None:
     rows.append(("marketer (expects to match, of all records)", "", f"{found.marketer:.1%}"))
     whom = "records" if found.persons is None else "people"
     above = (f"{whom} above {threshold:.0%}" for threshold, _ in found.prosecutor.share_above)
-    table(console, "Who finds a record, and how surely", ("searcher", "highest", "mean", *above), rows)
+    print_table("Who finds a record, and how surely", ("searcher", "highest", "mean", *above), rows)
     for risk in found.populations:
         if risk.records_not_covered:
-            console.print(
+            out().print(
                 f"{risk.records_not_covered:,} records are not covered by {risk.population}: it does not hold "
                 "everybody of the table."
             )
 
 
-def _show_classes(found: Audit, console: Console) -> None:
+def _show_classes(found: Audit) -> None:
     rows = [
         (_range(entry["from"], entry["to"]), f"{entry['classes']:,}", f"{entry['records']:,}")
         for entry in found.class_sizes
@@ -124,10 +121,10 @@ def _show_classes(found: Audit, console: Console) -> None:
     ]
     k = f"{found.k}" if found.persons is None else f"{found.k} (people)"
     title = f"{found.classes:,} classes of records with the same quasi values; k = {k}"
-    table(console, title, ("records of a class", "classes", "records"), rows)
+    print_table(title, ("records of a class", "classes", "records"), rows)
 
 
-def _show_models(found: Audit, console: Console) -> None:
+def _show_models(found: Audit) -> None:
     from shoal.core.wording import parameters_text
 
     rows = []
@@ -137,10 +134,10 @@ def _show_models(found: Audit, console: Console) -> None:
         mark = "yes" if verdict.holds else "no"
         rows.append((verdict.model.name, asked, mark, f"{verdict.achieved:.4g}", f"{verdict.records_missed:,}"))
     heads = ("model", "asked", "holds", "achieved", "records in classes that miss it")
-    table(console, "What the policy asks for, before any protection", heads, rows)
+    print_table("What the policy asks for, before any protection", heads, rows)
 
 
-def _show_sensitive(found: Audit, console: Console) -> None:
+def _show_sensitive(found: Audit) -> None:
     rows = [
         (
             risk.attribute,
@@ -162,31 +159,31 @@ def _show_sensitive(found: Audit, console: Console) -> None:
         "recursive c (l = 2 / 3)",
         "t (equal / ordered)",
     )
-    table(console, "What classes tell of sensitive attributes", heads, rows)
+    print_table("What classes tell of sensitive attributes", heads, rows)
 
 
-def _show_sets(found: Audit, console: Console) -> None:
+def _show_sets(found: Audit) -> None:
     whom = "records" if found.persons is None else "people"
     heads = ("attributes", f"unique {whom}", "share", "combinations", f"{whom} each")
     alone = [risk for risk in found.sets if len(risk.attributes) == 1]
     largest = max(len(risk.attributes) for risk in found.sets)
-    table(console, "Each attribute alone", heads, map(_set_row, alone))
+    print_table("Each attribute alone", heads, map(_set_row, alone))
     if largest > 1:
         worst = [risk for risk in found.sets if len(risk.attributes) > 1][:MOST_SETS]
         title = f"Sets of up to {largest} attributes that single out most, of {len(found.sets):,} sets"
-        table(console, title, heads, map(_set_row, worst))
+        print_table(title, heads, map(_set_row, worst))
     title = f"Smallest sets that make more than {found.threshold:.1%} of the {whom} unique"
     if found.minimal_sets:
-        table(console, title, heads, map(_set_row, found.minimal_sets[:MOST_SETS]))
+        print_table(title, heads, map(_set_row, found.minimal_sets[:MOST_SETS]))
         if len(found.minimal_sets) > MOST_SETS:
-            console.print(f"and {len(found.minimal_sets) - MOST_SETS:,} more (--json lists all)")
+            out().print(f"and {len(found.minimal_sets) - MOST_SETS:,} more (--json lists all)")
     else:
-        console.print(f"\n{title}: none of up to {largest} attributes.")
+        out().print(f"\n{title}: none of up to {largest} attributes.")
     steps = [(f"+ {risk.attributes[-1]}", *_set_row(risk)[1:]) for risk in found.fastest_order]
-    table(console, "The fastest way to single people out", heads, steps)
+    print_table("The fastest way to single people out", heads, steps)
 
 
-def _show_columns(found: Audit, console: Console) -> None:
+def _show_columns(found: Audit) -> None:
     rows = [
         (
             column.column,
@@ -198,12 +195,12 @@ def _show_columns(found: Audit, console: Console) -> None:
         for column in found.columns
     ]
     heads = ("column", "role", "values", "unique alone", "unique with the quasi attributes")
-    table(console, "Columns that are no quasi attributes", heads, rows)
+    print_table("Columns that are no quasi attributes", heads, rows)
     gaps = [(gap.column, f"{gap.records:,}", f"{gap.share:.1%}") for gap in found.missing_values]
     means = "a value of its own" if found.missing == "category" else "dropped if quasi or sensitive"
-    table(console, f"Missing values ({means})", ("column", "records", "share"), gaps)
+    print_table(f"Missing values ({means})", ("column", "records", "share"), gaps)
     if found.records < found.rows:
-        console.print(f"{found.rows - found.records:,} of {found.rows:,} records are left out for missing values.")
+        out().print(f"{found.rows - found.records:,} of {found.rows:,} records are left out for missing values.")
 
 
 def _set_row(risk: SetRisk) -> tuple[str, ...]:
@@ -220,7 +217,7 @@ def _range(low: int, high: int) -> str:
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
-def show_persons(risk: PersonRisk, smallest_class: int, console: Console) -> None:
+def show_persons(risk: PersonRisk, smallest_class: int) -> None:
     """Tell how persons and records differ."""
     rows = [
         ("people", f"{risk.persons:,}"),
@@ -234,10 +231,10 @@ def show_persons(risk: PersonRisk, smallest_class: int, console: Console) -> Non
     ]
     if risk.records_without_person:
         rows.append(("records that name nobody (one person a class)", f"{risk.records_without_person:,}"))
-    table(console, f"People (by {risk.unit}) and records", ("", ""), rows)
+    print_table(f"People (by {risk.unit}) and records", ("", ""), rows)
 
 
-def show_households(risk: HouseholdRisk, console: Console) -> None:
+def show_households(risk: HouseholdRisk) -> None:
     """Tell the risk that any member of a household is found."""
     rows = [
         ("households", f"{risk.households:,}"),
@@ -250,10 +247,10 @@ def show_households(risk: HouseholdRisk, console: Console) -> None:
     ]
     if risk.records_without_household:
         rows.append(("records that name no household", f"{risk.records_without_household:,}"))
-    table(console, f"Households (by {risk.column})", ("", ""), rows)
+    print_table(f"Households (by {risk.column})", ("", ""), rows)
 
 
-def show_special(risk: SpecialRisk, whom: str, console: Console) -> None:
+def show_special(risk: SpecialRisk, whom: str) -> None:
     """Tell which attributes carry the risk; *whom* are records or people."""
     if not risk.unique_records:
         return
@@ -263,29 +260,28 @@ def show_special(risk: SpecialRisk, whom: str, console: Console) -> None:
     ]
     rows[-1] = (f"more than {risk.largest}", *rows[-1][1:])
     title = f"How many attributes single out each of the {risk.unique_records:,} unique {whom}, at least"
-    table(console, title, ("attributes", whom, f"share of unique {whom}"), rows)
+    print_table(title, ("attributes", whom, f"share of unique {whom}"), rows)
     sets = [
         (", ".join(one.attributes), f"{one.records:,}", f"{one.score / risk.score:.1%}")
         for one in risk.sets[:MOST_SETS]
     ]
     title = f"Riskiest combinations: all of these attributes single {whom} out, fewer of them do not"
-    table(console, title, ("attributes", whom, "share of the score"), sets)
+    print_table(title, ("attributes", whom, "share of the score"), sets)
     if len(risk.sets) > MOST_SETS:
-        console.print(f"and {len(risk.sets) - MOST_SETS:,} more (--json lists all)")
+        out().print(f"and {len(risk.sets) - MOST_SETS:,} more (--json lists all)")
     shares = [(name, f"{share:.1%}") for name, share in risk.contributions]
     title = "Attributes by what they contribute (shares overlap: a combination counts for each of its attributes)"
-    table(console, title, ("attribute", "share of the score"), shares)
+    print_table(title, ("attribute", "share of the score"), shares)
     if risk.disclosure is not None:
         worst = risk.disclosure.highest
-        console.print(
+        say(
             f"\nSomebody of the population who matches one of the unique {whom} is that person with a chance of "
             f"{risk.disclosure.chance:.1%}"
-            + ("." if worst is None else f"; {worst:.1%} for the highest score (DIS-SUDA)."),
-            soft_wrap=True,
+            + ("." if worst is None else f"; {worst:.1%} for the highest score (DIS-SUDA).")
         )
 
 
-def show_uniqueness(found: PopulationUniqueness, console: Console) -> None:
+def show_uniqueness(found: PopulationUniqueness) -> None:
     """Tell who is unique in the population, and how far the models agree."""
     rows = []
     for one in found.estimates:
@@ -295,17 +291,13 @@ def show_uniqueness(found: PopulationUniqueness, console: Console) -> None:
         else:
             rows.append((name, f"{one.population_uniques:,.0f}", f"{one.population_uniques / found.population:.2%}"))
     title = f"Unique in the population of {found.population:,}, of whom {100 * found.fraction:.3g}% are in the table"
-    table(console, title, ("model", "unique people", "share of the population"), rows)
+    print_table(title, ("model", "unique people", "share of the population"), rows)
     for one in found.estimates:
         if one.refusal is not None:
-            console.print(f"No estimate: {one.refusal}.", soft_wrap=True)
-    console.print(
+            say(f"No estimate: {one.refusal}.")
+    say(
         f"Chosen is {NAMES[found.chosen]}: {found.reason}. About {found.expected_in_sample:,.0f} of the "
-        f"{found.sample_uniques:,} unique in the table are unique in the population: whoever matches them is right.",
-        soft_wrap=True,
+        f"{found.sample_uniques:,} unique in the table are unique in the population: whoever matches them is right."
     )
     if found.spread is not None and found.spread > APART:
-        console.print(
-            f"The models disagree: the largest estimate is {found.spread:.1f} times the smallest. Do not rely on one.",
-            soft_wrap=True,
-        )
+        say(f"The models disagree: the largest estimate is {found.spread:.1f} times the smallest. Do not rely on one.")

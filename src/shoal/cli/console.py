@@ -1,4 +1,4 @@
-"""What all commands share: answers on standard output, everything else on standard error, and exit codes."""
+"""What all commands share: answers on standard output, the rest on standard error, exit codes, and some options."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeAlias
 
@@ -15,12 +16,28 @@ import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
+
 
 JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")]
 INTERRUPTED = 130
 UNEXPECTED = 1
 _LEAST_SPACE = 3 << 30  # with 2 cores 2.5 GB were enough and 2 GB were not: Arrow and LLVM reserve much
 _SPACE_PER_CORE = 64 << 20  # stacks and heaps of threads
+
+
+class Engine(StrEnum):
+    """Where rows are worked on."""
+
+    local = "local"
+    spark = "spark"
+
+
+EngineOption: TypeAlias = Annotated[Engine, typer.Option(help="Where rows are worked on.")]
+MasterOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="With --engine spark: Spark's master, like spark://host:7077; this machine without it."),
+]
 
 
 def show_version(wanted: bool) -> None:
@@ -43,13 +60,13 @@ def reporting(json_output: bool, folder: Path | None = None) -> Iterator[None]:
 
     new = folder is not None and not os.path.lexists(folder)
 
-    def published() -> bool:
+    def is_published() -> bool:
         return new and folder is not None and (folder / "public").is_dir()
 
     def outcome() -> str:
-        return f"the release in {folder} is published" if published() else "nothing was published"
+        return f"the release in {folder} is published" if is_published() else "nothing was published"
 
-    with _interrupts(published) as seen:
+    with _interrupts(is_published) as seen:
         try:
             _refuse_narrow()
             yield
@@ -63,11 +80,11 @@ def reporting(json_output: bool, folder: Path | None = None) -> Iterator[None]:
         except typer.Exit:
             raise
         except Exception as error:  # a message of a library may quote a record, so none is shown
-            if seen and not published():  # compiled code makes another error of an interrupt that falls into it
+            if seen and not is_published():  # compiled code makes another error of an interrupt that falls into it
                 _stop(f"interrupted; {outcome()}", INTERRUPTED, json_output)
             if os.environ.get("SHOAL_DEBUG") == "1":
                 raise
-            _stop(_unexpected(error, outcome()), UNEXPECTED, json_output)
+            _stop(_describe_defect(error, outcome()), UNEXPECTED, json_output)
         if seen:
             typer.echo(f"shoal: interrupted too late: {outcome()}", err=True)
 
@@ -90,7 +107,7 @@ def _refuse_narrow() -> None:
         )
 
 
-def _unexpected(error: Exception, outcome: str) -> str:
+def _describe_defect(error: Exception, outcome: str) -> str:
     """Name an error that nobody foresaw by its kind and place alone."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
@@ -161,3 +178,34 @@ def err() -> Console:
     from rich.console import Console
 
     return Console(stderr=True, highlight=False)
+
+
+def say(text: str, *, markup: bool = True) -> None:
+    """Print a line of an answer to people, however long it is."""
+    out().print(text, soft_wrap=True, markup=markup)
+
+
+def make_table(*heads: str, headed: bool = True) -> Table:
+    """Return an empty table as all commands show them."""
+    from rich.table import Table
+
+    made = Table(box=None, padding=(0, 2, 0, 0), show_header=headed)
+    for head in heads:
+        made.add_column(head)
+    return made
+
+
+def print_table(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print rows under a title; nothing if there are none. Columns of numbers are aligned to the right."""
+    from rich.markup import escape
+
+    listed = list(rows)
+    if not listed:
+        return
+    out().print(f"\n[bold]{escape(title)}[/]")
+    shown = make_table(*heads, headed=any(heads))
+    for number, column in enumerate(shown.columns):
+        column.justify = "right" if listed[0][number][:1].isdigit() and number else "left"
+    for row in listed:
+        shown.add_row(*map(escape, row))
+    out().print(shown)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from shoal.cli.console import JsonOption, answer, out, reporting
+from shoal.cli.console import JsonOption, answer, reporting, say
 
 app = typer.Typer(
     help="Make keys of pseudonyms and signatures, and take reversible pseudonyms back.",
@@ -36,14 +36,23 @@ def new(
             if json_output:
                 answer({"key": str(file), "public_key": str(public)})
             else:
-                _say(f"{file} is a new key for signing, which only you may read: `shoal anonymize --sign {file}`.")
-                _say(f"{public} is for everybody who checks your releases: `shoal verify --public-key {public.name}`.")
+                say(
+                    f"{file} is a new key for signing, which only you may read: `shoal anonymize --sign {file}`.",
+                    markup=False,
+                )
+                say(
+                    f"{public} is for everybody who checks your releases: `shoal verify --public-key {public.name}`.",
+                    markup=False,
+                )
             return
         new_key(file)
         if json_output:
             answer({"key": str(file), "bytes": KEY_BYTES})
         else:
-            _say(f"{file} is a new key, which only you may read. A lost key cannot be made again: keep a copy.")
+            say(
+                f"{file} is a new key, which only you may read. A lost key cannot be made again: keep a copy.",
+                markup=False,
+            )
 
 
 @app.command("open")
@@ -71,9 +80,5 @@ def open_file(
         if json_output:
             answer(done)
         else:
-            _say(f"{done['rows']:,} rows with the values of {column!r}  ->  {to}")
-            _say("This file names people: keep it to yourself.")
-
-
-def _say(text: str) -> None:
-    out().print(text, markup=False, soft_wrap=True)
+            say(f"{done['rows']:,} rows with the values of {column!r}  ->  {to}", markup=False)
+            say("This file names people: keep it to yourself.", markup=False)

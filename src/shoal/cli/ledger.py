@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shoal.cli.console import JsonOption, answer, out, reporting
+from shoal.cli.console import JsonOption, answer, out, reporting, say
 
 if TYPE_CHECKING:
     from shoal.linking.ledger.checking import Checked
@@ -98,11 +98,10 @@ def add(
         if json_output:
             answer({**entered.evidence["ledger"], "warnings": [*entered.warnings, *entered.unsettled]})
             return
-        console = out()
         entry = entered.evidence["ledger"]
-        console.print(f"Entered as number {entry['number']}, about {escape(entry['population'])}.", soft_wrap=True)
+        say(f"Entered as number {entry['number']}, about {escape(entry['population'])}.")
         for warning in (*entered.warnings, *entered.unsettled):
-            console.print(f"[yellow]Warning:[/] {escape(warning)}.", soft_wrap=True)
+            say(f"[yellow]Warning:[/] {escape(warning)}.")
 
 
 @app.command("export")
@@ -123,7 +122,7 @@ def export(
         if json_output:
             answer({"out": str(output), **counts})
         else:
-            out().print(f"{counts['releases']:,} releases  ->  {escape(str(output))}", soft_wrap=True)
+            say(f"{counts['releases']:,} releases  ->  {escape(str(output))}")
 
 
 @app.command("floor")
@@ -153,7 +152,7 @@ def floor(
             return
         what = "warned of" if after.warns else "refused"
         text = f"The floor of {escape(name)} is {after.floor}, and was {before.floor}. Releases below it are {what}."
-        out().print(text, soft_wrap=True)
+        say(text)
 
 
 @app.command("strike")
@@ -179,17 +178,14 @@ def _show_releases(found: dict[str, Any]) -> None:
     """Print a table for each population, with a line for each release."""
     from rich.markup import escape
 
-    from shoal.cli.tables import table_of
+    from shoal.cli.console import make_table
     from shoal.linking.ledger.checking import guarantees_text
 
-    console = out()
     for population in found["populations"]:
         what = "warned of" if population["warns"] else "refused"
         floor = population["floor"]
-        console.print(
-            f"[bold]{escape(population['name'])}[/]: floor {floor:,}, what is below is {what}", soft_wrap=True
-        )
-        table = table_of()
+        say(f"[bold]{escape(population['name'])}[/]: floor {floor:,}, what is below is {what}")
+        table = make_table()
         for head in ("", "rows", "l"):
             table.add_column(head, justify="right", no_wrap=True)
         for head in ("date", "status"):
@@ -210,9 +206,9 @@ def _show_releases(found: dict[str, Any]) -> None:
                 escape(each["method"]),
                 escape(guarantees_text(each["guarantees"])),
             )
-        console.print(table)
+        out().print(table)
     text = "l: the fewest sensitive values that a release leaves to anybody, with any others that the person is in"
-    console.print(text if found["releases"] else "No releases.", soft_wrap=True)
+    say(text if found["releases"] else "No releases.")
 
 
 def _show_checked(checked: Checked) -> None:
@@ -222,11 +218,10 @@ def _show_checked(checked: Checked) -> None:
     from shoal.core.wording import counted_text, join_words
     from shoal.linking.ledger.entering import describe_set, least_failing
 
-    console = out()
     verdict = "[bold red]below the floor[/]" if checked.fails else "[bold green]at or above the floor[/]"
     name, floor = escape(checked.population.name), checked.population.floor
     releases = counted_text(len(checked.entries), "release")
-    console.print(f"[bold]{name}[/]: {releases}, {verdict} of {floor:,}.", soft_wrap=True)
+    say(f"[bold]{name}[/]: {releases}, {verdict} of {floor:,}.")
     for finding in checked.findings:
         fine = sorted((each for each in finding.evaluations if not each.fails), key=lambda each: each.l or floor)
         sets = [*least_failing(finding), *fine]
@@ -235,14 +230,14 @@ def _show_checked(checked: Checked) -> None:
                 [str(n) for n in each.releases]
             )
             bound = "" if each.problem or each.exact else " (a lower bound: classes overlap)"
-            console.print(f"  {escape(describe_set(each, which))}{bound}", soft_wrap=True)
+            say(f"  {escape(describe_set(each, which))}{bound}")
         if len(finding.evaluations) > min(len(sets), MOST_SHOWN):
-            console.print(f"  {len(finding.evaluations):,} sets of releases in all; --json has them.", soft_wrap=True)
+            say(f"  {len(finding.evaluations):,} sets of releases in all; --json has them.")
         if not finding.complete:
-            console.print("  Not all sets of more than three releases were looked at; --people does.", soft_wrap=True)
+            say("  Not all sets of more than three releases were looked at; --people does.")
     for number in checked.settled:
-        console.print(f"  Release {number} was unfinished; it is in place, and now published.", soft_wrap=True)
+        say(f"  Release {number} was unfinished; it is in place, and now published.")
     for entry in checked.entries:
         if entry.status == "unfinished":
             text = f"  Release {entry.number} is unfinished and counts as published; see `shoal ledger strike`."
-            console.print(text, soft_wrap=True)
+            say(text)

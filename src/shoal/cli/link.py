@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shoal.cli.console import JsonOption, answer, out, reporting
+from shoal.cli.console import JsonOption, answer, out, reporting, say
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from shoal.linking.result import PopulationLinkage, Remaining, TargetLinkage
 
 MOST_SHOWN = 10  # values of one case in the terminal; --json has all
@@ -43,12 +41,12 @@ def link(
         if json_output:
             answer(found.as_dict())
         elif isinstance(found, TargetLinkage):
-            show_target(found, out())
+            show_target(found)
         else:
-            show(found, out())
+            show(found)
 
 
-def show_target(found: TargetLinkage, console: Console) -> None:
+def show_target(found: TargetLinkage) -> None:
     """Tell what remains for one person."""
     from rich.markup import escape
 
@@ -59,58 +57,51 @@ def show_target(found: TargetLinkage, console: Console) -> None:
         text = f"{found.remaining.l:,} values of {name} remain."
     else:
         text = f"No value of {name} remains: the person cannot be in all of these releases with the same value."
-    console.print(f"[bold]{text}[/]", soft_wrap=True)
-    _tell(found.remaining, console)
-    _tell_plan(found, found.remaining.l, console)
+    say(f"[bold]{text}[/]")
+    _tell(found.remaining)
+    _tell_plan(found, found.remaining.l)
     for release, left in zip(found.releases, found.alone, strict=True):
-        console.print(f"{escape(release)} alone leaves {left.l:,}.", soft_wrap=True)
+        say(f"{escape(release)} alone leaves {left.l:,}.")
 
 
-def show(found: PopulationLinkage, console: Console) -> None:
+def show(found: PopulationLinkage) -> None:
     """Tell what remains for everybody, the most important first."""
     from rich.markup import escape
 
     name = escape(found.sensitive)
     values = "value" if found.l == 1 else "values"
     bounded = "" if found.exact else "at least "
-    console.print(
+    say(
         f"[bold]Whoever is in all {len(found.releases)} releases is left with {bounded}{found.l:,} {values} of {name}"
         f"{'' if not found.exact else ' at worst'}[/] (frequency l {found.frequency_l:.3g}, entropy l "
-        f"{found.entropy_l:.3g}).",
-        soft_wrap=True,
+        f"{found.entropy_l:.3g})."
     )
-    _tell_plan(found, found.l, console)
+    _tell_plan(found, found.l)
     if found.population:
-        console.print(
+        say(
             f"Of {found.people:,} people {found.people_linked:,} can be in all of the releases; "
-            f"{found.people_below:,} of these are left with fewer than {found.floor} values.",
-            soft_wrap=True,
+            f"{found.people_below:,} of these are left with fewer than {found.floor} values."
         )
     elif not found.people_below:
-        console.print(f"None of {found.people:,} people is left with fewer than {found.floor} values.", soft_wrap=True)
+        say(f"None of {found.people:,} people is left with fewer than {found.floor} values.")
     else:
-        console.print(
+        say(
             f"At most {found.people_below:,} of {found.people:,} people are left with fewer than {found.floor} values "
-            "(--population counts them exactly).",
-            soft_wrap=True,
+            "(--population counts them exactly)."
         )
     if not found.exact:
-        console.print(
-            "Classes of a release overlap, so somebody may be in any of several; not all of that is counted in here.",
-            soft_wrap=True,
-        )
+        say("Classes of a release overlap, so somebody may be in any of several; not all of that is counted in here.")
     for release, alone in zip(found.releases, found.alone, strict=True):
-        console.print(f"{escape(release)} alone: l = {alone:,}", soft_wrap=True)
-    console.print(
+        say(f"{escape(release)} alone: l = {alone:,}")
+    say(
         f"Releases of these l can, at worst, leave {found.bound:,} of {found.values:,} values "
-        "(Proposition 3.1 of the (l, delta)-diversity paper).",
-        soft_wrap=True,
+        "(Proposition 3.1 of the (l, delta)-diversity paper)."
     )
-    console.print("\n[bold]Worst cases, as classes of the releases[/]")
+    out().print("\n[bold]Worst cases, as classes of the releases[/]")
     for number, (l, classes) in enumerate(_cases(found), start=1):
-        console.print(f"{number}. {l:,} of {found.values:,} values:", soft_wrap=True)
+        say(f"{number}. {l:,} of {found.values:,} values:")
         for release, text in zip(found.releases, classes, strict=True):
-            console.print(f"   {escape(release)}: {escape(text) or 'sliced, without classes'}", soft_wrap=True)
+            say(f"   {escape(release)}: {escape(text) or 'sliced, without classes'}")
 
 
 def _cases(found: PopulationLinkage) -> list[tuple[int, tuple[str, ...]]]:
@@ -125,7 +116,7 @@ def _cases(found: PopulationLinkage) -> list[tuple[int, tuple[str, ...]]]:
     return list(dict.fromkeys(shown))
 
 
-def _tell_plan(found: TargetLinkage | PopulationLinkage, l: int, console: Console) -> None:
+def _tell_plan(found: TargetLinkage | PopulationLinkage, l: int) -> None:
     """Tell what the plan promises, if all releases are by the same one."""
     if found.plan is None:
         return
@@ -136,14 +127,14 @@ def _tell_plan(found: TargetLinkage | PopulationLinkage, l: int, console: Consol
         text += f", which promises {found.promised:,} values to everybody, however many releases there are."
     else:
         text += f", which promises {found.promised:,} values: a release does not keep it; run `shoal verify` on each."
-    console.print(text, soft_wrap=True)
+    say(text)
 
 
-def _tell(remaining: Remaining, console: Console) -> None:
+def _tell(remaining: Remaining) -> None:
     from rich.markup import escape
 
     shown = list(remaining.counts.items())
     for value, count in shown[:MOST_SHOWN]:
-        console.print(f"  {count:>7,}  {escape(value)}", soft_wrap=True)
+        say(f"  {count:>7,}  {escape(value)}")
     if len(shown) > MOST_SHOWN:
-        console.print(f"  and {len(shown) - MOST_SHOWN:,} more (--json lists all)")
+        out().print(f"  and {len(shown) - MOST_SHOWN:,} more (--json lists all)")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from shoal.cli.console import answer, out
+from shoal.cli.console import answer, out, say
 
 if TYPE_CHECKING:
     from shoal.core.results import Finding
@@ -69,7 +69,7 @@ WarnOption: TypeAlias = Annotated[
 ]
 
 
-def ledger_asked(
+def read_ledger_options(
     ledger: Path | None, population: str | None, recipient: str | None, floor: int | None, warn: bool
 ) -> LedgerOptions | None:
     """Return what the options of the ledger say; without ``--ledger`` the others are an error."""
@@ -106,14 +106,13 @@ def show_end(release: Release) -> None:
     """Say what stands at the end of every release: its place in the ledger, warnings, its folders, and findings."""
     from rich.markup import escape
 
-    console = out()
     if "ledger" in release.evidence:
         _show_entry(release.evidence["ledger"])
     for warning in release.evidence["warnings"]:
         end = "" if warning.endswith("?") else "."
-        console.print(f"[yellow]Warning:[/] {escape(warning)}{end}", soft_wrap=True)
+        say(f"[yellow]Warning:[/] {escape(warning)}{end}")
     folder = escape(str(release.folder))
-    console.print(f"The folder to share is {folder}/public; keep {folder}/internal to yourself.", soft_wrap=True)
+    say(f"The folder to share is {folder}/public; keep {folder}/internal to yourself.")
     show_findings(release.findings)
 
 
@@ -123,20 +122,19 @@ def show_findings(findings: Sequence[Finding], supposed: str = "") -> None:
 
     from shoal.core.wording import counted_text
 
-    console = out()
     left = [one for one in findings if one.open]
     high = sum(one.severity == "high" for one in left)
     if left:
-        console.print(
+        out().print(
             f"\n[bold]{counted_text(len(left), 'open finding')}[/], {high} high{supposed}. No promise covers these:"
         )
     else:
-        console.print("\n[bold]No open findings.[/] Whether the promises are enough for these data is your decision.")
+        out().print("\n[bold]No open findings.[/] Whether the promises are enough for these data is your decision.")
     for one in findings:
         about = f" ({escape(', '.join(one.about))})" if one.about else ""
         colour = {"high": "red", "medium": "yellow"}.get(one.severity, "blue") if one.open else "green"
         told = f"{escape(one.text)} {escape(one.fix)}" if one.open else f"accepted: {escape(str(one.accepted))}"
-        console.print(f"[{colour}]{one.severity}[/] {one.id}{about}: {told}", soft_wrap=True)
+        say(f"[{colour}]{one.severity}[/] {one.id}{about}: {told}")
 
 
 def _show_entry(entry: Mapping[str, Any]) -> None:
@@ -145,16 +143,11 @@ def _show_entry(entry: Mapping[str, Any]) -> None:
 
     from shoal.core.wording import counted_text
 
-    console = out()
     earlier = f"linked with {len(entry['earlier']):,} earlier" if entry["earlier"] else "the first about them"
-    console.print(
-        f"It is number {entry['number']} in the ledger, about {escape(entry['population'])}, {earlier}.",
-        soft_wrap=True,
-    )
+    say(f"It is number {entry['number']} in the ledger, about {escape(entry['population'])}, {earlier}.")
     for found in entry["linked"]:
         if found["l"] is not None:
-            console.print(
+            say(
                 f"Together they leave at least {counted_text(found['l'], 'value')} of {escape(found['sensitive'])} to "
-                f"everybody; the floor is {entry['floor']:,}.",
-                soft_wrap=True,
+                f"everybody; the floor is {entry['floor']:,}."
             )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shoal.cli.console import answer, leave, out, reporting
+from shoal.cli.console import answer, leave, out, reporting, say
 
 if TYPE_CHECKING:
     from shoal.studio.application import Entrance
@@ -37,9 +37,9 @@ def studio(
                 answer({"url": link})
                 sys.stdout.flush()
             else:
-                _tell(link)
+                _announce(link)
                 if sys.stdin.isatty():
-                    threading.Thread(target=_tell_again, args=(entrance,), daemon=True).start()
+                    threading.Thread(target=_print_links, args=(entrance,), daemon=True).start()
             if browser:
                 page = entrance.file(link).as_uri()
                 threading.Thread(target=webbrowser.open, args=(page,), daemon=True).start()  # some wait for its end
@@ -48,16 +48,15 @@ def studio(
         leave(0)  # one of its threads may be reading
 
 
-def _tell(link: str) -> None:
-    console = out()
-    console.print(f"The studio is open at {link}", soft_wrap=True, markup=False)
-    console.print("The link works once; press Enter for another. Ctrl-C ends the studio and removes what it kept.")
+def _announce(link: str) -> None:
+    say(f"The studio is open at {link}", markup=False)
+    out().print("The link works once; press Enter for another. Ctrl-C ends the studio and removes what it kept.")
 
 
-def _tell_again(entrance: Entrance) -> None:
+def _print_links(entrance: Entrance) -> None:
     """Give another link for each line that is typed."""
     for _ in sys.stdin:
-        out().print(f"Another link: {entrance.link()}", soft_wrap=True, markup=False)
+        say(f"Another link: {entrance.link()}", markup=False)
 
 
 def _demand_packages() -> None:

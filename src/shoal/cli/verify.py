@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shoal.cli.console import JsonOption, answer, out, reporting
-from shoal.cli.engines import Engine, EngineOption, MasterOption
+from shoal.cli.console import Engine, EngineOption, JsonOption, MasterOption, answer, out, reporting
 from shoal.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -52,12 +51,12 @@ def verify(
         from shoal.verify.verifier import verify_folder
 
         key = None if public_key is None else _read(public_key)
-        session = _session(engine, master)
+        session = _start_session(engine, master)
         limit = Budget.of(memory).limit
-        manifest = _manifest(folder)
-        options = _reading_options(manifest, policy)
-        original = None if source is None else _opened(source, options, session)
-        populations = _populations(manifest, population, policy, options)
+        manifest = _read_manifest(folder)
+        options = _find_options(manifest, policy)
+        original = None if source is None else _open_table(source, options, session)
+        populations = _open_populations(manifest, population, policy, options)
         with bars() as progress:
             verification = verify_folder(
                 folder,
@@ -83,7 +82,7 @@ def _read(path: Path) -> bytes:
         raise UsageError(f"cannot read {path}: {error.strerror or 'input or output error'}") from None
 
 
-def _session(engine: Engine, master: str | None) -> SparkSession | None:
+def _start_session(engine: Engine, master: str | None) -> SparkSession | None:
     """Return the session whose workers are to check, if Spark is asked for."""
     if engine is Engine.local:
         if master is not None:
@@ -94,7 +93,7 @@ def _session(engine: Engine, master: str | None) -> SparkSession | None:
     return ready_session(master)
 
 
-def _opened(source: str, options: SourceOptions, session: SparkSession | None) -> Source:
+def _open_table(source: str, options: SourceOptions, session: SparkSession | None) -> Source:
     """Open the original table, on Spark if it is to be compared there."""
     if session is None:
         from shoal.sources.opening import open_source
@@ -105,7 +104,7 @@ def _opened(source: str, options: SourceOptions, session: SparkSession | None) -
     return open_spark_files(Path(source), session, options)
 
 
-def _manifest(folder: Path) -> dict[str, Any]:
+def _read_manifest(folder: Path) -> dict[str, Any]:
     """Return what can be read of the manifest that will be verified; the verifier itself is the one to complain."""
     from shoal.core.strict_json import read_json
     from shoal.verify.reading import public_folder
@@ -117,7 +116,7 @@ def _manifest(folder: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _reading_options(manifest: dict[str, Any], policy: Path | None) -> SourceOptions:
+def _find_options(manifest: dict[str, Any], policy: Path | None) -> SourceOptions:
     """Read the source as the policy says, or with the texts for missing that the manifest names."""
     from shoal.policy.policy import Policy
     from shoal.sources.base import SourceOptions
@@ -130,7 +129,7 @@ def _reading_options(manifest: dict[str, Any], policy: Path | None) -> SourceOpt
         return SourceOptions()
 
 
-def _populations(
+def _open_populations(
     manifest: dict[str, Any], population: str | None, policy: Path | None, options: SourceOptions
 ) -> dict[str, Source]:
     """Open the population tables that the manifest names: the one given, or those beside the policy."""
@@ -152,11 +151,11 @@ def show(verification: Verification, *, with_source: bool) -> None:
     """List every guarantee, claim and check with its verdict."""
     from rich.markup import escape
 
-    from shoal.cli.tables import table_of
+    from shoal.cli.console import make_table
     from shoal.core.wording import parameters_text
 
     console = out()
-    table = table_of("", "checked", "found")
+    table = make_table("", "checked", "found")
     for promise in verification.guarantees:
         table.add_row(_mark(promise.ok), promise.model, escape(promise.detail))
     for claim in verification.claims:

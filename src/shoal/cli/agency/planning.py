@@ -21,7 +21,7 @@ from shoal.cli.publishing import (
     SeedOption,
     WarnOption,
     answer_release,
-    ledger_asked,
+    read_ledger_options,
     show_end,
 )
 
@@ -253,7 +253,7 @@ def apply(
         from shoal.agency.apply import apply_plan
         from shoal.cli.bars import bars
 
-        entering = ledger_asked(ledger, population, recipient, floor, warn)
+        entering = read_ledger_options(ledger, population, recipient, floor, warn)
         with bars() as progress:
             release = apply_plan(
                 plan,

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shoal.cli.console import JsonOption, answer, out, reporting
-from shoal.cli.tables import table_of
+from shoal.cli.console import JsonOption, answer, make_table, out, reporting
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -369,7 +368,7 @@ def campaigns(
         if json_output:
             answer({"campaigns": found})
             return
-        table = table_of("campaign", "name", "state", "promise")
+        table = make_table("campaign", "name", "state", "promise")
         for entry in found:
             promise = f"l = {say(entry['l'])}, delta = {say(entry['delta'])}"
             table.add_row(say(entry["id"]), say(entry["name"]), say(entry["state"]), promise)
@@ -394,7 +393,7 @@ def releases(
         if json_output:
             answer({"releases": found, "guarantee": guarantee})
             return
-        table = table_of("release", "owner", "rows", "registered (UTC)")
+        table = make_table("release", "owner", "rows", "registered (UTC)")
         for entry in found:
             when = say(entry["at"])[:19].replace("T", " ")
             table.add_row(say(entry["id"]), say(entry["owner"]), say(entry["rows"], ","), when)
