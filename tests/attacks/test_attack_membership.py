@@ -53,6 +53,7 @@ def release(n: int, seed: int, *, n_buckets: int = 20) -> tuple[pa.Table, dict[s
     }
     roles = {"age": "quasi", "sex": "quasi", "zip": "quasi", "illness": "sensitive"}
     manifest = {
+        "method": "slicing",
         "parts": [["age", "sex"], ["zip", "illness"]],
         "attributes": {name: {"role": role, "kind": "category"} for name, role in roles.items()},
         "withheld": 0,
@@ -121,7 +122,7 @@ def test_what_it_cannot_judge_is_refused() -> None:
     unknown = {name: {"role": "insensitive", "kind": "category"} for name in manifest["attributes"]}
     with pytest.raises(UsageError, match="nothing to know people by"):
         membership_attack(rows, {**manifest, "attributes": unknown}, source, rng=rng)
-    whole = {**manifest, "parts": [["age", "sex", "zip", "illness"]]}
+    whole = {**manifest, "method": "plain", "parts": [["age", "sex", "zip", "illness"]]}
     with pytest.raises(UsageError, match="give a control table"):
         membership_attack(rows.drop_columns(["bucket"]), whole, source, rng=rng)
     with pytest.raises(InputError, match="the source has no column 'zip'"):
@@ -137,7 +138,7 @@ def test_what_it_cannot_judge_is_refused() -> None:
 def test_rows_as_they_are_give_members_away() -> None:
     _, manifest, source = release(1500, 10)
     _, _, others = release(1500, 11)
-    whole = {**manifest, "parts": [["age", "sex", "zip", "illness"]]}
+    whole = {**manifest, "method": "plain", "parts": [["age", "sex", "zip", "illness"]]}
     found = membership_attack(source, whole, source, others, 1000, np.random.default_rng(1))
     assert set(found.variants) == {"records", "excess", "nearness", "popularity"}
     assert found.variants["records"].success == Tally(500, 500)

@@ -48,7 +48,11 @@ def sliced(rows: pa.Table, rng: np.random.Generator) -> tuple[pa.Table, dict[str
     columns = {"bucket": bucket + 1}
     columns |= {name: rows[name].take(pa.array(one)) for name in ("age", "town")}
     columns |= {name: rows[name].take(pa.array(other)) for name in ("sex", "ill")}
-    return pa.table(columns), {"parts": [["age", "town"], ["sex", "ill"]], "attributes": ATTRIBUTES}
+    return pa.table(columns), {
+        "method": "slicing",
+        "parts": [["age", "town"], ["sex", "ill"]],
+        "attributes": ATTRIBUTES,
+    }
 
 
 @cache
@@ -57,7 +61,7 @@ def worlds(kind: str) -> list[tuple[ReleaseView, People, People]]:
     for seed in range(SEEDS):
         rng = np.random.default_rng([seed, len(kind)])
         rows = drawn(rng)
-        manifest: dict[str, Any] = {"parts": [rows.column_names], "attributes": ATTRIBUTES}
+        manifest: dict[str, Any] = {"method": "plain", "parts": [rows.column_names], "attributes": ATTRIBUTES}
         if kind == "sliced":
             rows, manifest = sliced(rows, rng)
         view = ReleaseView.of(rows, manifest)

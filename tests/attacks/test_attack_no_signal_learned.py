@@ -50,7 +50,9 @@ def released(rows: pa.Table, town: np.ndarray[Any, Any], width: int = 10, **more
         "ill": {"role": "sensitive", "kind": "category"},
     }
     published = pa.table({"age": ages, "town": pa.array(town.tolist()), "ill": rows["ill"]})
-    return ReleaseView.of(published, {"parts": [["age", "town", "ill"]], "attributes": attributes, **more})
+    return ReleaseView.of(
+        published, {"method": "mondrian", "parts": [["age", "town", "ill"]], "attributes": attributes, **more}
+    )
 
 
 def labels(rows: pa.Table, rng: np.random.Generator) -> np.ndarray[Any, Any]:

@@ -86,7 +86,7 @@ def published(kind: str, rows: pa.Table, rng: np.random.Generator) -> tuple[pa.T
             order = rng.permutation(N_PEOPLE)
             moved = rows[name].take(pa.array(order))
             rows = rows.set_column(rows.column_names.index(name), name, moved)
-    return rows, {"parts": [rows.column_names], "attributes": attributes, **manifest}
+    return rows, {"method": "plain", "parts": [rows.column_names], "attributes": attributes, **manifest}
 
 
 @cache

@@ -36,7 +36,7 @@ def as_it_is(rows: pa.Table, sensitive: str = "ill", **entry: Any) -> dict[str, 
         number = pa.types.is_integer(rows.schema.field(name).type) or pa.types.is_floating(rows.schema.field(name).type)
         attributes[name] = {"role": "quasi", "kind": "number" if number else "category"}
     attributes[sensitive] = {**attributes[sensitive], "role": "sensitive", **entry}
-    return {"parts": [rows.column_names], "attributes": attributes}
+    return {"method": "plain", "parts": [rows.column_names], "attributes": attributes}
 
 
 def strangers(seed: int, n: int = N) -> pa.Table:
@@ -122,7 +122,7 @@ def test_slices_apart_do_not_link_what_they_keep_apart() -> None:
             "ill": source["ill"].take(pa.array(order)),
         }
     )
-    manifest = {**as_it_is(source), "parts": [["age"], ["zip", "ill"]]}
+    manifest = {**as_it_is(source), "method": "slicing", "parts": [["age"], ["zip", "ill"]]}
     found = tried(LinkabilityAttack(400), rows, manifest, source, control)
     assert found.risk.low < 0 < found.risk.high
 

@@ -51,7 +51,11 @@ def crossed() -> tuple[pa.Table, ReleaseView, ReleaseView]:
     source = pa.table(dict(zip(("town", "job", "ill"), map(list, zip(*rows, strict=True)), strict=True)))
     views = []
     for name in ("town", "job"):
-        manifest = {"parts": [[name, "ill"]], "attributes": {name: entry("quasi"), "ill": entry("sensitive")}}
+        manifest = {
+            "method": "plain",
+            "parts": [[name, "ill"]],
+            "attributes": {name: entry("quasi"), "ill": entry("sensitive")},
+        }
         views.append(ReleaseView.of(source.select([name, "ill"]), manifest))
     return source, views[0], views[1]
 
@@ -85,7 +89,9 @@ def test_composition_says_what_it_lacks() -> None:
     source, one, _ = crossed()
     assert "no other release" in str(CompositionAttack(100).refuses(one))
     attributes = {"town": entry("quasi"), "job": entry("sensitive")}
-    unlike = ReleaseView.of(source.select(["town", "job"]), {"parts": [["town", "job"]], "attributes": attributes})
+    unlike = ReleaseView.of(
+        source.select(["town", "job"]), {"method": "plain", "parts": [["town", "job"]], "attributes": attributes}
+    )
     assert "do not publish" in str(CompositionAttack(100, (unlike,)).refuses(one))
 
 
@@ -108,7 +114,9 @@ def bucketized(follows: float, seed: int, n: int = 900) -> tuple[pa.Table, Relea
         "town": entry("quasi"),
         "ill": entry("sensitive"),
     }
-    return source, ReleaseView.of(rows, {"parts": [["age", "town"], ["ill"]], "attributes": attributes})
+    return source, ReleaseView.of(
+        rows, {"method": "slicing", "parts": [["age", "town"], ["ill"]], "attributes": attributes}
+    )
 
 
 def test_what_all_buckets_teach_breaks_them() -> None:
@@ -218,6 +226,7 @@ def hierarchical(crowded: int = 0) -> tuple[pa.Table, ReleaseView]:
     source = pa.table({"region": region, "town": town, "ill": ["flu", "gout"] * (len(town) // 2)})
     labels = {"*": ANY, "large": {"values": ["Ulm", "Bonn"]}, "small": {"values": ["Wyk", "Tann"]}}
     manifest = {
+        "method": "mondrian",
         "parts": [["region", "town", "ill"]],
         "attributes": {
             "region": entry("quasi", own([*names, "far"])),
@@ -267,6 +276,7 @@ def overlapping() -> tuple[pa.Table, ReleaseView]:
         }
     )
     manifest = {
+        "method": "mondrian",
         "parts": [["region", "town", "ill"]],
         "attributes": {
             "region": entry("quasi", own(names)),

@@ -33,7 +33,7 @@ def generalized(n: int, rng: np.random.Generator) -> tuple[pa.Table, dict[str, A
         "town": {"role": "quasi", "kind": "category", "labels": covers},
         "ill": {"role": "sensitive", "kind": "category", "labels": {k: {"values": v} for k, v in ILLS.items()}},
     }
-    return pa.table(rows), {"parts": [["age", "town", "ill"]], "attributes": attributes}
+    return pa.table(rows), {"method": "mondrian", "parts": [["age", "town", "ill"]], "attributes": attributes}
 
 
 def people(n: int, rng: np.random.Generator) -> pa.Table:
@@ -91,7 +91,7 @@ def slices(n: int, rng: np.random.Generator, parts: list[list[str]]) -> tuple[pa
     attributes = {
         name: {"role": "sensitive" if name == "ill" else "quasi", "kind": kinds.get(name, "category")} for name in seen
     }
-    return pa.table(columns), {"parts": parts, "attributes": attributes}
+    return pa.table(columns), {"method": "slicing", "parts": parts, "attributes": attributes}
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -154,7 +154,7 @@ def test_the_nearest_rows_are_those_at_the_least_distance() -> None:
         "town": {"role": "quasi", "kind": "category"},
         "ill": {"role": "sensitive", "kind": "category"},
     }
-    view = ReleaseView.of(rows, {"parts": [["age", "town", "ill"]], "attributes": attributes})
+    view = ReleaseView.of(rows, {"method": "plain", "parts": [["age", "town", "ill"]], "attributes": attributes})
     known = pa.table({"age": rng.uniform(10, 70, 60), "town": rng.choice(["a", "b", "z"], 60), "ill": ["flu"] * 60})
     coded = view.people(known, "x")
     left = view.left(view.secrets["ill"], coded)
