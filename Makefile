@@ -17,7 +17,7 @@ $(VENV)/ready: pyproject.toml Makefile
 	@touch $@
 
 $(VENV)/dev-ready: $(VENV)/ready
-	$(BIN)/python $(PIP) install --editable ".[agency,attacks,databases,files,frames,plots,postgresql,pseudonyms,spark,studio,synthetic]" --group dev --group experiments
+	$(BIN)/python $(PIP) install --editable ".[agency,databases,files,frames,plots,postgresql,pseudonyms,spark,studio,synthetic]" --group dev --group experiments
 	@touch $@
 
 # pycanon pins its own pandas and NumPy, so it lives apart; tests ask it through a subprocess.

@@ -62,7 +62,7 @@ def crossed() -> tuple[pa.Table, ReleaseView, ReleaseView]:
 
 def test_two_releases_that_leave_two_values_each_leave_one_together() -> None:
     source, one, two = crossed()
-    found = tried(CompositionAttack.equipped(200, Beside(others=(two,))), one, source)
+    found = tried(CompositionAttack.equip(200, Beside(others=(two,))), one, source)
     assert found.success.success == found.success.trials == 200 - found.variants["everybody"].baseline.success
     assert found.variants["everybody"].success == Tally(200, 200)
     assert found.baseline.rate().high < 0.7
@@ -177,13 +177,13 @@ def test_levels_that_were_not_lowered_give_away_why() -> None:
         source, view = minimal(regions)
         assert MinimalityAttack(100).refuses(view) is None
         everybody = view.people(source, "the source")
-        believed = MinimalityAttack(100).learned(view, view.secrets["ill"], everybody, rng())(everybody)
+        believed = MinimalityAttack(100).learn(view, view.secrets["ill"], everybody, rng())(everybody)
         truth = everybody.secrets["ill"]
         own = believed[np.arange(len(truth)), truth][np.array(source["town"].to_pylist()) == "A"]
         assert bool(own.min() > 0.5) == found
     source, view = minimal(1, levels={"region": 0, "town": 2})
     with pytest.raises(UsageError, match="give the policy"):
-        MinimalityAttack(100).learned(view, view.secrets["ill"], view.people(source, "the source"), rng())
+        MinimalityAttack(100).learn(view, view.secrets["ill"], view.people(source, "the source"), rng())
 
 
 @pytest.mark.parametrize(

@@ -196,7 +196,7 @@ def test_swapped_values_are_believed_as_far_as_they_stayed() -> None:
     secret, people = view.secrets["ill"], view.people(SOURCE, "the source")
     expected = np.tile(0.4 * secret.marginal, (N, 1))
     expected[np.arange(N), people.secrets["ill"]] += 0.6
-    assert np.allclose(view.believed(secret, people), expected, atol=1e-12)
+    assert np.allclose(view.believe(secret, people), expected, atol=1e-12)
     assert "counts 0.6" in tried(InferenceAttack(N), SOURCE, told).notes[-1]
     mostly = ReleaseView.of(SOURCE, manifest(SOURCE, age={"technique": "swapping", "share": 0.6, "within": []}))
     assert mostly.together.tolist() == [False, True, True]
@@ -267,9 +267,9 @@ def test_what_a_technique_makes_of_values_is_computed_as_it_was() -> None:
         }
     )
     numbers = pa.array(["0.25", "0.34", None, "99"])
-    assert told.applied("a", numbers, None).to_pylist() == [0.3, 0.3, None, 99.0]
-    assert told.applied("b", numbers, None).to_pylist() == [0.0, 0.0, None, 90.0]
-    assert told.applied("a", numbers, (0.4, 98.9)).to_pylist() == [0.4, 0.4, None, 98.9]  # the ends of a domain
-    assert told.applied("a", numbers, (0.5, 98.0)).to_pylist() == [0.3, 0.3, None, 99.0]  # too far beyond them
-    assert told.applied("c", numbers, None) is numbers  # chance decides, so there is nothing to compute
+    assert told.apply("a", numbers, None).to_pylist() == [0.3, 0.3, None, 99.0]
+    assert told.apply("b", numbers, None).to_pylist() == [0.0, 0.0, None, 90.0]
+    assert told.apply("a", numbers, (0.4, 98.9)).to_pylist() == [0.4, 0.4, None, 98.9]  # the ends of a domain
+    assert told.apply("a", numbers, (0.5, 98.0)).to_pylist() == [0.3, 0.3, None, 99.0]  # too far beyond them
+    assert told.apply("c", numbers, None) is numbers  # chance decides, so there is nothing to compute
     assert told.blur("c") == 5.0

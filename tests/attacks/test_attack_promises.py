@@ -70,7 +70,7 @@ def test_nobody_is_guessed_with_more_than_one_in_l(
     source, control = tables
     release = released(source, {"simple-l-diversity": {"l": l}}, method)
     view = ReleaseView.read(release)
-    weights = view.left(view.secrets["occupation"], view.people(source, "the source")).weights
+    weights = view.find_left(view.secrets["occupation"], view.people(source, "the source")).weights
     assert (weights.max(axis=1) / weights.sum(axis=1)).max() <= 1 / l + 1e-12
     found = tried(release, source, control, "inference", "homogeneity")
     assert found["inference"].success.rate().low <= 1 / l

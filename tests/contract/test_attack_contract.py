@@ -277,7 +277,7 @@ def test_a_release_by_a_plan_is_read_by_its_classes(tmp_path: Path, arrangement:
     sizes = np.bincount(published["class"].to_numpy(), minlength=agreed.classes + 1)
     own = sizes[agreed.locate(codes) + 1]
     assert view.copies(members.codes, members.numbers)[0].tolist() == own.tolist()
-    assert view.left(view.secrets["ill"], members).entries.tolist() == own.tolist()
+    assert view.find_left(view.secrets["ill"], members).entries.tolist() == own.tolist()
     found = attack(tmp_path / "out", source, control, targets=100, seed=1)
     assert {each.attack for each in found if isinstance(each, Refusal)} == set(APPLIES)
     with pytest.raises(UsageError, match="give the folder"):

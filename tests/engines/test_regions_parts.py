@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from shoal.anonymize import anonymize
-from shoal.audit.before import measure_risks
+from shoal.audit.evidence import measure_risks
 from shoal.audit.units import class_risks
 from shoal.core.errors import UsageError
 from shoal.core.progress import Silent

@@ -150,9 +150,9 @@ def test_floors_are_raised_by_anybody_and_lowered_by_a_command(place: Path) -> N
     assert not (place / "fourth").exists()
     with Ledger.open(place / "ledger.db", write=True) as ledger:
         assert ledger.set_floor("everybody", 1, warns=None).floor == 1
-        assert not ledger.known("everybody").warns
+        assert not ledger.find_population("everybody").warns
         assert ledger.set_floor("everybody", 2, warns=True).warns
-        assert [change.floor for change in ledger.known("everybody").changes] == [1, 2, 1, 2]
+        assert [change.floor for change in ledger.find_population("everybody").changes] == [1, 2, 1, 2]
     assert publish(place, "columns", "y").evidence["warnings"]  # now it warns
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from shoal.attacks.refinement import feasible, scaled
+from shoal.attacks.refinement import feasible, scale_links
 
 
 def most(people: np.ndarray, records: np.ndarray, kind: np.ndarray, place: np.ndarray, edge: int) -> float | None:
@@ -34,7 +34,7 @@ def test_an_edge_is_possible_just_if_the_linear_program_can_use_it(seed: int) ->
     assert found is not None
     limits = [most(people, records, kind, place, edge) for edge in range(len(kind))]
     assert found.tolist() == [limit is not None and limit > 1e-6 for limit in limits]
-    likely = scaled(people, records, kind, place, found)
+    likely = scale_links(people, records, kind, place, found)
     assert np.bincount(kind, likely, n_kinds) == pytest.approx(people)
     assert (likely[~found] == 0).all()
 

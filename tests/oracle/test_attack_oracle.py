@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.attacks.predicates import AT_LEAST, BELOW, WITHIN, Predicates, Sketch, isolated_among_more
+from shoal.attacks.predicates import AT_LEAST, BELOW, WITHIN, Predicates, Sketch, extrapolate_isolated
 from shoal.attacks.view import UNKNOWN, ReleaseView
 
 AGES = {"20-29": (20, 30), "30-39": (30, 40), "20-39": (20, 40), "25": (25, 26)}
@@ -54,7 +54,7 @@ def test_overlapping_labels_with_gaps_leave_the_sum_over_all_that_cover(seed: in
     view = ReleaseView.of(rows, manifest)
     known = people(80, rng)
     coded = view.people(known, "x")
-    left = view.left(view.secrets["ill"], coded)
+    left = view.find_left(view.secrets["ill"], coded)
     copies, far = view.copies(coded.codes, coded.numbers)
     values = view.secrets["ill"].values
     for i, person in enumerate(known.to_pylist()):
@@ -114,7 +114,7 @@ def test_buckets_leave_the_probabilities_of_the_slicing_paper(parts: list[list[s
     coded = view.people(known, "x")
     hidden = rng.random(coded.codes.shape) < 0.2
     coded.codes[hidden] = UNKNOWN
-    left = view.left(view.secrets["ill"], coded)
+    left = view.find_left(view.secrets["ill"], coded)
     copies, _ = view.copies(coded.codes, coded.numbers)
     values = view.secrets["ill"].values
     names = rows.column_names
@@ -157,7 +157,7 @@ def test_the_nearest_rows_are_those_at_the_least_distance() -> None:
     view = ReleaseView.of(rows, {"method": "plain", "parts": [["age", "town", "ill"]], "attributes": attributes})
     known = pa.table({"age": rng.uniform(10, 70, 60), "town": rng.choice(["a", "b", "z"], 60), "ill": ["flu"] * 60})
     coded = view.people(known, "x")
-    left = view.left(view.secrets["ill"], coded)
+    left = view.find_left(view.secrets["ill"], coded)
     ages = rows["age"].to_numpy()
     width = float(ages.max() - ages.min())
     towns, ills = np.array(rows["town"].to_pylist()), np.array(rows["ill"].to_pylist())
@@ -189,9 +189,9 @@ def test_predicates_count_who_fulfils_them() -> None:
         ((ages < 30) & np.isin(towns, ["a", "b"])).sum(),
         (towns == "c").sum(),
     ]
-    found = Predicates.of(view, sketch).fulfilled(view.people(known, "x"), 10**6)
+    found = Predicates.of(view, sketch).count(view.people(known, "x"), 10**6)
     assert found.tolist() == expected
-    assert Predicates.of(view, sketch).fulfilled(view.people(known, "x"), 2).max() == 2
+    assert Predicates.of(view, sketch).count(view.people(known, "x"), 2).max() == 2
 
 
 @pytest.mark.parametrize("share", [1.5, 3.0])
@@ -200,4 +200,4 @@ def test_a_small_group_tells_how_many_a_large_one_would_isolate(share: float) ->
     rng = np.random.default_rng(2)
     expected = np.exp(rng.normal(-1.0, 2.0, 20_000))
     truth = float((share * expected * np.exp(-share * expected)).mean())
-    assert isolated_among_more(rng.poisson(expected), share) == pytest.approx(truth, abs=0.02)
+    assert extrapolate_isolated(rng.poisson(expected), share) == pytest.approx(truth, abs=0.02)

@@ -53,13 +53,13 @@ def test_the_least_of_all_sets_is_found_without_looking_at_all(
     assert found is not None
     assert found.l == remaining[remaining > 0].min()
     assert found.below == left.rows[((remaining > 0) & (remaining < floor)).any(axis=0)].sum()
-    assert left.counted(found.worst, floor)[0] == found.l
+    assert left.count(found.worst, floor)[0] == found.l
     for number in found.worst:
         fewer = tuple(other for other in found.worst if other != number)
         if fewer and number != newest:
-            assert left.counted(fewer, floor)[0] >= found.l
+            assert left.count(fewer, floor)[0] >= found.l
     for one, counts in zip(sets, remaining, strict=True):
-        least, linked, below = left.counted(one, floor)
+        least, linked, below = left.count(one, floor)
         assert least == (counts[counts > 0].min() if counts.any() else None)
         assert (linked, below) == (left.rows[counts > 0].sum(), left.rows[(counts > 0) & (counts < floor)].sum())
 

@@ -22,7 +22,7 @@ from shoal.agency.planning import make_plan, write_plan
 from shoal.core.errors import InputError, UsageError
 from shoal.linking import linking
 from shoal.linking.kernels import Histograms
-from shoal.linking.linkable import Agreement, Linkable, LinkColumn, cut_boxes
+from shoal.linking.linkable import Agreement, Linkable, LinkColumn, make_boxes
 from shoal.linking.linking import link, link_classes
 from shoal.linking.space import Space
 from shoal.release.forms.agreed import AgreedPlan, Promise, read_plan
@@ -264,7 +264,7 @@ def test_boxes_hold_every_point_of_their_class_once_and_nothing_else(seed: int) 
     number = np.sort(rng.integers(0, 4, len(cells))) if seed % 2 else rng.integers(0, 4, len(cells))
     points = np.unravel_index(cells, shape)
     order = rng.permutation(len(cells))
-    owner, low, high = cut_boxes(number[order].astype(np.int32), [column[order] for column in points])
+    owner, low, high = make_boxes(number[order].astype(np.int32), [column[order] for column in points])
     found = [
         (int(each), *point)
         for each, begin, end in zip(owner, low, high, strict=True)
@@ -278,7 +278,7 @@ def test_boxes_hold_every_point_of_their_class_once_and_nothing_else(seed: int) 
 def test_a_run_along_the_order_is_few_boxes() -> None:
     points = np.unravel_index(np.arange(20 * 20 * 20), (20, 20, 20))
     number = np.repeat(np.arange(8), 1000) + (np.arange(8000) % 1000 > 777)
-    assert len(cut_boxes(number.astype(np.int32), points)[0]) <= 5 * 9
+    assert len(make_boxes(number.astype(np.int32), points)[0]) <= 5 * 9
 
 
 def test_people_of_a_class_that_is_several_boxes_are_counted_once() -> None:

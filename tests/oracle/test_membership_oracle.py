@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from shoal.audit import membership as counting
 from shoal.audit import membership_kernels as kernels
-from shoal.audit.membership import BucketContents, Scores, formed_tuples, matching_buckets, membership
+from shoal.audit.membership import BucketContents, Scores, count_formed_tuples, matching_buckets, membership
 
 
 def by_hand(bucket: np.ndarray, values: list[np.ndarray]) -> dict[tuple[int, ...], int]:
@@ -68,9 +68,9 @@ def test_remainders_put_together_give_the_same(
     shape: tuple[int, int, list[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     contents = BucketContents.of(*rows(7, *shape))
-    whole = formed_tuples(contents)
+    whole = count_formed_tuples(contents)
     monkeypatch.setattr(counting, "_moduli", lambda bound: [7, 11, 13, 17, 19, 23])
-    assert told(formed_tuples(contents).tuples) == told(whole.tuples)
+    assert told(count_formed_tuples(contents).tuples) == told(whole.tuples)
 
 
 @pytest.mark.parametrize("n_parts", [2, 3, 5, 9])
@@ -80,7 +80,7 @@ def test_counts_beyond_a_word_are_exact(n_parts: int, n_others: int) -> None:
     n, alone = 20_000, np.arange(n_others)
     part = np.concatenate([np.arange(n), n // 2 + np.arange(n), 2 * n + alone])
     bucket = np.concatenate([np.repeat([0, 1], n), 2 + alone])
-    formed = formed_tuples(BucketContents.of(bucket, [part] * n_parts))
+    formed = count_formed_tuples(BucketContents.of(bucket, [part] * n_parts))
     shared = (n // 2) ** n_parts
     assert told(formed.tuples) == {1: 2 * n**n_parts - 2 * shared + n_others, 2: shared}
 
@@ -125,6 +125,6 @@ def test_scores_and_matching_buckets_of_any_tuple(n_buckets: int) -> None:
 
 def test_sets_that_share_a_key_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     bucket, values = rows(5, 150, 30, [6, 5, 4, 3])
-    right = formed_tuples(BucketContents.of(bucket, values))
+    right = count_formed_tuples(BucketContents.of(bucket, values))
     monkeypatch.setattr(kernels, "set_keys", lambda first, _: np.zeros(len(first) - 1, dtype=np.uint64))
-    assert formed_tuples(BucketContents.of(bucket, values)) == right
+    assert count_formed_tuples(BucketContents.of(bucket, values)) == right

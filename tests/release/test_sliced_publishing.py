@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.audit.before import measure_risks
+from shoal.audit.evidence import measure_risks
 from shoal.core.errors import InputError, PolicyError, UsageError
 from shoal.core.kernels import same_rows
 from shoal.core.progress import Silent

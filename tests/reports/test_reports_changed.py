@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import shoal
-from shoal.audit import before
+from shoal.audit import evidence as before
 from shoal.audit.audit import audit
 from shoal.cli.anonymize import show_release
 from shoal.columns.base import Technique, treat

@@ -34,24 +34,24 @@ class BackgroundKnowledgeAttack(SecretAttack):
     def answers(self, view: ReleaseView, secret: Secret, people: People, rng: np.random.Generator) -> Answers:
         """Guess for everybody of whom something is left."""
         truth = people.secrets[secret.name]
-        weights = ruled_out(view.believed(secret, people), truth, self.exclusions)
-        known = ruled_out(np.tile(secret.marginal, (len(people), 1)), truth, self.exclusions)
+        weights = rule_out(view.believe(secret, people), truth, self.exclusions)
+        known = rule_out(np.tile(secret.marginal, (len(people), 1)), truth, self.exclusions)
         guess, blind = likeliest(weights, rng), likeliest(known, rng)
         return Answers(np.where(guess == NO_ANSWER, blind, guess), blind, truth)
 
-    def judged(self, view: ReleaseView, secret: Secret, asked: Asked, rng: np.random.Generator) -> Trials:
+    def judge(self, view: ReleaseView, secret: Secret, asked: Asked, rng: np.random.Generator) -> Trials:
         """Count the answers for this and every smaller number of exclusions."""
         variants = {}
         for number in range(1, self.exclusions):
             fewer = BackgroundKnowledgeAttack(self.n_targets, number)
-            variants[f"{number} ruled out"] = SecretAttack.judged(fewer, view, secret, asked, rng)
-        return replace(super().judged(view, secret, asked, rng), variants=variants)
+            variants[f"{number} ruled out"] = SecretAttack.judge(fewer, view, secret, asked, rng)
+        return replace(super().judge(view, secret, asked, rng), variants=variants)
 
-    def told(self, view: ReleaseView, secret: Secret, targets: People) -> str | None:
+    def note(self, view: ReleaseView, secret: Secret, targets: People) -> str | None:
         """Say how many of all people of the source are left with their own value, which is exact."""
         truth = targets.secrets[secret.name]
         person, first = numbered([*targets.codes.T, truth + 1], len(targets))
-        weights = ruled_out(view.believed(secret, targets[first]), truth[first], self.exclusions)
+        weights = rule_out(view.believe(secret, targets[first]), truth[first], self.exclusions)
         own = weights[np.arange(len(first)), truth[first]] * (truth[first] >= 0)
         share = own / np.maximum(weights.sum(axis=1), 1e-300)
         alone = int(np.bincount(person)[share > 1 - 1e-9].sum())
@@ -59,14 +59,14 @@ class BackgroundKnowledgeAttack(SecretAttack):
             f"with the best {self.exclusions} ruled out, {alone:,} of {len(targets):,} people of the source are left "
             f"with their own value alone; the greatest belief in anybody's own value is {share.max():.3f}"
         )
-        ranges = super().told(view, secret, targets)
+        ranges = super().note(view, secret, targets)
         return worst if ranges is None else f"{worst}; {ranges}"
 
 
-def ruled_out(weights: FloatArray, truth: AnyIntArray, exclusions: int) -> FloatArray:
+def rule_out(weights: FloatArray, truth: AnyIntArray, exclusions: int) -> FloatArray:
     """Return the weights without the greatest ones of values that are not true.
 
-    >>> ruled_out(np.array([[4.0, 3.0, 2.0, 1.0]]), np.array([1]), 2).tolist()
+    >>> rule_out(np.array([[4.0, 3.0, 2.0, 1.0]]), np.array([1]), 2).tolist()
     [[0.0, 3.0, 0.0, 1.0]]
     """
     others = weights.copy()

@@ -111,10 +111,10 @@ def residual(attack: Tally, beside: Tally, confidence: float = CONFIDENCE) -> Es
     0.0
     """
     a, c = attack.rate(confidence), beside.rate(confidence)
-    return Estimate(_found(a.value, c.value), _found(a.low, c.high), _found(a.high, c.low))
+    return Estimate(_residual(a.value, c.value), _residual(a.low, c.high), _residual(a.high, c.low))
 
 
-def _found(attack: float, beside: float) -> float:
+def _residual(attack: float, beside: float) -> float:
     if attack == beside:
         return 0.0
     return max(-1.0, (attack - beside) / (1 - beside)) if beside < 1 else -1.0
@@ -204,7 +204,7 @@ class Attack(ABC):
         self.n_targets = n_targets
 
     @classmethod
-    def equipped(cls, n_targets: int, beside: Beside) -> Self:  # noqa: ARG003
+    def equip(cls, n_targets: int, beside: Beside) -> Self:  # noqa: ARG003
         """Return the attack with what it can use of what an adversary has beside the release."""
         return cls(n_targets)
 
@@ -225,7 +225,7 @@ class AttackBesideOthers(Attack):
         self.others = others
 
     @classmethod
-    def equipped(cls, n_targets: int, beside: Beside) -> Self:
+    def equip(cls, n_targets: int, beside: Beside) -> Self:
         """Return the attack with the other releases."""
         return cls(n_targets, beside.others)
 
@@ -292,24 +292,24 @@ class SensitiveAttack(Attack):
         return not_their_own(view) if self.of_values else None
 
     @abstractmethod
-    def judged(self, view: ReleaseView, secret: Secret, asked: Asked, rng: np.random.Generator) -> Trials:
+    def judge(self, view: ReleaseView, secret: Secret, asked: Asked, rng: np.random.Generator) -> Trials:
         """Count what is found out about one sensitive attribute."""
 
     def run(self, view: ReleaseView, targets: People, control: People | None, rng: np.random.Generator) -> Trials:
         """Attack members drawn from the source, and people of the control group."""
-        members = targets.drawn(self.n_targets, rng)
-        others = None if control is None else control.drawn(self.n_targets, rng)
+        members = targets.draw(self.n_targets, rng)
+        others = None if control is None else control.draw(self.n_targets, rng)
         name, secret = next(iter(view.secrets.items()))
         if name not in members.secrets:
             raise InputError(f"the source has no column {name!r}, which the release knows as sensitive")
         known = None if others is None or name not in others.secrets else others
-        found = self.judged(view, secret, Asked(members, known, targets), rng)
-        notes: list[str | None] = [*found.notes, self.told(view, secret, targets), _moved(secret)]
+        found = self.judge(view, secret, Asked(members, known, targets), rng)
+        notes: list[str | None] = [*found.notes, self.note(view, secret, targets), _note_moved(secret)]
         if others is not None and known is None:
             notes.append(f"the control table has no column {name!r}, so guesses about its people cannot be judged")
         return replace(found, about=name, notes=tuple(note for note in notes if note is not None))
 
-    def told(self, view: ReleaseView, secret: Secret, targets: People) -> str | None:  # noqa: ARG002
+    def note(self, view: ReleaseView, secret: Secret, targets: People) -> str | None:  # noqa: ARG002
         """Return a note on what was guessed, or None."""
         if secret.edges is None:
             return None
@@ -325,7 +325,7 @@ class SecretAttack(SensitiveAttack):
     def answers(self, view: ReleaseView, secret: Secret, people: People, rng: np.random.Generator) -> Answers:
         """Return what is said of each of the people; their own values are for judging it only."""
 
-    def judged(self, view: ReleaseView, secret: Secret, asked: Asked, rng: np.random.Generator) -> Trials:
+    def judge(self, view: ReleaseView, secret: Secret, asked: Asked, rng: np.random.Generator) -> Trials:
         """Count the answers about one sensitive attribute."""
         said = self.answers(view, secret, asked.members, rng)
         elsewhere = None if asked.others is None else self.answers(view, secret, asked.others, rng).right
@@ -340,21 +340,21 @@ class LearnedAttack(SensitiveAttack):
     """
 
     @abstractmethod
-    def learned(self, view: ReleaseView, secret: Secret, everybody: People, rng: np.random.Generator) -> Beliefs:
+    def learn(self, view: ReleaseView, secret: Secret, everybody: People, rng: np.random.Generator) -> Beliefs:
         """Return what is believed of people; of *everybody* in the source, the quasi values may be known."""
 
-    def judged(self, view: ReleaseView, secret: Secret, asked: Asked, rng: np.random.Generator) -> Trials:
+    def judge(self, view: ReleaseView, secret: Secret, asked: Asked, rng: np.random.Generator) -> Trials:
         """Learn once, and count the guesses about one sensitive attribute."""
-        beliefs = self.learned(view, secret, asked.everybody, rng)
+        beliefs = self.learn(view, secret, asked.everybody, rng)
 
-        def said(people: People) -> Answers:
-            blind = likeliest(view.believed(secret, people), rng)
+        def answer(people: People) -> Answers:
+            blind = likeliest(view.believe(secret, people), rng)
             blind = np.where(blind == NO_ANSWER, mode(secret), blind)
             guess = likeliest(beliefs(people), rng)
             return Answers(np.where(guess == NO_ANSWER, blind, guess), blind, people.secrets[secret.name])
 
-        told = said(asked.members)
-        elsewhere = None if asked.others is None else said(asked.others).right
+        told = answer(asked.members)
+        elsewhere = None if asked.others is None else answer(asked.others).right
         return Trials(self.name, told.right, elsewhere, told.blindly_right)
 
 
@@ -386,12 +386,12 @@ def certain(view: ReleaseView, left: Left) -> BoolArray:
 def not_their_own(view: ReleaseView) -> str | None:
     """Return why no record shows its person's sensitive value, or None: values were dealt out anew."""
     first = next(iter(view.secrets))
-    if not view.treatments.unlinked(first):
+    if not view.treatments.is_unlinked(first):
         return None
     return f"the values of {first!r} stand in rows of other people, so none of them is anybody's own"
 
 
-def _moved(secret: Secret) -> str | None:
+def _note_moved(secret: Secret) -> str | None:
     """Return the note on a sensitive attribute whose values were exchanged or dealt out anew, or None."""
     if secret.moved == 0:
         return None

@@ -51,13 +51,13 @@ class CompositionAttack(AttackBesideOthers, SensitiveAttack):
             return "the other releases do not publish the sensitive attribute, or not in values that can be compared"
         return None
 
-    def judged(self, view: ReleaseView, secret: Secret, asked: Asked, rng: np.random.Generator) -> Trials:
+    def judge(self, view: ReleaseView, secret: Secret, asked: Asked, rng: np.random.Generator) -> Trials:
         """Count those whom this release alone does not give away, and the others together do."""
         linked = [found for other in self.others if (found := Linked.of(view, other)) is not None]
-        said = self._said(view, secret, linked, asked.members, rng)
+        said = self._answer(view, secret, linked, asked.members, rng)
         if len(said.beyond.truth) < FEWEST:
             raise UsageError("this release alone gives away nearly everybody, so others have nothing to add")
-        elsewhere = None if asked.others is None else self._said(view, secret, linked, asked.others, rng)
+        elsewhere = None if asked.others is None else self._answer(view, secret, linked, asked.others, rng)
         others = None if elsewhere is None else elsewhere.together.right
         everybody = Trials("everybody", said.together.right, others, said.together.blindly_right)
         notes = [
@@ -81,14 +81,14 @@ class CompositionAttack(AttackBesideOthers, SensitiveAttack):
         found = [(other, other.secrets[secret.name]) for other in self.others if secret.name in other.secrets]
         return [(other, own) for other, own in found if (own.edges is None) == (secret.edges is None)]
 
-    def _said(
+    def _answer(
         self, view: ReleaseView, secret: Secret, linked: Sequence[Linked], people: People, rng: np.random.Generator
     ) -> _Said:
-        alone = view.believed(secret, people)
+        alone = view.believe(secret, people)
         factors = np.ones_like(alone)
         for other, own in self._telling(secret):
             known = other.people(people.table, "the people attacked", partly=True)
-            factors *= _factors(secret, own, other.believed(own, known))
+            factors *= _factors(secret, own, other.believe(own, known))
         seed = int(rng.integers(2**63))  # ties are broken alike, so that a guess changes only if there is a reason
 
         def guess(weights: FloatArray, otherwise: AnyIntArray) -> AnyIntArray:
@@ -98,7 +98,7 @@ class CompositionAttack(AttackBesideOthers, SensitiveAttack):
         first = guess(alone, np.full(len(people), mode(secret)))
         dealt, joint = guess(alone * rng.permutation(factors), first), alone * factors
         for each in linked:
-            weights = each.left(secret, people).weights
+            weights = each.find_left(secret, people).weights
             joint = np.where(weights.sum(axis=1, keepdims=True) > 0, weights, joint)
         together = guess(joint, first)
         truth = people.secrets[secret.name]
@@ -135,10 +135,10 @@ def token_columns(view: ReleaseView) -> list[str]:
 
 def of_one_person(view: ReleaseView) -> int:
     """Return how many published records share a person's token with another record, so that they belong together."""
-    return max([0, *(_repeated(view.rows.column(name)) for name in token_columns(view))])
+    return max([0, *(_count_repeated(view.rows.column(name)) for name in token_columns(view))])
 
 
-def _repeated(column: pa.ChunkedArray) -> int:
+def _count_repeated(column: pa.ChunkedArray) -> int:
     counts = column.drop_null().value_counts().field("counts").to_numpy()
     return int(counts[counts > 1].sum())
 
@@ -158,10 +158,10 @@ class Linked:
         """
         if any(one.sliced is not None or one.form.by_plan for one in (view, other)):
             return None
-        rows, beside = _matched(view, other)
+        rows, beside = _match_tokens(view, other)
         if not len(rows):
             return None
-        names = tuple((name, _unused(f"{name}, too", view)) for name in other.known)
+        names = tuple((name, _free_name(f"{name}, too", view)) for name in other.known)
         table, found = view.rows.take(pa.array(rows)), other.rows.take(pa.array(beside))
         attributes, techniques = dict(view.manifest["attributes"]), dict(view.treatments.techniques)
         for name, own in names:
@@ -172,7 +172,7 @@ class Linked:
         manifest = {**view.manifest, "attributes": attributes, "techniques": techniques}
         return cls(ReleaseView.of(table, manifest, view.policy, like=view), names)
 
-    def left(self, secret: Secret, people: People) -> Left:
+    def find_left(self, secret: Secret, people: People) -> Left:
         """Return what the linked records leave for people; nothing for those whom none of them covers."""
         table = people.table
         for name, here in self.names:
@@ -180,7 +180,7 @@ class Linked:
                 table = table.append_column(here, table.column(name))
         known = self.view.people(table, "the people attacked", partly=True)
         linked = self.view.secrets[secret.name]
-        left = self.view.left(linked, known)
+        left = self.view.find_left(linked, known)
         number = {value: place for place, value in enumerate(linked.values)}
         place = np.array([number.get(value, -1) for value in secret.values])
         weights = np.append(left.weights, np.zeros((len(left.weights), 1)), axis=1)[:, place]
@@ -190,10 +190,10 @@ class Linked:
 
 def in_both(view: ReleaseView, other: ReleaseView) -> int:
     """Return how many records of a release have a token that stands once in another."""
-    return len(_matched(view, other)[0])
+    return len(_match_tokens(view, other)[0])
 
 
-def _matched(view: ReleaseView, other: ReleaseView) -> tuple[np.ndarray, np.ndarray]:
+def _match_tokens(view: ReleaseView, other: ReleaseView) -> tuple[np.ndarray, np.ndarray]:
     """Return the rows of two releases that have the same token, by the pair of columns that has most of them."""
     best = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     for one in token_columns(view):
@@ -214,7 +214,7 @@ def _same(one: pa.ChunkedArray, two: pa.ChunkedArray) -> tuple[np.ndarray, np.nd
     return rows, row[place[rows]]
 
 
-def _unused(name: str, view: ReleaseView) -> str:
+def _free_name(name: str, view: ReleaseView) -> str:
     while name in view.manifest["attributes"]:
         name += "'"
     return name

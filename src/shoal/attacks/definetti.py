@@ -41,16 +41,16 @@ class DeFinettiAttack(LearnedAttack):
             return "all quasi attributes stand in one part with the sensitive attribute: nothing is kept apart from it"
         return reason or not_their_own(view)
 
-    def learned(self, view: ReleaseView, secret: Secret, everybody: People, rng: np.random.Generator) -> Beliefs:  # noqa: ARG002
+    def learn(self, view: ReleaseView, secret: Secret, everybody: People, rng: np.random.Generator) -> Beliefs:  # noqa: ARG002
         """Learn each part that stands apart from the sensitive attribute."""
         buckets = _Buckets.of(view, secret)
-        links = [_Links.learned(view, part, names, buckets) for part, names in _apart(view, secret)]
+        links = [_Links.learn(view, part, names, buckets) for part, names in _apart(view, secret)]
         tables = [table for each in links for table in each.tables]
         tables += _in_own_part(view, secret)
         prior = np.log(np.maximum(secret.marginal, 1e-300))
 
         def beliefs(people: People) -> FloatArray:
-            found = _linked(view, secret, links, people)
+            found = _link(view, secret, links, people)
             lost = np.flatnonzero(found.sum(axis=1) <= 0)
             scores = np.tile(prior, (len(lost), 1))
             for table in tables:
@@ -120,7 +120,7 @@ class _Links:
     lift: FloatArray  # (n_links,)
 
     @classmethod
-    def learned(cls, view: ReleaseView, part: int, names: Sequence[int], buckets: _Buckets) -> _Links:
+    def learn(cls, view: ReleaseView, part: int, names: Sequence[int], buckets: _Buckets) -> _Links:
         pairs = view.parts[part].pairs
         labels = [_labels(view, part, attribute) for attribute in names]
         size = np.diff(buckets.start)[pairs.second]
@@ -190,7 +190,7 @@ def _narrowest(view: ReleaseView, attribute: int, codes: CodeArray) -> IntArray:
     return np.asarray(label_of[codes])
 
 
-def _linked(view: ReleaseView, secret: Secret, links: Sequence[_Links], people: People) -> FloatArray:
+def _link(view: ReleaseView, secret: Secret, links: Sequence[_Links], people: People) -> FloatArray:
     """Return (n, n_values) what buckets leave for people, with what was learned of their links."""
     hulls, own = view.hulls(people.codes), view.parts[secret.part]
     n_buckets, n_boxes = len(view.sizes), len(own.records)

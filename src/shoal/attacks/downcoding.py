@@ -9,8 +9,14 @@ import numpy as np
 
 from shoal.attacks import kernels
 from shoal.attacks.base import FEWEST, NOBODYS, TREATED, Attack, Trials
-from shoal.attacks.predicates import count_fulfilling, counted_up_to, isolated, isolated_elsewhere, smaller_control
-from shoal.attacks.view import People, ReleaseView, known_tree
+from shoal.attacks.predicates import (
+    count_fulfilling,
+    count_isolated,
+    estimate_isolated,
+    limit_counting,
+    smaller_control,
+)
+from shoal.attacks.view import People, ReleaseView, build_known_tree
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import UsageError
 from shoal.linking.kernels import Boxes, Histograms, index_boxes
@@ -49,21 +55,21 @@ class DowncodingAttack(Attack):
     def run(self, view: ReleaseView, targets: People, control: People | None, rng: np.random.Generator) -> Trials:
         """Try predicates on all people of the source and of the control group."""
         levels = [Nested.of(view, place, targets) for place in range(len(view.known))]
-        classes = Classes.of(view.linked(rng), levels)
+        classes = Classes.of(view.link_records(rng), levels)
         steps = Steps.likeliest(classes, levels, self.n_targets, rng)
         if len(steps.owner) < FEWEST:
             raise UsageError(f"there are fewer than {FEWEST} steps down from labels of classes, which tell nothing")
         elsewhere, notes = None, []
         if control is not None:
-            found = steps.fulfilled(classes, levels, control, counted_up_to(control.n_people, targets.n_people))
-            elsewhere = isolated_elsewhere(found, control.n_people, targets.n_people)
+            found = steps.count(classes, levels, control, limit_counting(control.n_people, targets.n_people))
+            elsewhere = estimate_isolated(found, control.n_people, targets.n_people)
             if control.n_people < targets.n_people:
                 notes.append(smaller_control(control.n_people, targets.n_people))
         return Trials(
             self.name,
-            isolated(steps.fulfilled(classes, levels, targets, 2)),
+            count_isolated(steps.count(classes, levels, targets, 2)),
             elsewhere,
-            isolated(steps.by_chance(classes, levels, rng).fulfilled(classes, levels, targets, 2)),
+            count_isolated(steps.by_chance(classes, levels, rng).count(classes, levels, targets, 2)),
             notes=tuple(notes),
         )
 
@@ -106,7 +112,7 @@ class Steps:
         """Return up to n steps that isolate one person most likely, one for each class and attribute."""
         found, chances = [], []
         for place, each in enumerate(levels):
-            steps = _down(classes, place, each)
+            steps = _step_down(classes, place, each)
             found.append(steps)
             chances.append(_alone(classes, each, steps))
         every = cls(*(np.concatenate([getattr(each, name) for each in found]) for name in cls.__slots__))
@@ -135,7 +141,7 @@ class Steps:
         nodes[np.arange(len(nodes)), self.attribute] = self.child
         return nodes
 
-    def fulfilled(self, classes: Classes, levels: Sequence[Nested], people: People, most: int) -> IntArray:
+    def count(self, classes: Classes, levels: Sequence[Nested], people: People, most: int) -> IntArray:
         """Return (n,) how many of the people fulfil each, counted up to *most*."""
         hulls = _hulls(levels, self.nodes(classes))
         n, d = len(hulls), len(levels)
@@ -146,7 +152,7 @@ class Steps:
         return count_fulfilling(columns, asked, np.zeros((1, 1), dtype=np.uint64), most)
 
 
-def _down(classes: Classes, attribute: int, each: Nested) -> Steps:
+def _step_down(classes: Classes, attribute: int, each: Nested) -> Steps:
     """Return every step down from the labels of one attribute."""
     node = classes.nodes[:, attribute]
     count = each.start[node + 1] - each.start[node]
@@ -224,10 +230,10 @@ class Nested:
     def of(cls, view: ReleaseView, attribute: int, everybody: People) -> Nested:
         """Read the hierarchy of an attribute."""
         name = view.known[attribute]
-        tree = known_tree(view, name, everybody)
+        tree = build_known_tree(view, name, everybody)
         position = np.empty(0, dtype=np.int64)
         if tree is None:
-            label_lo, label_hi, position = _in_line(name, covered(view, attribute))
+            label_lo, label_hi, position = _in_line(name, find_covered_codes(view, attribute))
             lo, hi, n_leaves = label_lo, label_hi, len(position)
         else:
             number = view.labels[attribute].number
@@ -262,7 +268,7 @@ class Nested:
         return np.concatenate([[0.0], np.cumsum(np.maximum(np.cumsum(steps)[:-1], 0.0))])
 
 
-def covered(view: ReleaseView, attribute: int) -> BoolArray:
+def find_covered_codes(view: ReleaseView, attribute: int) -> BoolArray:
     """Return (n_labels, n_codes) which codes of an attribute each label covers."""
     told, code = view.labels[attribute], np.arange(int(view.widths[attribute]))
     under = (code >= told.low[:, None]) & (code < told.high[:, None])

@@ -35,7 +35,7 @@ class ExternalAttack(SecretAttack):
         self.register = register
 
     @classmethod
-    def equipped(cls, n_targets: int, beside: Beside) -> Self:
+    def equip(cls, n_targets: int, beside: Beside) -> Self:
         """Return the attack with the register, if there is one."""
         return cls(n_targets, beside.register)
 
@@ -43,13 +43,13 @@ class ExternalAttack(SecretAttack):
         """Look up the people of the register who are in the source."""
         if self.register is None:
             return super().run(view, targets, control, rng)
-        people = registered(view, targets, self.register)
-        others = None if control is None else _known_as(view, control, self.register)
+        people = find_registered(view, targets, self.register)
+        others = None if control is None else _restrict_to(view, control, self.register)
         return super().run(view, people, others, rng)
 
     def answers(self, view: ReleaseView, secret: Secret, people: People, rng: np.random.Generator) -> Answers:
         """Answer where one entry is left."""
-        left = view.left(secret, people)
+        left = view.find_left(secret, people)
         found = (left.entries == 1) & ((left.far == 0) | view.may_miss)
         return Answers(
             np.where(found, likeliest(left.weights, rng), NO_ANSWER),
@@ -57,16 +57,16 @@ class ExternalAttack(SecretAttack):
             people.secrets[secret.name],
         )
 
-    def told(self, view: ReleaseView, secret: Secret, targets: People) -> str | None:
+    def note(self, view: ReleaseView, secret: Secret, targets: People) -> str | None:
         """Say who the register is."""
         if self.register is None:
             return "no register was given: everybody of the source is taken to be in one with all quasi attributes"
-        ranges = super().told(view, secret, targets)
+        ranges = super().note(view, secret, targets)
         found = f"{len(targets):,} people of the source are in the register"
         return found if ranges is None else f"{found}; {ranges}"
 
 
-def registered(view: ReleaseView, targets: People, register: pa.Table) -> People:
+def find_registered(view: ReleaseView, targets: People, register: pa.Table) -> People:
     """Return the people of the source who are in the register, with what the register knows of them.
 
     A quasi attribute that the register does not have stays unknown; names that several people share tell nobody.
@@ -77,18 +77,20 @@ def registered(view: ReleaseView, targets: People, register: pa.Table) -> People
         raise UsageError("the register shares no name with the source: give one with a column of identifiers")
     if not any(name in register.column_names for name in view.known):
         raise UsageError("the register has none of the release's quasi attributes")
-    rows, places = _matched([targets.table.column(name) for name in names], [register.column(name) for name in names])
+    rows, places = _match_names(
+        [targets.table.column(name) for name in names], [register.column(name) for name in names]
+    )
     found, told = targets[rows], view.people(register, "the register", partly=True)[places]
     return replace(told, secrets=found.secrets, table=found.table)
 
 
-def _known_as(view: ReleaseView, people: People, register: pa.Table) -> People:
+def _restrict_to(view: ReleaseView, people: People, register: pa.Table) -> People:
     """Return people of whom only the attributes of a register are known."""
     known = np.array([name in register.column_names for name in view.known])
     return replace(people, codes=np.where(known, people.codes, UNKNOWN).astype(np.int32))
 
 
-def _matched(ours: Sequence[pa.ChunkedArray], theirs: Sequence[pa.ChunkedArray]) -> tuple[IntArray, IntArray]:
+def _match_names(ours: Sequence[pa.ChunkedArray], theirs: Sequence[pa.ChunkedArray]) -> tuple[IntArray, IntArray]:
     """Return the rows of two tables that have the same names, which no other row of either has."""
     n_ours, n_theirs = len(ours[0]), len(theirs[0])
     both = [

@@ -22,7 +22,7 @@ class HomogeneityAttack(SecretAttack):
 
     def answers(self, view: ReleaseView, secret: Secret, people: People, rng: np.random.Generator) -> Answers:
         """Answer where one value is left."""
-        left = view.left(secret, people)
+        left = view.find_left(secret, people)
         sure = certain(view, left)
         return Answers(
             np.where(sure, likeliest(left.weights, rng), NO_ANSWER),

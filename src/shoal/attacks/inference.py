@@ -21,6 +21,6 @@ class InferenceAttack(SecretAttack):
 
     def answers(self, view: ReleaseView, secret: Secret, people: People, rng: np.random.Generator) -> Answers:
         """Guess for everybody; of whom nothing is left, the most frequent value."""
-        guess = likeliest(view.believed(secret, people), rng)
+        guess = likeliest(view.believe(secret, people), rng)
         blind = np.full(len(people), mode(secret))
         return Answers(np.where(guess == NO_ANSWER, blind, guess), blind, people.secrets[secret.name])

@@ -32,14 +32,14 @@ class LinkabilityAttack(AttackBesideOthers):
 
     def run(self, view: ReleaseView, targets: People, control: People | None, rng: np.random.Generator) -> Trials:
         """Link members drawn from the source, and people of the control group."""
-        members = targets.drawn(self.n_targets, rng)
-        others = None if control is None else control.drawn(self.n_targets, rng)
+        members = targets.draw(self.n_targets, rng)
+        others = None if control is None else control.draw(self.n_targets, rng)
         splits = _splits(len(view.known), rng)
         blind = rng.integers(CANDIDATES, size=len(members)) == 0
         return Trials(
             self.name,
-            _linked(view, members, splits, rng),
-            None if others is None else _linked(view, others, splits, rng),
+            _link(view, members, splits, rng),
+            None if others is None else _link(view, others, splits, rng),
             Tally(int(blind.sum()), len(members)),
             notes=(f"each time one of {CANDIDATES} candidates is right", *self._by_tokens(view)),
         )
@@ -62,7 +62,7 @@ def _splits(n_attributes: int, rng: np.random.Generator) -> BoolArray:
     return np.stack(halves)
 
 
-def _linked(view: ReleaseView, people: People, splits: BoolArray, rng: np.random.Generator) -> Tally:
+def _link(view: ReleaseView, people: People, splits: BoolArray, rng: np.random.Generator) -> Tally:
     n = len(people)
     first = splits[rng.integers(len(splits), size=n)]  # (n, n_known)
     other = (np.arange(n)[:, None] + rng.integers(1, n, size=(n, CANDIDATES - 1))) % n  # nobody beside oneself

@@ -56,8 +56,8 @@ class MembershipAttack(Attack):
                 "who is called a member can only be judged beside people who are not in the data: give a control table"
             )
         else:
-            members, strangers = targets.drawn(self.n_targets, rng), control.drawn(self.n_targets, rng)
-            trials = decided(_matches(view, members), _matches(view, strangers), BY_RECORDS, rng)
+            members, strangers = targets.draw(self.n_targets, rng), control.draw(self.n_targets, rng)
+            trials = decide(_matches(view, members), _matches(view, strangers), BY_RECORDS, rng)
             trials = replace(trials, notes=(OF_CONTROL, *trials.notes))
         notes = list(trials.notes)
         if control is None:
@@ -111,11 +111,11 @@ def attack_tuples(
         {name: _figure(scores, name) for name in (*BY_BUCKETS, POPULARITY)}
         for scores in (Scores.of(contents, members), Scores.of(contents, strangers))
     )
-    trials = decided(inside, outside, BY_BUCKETS, rng)
+    trials = decide(inside, outside, BY_BUCKETS, rng)
     return replace(trials, notes=(note, *trials.notes))
 
 
-def decided(
+def decide(
     inside: Mapping[str, FloatArray],
     outside: Mapping[str, FloatArray],
     counting: Sequence[str],
@@ -133,7 +133,7 @@ def decided(
     best, chosen = -1.0, counting[0]
     for name in inside:
         yes, no = inside[name], outside[name]
-        rule, advantage = Rule.learned(yes[learned_in], no[learned_out])
+        rule, advantage = Rule.learn(yes[learned_in], no[learned_out])
         variants[name] = Trials(name, rule.tally(yes[tested_in]), rule.tally(no[tested_out]), decides=True)
         if name in counting and advantage > best:
             best, chosen = advantage, name
@@ -187,10 +187,10 @@ class Rule:
         return Tally(int(np.count_nonzero(self.says_member(scores))), len(scores))
 
     @classmethod
-    def learned(cls, members: FloatArray, others: FloatArray) -> tuple[Rule, float]:
+    def learn(cls, members: FloatArray, others: FloatArray) -> tuple[Rule, float]:
         """Return the rule that tells these members from these others best, and its advantage on them.
 
-        >>> Rule.learned(np.array([3.0, 4.0, 5.0, 1.0]), np.array([0.0, 1.0, 1.0]))
+        >>> Rule.learn(np.array([3.0, 4.0, 5.0, 1.0]), np.array([0.0, 1.0, 1.0]))
         (Rule(threshold=3.0, above=True), 0.75)
         """
         levels = np.unique(np.concatenate([members, others]))

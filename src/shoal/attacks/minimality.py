@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from shoal.attacks.base import TREATED, Beliefs, LearnedAttack, not_their_own
 from shoal.attacks.parts import Secret
-from shoal.attacks.view import People, ReleaseView, known_tree
+from shoal.attacks.view import People, ReleaseView, build_known_tree
 from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import UsageError
 from shoal.core.registry import find
@@ -53,20 +53,20 @@ class MinimalityAttack(LearnedAttack):
             return "records were withheld, and which classes they would have broken is not known"
         if len(view.secrets) > 1:
             return "there are several sensitive attributes, and which of them forbade smaller classes is not known"
-        models = promised(view)
+        models = read_promises(view)
         if any(model.sees == "population" or model.knows_values or len(model.attributes) > 1 for model in models):
             return "what the release promises looks beyond how often values occur in a class"
         if not any(model.sees == "values" for model in models):
             return "the promise is about the sizes of classes only, so smaller ones were not refused for their values"
         return not_their_own(view)
 
-    def learned(self, view: ReleaseView, secret: Secret, everybody: People, rng: np.random.Generator) -> Beliefs:
+    def learn(self, view: ReleaseView, secret: Secret, everybody: People, rng: np.random.Generator) -> Beliefs:
         """Draw ways to deal each class's values, and keep those that explain why it was not made smaller."""
         members = Members.of(view, secret, everybody)
         whole = Whole.of(np.bincount(members.values, minlength=len(secret.values)))
-        models = promised(view)
-        refused = _unlowered(view, everybody, members.class_of)
-        seen, drawn = _explained(members, refused, models, whole, len(secret.values), rng)
+        models = read_promises(view)
+        refused = _lower_levels(view, everybody, members.class_of)
+        seen, drawn = _draw_explaining(members, refused, models, whole, len(secret.values), rng)
         shares = members.shares(len(secret.values))
         likely = (seen + PRIOR * shares[members.class_of_kind]) / (drawn + PRIOR)
 
@@ -77,7 +77,7 @@ class MinimalityAttack(LearnedAttack):
         return beliefs
 
 
-def promised(view: ReleaseView) -> list[PrivacyModel]:
+def read_promises(view: ReleaseView) -> list[PrivacyModel]:
     """Return the models that the manifest promises."""
     return [
         find("shoal.models", PrivacyModel, each["model"], what="privacy model").model_validate(each["parameters"])
@@ -134,7 +134,7 @@ class Refused:
     budget: int  # records of classes that break the promise which could have been withheld
 
 
-def _explained(
+def _draw_explaining(
     members: Members,
     refused: Refused,
     models: Sequence[PrivacyModel],
@@ -166,14 +166,14 @@ def _explained(
     return seen.reshape(-1, n_values) / people[:, None], drawn
 
 
-def _unlowered(view: ReleaseView, everybody: People, class_of: AnyIntArray) -> Refused:
+def _lower_levels(view: ReleaseView, everybody: People, class_of: AnyIntArray) -> Refused:
     """Return the classes of all levels that are lower in one attribute, as far as these are known."""
     person: list[IntArray] = []
     group: list[IntArray] = []
     owner: list[IntArray] = []
     taken = 0
     for name, level in view.manifest["levels"].items():
-        tree = None if level == 0 else known_tree(view, name, everybody)
+        tree = None if level == 0 else build_known_tree(view, name, everybody)
         if tree is not None:
             below: AnyIntArray = tree.node_at(level - 1)[tree.encode(everybody.table.column(name))]
         elif level == 1:

@@ -201,7 +201,7 @@ def spans_of(column: LinkColumn) -> FloatArray:
     return spans
 
 
-def asked_labels(
+def make_askable(
     space: Space,
     labels: Sequence[Labels],
     entries: Mapping[str, Any],
@@ -210,14 +210,14 @@ def asked_labels(
 ) -> tuple[Labels, ...]:
     """Return the labels of each attribute as one may ask people for them: in ranges, where numbers were changed."""
     return tuple(
-        _binned(told, treatments.blur(name))
+        _bin_labels(told, treatments.blur(name))
         if "labels" not in entries[name] and (treatments.blur(name) or treatments.centres) and name not in reach
         else told
         for name, told in zip(space.attributes, labels, strict=True)
     )
 
 
-def _binned(told: Labels, blur: float) -> Labels:
+def _bin_labels(told: Labels, blur: float) -> Labels:
     """Return labels of numbers as ranges to ask for, where the numbers themselves are not the true ones.
 
     Ranges are twice as wide as the *blur*, so that most numbers stay in theirs; if that is not known, for numbers are
@@ -305,7 +305,7 @@ class Secret:
         codes, texts = encode_column(column)
         spans = _label_spans(name, texts, entry)
         ranges = like is not None and like.edges is not None and (spans is not None or "labels" not in entry)
-        changed = treatments.renumbered(name)
+        changed = treatments.changes_numbers(name)
         if like is not None and ranges:
             edges = like.edges
         elif spans is not None:
@@ -316,7 +316,7 @@ class Secret:
         if edges is None:
             candidates = Candidates.of(texts, entry.get("labels"), "the release")
         else:
-            spans = _own_spans(texts, entry["kind"], entry.get("format")) if spans is None else spans
+            spans = _spans_of_values(texts, entry["kind"], entry.get("format")) if spans is None else spans
             candidates = _in_ranges(spans, edges)
         n_pairs, n_texts = len(pairs.second), len(texts)
         row = np.ones(len(place), dtype=np.int64)
@@ -337,7 +337,7 @@ class Secret:
             value=value,
             weight=weight,
             changed=changed,
-            moved=treatments.moved(name),
+            moved=treatments.share_moved(name),
             within=treatments.within(name),
             kind=entry["kind"],
             format=entry.get("format"),
@@ -352,7 +352,7 @@ class Secret:
         """Return (n,) which of the values each one of a column of people is, -1 for those that are not published."""
         codes, texts = encode_column(column)
         if self.edges is not None:
-            own = _own_spans(texts, self.kind, self.format)[:, 0]
+            own = _spans_of_values(texts, self.kind, self.format)[:, 0]
             return _places(own, self.edges, "right")[codes].astype(np.int32)
         number = {value: place for place, value in enumerate(self.values)}
         return np.array([number.get(text, -1) for text in texts], dtype=np.int32)[codes]
@@ -409,7 +409,7 @@ def _label_edges(codes: CodeArray, spans: FloatArray) -> FloatArray:
     return np.unique(np.quantile(rows[np.isfinite(rows)], np.arange(1, N_RANGES) / N_RANGES, method="lower"))
 
 
-def _own_spans(texts: Sequence[str | None], kind: str, form: str | None) -> FloatArray:
+def _spans_of_values(texts: Sequence[str | None], kind: str, form: str | None) -> FloatArray:
     """Return (n_texts, 2) values that stand for themselves, as numbers or days; NaN for what is none."""
     values = pa.array(texts, pa.string())
     numbers, valid = days(values, form) if kind == "date" else decimal_numbers(values)

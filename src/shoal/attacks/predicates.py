@@ -114,7 +114,7 @@ class Predicates:
             column[at_least | below] += len(view.asked)
         return cls(view, kernels.Conditions(sketch.start, column, low, high, gaps), tuple(edges))
 
-    def fulfilled(self, people: People, most: int) -> IntArray:
+    def count(self, people: People, most: int) -> IntArray:
         """Return (n_predicates,) how many of the people fulfil each, counted up to *most*."""
         places = [_places(*both) for both in zip(self.edges, people.numbers.T, strict=True)]
         columns = np.concatenate([people.codes.T, np.stack(places), people.person[np.newaxis]])
@@ -163,12 +163,12 @@ def _usable(view: ReleaseView, attribute: int) -> IntArray:
     return labels[ended] if ended.any() else labels
 
 
-def isolated(counts: IntArray) -> Tally:
+def count_isolated(counts: IntArray) -> Tally:
     """Count the predicates that one person alone fulfils, given how many people fulfil each."""
     return Tally(int((counts == 1).sum()), len(counts))
 
 
-def counted_up_to(n_control: int, n_source: int) -> int:
+def limit_counting(n_control: int, n_source: int) -> int:
     """Return how far people of a control group who fulfil a predicate must be counted."""
     return max(_MOST, int(_MOST * n_control / n_source))
 
@@ -181,7 +181,7 @@ def smaller_control(n_control: int, n_source: int) -> str:
     )
 
 
-def isolated_elsewhere(counts: IntArray, n_control: int, n_source: int) -> Tally:
+def estimate_isolated(counts: IntArray, n_control: int, n_source: int) -> Tally:
     """Count the predicates that isolate one of as many people as the source has, none of whom is in the data.
 
     *counts* says how many of the control group fulfil each.
@@ -192,17 +192,17 @@ def isolated_elsewhere(counts: IntArray, n_control: int, n_source: int) -> Tally
         chance = float((counts * share * (1 - share) ** np.maximum(counts - 1, 0)).mean())
         return Tally(round(chance * len(counts)), len(counts))
     trials = max(1, round(len(counts) / share**2))  # what a smaller group tells is worth fewer trials
-    return Tally(round(isolated_among_more(counts, share) * trials), trials)
+    return Tally(round(extrapolate_isolated(counts, share) * trials), trials)
 
 
-def isolated_among_more(counts: IntArray, share: float) -> float:
+def extrapolate_isolated(counts: IntArray, share: float) -> float:
     """Return the share of predicates that isolate one among *share* times as many people as were counted.
 
     The expected numbers behind the counts are taken as a mixture, fitted by maximum likelihood over a fine grid. In
     simulations its standard error is about that of so many trials as *share* squared goes into the predicates.
 
     >>> counts = np.random.default_rng(1).poisson(0.5, 20000)
-    >>> bool(abs(isolated_among_more(counts, 2.0) - np.exp(-1)) < 0.02)
+    >>> bool(abs(extrapolate_isolated(counts, 2.0) - np.exp(-1)) < 0.02)
     True
     """
     most = int(counts.max(initial=0)) + 1

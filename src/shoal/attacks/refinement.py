@@ -44,7 +44,7 @@ class RefinementAttack(SensitiveAttack):
     of_records = True
 
     def refuses(self, view: ReleaseView) -> str | None:
-        """Return why not: classes must be boxes that can overlap, and a solver must be there."""
+        """Return why not: classes must be boxes that can overlap."""
         reason = super().refuses(view)
         if reason is None and view.sliced is not None:
             return "the release has buckets; where a person's rows can be is counted by the other attacks"
@@ -52,11 +52,9 @@ class RefinementAttack(SensitiveAttack):
             return "no two classes overlap, so that counting says nothing beyond what each class says by itself"
         if reason is None and view.treatments.of_quasi:
             return TREATED
-        if reason is None and not _has_solver():
-            return "it needs SciPy: pip install 'shoal[attacks]'"
         return reason or not_their_own(view)
 
-    def judged(self, view: ReleaseView, secret: Secret, asked: Asked, rng: np.random.Generator) -> Trials:
+    def judge(self, view: ReleaseView, secret: Secret, asked: Asked, rng: np.random.Generator) -> Trials:
         """Sort out all people of the source, and count what is said of the targets."""
         places = Places.of(view, asked.everybody)
         shares = _shares(view, secret)  # (n_classes + 1, n_values)
@@ -65,9 +63,9 @@ class RefinementAttack(SensitiveAttack):
         believed, possible = places.sums(places.expected, shares), places.sums(places.possible, shown) > 0
         alone = np.where(possible.sum(axis=1) == 1, possible.argmax(axis=1), NO_ANSWER)
 
-        def said(people: People) -> tuple[Answers, Answers]:
+        def answer(people: People) -> tuple[Answers, Answers]:
             kind = places.kinds(people)
-            truth, blind = people.secrets[secret.name], likeliest(view.believed(secret, people), rng)
+            truth, blind = people.secrets[secret.name], likeliest(view.believe(secret, people), rng)
             blind = np.where(blind == NO_ANSWER, mode(secret), blind)
             guess = likeliest(np.append(believed, np.zeros((1, believed.shape[1])), axis=0)[kind], rng)
             sure = np.append(alone, NO_ANSWER)[kind]
@@ -76,13 +74,13 @@ class RefinementAttack(SensitiveAttack):
                 Answers(sure, np.where(sure == NO_ANSWER, NO_ANSWER, mode(secret)), truth),
             )
 
-        told = said(asked.members)
-        elsewhere = (None, None) if asked.others is None else tuple(each.right for each in said(asked.others))
+        told = answer(asked.members)
+        elsewhere = (None, None) if asked.others is None else tuple(each.right for each in answer(asked.others))
         guessed, pinned = (
             Trials(name, here.right, there, here.blindly_right)
             for name, here, there in zip((self.name, "pinned"), told, elsewhere, strict=True)
         )
-        before = certain(view, view.left(secret, asked.members))
+        before = certain(view, view.find_left(secret, asked.members))
         added = int(((told[1].guess != NO_ANSWER) & ~before).sum())
         kind = places.kinds(asked.members)
         located = int((places.several & (places.n_possible == 1))[kind].sum())
@@ -91,12 +89,6 @@ class RefinementAttack(SensitiveAttack):
             f"leaves {located:,} of these in one, and {added:,} people with one value who had several"
         )
         return replace(guessed, variants={pinned.attack: pinned}, notes=(note,))
-
-
-def _has_solver() -> bool:
-    from importlib.util import find_spec
-
-    return find_spec("scipy") is not None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,7 +125,7 @@ class Places:
         possible = feasible(people, records, kind, boxes)
         if possible is None:
             raise UsageError("the people of the source do not fit into the classes: the release is not of this table")
-        return cls(codes, people, records, kind, boxes, scaled(people, records, kind, boxes, possible), possible)
+        return cls(codes, people, records, kind, boxes, scale_links(people, records, kind, boxes, possible), possible)
 
     @property
     def n_possible(self) -> IntArray:
@@ -192,7 +184,9 @@ def feasible(people: IntArray, records: IntArray, kind: IntArray, place: IntArra
     return np.asarray(used | (part[kind] == part[n_kinds + place]))
 
 
-def scaled(people: IntArray, records: IntArray, kind: IntArray, place: IntArray, possible: BoolArray) -> FloatArray:
+def scale_links(
+    people: IntArray, records: IntArray, kind: IntArray, place: IntArray, possible: BoolArray
+) -> FloatArray:
     """Return (n_edges,) the numbers of greatest entropy that add up to people and to records, nearly so."""
     links = possible.astype(np.float64)
     for _ in range(ROUNDS):

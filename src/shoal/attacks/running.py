@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from shoal.attacks.base import FEWEST, N_TARGETS, Attack, Beside, Refusal, SensitiveAttack, Trials, by_column
-from shoal.attacks.view import People, ReleaseView, published_rows
+from shoal.attacks.view import People, ReleaseView, read_rows
 from shoal.audit.counting import RowCounts
 from shoal.audit.findings import PublishedTable, find_all
 from shoal.core.errors import InputError, UsageError, did_you_mean
@@ -64,7 +64,7 @@ def attack(
     >>> found.success, found.risk.value
     (Tally(success=0, trials=80), 0.0)
     """
-    chosen = _chosen(attacks)
+    chosen = _choose(attacks)
     loaded = None if policy is None else Policy.load(policy)
     view = ReleaseView.read(release, loaded)
     options = _options(view, loaded)
@@ -73,19 +73,17 @@ def attack(
         None if named is None else read_columns(named, named.schema.names),
         tuple(ReleaseView.read(other, like=view) for other in others),
     )
-    people = _people(view, _opened(source, options, loaded), "the source", beside)
+    people = _people(view, _open(source, options, loaded), "the source", beside)
     strangers = None
     if control is not None:
-        strangers = _people(
-            view, _opened(control, options, loaded), "the control table", replace(beside, register=None)
-        )
+        strangers = _people(view, _open(control, options, loaded), "the control table", replace(beside, register=None))
     for told, table in (("source", people), ("control table", strangers)):
         if table is not None and len(table) < FEWEST:
             raise InputError(f"the {told} has fewer than {FEWEST} records: so few people tell nothing")
     found: list[Trials | Refusal] = []
     with shown(progress) as showing, showing.step("attacking", len(chosen), unit="attacks") as step:
         for name, kind in chosen.items():
-            each = kind.equipped(targets, beside)
+            each = kind.equip(targets, beside)
             seeds = None if seed is None else [seed, *name.encode()]
             columns = [
                 _try(each, part, people, strangers, np.random.default_rng(seeds)) for part in by_column(each, view)
@@ -97,7 +95,7 @@ def attack(
     return found
 
 
-def _chosen(names: Sequence[str] | None) -> dict[str, type[Attack]]:
+def _choose(names: Sequence[str] | None) -> dict[str, type[Attack]]:
     known = discover("shoal.attacks", Attack)
     for name in names or ():
         if name not in known:
@@ -133,7 +131,7 @@ def _options(view: ReleaseView, policy: Policy | None) -> SourceOptions:
     return SourceOptions(missing=list(view.manifest.get("missing", {}).get("tokens", [""])))
 
 
-def _opened(table: object, options: SourceOptions, policy: Policy | None) -> Source:
+def _open(table: object, options: SourceOptions, policy: Policy | None) -> Source:
     source = open_source(table, options)
     return source if policy is None else unfold_baskets(policy, source)[1]
 
@@ -170,6 +168,6 @@ def read_findings(folder: Path, accepted: tuple[Acceptance, ...] = ()) -> tuple[
     if public.name == PUBLIC and evidence.is_file() and "findings" in (told := read_internal(evidence)):
         return tuple(map(Finding.from_dict, told["findings"]))
     counts = RowCounts.of(manifest)
-    for batch in plain(published_rows(public / Path(str(manifest["data"]["file"])).name, manifest)).to_batches():
+    for batch in plain(read_rows(public / Path(str(manifest["data"]["file"])).name, manifest)).to_batches():
         counts.add(batch)
     return find_all(PublishedTable.of(manifest, counts, read_form(manifest).promised_models()), accepted)

@@ -38,7 +38,7 @@ class SimilarityAttack(SecretAttack):
         category = categories(view, secret)
         if category is None:
             raise TypeError("an attack that refuses is not run")
-        left = view.left(secret, people)
+        left = view.find_left(secret, people)
         member = np.zeros((len(secret.values), int(category.max()) + 1))
         member[np.arange(len(category)), category] = 1.0
         of_each = left.weights @ member

@@ -11,9 +11,9 @@ from shoal.attacks.base import Attack, Trials
 from shoal.attacks.predicates import (
     Predicates,
     Sketch,
-    counted_up_to,
-    isolated,
-    isolated_elsewhere,
+    count_isolated,
+    estimate_isolated,
+    limit_counting,
     middles_of,
     smaller_control,
     telling,
@@ -50,7 +50,7 @@ class SinglingOutAttack(Attack):
 
     def run(self, view: ReleaseView, targets: People, control: People | None, rng: np.random.Generator) -> Trials:
         """Try predicates on all people of the source and of the control group."""
-        labels = view.linked(rng)
+        labels = view.link_records(rng)
         sketches = {"multivariate": _multivariate(view, labels, self.n_targets, rng)}
         alone = Sketch.univariate(view, labels).some(self.n_targets, rng)
         notes = []
@@ -61,15 +61,15 @@ class SinglingOutAttack(Attack):
         n_control, n_source = 0 if control is None else control.n_people, targets.n_people
         if control is not None and n_control < n_source:
             notes.append(smaller_control(n_control, n_source))
-        most = 0 if control is None else counted_up_to(n_control, n_source)
+        most = 0 if control is None else limit_counting(n_control, n_source)
         found = {}
         for name, sketch in sketches.items():
             attack = Predicates.of(view, sketch)
             found[name] = Trials(
                 name,
-                isolated(attack.fulfilled(targets, 2)),
-                None if control is None else isolated_elsewhere(attack.fulfilled(control, most), n_control, n_source),
-                isolated(Predicates.of(view, sketch.elsewhere(view, rng)).fulfilled(targets, 2)),
+                count_isolated(attack.count(targets, 2)),
+                None if control is None else estimate_isolated(attack.count(control, most), n_control, n_source),
+                count_isolated(Predicates.of(view, sketch.elsewhere(view, rng)).count(targets, 2)),
             )
         counted = found["multivariate"]
         return Trials(self.name, counted.success, counted.control, counted.baseline, found, tuple(notes))
@@ -86,7 +86,7 @@ def _multivariate(view: ReleaseView, labels: CodeArray, n: int, rng: np.random.G
         raise UsageError("the release shows nothing to tell people apart by: every label covers everything")
     sets = _attribute_sets(view, rng)
     within = [_alone(labels, tells, attributes, n, rng) for attributes in sets]
-    read = _Read.joined([*within, _sided(view, labels, tells, sets)])
+    read = _Read.join([*within, _ask_sides(view, labels, tells, sets)])
     numbers = np.array([np.isfinite(told.spans).all(axis=1).any() for told in view.asked])
     blurred = np.array([told.by_number for told in view.asked])
     exact = ((read.used & numbers).any(axis=1) & ~read.sided) | (read.used & blurred).any(axis=1)
@@ -112,7 +112,7 @@ class _Read:
         return cls(rows, used, np.full(len(rows), sided), np.zeros(len(rows), dtype=np.int64))
 
     @classmethod
-    def joined(cls, reads: Sequence[_Read]) -> _Read:
+    def join(cls, reads: Sequence[_Read]) -> _Read:
         """Return all of several."""
         return cls(
             np.concatenate([each.rows for each in reads]),
@@ -145,7 +145,7 @@ def _alone(labels: CodeArray, tells: BoolArray, attributes: BoolArray, n: int, r
     return replace(_Read.of(asked, every, sided=False), shown=many).best(n, rng)
 
 
-def _sided(view: ReleaseView, labels: CodeArray, tells: BoolArray, sets: BoolArray) -> _Read:
+def _ask_sides(view: ReleaseView, labels: CodeArray, tells: BoolArray, sets: BoolArray) -> _Read:
     """Ask for numbers beyond those of a record that has the first or the last of all with its other labels.
 
     If no other record has the same number there, no other published record fulfils the predicate.
@@ -166,7 +166,7 @@ def _sided(view: ReleaseView, labels: CodeArray, tells: BoolArray, sets: BoolArr
             rows = order[(last & after & late) | (new & before & ~late)]
             used = np.broadcast_to(attributes, (len(rows), len(attributes))) & tells[rows]
             read.append(replace(_Read.of(rows, used, sided=True), shown=np.ones(len(rows), dtype=np.int64)))
-    return _Read.joined(read)
+    return _Read.join(read)
 
 
 def _attribute_sets(view: ReleaseView, rng: np.random.Generator) -> BoolArray:

@@ -24,7 +24,7 @@ class SkewnessAttack(SecretAttack):
 
     def answers(self, view: ReleaseView, secret: Secret, people: People, rng: np.random.Generator) -> Answers:
         """Suspect somebody of a value only if its share has at least doubled."""
-        weights = view.believed(secret, people)
+        weights = view.believe(secret, people)
         shares = weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-300)
         lift = shares / np.maximum(secret.marginal, 1e-300)
         guess = np.where(lift.max(axis=1) >= LIFT, likeliest(lift, rng), NO_ANSWER)

@@ -68,9 +68,9 @@ class Treatments:
         notes = [f"nobody is looked up by {name!r}: its tokens tell nothing without their key" for name in self.tokens]
         notes += [f"{name!r} was hashed without a salt, so whoever knows a name has its hash" for name in self.named]
         for name in known:
-            if self.unlinked(name):
+            if self.is_unlinked(name):
                 notes.append(f"nobody is looked up by {name!r}: its values stand in rows of other people")
-            elif self.moved(name) or self.blur(name):
+            elif self.share_moved(name) or self.blur(name):
                 notes.append(f"{name!r} need not show people's own values: rows that are near count where none fits")
         if self.centres:
             notes.append("quasi values are those of groups: rows that are near count where none fits")
@@ -82,11 +82,11 @@ class Treatments:
         """Return the name of what was done to a column."""
         return self.techniques.get(name, {}).get("technique")
 
-    def unlinked(self, name: str) -> bool:
+    def is_unlinked(self, name: str) -> bool:
         """Whether the values of a column mostly stand in other rows than their own."""
-        return self.moved(name) > MOSTLY
+        return self.share_moved(name) > MOSTLY
 
-    def moved(self, name: str) -> float:
+    def share_moved(self, name: str) -> float:
         """Return the share of a column's values that were exchanged or dealt out anew."""
         if self.technique(name) == "permutation":
             return 1.0
@@ -106,13 +106,13 @@ class Treatments:
 
     def by_chance(self, name: str) -> bool:
         """Whether a published value need not be what the person's own leads to."""
-        return self.moved(name) > 0 or self.blur(name) > 0 or self.centres or self.nobodys
+        return self.share_moved(name) > 0 or self.blur(name) > 0 or self.centres or self.nobodys
 
-    def renumbered(self, name: str) -> bool:
+    def changes_numbers(self, name: str) -> bool:
         """Whether a column's numbers were changed, so that equal ones need not be published as equal."""
         return self.technique(name) in ("noise", "rounding", "coding")
 
-    def applied(self, name: str, values: pa.Array, published: tuple[float, float] | None) -> pa.Array:
+    def apply(self, name: str, values: pa.Array, published: tuple[float, float] | None) -> pa.Array:
         """Return what is published for people with these values, if that follows from the values; else the values.
 
         *published* are the least and greatest number of the column: a multiple that would lie next beyond is outside
@@ -120,7 +120,7 @@ class Treatments:
 
         >>> rounding = {"age": {"technique": "rounding", "base": 5, "random": False}}
         >>> told = Treatments(rounding, {}, (), (), False, False)
-        >>> told.applied("age", pa.array(["37.5", "98"]), (20.0, 95.0)).to_pylist()
+        >>> told.apply("age", pa.array(["37.5", "98"]), (20.0, 95.0)).to_pylist()
         [40.0, 95.0]
         """
         technique = self.techniques.get(name, {})
@@ -132,7 +132,7 @@ class Treatments:
             return values
         numbers, valid = decimal_numbers(values)
         if self.technique(name) == "rounding":
-            found = _rounded(numbers, technique["base"], published)
+            found = _round(numbers, technique["base"], published)
         else:
             found = np.clip(
                 _on_grid(numbers, int(technique.get("decimals", 0))),
@@ -156,7 +156,7 @@ def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _rounded(numbers: FloatArray, base: float, published: tuple[float, float] | None) -> FloatArray:
+def _round(numbers: FloatArray, base: float, published: tuple[float, float] | None) -> FloatArray:
     """Return the nearest multiples, halves up, computed as the technique does."""
     unit = 10.0 ** decimals_of(base)
     step = round(base * unit)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from shoal.attacks import kernels
 from shoal.attacks.base import FEWEST
-from shoal.attacks.parts import Labels, Secret, ViewPart, asked_labels, read_parts, scales_of
+from shoal.attacks.parts import Labels, Secret, ViewPart, make_askable, read_parts, scales_of
 from shoal.attacks.treatments import Treatments
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import InputError, UsageError
@@ -77,12 +77,12 @@ class ReleaseView:
             if found is None:
                 raise InputError(f"{release} has no manifest.json, nor has its folder public; give a release's folder")
             place, manifest = found
-            rows = published_rows(place / Path(str(manifest["data"]["file"])).name, manifest)
+            rows = read_rows(place / Path(str(manifest["data"]["file"])).name, manifest)
             return cls.of(rows, manifest, policy, place, like)
         given = as_table(release.data)
         if given is None and release.data_file is None:
             raise UsageError("this release has neither data nor a folder; keep what `shoal.anonymize` gave back")
-        rows = given[0] if given is not None else published_rows(Path(str(release.data_file)), release.manifest)
+        rows = given[0] if given is not None else read_rows(Path(str(release.data_file)), release.manifest)
         return cls.of(rows, release.manifest, policy, release.folder and release.folder / PUBLIC, like)
 
     @classmethod
@@ -113,14 +113,14 @@ class ReleaseView:
             if sliced is None
             else [(part.distinct, part.codes) for part in sliced.parts]
         )
-        agreed = agreed_boxes(table, manifest, folder) if form.by_plan else None
+        agreed = read_agreed_boxes(table, manifest, folder) if form.by_plan else None
         reach = {
             name: _REACH * treatments.blur(name)
             for name, entry in entries.items()
             if sliced is not None and entry["role"] == "quasi" and treatments.blur(name) and "labels" not in entry
         }
         space, parts, labels = read_parts(contents, entries, bucket, n_buckets, agreed, reach)
-        moved = np.repeat([treatments.moved(name) > 0 for name in space.attributes], 2)
+        moved = np.repeat([treatments.share_moved(name) > 0 for name in space.attributes], 2)
         parts = tuple(replace(part, spans=np.where(moved, np.nan, part.spans)) for part in parts)
         secrets = {}
         for name, entry in entries.items():
@@ -130,7 +130,7 @@ class ReleaseView:
                 column, place = contents[own][0].column(name), contents[own][1]
                 secrets[name] = Secret.of(name, own, parts[own].pairs, column, place, entry, treatments, model)
         sizes = np.bincount(bucket, minlength=n_buckets).astype(np.float64)
-        asked = asked_labels(space, labels, entries, treatments, reach)
+        asked = make_askable(space, labels, entries, treatments, reach)
         return cls(
             manifest, table, space, parts, labels, asked, bucket, sizes, secrets, scales_of(parts), sliced, policy,
             treatments,
@@ -170,7 +170,7 @@ class ReleaseView:
     @property
     def together(self) -> BoolArray:
         """(n_known,) which attributes stand in the rows of the people they are of, as far as one can tell."""
-        return np.array([not self.treatments.unlinked(name) for name in self.known])
+        return np.array([not self.treatments.is_unlinked(name) for name in self.known])
 
     def kind(self, attribute: int) -> str:
         """Return the kind of a known attribute, as the manifest says it."""
@@ -183,7 +183,7 @@ class ReleaseView:
 
         A quasi attribute that the table does not have is refused or, if people are known *partly*, unknown.
         """
-        return coded_people(self, table, told, partly=partly, person=person)
+        return encode_people(self, table, told, partly=partly, person=person)
 
     def hulls(self, codes: CodeArray) -> CodeArray:
         """Return (n, 2 n_known) what is known of people with these codes: from and below, attribute by attribute.
@@ -206,7 +206,7 @@ class ReleaseView:
         person, first = numbered(columns, len(codes))
         return self.hulls(told[first]), read[first], person
 
-    def left(self, secret: Secret, people: People) -> Left:
+    def find_left(self, secret: Secret, people: People) -> Left:
         """Return what is left for people whose every quasi value is known.
 
         Each sensitive value has the records of all boxes that cover the person or, of a sliced release, p(t,.) of Li,
@@ -234,17 +234,17 @@ class ReleaseView:
         self.in_blocks(n, block)
         return Left(weights[person], entries[person], far[person])
 
-    def believed(self, secret: Secret, people: People) -> FloatArray:
+    def believe(self, secret: Secret, people: People) -> FloatArray:
         """Return (n, n_values) in proportion to what is believed of people, given how often values were moved.
 
         With the share that was moved a value of the same group is believed, whichever: a group kept its values.
         """
-        weights = self.left(secret, people).weights
+        weights = self.find_left(secret, people).weights
         if secret.moved == 0:
             return weights
         known = np.isin(self.known, secret.within)
         group = replace(people, codes=np.where(known, people.codes, UNKNOWN).astype(np.int32))
-        own, usual = (_shares(each) for each in (weights, self.left(secret, group).weights))
+        own, usual = (_shares(each) for each in (weights, self.find_left(secret, group).weights))
         return np.asarray((1 - secret.moved) * own + secret.moved * usual)
 
     def copies(self, codes: CodeArray, numbers: FloatArray, *, near: bool = True) -> tuple[FloatArray, FloatArray]:
@@ -270,7 +270,7 @@ class ReleaseView:
         self.in_blocks(len(hulls), block)
         return found[person], far[person]
 
-    def linked(self, rng: np.random.Generator) -> CodeArray:
+    def link_records(self, rng: np.random.Generator) -> CodeArray:
         """Return (n_rows, n_known) labels of records: of a sliced release, one of those that it may be made of."""
         table = self.rows if self.sliced is None else sampled(self.sliced, rng)
         found = np.empty((table.num_rows, len(self.known)), dtype=np.int32)
@@ -317,7 +317,7 @@ class ReleaseView:
                 pass
 
 
-def known_tree(view: ReleaseView, name: str, everybody: People) -> Taxonomy | None:
+def build_known_tree(view: ReleaseView, name: str, everybody: People) -> Taxonomy | None:
     """Return the taxonomy that the policy gives an attribute, for the values of everybody; None without a policy."""
     attribute = None if view.policy is None else view.policy.attributes.get(name)
     if attribute is None:
@@ -370,7 +370,7 @@ class People:
             self.person[rows],
         )
 
-    def drawn(self, n: int, rng: np.random.Generator) -> People:
+    def draw(self, n: int, rng: np.random.Generator) -> People:
         """Return a record of n of them, or of all if there are fewer; nobody twice."""
         order = rng.permutation(len(self))
         _, first = np.unique(self.person[order], return_index=True)
@@ -379,7 +379,7 @@ class People:
         return self[order[np.sort(first)][:n]]
 
 
-def coded_people(
+def encode_people(
     view: ReleaseView, table: pa.Table, told: str, *, partly: bool, person: CodeArray | None = None
 ) -> People:
     """Return people in the codes of a release; see ``ReleaseView.people``. Without *person* each has one row.
@@ -401,7 +401,7 @@ def coded_people(
             whole = whole.dictionary_encode()
         index = np.asarray(whole.indices.cast(pa.int32()).fill_null(len(whole.dictionary)))
         missing = np.int32(view.space.covers[place].missing)
-        values = view.treatments.applied(name, whole.dictionary, _published(view, place))
+        values = view.treatments.apply(name, whole.dictionary, _range_of(view, place))
         codes[:, place] = np.append(view.space.codes(place, values), missing)[index]
         numbers[:, place] = np.append(_numbers(view, place, values), np.nan)[index]
     secrets = {
@@ -411,7 +411,7 @@ def coded_people(
     return People(codes, numbers, secrets, table, own)
 
 
-def _published(view: ReleaseView, place: int) -> tuple[float, float] | None:
+def _range_of(view: ReleaseView, place: int) -> tuple[float, float] | None:
     """Return the least and the greatest number of an attribute whose values are published, or None."""
     own = view.labels[place].spans[:, 0]
     if "labels" in view.manifest["attributes"][view.known[place]] or not np.isfinite(own).any():
@@ -427,7 +427,7 @@ def _numbers(view: ReleaseView, place: int, values: pa.Array) -> FloatArray:
     return np.where(read[1], read[0], np.nan)
 
 
-def agreed_boxes(table: pa.Table, manifest: Mapping[str, Any], folder: Path | None) -> tuple[Linkable, CodeArray]:
+def read_agreed_boxes(table: pa.Table, manifest: Mapping[str, Any], folder: Path | None) -> tuple[Linkable, CodeArray]:
     """Return the boxes of the plan that a release was made by, and the class of each of its rows."""
     if folder is None:
         raise UsageError("the release is by a plan, which is in its folder; give the folder")
@@ -436,6 +436,6 @@ def agreed_boxes(table: pa.Table, manifest: Mapping[str, Any], folder: Path | No
     return boxes, np.asarray(table.column(CLASS).cast(pa.int32()).combine_chunks()) - np.int32(1)
 
 
-def published_rows(path: Path, manifest: Mapping[str, Any]) -> pa.Table:
+def read_rows(path: Path, manifest: Mapping[str, Any]) -> pa.Table:
     """Return the rows of a written release."""
     return read_form(manifest).read_rows(path)

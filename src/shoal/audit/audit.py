@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -66,12 +66,7 @@ def audit(
     >>> found.models[0].holds, found.sensitive[0].certain_records
     (False, 3)
     """
-    if largest_set < 1:
-        raise UsageError(f"sets have at least one attribute; received a largest set of {largest_set}")
-    if not 0 <= threshold < 1:
-        raise UsageError(f"the threshold is a share of records, from 0 to below 1; received {threshold}")
-    if sample_fraction is not None:
-        check_fraction(sample_fraction)
+    asked = _Asked(largest_set, threshold, sample_fraction)
     loaded = Policy.load(policy)
     source = open_source(data, loaded.source)
     check_columns(loaded, source)
@@ -83,23 +78,31 @@ def audit(
     engine = LocalEngine()
     with shown(progress) as showing:
         raw = read_raw(source, loaded, populations, engine, showing)
-        found, by_people = appearances(source, loaded, raw, engine, showing)
-        largest = min(largest_set, raw.n_quasi)
-        return _assembled(raw, found, by_people, source, loaded, largest, threshold, sample_fraction, showing)
+        return _assemble(raw, count_appearances(source, loaded, raw, engine, showing), source, loaded, asked, showing)
 
 
-def _assembled(
-    raw: RawTable,
-    found: Appearances | None,
-    by_people: Mapping[int, list[Requirement]],
-    source: Source,
-    policy: Policy,
-    largest_set: int,
-    threshold: float,
-    sample_fraction: float | None,
-    progress: Progress,
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What an audit is asked beside the table and the policy."""
+
+    largest_set: int
+    threshold: float
+    sample_fraction: float | None
+
+    def __post_init__(self) -> None:
+        if self.largest_set < 1:
+            raise UsageError(f"sets have at least one attribute; received a largest set of {self.largest_set}")
+        if not 0 <= self.threshold < 1:
+            raise UsageError(f"the threshold is a share of records, from 0 to below 1; received {self.threshold}")
+        if self.sample_fraction is not None:
+            check_fraction(self.sample_fraction)
+
+
+def _assemble(
+    raw: RawTable, units: CountedUnits, source: Source, policy: Policy, asked: _Asked, progress: Progress
 ) -> Audit:
-    sizes, quasi = raw.sizes, raw.quasi_columns()
+    sizes, quasi, found = raw.sizes, raw.quasi_columns(), units.appearances
+    largest_set, threshold, fraction = min(asked.largest_set, raw.n_quasi), asked.threshold, asked.sample_fraction
     people = sizes if found is None else found.class_sizes()
     sets = set_risks(quasi, people, largest_set, progress)
     prosecutor = search_risk(people, people)
@@ -117,23 +120,23 @@ def _assembled(
         prosecutor=prosecutor,
         marketer=prosecutor.mean,  # classes / people of classes
         populations=_population_risks(raw, people),
-        models=verdicts(raw, policy.privacy, people, by_people, None if found is None else found.class_of),
+        models=verdicts(raw, policy.privacy, people, units.by_people, None if found is None else found.class_of),
         sensitive=sensitive_risks(raw),
         sets=sets,
         threshold=threshold,
         minimal_sets=minimal_sets(sets, threshold),
         fastest_order=fastest_order(quasi, people, progress),
         columns=column_risks(raw, policy, progress),
-        special=special_risk(quasi, people, largest_set, sample_fraction, progress),
-        uniqueness=None if sample_fraction is None else estimate_uniqueness(people, sample_fraction),
+        special=special_risk(quasi, people, largest_set, fraction, progress),
+        uniqueness=None if fraction is None else estimate_uniqueness(people, fraction),
         persons=None if found is None or policy.unit is None else person_risk(policy.unit, found),
         households=None if found is None or policy.household is None else household_risk(policy.household, found),
-        findings=_findings(raw, policy, source),
+        findings=_find(raw, policy, source),
         not_applied=(*policy.techniques, *(("sample",) if policy.sample is not None else ())),
     )
 
 
-def _findings(raw: RawTable, policy: Policy, source: Source) -> tuple[Finding, ...]:
+def _find(raw: RawTable, policy: Policy, source: Source) -> tuple[Finding, ...]:
     """Look at the table as it is, as if it were published so under the policy's promises."""
     names = raw.counted.columns
     entries = {name: {"role": policy.attributes[name].role} for name in names}
@@ -155,17 +158,24 @@ def _population_risks(raw: RawTable, people: IntArray) -> tuple[PopulationRisk, 
     return tuple(risks.values())
 
 
-def appearances(
-    source: Source, policy: Policy, raw: RawTable, engine: LocalEngine, progress: Progress
-) -> tuple[Appearances | None, Mapping[int, list[Requirement]]]:
-    """Count persons and households by class, in one more pass; None if the policy names neither.
+class CountedUnits(NamedTuple):
+    """Persons and households by class; None if the policy names neither.
 
     With them come the models of values, by their place in the policy, as they count these people: none that compares
     distributions, and none at all if records name nobody.
     """
+
+    appearances: Appearances | None
+    by_people: Mapping[int, list[Requirement]]
+
+
+def count_appearances(
+    source: Source, policy: Policy, raw: RawTable, engine: LocalEngine, progress: Progress
+) -> CountedUnits:
+    """Count persons and households by class, in one more pass."""
     names = tuple(policy.units.values())
     if not names:
-        return None, {}
+        return CountedUnits(None, {})
     quasi, sensitive = policy.names("quasi"), policy.names("sensitive")
     # As for the table itself, classes come in the ascending order of their quasi values.
     counted = engine.count(source, (*names, *sensitive, *quasi), progress)
@@ -195,4 +205,4 @@ def appearances(
         asked = replace(policy, privacy=tuple(policy.privacy[i] for i in models), sample=None)
         for requirement in encode(counted, asked).problem.requirements:
             by_people.setdefault(models[requirement.number], []).append(requirement)
-    return found, by_people
+    return CountedUnits(found, by_people)

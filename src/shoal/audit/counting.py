@@ -82,11 +82,11 @@ class KeyCounts:
 
     def unique(self) -> Count:
         """Return the records that are alone with their key."""
-        return self._projected(int((self._slots.records == 1).sum()))
+        return self._project(int((self._slots.records == 1).sum()))
 
     def distinct(self) -> Count:
         """Return how many keys there are."""
-        return self._projected(self._filled)
+        return self._project(self._filled)
 
     @property
     def repeats(self) -> bool:
@@ -99,9 +99,9 @@ class KeyCounts:
 
     def one_value(self) -> Count:
         """Return the records of keys that have a single value."""
-        return self._projected(int(self._slots.records[self._slots.values != 0].sum()))
+        return self._project(int(self._slots.records[self._slots.values != 0].sum()))
 
-    def _projected(self, n: int) -> Count:
+    def _project(self, n: int) -> Count:
         return Count(min(n << self._halvings, self._records), exact=not self._halvings)
 
 
@@ -128,16 +128,16 @@ class RowCounts:
         form, entries = read_form(manifest), manifest["attributes"]
         tokens = {name for name, entry in manifest.get("techniques", {}).items() if _makes_tokens(entry)}
 
-        def named(role: str) -> tuple[str, ...]:
+        def of_role(role: str) -> tuple[str, ...]:
             return tuple(name for name, entry in entries.items() if entry["role"] == role and form.of_people)
 
-        free = tuple(name for name in named("insensitive") if name not in tokens)
+        free = tuple(name for name in of_role("insensitive") if name not in tokens)
         return cls(
             free,
-            named("sensitive"),
+            of_role("sensitive"),
             form.class_columns,
             tuple(tuple(name for name in part if name in free) for part in manifest["parts"]),
-            {name: _generalized(entries[name]) for name in named("sensitive")},
+            {name: _hash_generalized(entries[name]) for name in of_role("sensitive")},
         )
 
     @property
@@ -165,17 +165,17 @@ class RowCounts:
         for name, found in hashes.items():
             self._count((name,), found)
         for names in self.joint:
-            self._count(names, _combined([hashes[name] for name in names]))
+            self._count(names, _combine([hashes[name] for name in names]))
             for name in names if self.searchable else ():
                 self._kept.setdefault(name, []).append(hashes[name])
         if not hashes:
             return
-        key = _combined([hash_column(columns[name]) for name in self.classes])
+        key = _combine([hash_column(columns[name]) for name in self.classes])
         for name in self.sensitive:
             values = _several(hashes[name], self.generalized[name])
             self._within.setdefault(name, KeyCounts()).add(key, values)
         if self.free and self.classes != (BUCKET,):
-            self._count((*self.classes, *self.free), _combined([key, *(hashes[name] for name in self.free)]))
+            self._count((*self.classes, *self.free), _combine([key, *(hashes[name] for name in self.free)]))
 
     def _count(self, names: tuple[str, ...], keys: KeyArray) -> None:
         self._alone.setdefault(names, KeyCounts()).add(keys, keys)
@@ -209,7 +209,7 @@ class RowCounts:
         kept = {name: np.concatenate(self._kept[name]) for name in names}
 
         def unique_by(these: tuple[str, ...]) -> Count:
-            found, keys = KeyCounts(), _combined([kept[name] for name in these])
+            found, keys = KeyCounts(), _combine([kept[name] for name in these])
             found.add(keys, keys)
             return found.unique()
 
@@ -261,7 +261,7 @@ def _makes_tokens(technique: Mapping[str, Any]) -> bool:
     return name in ("token", "pseudonym") or (name == "hash" and technique.get("salt") != "none")
 
 
-def _generalized(entry: Mapping[str, Any]) -> frozenset[int]:
+def _hash_generalized(entry: Mapping[str, Any]) -> frozenset[int]:
     labels = [label for label, cover in entry.get("labels", {}).items() if len(cover.get("values", (0, 0))) > 1]
     return frozenset(hash_column(pa.array(labels, pa.string())).tolist()) if labels else frozenset()
 
@@ -273,7 +273,7 @@ def _several(hashes: KeyArray, generalized: frozenset[int]) -> KeyArray:
     return np.where(stand, np.uint64(0), hashes)
 
 
-def _combined(hashes: Sequence[KeyArray]) -> KeyArray:
+def _combine(hashes: Sequence[KeyArray]) -> KeyArray:
     found = hashes[0]
     for other in hashes[1:]:
         found = _fold(found, other)

@@ -5,23 +5,33 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import comb
 from typing import Any
 
 import numpy as np
 
 import shoal
-from shoal.audit.before import Given, measure_risks, quasi_codes, risk_carriers
-from shoal.columns.base import TreatedSource, list_warnings
+from shoal.audit.special import special_uniques
+from shoal.audit.units import bucket_risks, class_risks, people_risks
+from shoal.columns.base import TreatedSource, changes_before, list_warnings
+from shoal.columns.baskets import UnfoldedSource
 from shoal.columns.sampling import SampledSource
-from shoal.core.progress import Silent
+from shoal.core.arrays import AnyIntArray, IntArray
+from shoal.core.kernels import same_rows
+from shoal.core.progress import Progress, Silent
 from shoal.core.results import Finding
-from shoal.release.publication import PlannedPublication, Publication
-from shoal.sources.base import layers
+from shoal.engines.local import CountedCells, LocalEngine
+from shoal.release.publication import Hiding, PlannedPublication, Publication
+from shoal.sources.base import Source, layers
 from shoal.utility.base import Utility
 from shoal.verify.result import Verification
 
 _LITTLE_WORK, _ANY_WORK = 2.0**19, float("inf")  # cells times pairs of attributes
 _NOT_TOLD = "(not told)"
+_MOST_WORK = 2**24  # sets of attributes times cells: about 0.2 s
+_LARGEST = 3
+_MOST_SETS = 10
 
 
 def build_evidence(
@@ -108,3 +118,100 @@ def _policy(document: Mapping[str, Any]) -> dict[str, Any]:
 def _in_json(value: object) -> object:
     """Say in JSON what a policy given as a mapping may hold besides: paths, dates, NumPy numbers."""
     return value.item() if isinstance(value, np.generic) else str(value)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Given:
+    """The given source, and how its records could be found."""
+
+    source: Source
+    n_rows: int
+    risks: dict[str, Any]
+    carriers: dict[str, Any] | None  # which attributes single records out; None: it would take long to say
+
+    @classmethod
+    def of(cls, publication: Publication, progress: Progress) -> Given:
+        """Take what the run has counted; only if quasi values were changed, or records drawn, count them once more."""
+        *_, source = layers(publication.source)
+        before = publication.hiding_before()
+        if before is not None:
+            return cls(source, publication.n_source_rows, measure_risks(before), None)
+        if not isinstance(publication, PlannedPublication):
+            raise TypeError("what was before is known of a table that was counted")
+        quasi, counted = publication.policy.names("quasi"), publication.counted
+        units = dict(list(publication.policy.units.items())[:1])
+        if changes_before(publication.source, quasi):
+            quasi = _fold_columns(publication.source, quasi)
+            counted = LocalEngine().count(source, (*units.values(), *quasi), progress)
+        risks = class_risks(counted.class_sizes(quasi))
+        for key, name in units.items():
+            _, class_of = same_rows(list(quasi_codes(counted, quasi).values()))
+            person = counted.codes(counted.columns.index(name))
+            risks = people_risks(key, class_of, person, counted.run.counts)
+        return cls(source, counted.n_rows, risks, risk_carriers(quasi_codes(counted, quasi), counted.run.counts))
+
+
+def measure_risks(hiding: Hiding | None) -> dict[str, Any]:
+    """Return how easily records, or the people that the policy counts, are found by the sizes of their classes.
+
+    Of buckets it is also told how well they hide who is in the table.
+    """
+    if hiding is None:
+        return {}
+    if hiding.slices is not None:
+        from shoal.audit.membership import membership_evidence  # its kernels are for slices only
+
+        return {**bucket_risks(hiding.sizes), "membership": membership_evidence(*hiding.slices)}
+    if hiding.people is not None:
+        found = hiding.people
+        return people_risks(found.counts, found.class_of, found.person, found.records)
+    return class_risks(hiding.sizes, hiding.times)
+
+
+def quasi_codes(counted: CountedCells, quasi: tuple[str, ...]) -> dict[str, AnyIntArray]:
+    """Return (n_cells,) the codes of each quasi attribute."""
+    return {name: counted.codes(counted.columns.index(name)) for name in quasi}
+
+
+def _fold_columns(source: Source, quasi: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the columns of the given source that quasi attributes were made of: baskets in place of their groups."""
+    basket = {
+        name: unfolding.column
+        for layer in layers(source)
+        if isinstance(layer, UnfoldedSource)
+        for unfolding in layer.unfoldings
+        for name in unfolding.names
+    }
+    return tuple(dict.fromkeys(basket.get(name, name) for name in quasi))
+
+
+def risk_carriers(codes: Mapping[str, AnyIntArray], records: IntArray) -> dict[str, Any] | None:
+    """Return the smallest sets of attributes that single records out, and what each attribute adds to the score.
+
+    Sets of up to three attributes are looked at, of fewer if the table is large; None if even single ones would take
+    long. The scores are those of special uniques (:mod:`shoal.audit.special`).
+
+    >>> import numpy as np
+    >>> found = risk_carriers({"age": np.array([3, 3, 5]), "sex": np.array([0, 0, 1])}, np.array([1, 1, 1]))
+    >>> found["unique_records"], found["sets"][0]["attributes"]
+    (1, ['age'])
+    """
+    sizes = range(1, min(_LARGEST, len(codes)) + 1)
+    affordable = [
+        size for size in sizes if len(records) * sum(comb(len(codes), n) for n in range(1, size + 1)) <= _MOST_WORK
+    ]
+    if not affordable:
+        return None
+    found = special_uniques(codes, records, largest=affordable[-1])
+    by_size = found.by_size()
+    return {
+        "unique_records": int(found.unique.sum()),
+        "largest_set": found.largest,
+        "records_by_smallest_set": {str(size): count for size, count in enumerate(by_size[:-1], start=1)},
+        "records_of_larger_sets": by_size[-1],
+        "contributions": dict(sorted(found.contributions.items(), key=lambda entry: -entry[1])),
+        "sets": [
+            {"attributes": list(one.attributes), "records": one.records, "score_share": one.score / found.score}
+            for one in found.sets[:_MOST_SETS]
+        ],
+    }

@@ -63,11 +63,11 @@ def find_all(table: PublishedTable, accepted: Sequence[Acceptance] = ()) -> tupl
     found = [finding for check in CHECKS.values() for finding in check(table)]
     reasons = [next((one.reason for one in accepted if one.covers(finding)), None) for finding in found]
     every = [replace(finding, accepted=reason) for finding, reason in zip(found, reasons, strict=True)]
-    every += [_unused(one) for one in accepted if not any(map(one.covers, found))]
+    every += [_report_unused(one) for one in accepted if not any(map(one.covers, found))]
     return tuple(sorted(every, key=lambda one: (not one.open, SEVERITIES.index(one.severity), one.id, one.about)))
 
 
-def _unused(acceptance: Acceptance) -> Finding:
+def _report_unused(acceptance: Acceptance) -> Finding:
     columns = f" about {', '.join(acceptance.about)}" if acceptance.about else ""
     return Finding(
         UNUSED,
@@ -122,13 +122,13 @@ def find_empty_promises(table: PublishedTable) -> Iterator[Finding]:
     """A requirement that the worst class meets: a single record, or for a model of values any single value."""
     for model in table.models:
         named = f"{model.name} ({parameters_text(model.model_dump(mode='json'))})"
-        for about, worst in _unruled(model, table):
+        for about, worst in _find_empty(model, table):
             concerned = f" about {', '.join(about)}" if about else ""
             text = f"{named} promises nothing{concerned}: even {worst} meets it."
             yield Finding("empty-promise", "high", about, text, f"Ask {model.name} for more.")
 
 
-def _unruled(model: PrivacyModel, table: PublishedTable) -> Iterator[tuple[tuple[str, ...], str]]:
+def _find_empty(model: PrivacyModel, table: PublishedTable) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield the columns about which a model rules nothing out in this table, and the worst class that meets it."""
     if not isinstance(model, ValueModel):
         if model.promises_nothing(Whole(table.rows.n_rows)):

@@ -124,7 +124,7 @@ def count_ranks(first: IntArray, values: CodeArray, records: IntArray) -> tuple[
 
 
 @compiled
-def singled_out(first: IntArray, order: CodeArray, codes: CodeArray, single: BoolArray, domain: int) -> CodeArray:
+def find_singles(first: IntArray, order: CodeArray, codes: CodeArray, single: BoolArray, domain: int) -> CodeArray:
     """Return the cells of one record that are alone within their group by one more attribute.
 
     Group g holds the cells ``order[first[g]:first[g + 1]]``; *codes* are the attribute's, below *domain*; *single*
@@ -147,7 +147,7 @@ def singled_out(first: IntArray, order: CodeArray, codes: CodeArray, single: Boo
 
 
 @compiled
-def still_together(
+def split_groups(
     first: IntArray, order: CodeArray, codes: CodeArray, single: BoolArray, domain: int
 ) -> tuple[IntArray, CodeArray]:
     """Split the groups by one more attribute; keep those of two and more cells of which one has a single record.

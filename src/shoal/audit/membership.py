@@ -123,7 +123,7 @@ class BucketContents:
             np.concatenate([part.count for part in self.parts]),
         )
 
-    def known(self, tuples: AnyIntArray) -> CodeArray:
+    def mark_unknown(self, tuples: AnyIntArray) -> CodeArray:
         """Return (n_parts, n_tuples) the same values, but -1 for those that no bucket can show."""
         n_values = np.array([part.n_values for part in self.parts])[:, np.newaxis]
         return np.where((tuples >= 0) & (tuples < n_values), tuples, -1).astype(np.int32)
@@ -236,7 +236,7 @@ def membership(
     matching = matching_buckets(contents, tuples, steps=steps)
     originals = MatchingBuckets.of(matching)
     return Membership(
-        originals, MatchingBuckets.of(matching, copies), formed_tuples(contents, steps=steps).without(originals)
+        originals, MatchingBuckets.of(matching, copies), count_formed_tuples(contents, steps=steps).without(originals)
     )
 
 
@@ -254,7 +254,7 @@ def matching_buckets(contents: BucketContents, tuples: AnyIntArray, *, steps: in
     ``tuples`` is (n_parts, n_tuples) values; -1 is a value that the table does not show.
     """
     n_words = -(-contents.n_buckets // 64)
-    codes = contents.known(tuples)
+    codes = contents.mark_unknown(tuples)
     sizes = [np.append(part.n_buckets_of, 0) for part in contents.parts]  # the value -1 takes the last
     shortest = np.min([size[row] for size, row in zip(sizes, codes, strict=True)], axis=0)
     needed = int(np.minimum(shortest, n_words).sum()) * len(codes)
@@ -268,14 +268,14 @@ def matching_buckets(contents: BucketContents, tuples: AnyIntArray, *, steps: in
     return kernels.count_matching_buckets(codes, flat.value_first, flat.first, flat.bucket, row, bits)
 
 
-def formed_tuples(contents: BucketContents, *, steps: int = STEPS) -> MatchingBuckets:
+def count_formed_tuples(contents: BucketContents, *, steps: int = STEPS) -> MatchingBuckets:
     """Count, by their matching buckets, all distinct tuples that match at least one bucket."""
     bound = sum(map(math.prod, zip(*contents.n_shown().tolist(), strict=True)))
     moduli = _moduli(bound)
     parts = sorted(contents.parts, key=lambda part: -int(np.count_nonzero(part.n_buckets_of)))
     sets = [BucketSets.of(part) for part in parts]
     remainders = [_remainders(sets, contents.n_buckets, modulus, steps // len(moduli)) for modulus in moduli]
-    return MatchingBuckets(_put_together(remainders, moduli))
+    return MatchingBuckets(_combine_remainders(remainders, moduli))
 
 
 def _remainders(sets: list[BucketSets], n_buckets: int, modulus: int, steps: int) -> list[int]:
@@ -319,7 +319,7 @@ def _moduli(bound: int) -> list[int]:
     return moduli
 
 
-def _put_together(remainders: list[list[int]], moduli: list[int]) -> tuple[int, ...]:
+def _combine_remainders(remainders: list[list[int]], moduli: list[int]) -> tuple[int, ...]:
     """Return the numbers below the product of the moduli that have these remainders."""
     if len(moduli) == 1:
         return tuple(remainders[0])
@@ -370,7 +370,7 @@ class Scores:
         ([1, 2, 0], [0.5, 2.5, 0.0], [0.25, 2.25, 0.0])
         """
         flat = contents.flat()
-        codes = contents.known(tuples)
+        codes = contents.mark_unknown(tuples)
         found = kernels.score_tuples(codes, flat.value_first, flat.first, flat.bucket, flat.count, contents.sizes)
         popularity = np.full(codes.shape[1], float(contents.n_records))
         for part, values in zip(contents.parts, codes, strict=True):
@@ -450,7 +450,7 @@ def membership_evidence(problem: Problem, plan: SlicedPlan) -> dict[str, Any]:
         }
         told["matching_buckets"] = categories
         formed = (
-            formed_tuples(contents, steps=EVIDENCE_STEPS) if len(known) > 1 else originals
+            count_formed_tuples(contents, steps=EVIDENCE_STEPS) if len(known) > 1 else originals
         )  # one part forms no others
         fakes = formed.without(originals)
     except UncountableError as error:

@@ -251,9 +251,9 @@ class _Slopes:
     def by_theta(self, theta: float, alpha: float) -> float:
         """Return the sum of 1 / (theta + i alpha) over classes less that of 1 / (theta + i) over people, i from 1."""
         joined = self._digamma(theta + self._n) - self._digamma(theta + 1)
-        return float(self._opened(theta, alpha) - joined)
+        return float(self._slope_of_classes(theta, alpha) - joined)
 
-    def _opened(self, theta: float, alpha: float) -> float:
+    def _slope_of_classes(self, theta: float, alpha: float) -> float:
         opened = self._digamma(theta / alpha + self._classes) - self._digamma(theta / alpha + 1)
         return float(opened / alpha)
 
@@ -271,7 +271,7 @@ class _Slopes:
     def by_alpha(self, alpha: float) -> float:
         """Return the derivative along the likeliest thetas, where that by theta is zero."""
         theta = self.theta(alpha)
-        opened = (self._classes - 1 - theta * self._opened(theta, alpha)) / alpha
+        opened = (self._classes - 1 - theta * self._slope_of_classes(theta, alpha)) / alpha
         joined = self._digamma(self._sizes - alpha) - self._digamma(1 - alpha)
         return opened - float(self._times @ joined)
 

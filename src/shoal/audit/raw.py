@@ -96,7 +96,7 @@ def read_raw(
     carried = policy.names("insensitive")
     # The last columns weigh most in the keys, so that cells in ascending order are in order of their classes.
     counted = engine.count(source, (*carried, *sensitive, *quasi), progress)
-    counted = reordered(counted, (*quasi, *sensitive, *carried))
+    counted = reorder(counted, (*quasi, *sensitive, *carried))
     people = {name: _people(other, policy.unit, quasi, engine, progress) for name, other in populations.items()}
     named = {getattr(model, "population", None) for model in policy.privacy}
     extra = tuple(KMap(k=1, population=name) for name in populations if name not in named)
@@ -122,10 +122,10 @@ def _people(
         return engine.count(population, quasi, progress)
     counted = engine.count(population, (unit, *quasi), progress)
     once = Run(counted.run.keys, np.ones(len(counted.run.counts), dtype=np.int64))
-    return replace(reordered(counted, quasi), run=once)
+    return replace(reorder(counted, quasi), run=once)
 
 
-def reordered(counted: CountedCells, columns: tuple[str, ...]) -> CountedCells:
+def reorder(counted: CountedCells, columns: tuple[str, ...]) -> CountedCells:
     """Return the same cells with these of their columns, in this order."""
     places = [counted.columns.index(name) for name in columns]
     layout = counted.layout

@@ -117,7 +117,7 @@ def _verdict(raw: RawTable, requirement: Requirement, people: IntArray) -> Model
     uncovered = 0
     if requirement.values is not None:
         values = ValueClasses.of(raw, requirement.values[: len(raw.records)], requirement.n_values)
-        classes = values if model.knows_values else values.ranked()
+        classes = values if model.knows_values else values.rank()
         (result,) = measure((model,), whole, classes.alike())
     else:
         candidates = None
@@ -170,7 +170,7 @@ def _sensitive_risk(raw: RawTable, number: int) -> SensitiveRisk:
         RecursiveCLDiversity(c=1, l=2),
         RecursiveCLDiversity(c=1, l=3),
     )
-    distinct, simple, entropy, recursive_2, recursive_3 = measure(models, whole, values.ranked().alike())
+    distinct, simple, entropy, recursive_2, recursive_3 = measure(models, whole, values.rank().alike())
     ordered = TCloseness(t=1, distance="ordered")
     return SensitiveRisk(
         attribute=attribute.name,
@@ -236,7 +236,7 @@ class ValueClasses:
         order = by_value[by_class]
         return cls(first, values[order], raw.records[order], n_values)
 
-    def ranked(self) -> ValueClasses:
+    def rank(self) -> ValueClasses:
         """Return the classes with their values renamed by frequency."""
         first, counts = kernels.count_ranks(self.first, self.values, self.records)
         ranks = np.arange(len(counts), dtype=np.int64) - np.repeat(first[:-1], np.diff(first))

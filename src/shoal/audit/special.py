@@ -164,9 +164,9 @@ class _Search:
         for member in range(begin, len(self._names) - left + 1):
             column, domain = self._codes[member], self._domains[member]
             if left == 1:
-                yield (*members, member), self._bits(kernels.singled_out(first, order, column, self._single, domain))
+                yield (*members, member), self._bits(kernels.find_singles(first, order, column, self._single, domain))
             else:
-                split = kernels.still_together(first, order, column, self._single, domain)
+                split = kernels.split_groups(first, order, column, self._single, domain)
                 yield from self._below((*members, member), *split, size)
 
     def _bits(self, cells: CodeArray) -> KeyArray:

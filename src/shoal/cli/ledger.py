@@ -145,7 +145,7 @@ def floor(
         check_floor(least)
         with Ledger.open(ledger, write=True) as opened:
             name = opened.choose(population)
-            before = opened.known(name)
+            before = opened.find_population(name)
             after = opened.set_floor(name, least, warns=warn)
         if json_output:
             answer({"population": name, "before": before.floor, "floor": after.floor, "warns": after.warns})

@@ -277,7 +277,7 @@ def read_labels(name: str, entry: Mapping[str, Any], values: list[str | None], w
     """Return the column of a release's attribute, given the distinct texts that the file has of it."""
     declared = entry.get("labels")
     if declared is None:
-        covers = [own_cover(value) for value in values]
+        covers = [cover_itself(value) for value in values]
     elif any(value is None or value not in declared for value in values):
         raise InputError(
             f"{where}: column {name!r} has texts that its manifest does not explain; run `shoal verify` on it"
@@ -288,7 +288,7 @@ def read_labels(name: str, entry: Mapping[str, Any], values: list[str | None], w
     return LinkColumn(name, entry["kind"], texts, tuple(covers), entry.get("format"), entry.get("length"))
 
 
-def own_cover(value: str | None) -> Cover:
+def cover_itself(value: str | None) -> Cover:
     """Return the cover of a value that is published as it is."""
     return {"missing": True} if value is None else {"values": [value]}
 
@@ -324,7 +324,7 @@ def read_agreed_classes(
     places = [agreed.quasi.index(quasi) for quasi in names]
     sizes = np.bincount(row, minlength=agreed.classes).astype(np.int64)
     here = sizes[agreed.number] > 0  # whose class is not in the table is not in the table
-    owner, low, high = cut_boxes(agreed.number[here], [agreed.points[place][here] for place in places])
+    owner, low, high = make_boxes(agreed.number[here], [agreed.points[place][here] for place in places])
     text, texts = encode_column(table.column(sensitive))
     candidates = Candidates.of(texts, entries[sensitive].get("labels"), name)
     counts = candidates.count(row, text, agreed.classes)
@@ -346,18 +346,18 @@ def read_agreed_classes(
             digest=agreed.digest,
             promised=int(agreed.promise.least) if agreed.promise.model == L_DIVERSITY else None,
             owner=owner,
-            shown=_shown(table, row, names, agreed.classes),
+            shown=_describe_classes(table, row, names, agreed.classes),
         ),
     )
 
 
-def cut_boxes(number: CodeArray, points: Sequence[CodeArray]) -> tuple[IntArray, CodeArray, CodeArray]:
+def make_boxes(number: CodeArray, points: Sequence[CodeArray]) -> tuple[IntArray, CodeArray, CodeArray]:
     """Return disjoint boxes of each class that hold its points and no others: (n,) class, (n, d) from and below.
 
     Points become runs along the last attribute, runs that are alike and neighbours along the one before are joined,
     and so on.
 
-    >>> cut_boxes(np.zeros(5, int), [np.array([0, 0, 1, 1, 2]), np.array([0, 1, 0, 1, 1])])[1:]
+    >>> make_boxes(np.zeros(5, int), [np.array([0, 0, 1, 1, 2]), np.array([0, 1, 0, 1, 1])])[1:]
     (array([[0, 0],
            [2, 1]], dtype=int32), array([[2, 2],
            [3, 2]], dtype=int32))
@@ -410,7 +410,7 @@ def _side(
     return column, label.reshape(-1).astype(np.int32)
 
 
-def _shown(table: pa.Table, row: IntArray, names: Sequence[str], n_classes: int) -> tuple[Shown, ...]:
+def _describe_classes(table: pa.Table, row: IntArray, names: Sequence[str], n_classes: int) -> tuple[Shown, ...]:
     """Return the number of each class and its published labels, for people to read."""
     example = np.zeros(n_classes, dtype=np.int64)
     example[row] = np.arange(len(row))

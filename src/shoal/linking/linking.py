@@ -68,7 +68,7 @@ def link(
         raise UsageError(f"the floor is a number of values, at least 1; received {floor}")
     loaded = None if policy is None else Policy.load(policy)
     people = None if population is None else open_source(population, None if loaded is None else loaded.source)
-    linkables, chosen = _read(releases, loaded, sensitive, lambda quasi: _known_of(people, quasi))
+    linkables, chosen = _read(releases, loaded, sensitive, lambda quasi: _find_known(people, quasi))
     space = Space.of(linkables)
     alone = tuple(int(each.histograms.distinct.min()) for each in linkables)
     found = link_classes(space, linkables, floor) if people is None else link_people(space, linkables, people, floor)
@@ -151,7 +151,7 @@ def _check_target(target: Mapping[str, str], quasi: Collection[str]) -> Collecti
     return target.keys()
 
 
-def _known_of(people: Source | None, quasi: Collection[str]) -> Collection[str]:
+def _find_known(people: Source | None, quasi: Collection[str]) -> Collection[str]:
     """Return the quasi attributes that a population has; without one, all."""
     if people is None:
         return quasi
@@ -284,7 +284,7 @@ def link_classes(space: Space, linkables: Sequence[Linkable], floor: int) -> dic
         raise InputError("nobody can be in all of the releases with the same values; are they about the same people?")
     texts = space.value_texts
 
-    def left(one: int, other: int) -> IntArray:
+    def intersect(one: int, other: int) -> IntArray:
         return np.minimum(boxes.histograms.row(one, len(texts)), last.histograms.row(other, len(texts)))
 
     return {
@@ -299,7 +299,7 @@ def link_classes(space: Space, linkables: Sequence[Linkable], floor: int) -> dic
         "combinations_below": int(seen.totals[1]),
         "combinations_empty": int(seen.totals[2]),
         "worst": tuple(
-            WorstCase.of(linkables, [*members[one].tolist(), other], left(one, other), texts)
+            WorstCase.of(linkables, [*members[one].tolist(), other], intersect(one, other), texts)
             for _, _, one, other in seen.worst[seen.worst[:, 0] < _NONE].tolist()
         ),
     }

@@ -17,8 +17,8 @@ from shoal.linking.linkable import (
     Linkable,
     LinkColumn,
     choose_sensitive,
+    cover_itself,
     encode_column,
-    own_cover,
     read_agreed_classes,
     read_columns,
     read_generalized,
@@ -175,18 +175,18 @@ def read_foreign(name: str, table: pa.Table, quasi: Sequence[str], sensitive: st
         codes, texts = encode_column(table.column(attribute))
         columns.append((_column(attribute, texts, policy.attributes[attribute].taxonomy), codes))
     codes, texts = encode_column(table.column(sensitive))
-    tree = _declared_tree(policy.attributes[sensitive].taxonomy)
+    tree = _build_tree(policy.attributes[sensitive].taxonomy)
     labels = None
     if tree is not None:
         nodes = _nodes(tree)
         everything: Cover = {"values": list(tree.leaf_labels)}
-        covers = {text: nodes.get(text, own_cover(text)) for text in texts if text is not None}
+        covers = {text: nodes.get(text, cover_itself(text)) for text in texts if text is not None}
         labels = {text: everything if cover.get("any") else cover for text, cover in covers.items()}
     return read_rows(name, columns, codes, Candidates.of(texts, labels, name))
 
 
 def _column(name: str, texts: Sequence[str | None], builder: TaxonomyBuilder | None) -> LinkColumn:
-    tree = _declared_tree(builder)
+    tree = _build_tree(builder)
     nodes = {} if tree is None else _nodes(tree)
     covers = [_cover(text, nodes, builder) for text in texts]
     prefixes = any("prefixes" in cover for cover in covers)
@@ -198,7 +198,7 @@ def _column(name: str, texts: Sequence[str | None], builder: TaxonomyBuilder | N
 
 def _cover(text: str | None, nodes: dict[str, Cover], builder: TaxonomyBuilder | None) -> Cover:
     if text is None:
-        return own_cover(text)
+        return cover_itself(text)
     if text in nodes:
         return nodes[text]
     if text == SUPPRESSED:
@@ -206,10 +206,10 @@ def _cover(text: str | None, nodes: dict[str, Cover], builder: TaxonomyBuilder |
     if isinstance(builder, MaskTaxonomy) and text.endswith(builder.character):
         start = text.rstrip(builder.character)
         return {"prefixes": [start]} if start else {"any": True}
-    return own_cover(text)
+    return cover_itself(text)
 
 
-def _declared_tree(builder: TaxonomyBuilder | None) -> Taxonomy | None:
+def _build_tree(builder: TaxonomyBuilder | None) -> Taxonomy | None:
     """Return the tree that a policy declares by itself; None if it comes from the values of the table."""
     if builder is None or isinstance(builder, MaskTaxonomy):
         return None
@@ -231,13 +231,13 @@ def explain_unlinkable(manifest: Mapping[str, Any], names: Collection[str]) -> s
     reason = read_form(manifest).unlinkable
     if reason is not None:
         return reason
-    changed = [_changed(name, technique) for name, technique, _ in _techniques(manifest) if name in names]
+    changed = [_explain_change(name, technique) for name, technique, _ in _techniques(manifest) if name in names]
     return changed[0] if changed else None
 
 
 def explain_unenterable(manifest: Mapping[str, Any]) -> str | None:
     """Say why a release cannot be entered into a ledger, which links it by attributes that nobody knows yet."""
-    changed = [_changed(name, technique) for name, technique, _ in _techniques(manifest)]
+    changed = [_explain_change(name, technique) for name, technique, _ in _techniques(manifest)]
     if changed:
         return changed[0]
     reason = read_form(manifest).not_for_ledgers
@@ -273,7 +273,7 @@ def _lasting(manifest: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, str]
             yield name, (technique, "")
 
 
-def _changed(name: str, technique: str) -> str:
+def _explain_change(name: str, technique: str) -> str:
     return f"its column {name!r} was changed by {technique}, and linking compares original values"
 
 

@@ -30,7 +30,7 @@ from shoal.linking.ledger.records import (
     same_files,
     unpack_file,
 )
-from shoal.linking.ledger.schema import connect, spoiled_error, transaction
+from shoal.linking.ledger.schema import connect, ledger_error, transaction
 from shoal.release.release import PUBLIC
 
 NEW = 0  # the number of a release that has none yet
@@ -66,10 +66,10 @@ class Ledger:
             floors = self._rows("floor", "number")
         for row in floors:
             if row["population"] not in changes:
-                raise spoiled_error(self.path)
+                raise ledger_error(self.path)
             changes[row["population"]].append(FloorChange(row["at"], row["floor"], bool(row["warns"])))
         if not all(changes.values()):
-            raise spoiled_error(self.path)
+            raise ledger_error(self.path)
         return {name: Population(name, tuple(each)) for name, each in changes.items()}
 
     def choose(self, asked: str | None) -> str:
@@ -82,7 +82,7 @@ class Ledger:
             raise UsageError(f"{self.path} has the populations {names}; say which one with --population")
         return known[0] if known else EVERYBODY
 
-    def known(self, population: str) -> Population:
+    def find_population(self, population: str) -> Population:
         """Return a population that must be there."""
         known = self.populations()
         if population not in known:
@@ -98,11 +98,11 @@ class Ledger:
         previous = ""
         for number, row in enumerate(rows, start=1):
             if (row["number"], row["previous"]) != (number, previous):
-                raise spoiled_error(self.path)
+                raise ledger_error(self.path)
             previous = row["seal"]
             found.append(_entry(row, settled.pop(number, None)))
         if settled:
-            raise spoiled_error(self.path)
+            raise ledger_error(self.path)
         return tuple(entry for entry in found if population in (None, entry.population))
 
     def entry(self, number: int) -> Entry:
@@ -130,12 +130,12 @@ class Ledger:
         """Write the public files of a release into a folder; a file that is not as it was entered is an error."""
         for name, expected in entry.files.items():
             if Path(name).name != name:
-                raise spoiled_error(self.path)
+                raise ledger_error(self.path)
             found = self._connection.execute(
                 "SELECT content FROM piece WHERE entry = ? AND name = ? ORDER BY place", (entry.number, name)
             )
             if not unpack_file((row[0] for row in found), expected, folder / name):
-                raise spoiled_error(self.path)
+                raise ledger_error(self.path)
 
     def enter(
         self, draft: Draft, packed: Packed, seen: Seen, floor: int, evaluations: Sequence[Evaluation]
@@ -169,9 +169,9 @@ class Ledger:
     def set_floor(self, population: str, floor: int, *, warns: bool | None) -> Population:
         """Set the floor of a population, lower too; and, if said, whether releases below it are warned of."""
         with transaction(self._connection):
-            before = self.known(population)
+            before = self.find_population(population)
             self._add_floor(population, floor, warns=before.warns if warns is None else warns)
-        return self.known(population)
+        return self.find_population(population)
 
     def add_evaluations(self, population: str, evaluations: Sequence[Evaluation]) -> None:
         """Keep what was found anew."""
@@ -182,7 +182,7 @@ class Ledger:
     def check_pages(self) -> None:
         """Raise if the database itself is damaged."""
         if self._connection.execute("PRAGMA quick_check").fetchall() != [("ok",)]:
-            raise spoiled_error(self.path)
+            raise ledger_error(self.path)
 
     @contextmanager
     def _snapshot(self) -> Iterator[None]:
@@ -261,7 +261,7 @@ class Ledger:
         rows = [dict(zip(names, row, strict=True)) for row in cursor]
         for row in rows:
             if row.get("seal") != _seal(table, {name: value for name, value in row.items() if name != "seal"}):
-                raise spoiled_error(self.path)
+                raise ledger_error(self.path)
         return rows
 
 

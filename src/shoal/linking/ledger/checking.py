@@ -58,7 +58,7 @@ def check(path: Path, population: str | None, people: Source | None, progress: P
     """
     with Ledger.open(path, write=True) as ledger:
         ledger.check_pages()
-        chosen = [*ledger.populations()] if population is None else [ledger.known(population).name]
+        chosen = [*ledger.populations()] if population is None else [ledger.find_population(population).name]
         if people is not None and len(chosen) > 1:
             raise UsageError(f"{path} has several populations; say with --population of which these are the people")
     return [_check_population(path, name, people, progress) for name in chosen]
@@ -112,19 +112,19 @@ def _check_population(path: Path, name: str, people: Source | None, progress: Pr
     settled = tuple(entry.number for entry in waiting if settle_by_folder(path, entry))
     with unpack_releases() as unpacked:
         with Ledger.open(path) as ledger:
-            population = ledger.known(name)
+            population = ledger.find_population(name)
             entries = tuple(entry for entry in ledger.entries(name) if entry.counts)
             kept = {} if people is not None else standing(ledger.evaluations(name))
             releases = [unpacked.read(ledger, entry) for entry in entries]
 
-        def known(sensitive: str, chosen: Set, attributes: set[str]) -> Evaluation | None:
+        def recall(sensitive: str, chosen: Set, attributes: set[str]) -> Evaluation | None:
             """Return the answer that stands, if it was found with all that is known of people by now."""
             found = kept.get((sensitive, chosen))
             if found is None or not _lasts(found) or not attributes <= {*found.attributes}:
                 return None
             return _at_floor(found, population.floor)
 
-        findings = evaluate(Question(releases, population.floor, None, people, known), progress)
+        findings = evaluate(Question(releases, population.floor, None, people, recall), progress)
     fresh = [each for finding in findings for each in finding.evaluations if not each.at]
     with Ledger.open(path, write=True) as ledger:
         ledger.add_evaluations(name, fresh)
@@ -161,7 +161,7 @@ def entry_document(entry: Entry) -> dict[str, Any]:
 
 def overview(ledger: Ledger, population: str | None = None) -> dict[str, Any]:
     """Return what `shoal ledger show` tells: populations, and entries with the least that is left with the others."""
-    populations = ledger.populations() if population is None else {population: ledger.known(population)}
+    populations = ledger.populations() if population is None else {population: ledger.find_population(population)}
     kept: Standing = standing(ledger.evaluations(population))
     entries = ledger.entries(population)
     counting = {entry.number for entry in entries if entry.counts}

@@ -24,7 +24,7 @@ from shoal.linking.ledger.records import (
     LedgerOptions,
     Origin,
     Packed,
-    stored_files,
+    digest_files,
 )
 from shoal.linking.reading import explain_unenterable
 from shoal.release.release import PUBLIC, received
@@ -205,7 +205,7 @@ def _refuse_known(options: LedgerOptions, public: Path) -> None:
     """Raise if the same files were entered for the same recipient."""
     if not options.path.exists():
         return
-    files = stored_files(public)
+    files = digest_files(public)
     with Ledger.open(options.path) as ledger:
         population = ledger.choose(options.population)
         for entry in ledger.entries(population):
@@ -248,7 +248,7 @@ def notes(draft: Draft, findings: Sequence[Finding], earlier: Sequence[Entry], k
     ]
     for finding in findings:
         strangers = [each for each in finding.evaluations if len(each.releases) == 2 and each.l is None]
-        names = [_named(each, earlier) for each in strangers if each.problem is None]
+        names = [_name_releases(each, earlier) for each in strangers if each.problem is None]
         if names:
             said.append(
                 f"nobody of this release can be in {join_words(names)}: if they are about the same people, values are "
@@ -293,10 +293,10 @@ def _failures(findings: Sequence[Finding], earlier: Sequence[Entry], verb: str) 
 
 
 def _together(each: Evaluation, earlier: Sequence[Entry]) -> str:
-    return "by itself" if each.releases == (NEW,) else f"together with {_named(each, earlier)}"
+    return "by itself" if each.releases == (NEW,) else f"together with {_name_releases(each, earlier)}"
 
 
-def _named(each: Evaluation, earlier: Sequence[Entry]) -> str:
+def _name_releases(each: Evaluation, earlier: Sequence[Entry]) -> str:
     by_number: Mapping[int, str] = {entry.number: entry.title for entry in earlier}
     return join_words([by_number[number] for number in each.releases if number != NEW])
 

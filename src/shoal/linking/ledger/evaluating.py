@@ -131,7 +131,7 @@ class _OneAttribute:
         self._told = {number: each.tells(quasi) for number, each in self._members.items()}
         self._read: dict[int, Linkable] = {}
         self._unread: dict[int, str] = {}
-        otherwise = _grouped_otherwise(sorted(self._members.values(), key=lambda each: each.number != question.newest))
+        otherwise = _find_other_groups(sorted(self._members.values(), key=lambda each: each.number != question.newest))
         for each in self._members.values():
             if each.number in otherwise:
                 self._unread[each.number] = "items are in other groups, so that nobody would be found"
@@ -200,11 +200,11 @@ class _OneAttribute:
         chosen = [*sets]
         if anyset is not None and anyset.worst not in set(sets):
             chosen.append(anyset.worst)
-        found = [self._counted(one, left) for one in chosen]
+        found = [self._count(one, left) for one in chosen]
         return found, 0 if anyset is None else anyset.below, {*numbers}
 
-    def _counted(self, chosen: Set, left: LeftToPeople) -> Evaluation:
-        least, linked, below = left.counted(chosen, self._question.floor)
+    def _count(self, chosen: Set, left: LeftToPeople) -> Evaluation:
+        least, linked, below = left.count(chosen, self._question.floor)
         self._step.advance(1)
         return self._evaluation(chosen, self._question.basis, least, left.people, linked, below)
 
@@ -260,7 +260,7 @@ class _OneAttribute:
         ]
 
 
-def _grouped_otherwise(releases: Sequence[Held]) -> set[int]:
+def _find_other_groups(releases: Sequence[Held]) -> set[int]:
     """Return the releases that have the items of a column in other groups than the first one that has it."""
     groups: dict[str, Any] = {}
     return {
@@ -350,7 +350,7 @@ class LeftToPeople:
         places = [self.numbers.index(number) for number in chosen]
         return count_bits(np.bitwise_and.reduce(self.bits[places], axis=0))
 
-    def counted(self, chosen: Set, floor: int) -> tuple[int | None, int, int]:
+    def count(self, chosen: Set, floor: int) -> tuple[int | None, int, int]:
         """Return the least that a set leaves to anybody, how many people can be in it, and how many are below."""
         left = self.remaining(chosen)
         linked = left > 0
@@ -373,7 +373,7 @@ class LeftToPeople:
             place = int(left.argmin())
             if left[place] < least:
                 least, worst = int(left[place]), (int(queries[place]), value)
-        return Anyset(least, int(self.rows[below].sum()), self._needed(*worst, newest))
+        return Anyset(least, int(self.rows[below].sum()), self._minimal_set(*worst, newest))
 
     def _with_value(self, queries: IntArray, value: int) -> KeyArray:
         """(n_chosen, n_words) what all releases leave together that leave this value."""
@@ -383,7 +383,7 @@ class LeftToPeople:
             left &= np.where(_has(own, value)[:, None], own, np.iinfo(np.uint64).max)
         return left
 
-    def _needed(self, query: int, value: int, newest: int | None) -> Set:
+    def _minimal_set(self, query: int, value: int, newest: int | None) -> Set:
         """Return releases that leave the same as all those that leave the value, none of them in vain."""
         chosen = [place for place in range(len(self.numbers)) if _has(self.bits[place, query][None], value)[0]]
         least = int(count_bits(np.bitwise_and.reduce(self.bits[chosen, query], axis=0)[None])[0])

@@ -187,7 +187,7 @@ class Packed:
         return cls(files, pieces)
 
 
-def stored_files(public: Path) -> dict[str, StoredFile]:
+def digest_files(public: Path) -> dict[str, StoredFile]:
     """Return the sizes and digests of a folder's files."""
     return {path.name: StoredFile(path.stat().st_size, file_digest(path)) for path in public.iterdir()}
 
@@ -195,7 +195,7 @@ def stored_files(public: Path) -> dict[str, StoredFile]:
 def same_files(public: Path, files: Mapping[str, StoredFile]) -> bool:
     """Whether a folder has just these files, byte by byte."""
     try:
-        return stored_files(public) == files
+        return digest_files(public) == files
     except OSError:
         return False
 

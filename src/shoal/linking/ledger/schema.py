@@ -126,7 +126,7 @@ def explain_failures(path: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         raise _message(path, error) from None
     except UnicodeDecodeError:
-        raise spoiled_error(path) from None
+        raise ledger_error(path) from None
 
 
 def _message(path: Path, error: sqlite3.Error) -> InputError | UsageError:
@@ -139,10 +139,10 @@ def _message(path: Path, error: sqlite3.Error) -> InputError | UsageError:
         return UsageError(f"cannot write to the ledger {path} or to its folder")
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return UsageError(f"the ledger {path} is in use; try again")
-    return spoiled_error(path)
+    return ledger_error(path)
 
 
-def spoiled_error(path: Path) -> InputError:
+def ledger_error(path: Path) -> InputError:
     """Return the error for a ledger whose contents contradict themselves."""
     return InputError(f"the ledger {path} is spoiled: use a copy of it that is not, and find out what changed it")
 
