@@ -121,11 +121,15 @@ def _factors(secret: Secret, own: Secret, weights: FloatArray) -> FloatArray:
     A guess from the product changes only where the other release says something else: one that says the same again,
     being made of the same classes, changes none.
     """
+    total = weights.sum(axis=1, keepdims=True)
+    return np.asarray(np.where(total > 0, _align(secret, own, weights) / np.maximum(total, 1e-300), 1.0))
+
+
+def _align(secret: Secret, own: Secret, weights: FloatArray) -> FloatArray:
+    """Return weights of another release's values as weights of this one's; 0 for values that it does not have."""
     number = {value: place for place, value in enumerate(own.values)}
     place = np.array([number.get(value, -1) for value in secret.values])
-    shares = np.append(weights, np.zeros((len(weights), 1)), axis=1)[:, place]
-    total = weights.sum(axis=1, keepdims=True)
-    return np.asarray(np.where(total > 0, shares / np.maximum(total, 1e-300), 1.0))
+    return np.append(weights, np.zeros((len(weights), 1)), axis=1)[:, place]
 
 
 def token_columns(view: ReleaseView) -> list[str]:
@@ -181,11 +185,8 @@ class Linked:
         known = self.view.people(table, "the people attacked", partly=True)
         linked = self.view.secrets[secret.name]
         left = self.view.find_left(linked, known)
-        number = {value: place for place, value in enumerate(linked.values)}
-        place = np.array([number.get(value, -1) for value in secret.values])
-        weights = np.append(left.weights, np.zeros((len(left.weights), 1)), axis=1)[:, place]
         found = (left.far == 0) | self.view.may_miss
-        return replace(left, weights=np.where(found[:, None], weights, 0.0))
+        return replace(left, weights=np.where(found[:, None], _align(secret, linked, left.weights), 0.0))
 
 
 def in_both(view: ReleaseView, other: ReleaseView) -> int:

@@ -117,7 +117,7 @@ def _columns(table: pa.Table, entries: Mapping[str, Any], reach: Mapping[str, fl
 def _around(column: LinkColumn, reach: float) -> LinkColumn:
     """Return a column of numbers each of which stands for all that are near it."""
     values = [(place, cover["values"][0]) for place, cover in enumerate(column.covers) if "values" in cover]
-    numbers = _read(column, [text for _, text in values], None)
+    numbers = read_numbers([text for _, text in values], column.kind)
     covers = list(column.covers)
     for (place, _), number in zip(values, numbers.tolist(), strict=True):
         covers[place] = {"from": number - reach, "below": number + reach}
@@ -192,10 +192,10 @@ def spans_of(column: LinkColumn) -> FloatArray:
             spans[number] = -np.inf, np.inf
     for side, key in enumerate(("from", "below")):
         ends = [(number, cover[key]) for number, cover in enumerate(column.covers) if cover.get(key) is not None]
-        spans[[number for number, _ in ends], side] = _read(column, [str(end) for _, end in ends], None)
+        spans[[number for number, _ in ends], side] = read_numbers([str(end) for _, end in ends], column.kind)
     listed = [(number, value) for number, cover in enumerate(column.covers) for value in cover.get("values", ())]
     owner = np.array([number for number, _ in listed], dtype=np.int64)
-    found = _read(column, [value for _, value in listed], column.format)
+    found = read_numbers([value for _, value in listed], column.kind, column.format)
     np.fmin.at(spans[:, 0], owner, found)
     np.fmax.at(spans[:, 1], owner, np.nextafter(found, np.inf))
     return spans
@@ -247,9 +247,10 @@ def _bin_labels(told: Labels, blur: float) -> Labels:
     )
 
 
-def _read(column: LinkColumn, texts: list[str], form: str | None) -> FloatArray:
-    values = pa.array(texts, pa.string())
-    numbers, valid = decimal_numbers(values) if column.kind == "number" else days(values, form)
+def read_numbers(values: pa.Array | Sequence[str | None], kind: str, form: str | None = None) -> FloatArray:
+    """Return values as numbers, or as days since 1970 if they are dates of this form; NaN for what is none."""
+    given = values if isinstance(values, pa.Array) else pa.array(values, pa.string())
+    numbers, valid = days(given, form) if kind == "date" else decimal_numbers(given)
     return np.where(valid, numbers, np.nan)
 
 
@@ -367,8 +368,8 @@ def _edges(
     """
     if entry["kind"] != "number" or "labels" in entry or (len(texts) <= MOST_VALUES and not changed):
         return None
-    numbers, valid = decimal_numbers(pa.array(texts, pa.string()))
-    rows = numbers[codes[valid[codes]]]
+    numbers = read_numbers(texts, "number")[codes]
+    rows = numbers[~np.isnan(numbers)]
     if not len(rows):
         return None
     edges = np.unique(np.quantile(rows, np.arange(1, N_RANGES) / N_RANGES, method="lower" if changed else "linear"))
@@ -411,9 +412,7 @@ def _label_edges(codes: CodeArray, spans: FloatArray) -> FloatArray:
 
 def _spans_of_values(texts: Sequence[str | None], kind: str, form: str | None) -> FloatArray:
     """Return (n_texts, 2) values that stand for themselves, as numbers or days; NaN for what is none."""
-    values = pa.array(texts, pa.string())
-    numbers, valid = days(values, form) if kind == "date" else decimal_numbers(values)
-    own = np.where(valid, numbers, np.nan)
+    own = read_numbers(texts, kind, form)
     return np.stack([own, own], axis=1)
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from shoal.attacks import kernels
 from shoal.attacks.base import FEWEST
-from shoal.attacks.parts import Labels, Secret, ViewPart, make_askable, read_parts, scales_of
+from shoal.attacks.parts import Labels, Secret, ViewPart, make_askable, read_numbers, read_parts, scales_of
 from shoal.attacks.treatments import Treatments
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import InputError, UsageError
@@ -27,7 +27,6 @@ from shoal.release.sliced.table import SlicedTable, numbered, sampled
 from shoal.sources.columns import plain
 from shoal.sources.frames import as_table
 from shoal.taxonomies.fitting import default_builder
-from shoal.taxonomies.parse import days, decimal_numbers
 from shoal.taxonomies.tree import Taxonomy
 
 _AT_ONCE = 1024  # queries
@@ -423,8 +422,7 @@ def _numbers(view: ReleaseView, place: int, values: pa.Array) -> FloatArray:
     attribute = view.space.covers[place].attribute
     if attribute.kind not in ("number", "date"):
         return np.full(len(values), np.nan)
-    read = decimal_numbers(values) if attribute.kind == "number" else days(values, attribute.format)
-    return np.where(read[1], read[0], np.nan)
+    return read_numbers(values, attribute.kind, attribute.format)
 
 
 def read_agreed_boxes(table: pa.Table, manifest: Mapping[str, Any], folder: Path | None) -> tuple[Linkable, CodeArray]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from shoal.core.arrays import IntArray
+from shoal.core.results import Figures
 from shoal.linking.linkable import Linkable
 
 
@@ -57,7 +58,7 @@ class Remaining:
 
 
 @dataclass(frozen=True, slots=True)
-class WorstCase:
+class WorstCase(Figures):
     """Classes, one of each release, that leave few values to whoever is in all of them.
 
     A sliced release has no classes but values as they are, which may be those of one person: it is not told of.
@@ -106,7 +107,7 @@ class TargetLinkage:
 
 
 @dataclass(frozen=True, slots=True)
-class PopulationLinkage:
+class PopulationLinkage(Figures):
     """What several releases leave for everybody who is in all of them.
 
     With a population, people are its rows, and ``exact`` is true. Without, they are the published records:
@@ -140,25 +141,6 @@ class PopulationLinkage:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON has it."""
-        return {
-            "releases": [{"release": name, "l": l} for name, l in zip(self.releases, self.alone, strict=True)],
-            "sensitive": self.sensitive,
-            "attributes": list(self.attributes),
-            "values": self.values,
-            "l": self.l,
-            "frequency_l": self.frequency_l,
-            "entropy_l": self.entropy_l,
-            "worst_case_l": self.bound,
-            "floor": self.floor,
-            "people": self.people,
-            "people_linked": self.people_linked,
-            "people_below": self.people_below,
-            "from_population": self.population,
-            "exact": self.exact,
-            "plan": self.plan,
-            "promised": self.promised,
-            "combinations": self.combinations,
-            "combinations_below": self.combinations_below,
-            "combinations_empty": self.combinations_empty,
-            "worst": [case.as_dict() for case in self.worst],
-        }
+        told = Figures.as_dict(self)
+        told["releases"] = [{"release": name, "l": l} for name, l in zip(self.releases, told.pop("alone"), strict=True)]
+        return told | {"worst_case_l": told.pop("bound"), "from_population": told.pop("population")}

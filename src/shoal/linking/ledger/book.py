@@ -10,7 +10,7 @@ import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,8 @@ from shoal.linking.ledger.schema import connect, ledger_error, transaction
 from shoal.release.release import PUBLIC
 
 NEW = 0  # the number of a release that has none yet
+_ENTRY = ("number", "population", "at", "recipient", "method", "rows", "folder", "origin", "version", "seal")
+_EVALUATION = tuple(one.name for one in fields(Evaluation) if one.name != "at")
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,23 +230,10 @@ class Ledger:
         return number
 
     def _add_evaluation(self, population: str, evaluation: Evaluation) -> None:
-        values = {
-            "number": self._next("evaluation"),
-            "population": population,
-            "at": now(),
-            "releases": _json(evaluation.releases),
-            "sensitive": evaluation.sensitive,
-            "attributes": _json(evaluation.attributes),
-            "basis": evaluation.basis,
-            "floor": evaluation.floor,
-            "l": evaluation.l,
-            "people": evaluation.people,
-            "linked": evaluation.linked,
-            "below": evaluation.below,
-            "exact": int(evaluation.exact),
-            "problem": evaluation.problem,
-        }
-        self._insert("evaluation", values)
+        values = {name: getattr(evaluation, name) for name in _EVALUATION}
+        values |= {name: _json(values[name]) for name in ("releases", "attributes")} | {"exact": int(evaluation.exact)}
+        head = {"number": self._next("evaluation"), "population": population, "at": now()}
+        self._insert("evaluation", head | values)
 
     def _next(self, table: str) -> int:
         found = self._connection.execute(f"SELECT coalesce(max(number), 0) + 1 FROM {table}").fetchone()  # noqa: S608
@@ -275,41 +264,24 @@ def _json(content: Any) -> str:
 
 
 def _entry(row: dict[str, Any], settled: dict[str, Any] | None) -> Entry:
+    end = settled or {"status": "unfinished", "at": None, "reason": ""}
     return Entry(
-        number=row["number"],
-        population=row["population"],
-        at=row["at"],
-        recipient=row["recipient"],
-        method=row["method"],
+        **{name: row[name] for name in _ENTRY},
         guarantees=tuple(json.loads(row["guarantees"])),
         sensitive=tuple(json.loads(row["sensitive"])),
-        rows=row["rows"],
         files={name: StoredFile(*file) for name, file in json.loads(row["files"]).items()},
-        folder=row["folder"],
-        origin=row["origin"],
-        version=row["version"],
-        seal=row["seal"],
-        status="unfinished" if settled is None else settled["status"],
-        settled=None if settled is None else settled["at"],
-        reason="" if settled is None else settled["reason"],
+        status=end["status"],
+        settled=end["at"],
+        reason=end["reason"],
     )
 
 
 def _evaluation(row: dict[str, Any]) -> Evaluation:
-    return Evaluation(
-        releases=tuple(json.loads(row["releases"])),
-        sensitive=row["sensitive"],
-        attributes=tuple(json.loads(row["attributes"])),
-        basis=row["basis"],
-        floor=row["floor"],
-        l=row["l"],
-        people=row["people"],
-        linked=row["linked"],
-        below=row["below"],
-        exact=bool(row["exact"]),
-        problem=row["problem"],
-        at=row["at"],
-    )
+    values = {name: row[name] for name in (*_EVALUATION, "at")}
+    values |= {name: tuple(json.loads(row[name])) for name in ("releases", "attributes")} | {
+        "exact": bool(row["exact"])
+    }
+    return Evaluation(**values)
 
 
 @dataclass(slots=True)

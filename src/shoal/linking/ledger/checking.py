@@ -140,19 +140,11 @@ def _at_floor(found: Evaluation, floor: int) -> Evaluation:
 
 def entry_document(entry: Entry) -> dict[str, Any]:
     """Return an entry as JSON has it, without the folder that it was written to."""
+    names = ("number", "at", "population", "recipient", "status", "settled", "reason", "origin", "method")
     return {
-        "number": entry.number,
-        "at": entry.at,
-        "population": entry.population,
-        "recipient": entry.recipient,
-        "status": entry.status,
-        "settled": entry.settled,
-        "reason": entry.reason,
-        "origin": entry.origin,
-        "method": entry.method,
+        **{name: getattr(entry, name) for name in (*names, "guarantees", "sensitive", "rows")},
         "guarantees": [dict(each) for each in entry.guarantees],
         "sensitive": list(entry.sensitive),
-        "rows": entry.rows,
         "files": {name: {"bytes": file.size, "sha256": file.sha256} for name, file in entry.files.items()},
         "shoal_version": entry.version,
         "seal": entry.seal,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from shoal.core.errors import InputError, UsageError
+from shoal.core.results import Figures
 from shoal.sources.base import file_digest
 
 Status = Literal["unfinished", "published", "struck"]
@@ -116,7 +117,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluation:
+class Evaluation(Figures):
     """What a set of releases together leaves of one sensitive attribute, to whoever is in all of them.
 
     By *source* or *people* it is so for the rows of the newest release's source or of a given table, exactly; by
@@ -144,20 +145,8 @@ class Evaluation:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON has it."""
-        return {
-            "releases": list(self.releases),
-            "sensitive": self.sensitive,
-            "attributes": list(self.attributes),
-            "basis": self.basis,
-            "floor": self.floor,
-            "l": self.l,
-            "people": self.people,
-            "people_linked": self.linked,
-            "people_below": self.below,
-            "exact": self.exact,
-            "problem": self.problem,
-            "at": self.at,
-        }
+        told = Figures.as_dict(self)
+        return told | {"people_linked": told.pop("linked"), "people_below": told.pop("below")}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
