@@ -15,7 +15,6 @@ from shoal.sources.opening import open_source
 from shoal.verify.manifest import read_manifest
 from shoal.verify.reading import MemoryRows
 from shoal.verify.result import Verification
-from shoal.verify.sliced.beliefs import Beliefs, mix
 from shoal.verify.sliced.judging import Judge, form_tuples
 from shoal.verify.sliced.layout import Layout, OverlapError, join_tree
 from shoal.verify.sliced.reading import read_sliced
@@ -106,12 +105,10 @@ def test_what_is_believed_of_the_first_patient():
     lists = released.lists
     shares = [lists.times[lists.start[value]] / released.sizes[0] for value in first[0]]
     assert shares == [0.25, 0.5]
-    beliefs = Beliefs(np.zeros(1, dtype=np.int64), np.full(1, -1, dtype=np.int64))
     histograms = released.histograms[subject]
-    holds = np.ones((1, len(histograms.sizes)), dtype=np.bool_)
-    assert list(mix(judge._world, judge._kernel_groups(subject), 4, first, holds, beliefs)) == []
-    assert beliefs.matches.tolist() == [1]
-    group = beliefs.group[0]
+    (beliefs,) = judge._mix(subject, original.tuples[:1])
+    assert len(beliefs.shares) == 0
+    (group,) = beliefs.single
     entries = slice(histograms.start[group], histograms.start[group + 1])
     named = {histograms.values[value] for value in histograms.value[entries]}
     assert named == {"dyspepsia", "flu"}

@@ -17,14 +17,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray, KeyArray
+from shoal.core.arrays import CodeArray, FloatArray, IntArray, KeyArray
+from shoal.verify.exact import Histograms
 from shoal.verify.kernels import inlined, kernel, paired
 
 _SHIFT = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
 _ROOM = 1 << 24  # entries that are spread out
 _SEARCHED = 4  # a list so short is searched as fast
-_ENTRIES = 1 << 20  # of the mixtures that are held at a time
+_MATCHES = 1 << 20  # that are held at a time
+_SHARES = 1 << 22  # of beliefs that are held at a time
 _TINY, _HUGE = 1e-250, 1e250  # between these, products of many shares have not lost digits
 
 
@@ -135,49 +137,6 @@ def number_values(lists: Postings, values: CodeArray) -> CodeArray:
     return out
 
 
-@kernel
-def count_bounds(
-    lists: Postings, values: CodeArray, records: IntArray, forced: IntArray, available: IntArray
-) -> tuple[int, int]:
-    """Add to every entry the records that may be in it, and those that can be nowhere else.
-
-    (n, n_parts) *values* are the contents of kinds of source rows, *records* how many rows there are of each. Returns
-    how many rows no bucket can hold, and how many only one can.
-    """
-    start, buckets, dense, entry = lists.start, lists.bucket, lists.dense, lists.entry
-    n, n_parts = values.shape
-    entries = np.empty(n_parts, dtype=np.int64)
-    only = np.empty(n_parts, dtype=np.int64)
-    lost = settled = 0
-    for row in range(n):
-        shortest = shortest_of(start, values, row, n_parts)
-        matches = 0
-        if shortest >= 0:
-            value = values[row, shortest]
-            for e in range(start[value], start[value + 1]):
-                bucket = buckets[e]
-                inside = True
-                for part in range(n_parts):
-                    entries[part] = (
-                        e if part == shortest else entry_of(start, buckets, dense, entry, values[row, part], bucket)
-                    )
-                    if entries[part] < 0:
-                        inside = False
-                        break
-                if inside:
-                    matches += 1
-                    for part in range(n_parts):
-                        available[entries[part]] += records[row]
-                        only[part] = entries[part]
-        if matches == 0:
-            lost += records[row]
-        elif matches == 1:
-            settled += records[row]
-            for part in range(n_parts):
-                forced[only[part]] += records[row]
-    return lost, settled
-
-
 class World(NamedTuple):
     """What matching needs: the lists of parts with quasi attributes, those of separators, and sizes of buckets."""
 
@@ -187,153 +146,119 @@ class World(NamedTuple):
     free_factors: int  # how often the size of the bucket divides the expected number of records
 
 
+class Matches(NamedTuple):
+    """The buckets that match some tuples: tuple i those of ``start[i]:start[i + 1]``, and its entries in all lists."""
+
+    start: IntArray  # (n + 1,)
+    bucket: CodeArray  # (n_matches,)
+    entry: CodeArray  # (n_matches, n_lists)
+
+    @property
+    def times(self) -> IntArray:
+        """(n,) how many buckets match each tuple."""
+        return np.diff(self.start)
+
+    @property
+    def owner(self) -> IntArray:
+        """(n_matches,) the tuple of each match."""
+        return np.repeat(np.arange(len(self.start) - 1), self.times)
+
+
+@kernel
+def _match(lists: Postings, n_parts: int, tuples: CodeArray, first: int, found: Matches) -> int:
+    """Find the buckets of tuples from *first* on until there is no room for those of one more; return its number."""
+    start, buckets, dense, entries = lists.start, lists.bucket, lists.dense, lists.entry
+    filled = 0
+    for t in range(first, min(tuples.shape[0], first + found.start.shape[0] - 1)):
+        shortest = shortest_of(start, tuples, t, n_parts)
+        if shortest >= 0:
+            value = tuples[t, shortest]
+            if filled + start[value + 1] - start[value] > found.bucket.shape[0]:
+                return t
+            for e in range(start[value], start[value + 1]):
+                inside = True
+                for i in range(tuples.shape[1]):
+                    entry = e
+                    if i != shortest:
+                        entry = entry_of(start, buckets, dense, entries, tuples[t, i], buckets[e])
+                        if entry < 0:
+                            inside = False
+                            break
+                    found.entry[filled, i] = entry
+                if inside:
+                    found.bucket[filled] = buckets[e]
+                    filled += 1
+        found.start[t - first + 1] = filled
+    return int(min(tuples.shape[0], first + found.start.shape[0] - 1))
+
+
+def match_tuples(lists: Postings, n_parts: int, tuples: CodeArray, most: int = _MATCHES) -> Iterator[Matches]:
+    """Yield matches of at most *most* tuples after the other; (n, n_lists) *tuples* are numbers in the lists."""
+    room = max(_MATCHES, int(np.diff(lists.start).max(initial=0)))
+    held = Matches(
+        start=np.zeros(min(most, len(tuples)) + 1, dtype=np.int64),
+        bucket=np.empty(room, dtype=np.int32),
+        entry=np.empty((room, tuples.shape[1]), dtype=np.int32),
+    )
+    done = 0
+    while done < len(tuples):
+        following = _match(lists, n_parts, tuples, done, held)
+        start = held.start[: following - done + 1]
+        yield Matches(start, held.bucket[: start[-1]], held.entry[: start[-1]])
+        done = following
+
+
+def expect_records(world: World, found: Matches) -> FloatArray:
+    """Return (n_matches,) the expected number of records of the tuple in the bucket, over the size of the bucket.
+
+    It is not a number where so many parts are multiplied that digits would be lost.
+    """
+    times = world.lists.times[found.entry].astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        expected = times[:, : world.n_parts].prod(axis=1) / times[:, world.n_parts :].prod(axis=1)
+        expected /= world.sizes[found.bucket].astype(np.float64) ** world.free_factors
+    return np.where((expected > _TINY) & (expected < _HUGE), expected, np.nan)
+
+
+def share_buckets(world: World, found: Matches) -> FloatArray:
+    """Return (n_matches,) the share p(t, B) of each bucket in what is believed of its tuple."""
+    owner, n = found.owner, len(found.start) - 1
+    expected = expect_records(world, found)
+    if np.isnan(expected).any():
+        # Very many parts: weights are only comparable as logarithms, against the largest.
+        logs = np.log(world.lists.times[found.entry])
+        logs[:, world.n_parts :] *= -1
+        total = logs.sum(axis=1) - world.free_factors * np.log(world.sizes[found.bucket])
+        most = np.full(n, -np.inf)
+        np.maximum.at(most, owner, total)
+        expected = np.exp(total - most[owner])
+    return np.asarray(expected / np.bincount(owner, expected, n)[owner], dtype=np.float64)
+
+
+@kernel
+def _mix(found: Matches, weight: FloatArray, group: IntArray, groups: Groups, out: FloatArray) -> None:
+    for t in range(out.shape[0]):
+        for m in range(found.start[t], found.start[t + 1]):
+            part = weight[m] / groups.sizes[group[m]]
+            for e in range(groups.start[group[m]], groups.start[group[m] + 1]):
+                out[t, groups.value[e]] += part * groups.times[e]
+
+
 class Groups(NamedTuple):
     """Sensitive values of every (bucket, quasi values of the sensitive part), sparse like ``Histograms``."""
 
-    list_number: int  # of the sensitive part, whose entries are the groups; -1: the buckets are
-    begin: int  # of that list
     start: IntArray
     value: IntArray
     times: IntArray
     sizes: IntArray
 
 
-class Block(NamedTuple):
-    """Mixtures of some tuples: tuple i believes ``share[start[i]:start[i + 1]]`` of these values."""
-
-    start: IntArray  # (n + 1,)
-    value: IntArray  # (n_entries,)
-    share: FloatArray  # (n_entries,) sums of 1 for every tuple
-    exact: BoolArray  # (n_promises, n) whether all groups of the tuple hold
-
-
-class Beliefs(NamedTuple):
-    """Where the judging of tuples stands."""
-
-    matches: IntArray  # (n_tuples,) how many buckets match
-    group: IntArray  # (n_tuples,) the only group, where one bucket matches
-
-
-@kernel
-def _log_weight(world: World, tuples: CodeArray, t: int, bucket: int) -> float:
-    """Return the logarithm of the expected number of records over the size of a bucket that matches tuple *t*."""
-    lists = world.lists
-    found = -world.free_factors * np.log(world.sizes[bucket])
-    for i in range(tuples.shape[1]):
-        entry = entry_of(lists.start, lists.bucket, lists.dense, lists.entry, tuples[t, i], bucket)
-        term = np.log(lists.times[entry])
-        found += term if i < world.n_parts else -term
-    return float(found)
-
-
-@kernel
-def _mix(
-    world: World,
-    groups: Groups,
-    tuples: CodeArray,
-    first: int,
-    holds: BoolArray,
-    beliefs: Beliefs,
-    room: tuple[IntArray, IntArray, FloatArray],
-    block: Block,
-    mixed: FloatArray,
-    touched: IntArray,
-) -> tuple[int, int, int]:
-    """Judge tuples from *first* on until the block is full; return the next, the mixtures and their entries."""
-    start, buckets, times = world.lists.start, world.lists.bucket, world.lists.times
-    dense, entries = world.lists.dense, world.lists.entry
-    group_start, group_value, group_times, group_sizes = groups.start, groups.value, groups.times, groups.sizes
-    sizes, n_parts, free_factors = world.sizes, world.n_parts, world.free_factors
-    found, within, weight = room
-    n_lists = tuples.shape[1]
-    n_mixed = n_entries = 0
-    for t in range(first, tuples.shape[0]):
-        shortest = shortest_of(start, tuples, t, n_parts)
-        matches, total, least = 0, 0.0, np.inf
-        if shortest >= 0:
-            value = tuples[t, shortest]
-            for e in range(start[value], start[value + 1]):
-                bucket = buckets[e]
-                expected, inside = 1.0, True
-                group = int(bucket)
-                for i in range(n_lists):
-                    entry = e
-                    if i != shortest:
-                        entry = entry_of(start, buckets, dense, entries, tuples[t, i], bucket)
-                        if entry < 0:
-                            inside = False
-                            break
-                    if i == groups.list_number:
-                        group = entry - groups.begin
-                    expected = expected * times[entry] if i < n_parts else expected / times[entry]
-                if inside:
-                    for _ in range(free_factors):
-                        expected /= sizes[bucket]
-                    found[matches], within[matches], weight[matches] = group, bucket, expected
-                    total += expected
-                    least = min(least, expected)
-                    matches += 1
-        if matches > 1:
-            if not (least > _TINY and total < _HUGE):
-                # Very many parts: weights are only comparable as logarithms, against the largest.
-                for m in range(matches):
-                    weight[m] = _log_weight(world, tuples, t, within[m])
-                weight[:matches] = np.exp(weight[:matches] - weight[:matches].max())
-                total = weight[:matches].sum()
-            n_touched = 0
-            for m in range(matches):
-                g = found[m]
-                part = weight[m] / total / group_sizes[g]
-                if part == 0.0:
-                    continue  # to leave a value out makes no belief look better
-                for e in range(group_start[g], group_start[g + 1]):
-                    if mixed[group_value[e]] == 0.0:
-                        touched[n_touched] = group_value[e]
-                        n_touched += 1
-                    mixed[group_value[e]] += part * group_times[e]
-            if n_mixed == block.exact.shape[1] or n_entries + n_touched > block.value.shape[0]:
-                for i in range(n_touched):
-                    mixed[touched[i]] = 0.0
-                return t, n_mixed, n_entries
-            for i in range(n_touched):
-                block.value[n_entries], block.share[n_entries] = touched[i], mixed[touched[i]]
-                mixed[touched[i]] = 0.0
-                n_entries += 1
-            for p in range(holds.shape[0]):
-                exact = True
-                for m in range(matches):
-                    exact &= holds[p, found[m]]
-                block.exact[p, n_mixed] = exact
-            n_mixed += 1
-            block.start[n_mixed] = n_entries
-        elif matches == 1:
-            beliefs.group[t] = found[0]
-        beliefs.matches[t] = matches
-    return tuples.shape[0], n_mixed, n_entries
-
-
-def mix(
-    world: World, groups: Groups, n_values: int, tuples: CodeArray, holds: BoolArray, beliefs: Beliefs
-) -> Iterator[Block]:
-    """Fill in *beliefs* of all tuples, and yield the mixtures of those that several buckets match.
-
-    *tuples*: (n, n_lists) numbers of their values in the lists; *holds*: (n_promises, n_groups).
-    """
-    longest = max(1, int(np.diff(world.lists.start).max()))
-    room = (np.empty(longest, np.int64), np.empty(longest, np.int64), np.empty(longest, np.float64))
-    n_entries = max(_ENTRIES, n_values)
-    block = Block(
-        start=np.zeros(_ENTRIES + 1, dtype=np.int64),
-        value=np.empty(n_entries, dtype=np.int64),
-        share=np.empty(n_entries, dtype=np.float64),
-        exact=np.empty((holds.shape[0], _ENTRIES), dtype=np.bool_),
-    )
-    mixed, touched = np.zeros(n_values), np.empty(n_values, dtype=np.int64)
-    done = 0
-    while done < tuples.shape[0]:
-        done, n, filled = _mix(world, groups, tuples, done, holds, beliefs, room, block, mixed, touched)
-        if n:
-            yield Block(block.start[: n + 1], block.value[:filled], block.share[:filled], block.exact[:, :n])
+def mix_groups(world: World, found: Matches, group: IntArray, groups: Histograms) -> FloatArray:
+    """Return (n, n_values) what is believed of tuples, of which each match is with a group."""
+    shares = np.zeros((len(found.start) - 1, groups.n_values))
+    held = Groups(groups.start, groups.value, groups.count, groups.sizes)
+    _mix(found, share_buckets(world, found), group, held, shares)
+    return shares
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -362,51 +287,17 @@ def _place(pairs: tuple[KeyArray, IntArray], column: CodeArray, sensitive: int) 
     return np.where((keys[place] == wanted) & (column >= 0), numbers[place], -1).astype(np.int32)
 
 
-@kernel
-def weigh(world: World, tuples: CodeArray) -> FloatArray:
-    """Return (n,) the sum over buckets of the expected number of records, over the size of the bucket.
+def join_beliefs(joined: Joined, world: World, columns: Sequence[CodeArray]) -> FloatArray:
+    """Return (n, n_values) what is believed of tuples, given by their values of the joined lists; 0 if nothing is.
 
-    It is not a number where so many parts are multiplied that digits would be lost; then no promise is believed.
+    It is not a number where digits would be lost; then no promise is believed.
     """
-    start, buckets, times = world.lists.start, world.lists.bucket, world.lists.times
-    dense, entries = world.lists.dense, world.lists.entry
-    n, n_lists = tuples.shape
-    out = np.zeros(n)
-    for t in range(n):
-        shortest = shortest_of(start, tuples, t, world.n_parts)
-        if shortest < 0:
-            continue
-        value = tuples[t, shortest]
-        for e in range(start[value], start[value + 1]):
-            expected, inside = 1.0, True
-            for i in range(n_lists):
-                entry = e
-                if i != shortest:
-                    entry = entry_of(start, buckets, dense, entries, tuples[t, i], buckets[e])
-                    if entry < 0:
-                        inside = False
-                        break
-                expected = expected * times[entry] if i < world.n_parts else expected / times[entry]
-            if inside:
-                for _ in range(world.free_factors):
-                    expected /= world.sizes[buckets[e]]
-                out[t] += expected if _TINY < expected < _HUGE else np.nan
-    return out
-
-
-def join_beliefs(joined: Joined, world: World, columns: Sequence[CodeArray], n_promises: int) -> Block | None:
-    """Return what is believed of tuples, given by their values of the joined lists; None if no tuple can be there.
-
-    Tuples that no bucket could form are left out. No group alone tells what is believed, so none is settled exactly.
-    """
-    weights = np.stack([weigh(world, joined.numbers(columns, value)) for value in range(joined.n_values)], axis=1)
-    weights = weights[(weights != 0).any(axis=1)]
-    if not len(weights):
-        return None
-    owner, value = np.nonzero(weights)
-    return Block(
-        start=np.searchsorted(owner, np.arange(len(weights) + 1)).astype(np.int64),
-        value=value.astype(np.int64),
-        share=(weights / weights.sum(axis=1, keepdims=True))[owner, value],
-        exact=np.zeros((n_promises, len(weights)), dtype=np.bool_),
-    )
+    weights = np.zeros((len(columns[0]), joined.n_values))
+    for value in range(joined.n_values):
+        done = 0
+        for found in match_tuples(world.lists, world.n_parts, joined.numbers(columns, value)):
+            n = len(found.start) - 1
+            weights[done : done + n, value] = np.bincount(found.owner, expect_records(world, found), n)
+            done += n
+    total = weights.sum(axis=1, keepdims=True)
+    return np.asarray(np.divide(weights, total, out=np.zeros_like(weights), where=total != 0))

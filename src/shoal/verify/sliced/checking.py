@@ -25,7 +25,7 @@ from shoal.verify.kernels import kernel
 from shoal.verify.manifest import Manifest
 from shoal.verify.reading import FAULTS, PublishedRows, coded, unreadable
 from shoal.verify.result import Check, CheckedGuarantee
-from shoal.verify.sliced.beliefs import Postings, count_bounds, number_values
+from shoal.verify.sliced.beliefs import Postings, match_tuples, number_values
 from shoal.verify.sliced.judging import Judge, check_promises, form_tuples
 from shoal.verify.sliced.layout import Layout, OverlapError
 from shoal.verify.sliced.linking import BucketError, bucket_codes, check_permuted
@@ -206,8 +206,7 @@ def _by_bounds(manifest: Manifest, released: SlicedRows, original: SourceTuples)
     absent = untold(manifest, released.rows, original.rows)
     complete = absent == 0
     yield _parts(_changed(lists, kinds, records, complete=complete), len(released.readers))
-    forced, available = (np.zeros(lists.times.shape[0], dtype=np.int64) for _ in range(2))
-    lost, _ = count_bounds(lists, number_values(lists, kinds), records, forced, available)
+    forced, available, lost = count_bounds(lists, kinds, records)
     if lost > absent:
         yield Check("truth", False, f"{lost} source rows are in no bucket, {absent} are said not to be told")
         return
@@ -224,6 +223,25 @@ def _by_bounds(manifest: Manifest, released: SlicedRows, original: SourceTuples)
     else:
         limit = "at least " if complete else "at most "
         yield Check("truth", True, f"every bucket holds {limit}{bounds}, {told}")
+
+
+def count_bounds(lists: Postings, kinds: CodeArray, records: IntArray) -> tuple[IntArray, IntArray, int]:
+    """Return for every entry the records that can be nowhere else, and those that may be in it; and those lost.
+
+    (n, n_parts) *kinds* are the contents of source rows, *records* how many rows there are of each.
+    """
+    forced, available = (np.zeros(lists.times.shape[0], dtype=np.int64) for _ in range(2))
+    lost = done = 0
+    for found in match_tuples(lists, kinds.shape[1], number_values(lists, kinds)):
+        times = found.times
+        mine = records[done : done + len(times)]
+        done += len(times)
+        lost += int(mine[times == 0].sum())
+        for part in range(kinds.shape[1]):
+            np.add.at(available, found.entry[:, part], mine[found.owner])
+            only = found.start[:-1][times == 1]
+            np.add.at(forced, found.entry[only, part], mine[times == 1])
+    return forced, available, lost
 
 
 def _changed(lists: Postings, kinds: CodeArray, records: IntArray, *, complete: bool) -> int:

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
-from shoal.core.arrays import BoolArray, CodeArray
+from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from shoal.manifest import Attribute
 from shoal.verify.exact import CannotCheckError, Histograms
 from shoal.verify.guarantees import Subject, agrees
 from shoal.verify.manifest import Manifest
 from shoal.verify.promises import Found, Promise, evaluate, find_model, worst_of
 from shoal.verify.result import CheckedGuarantee
-from shoal.verify.sliced.beliefs import Beliefs, Block, Groups, World, join_beliefs, mix, number_values, weigh
+from shoal.verify.sliced.beliefs import Matches, World, join_beliefs, match_tuples, mix_groups, number_values
 from shoal.verify.sliced.reading import SlicedRows
 from shoal.verify.tally import Combinations
 
 MOST_FORMABLE = 2_000_000  # tuples that are worth forming without a source
-_SHARES = 1 << 22  # shares of joined beliefs that are held at a time
+_SHARES = 1 << 22  # of beliefs that are held at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,16 @@ class Judged:
     failing: int
     tuples: int
     achieved: float | None  # None: no bucket matches any tuple
+
+
+class _Beliefs(NamedTuple):
+    """What is believed of some tuples."""
+
+    shares: FloatArray  # (n, n_values) of those that several buckets match
+    single: IntArray  # the groups of those that one bucket matches
+    owner: IntArray  # (n_matches,) the tuple, among those that several buckets match, of each of its groups
+    group: IntArray  # (n_matches,)
+    by_groups: bool  # whether what is believed is a mixture of these groups
 
 
 class Judge:
@@ -47,7 +58,8 @@ class Judge:
 
     def matched(self, tuples: CodeArray) -> BoolArray:
         """Return (n,) whether some bucket matches each tuple."""
-        return np.asarray(weigh(self._world, self._numbers(tuples)) != 0, dtype=np.bool_)
+        found = match_tuples(self._world.lists, self._world.n_parts, self._numbers(tuples))
+        return np.concatenate([np.zeros(0, dtype=np.bool_), *(one.times > 0 for one in found)])
 
     def groups(self, promise: Promise, subject: Subject) -> Found:
         """Return for each group whether it keeps a promise, exactly, and what it reaches."""
@@ -62,55 +74,54 @@ class Judge:
 
         Tuples that no bucket matches are left out.
         """
-        if self._released.joined is not None:
-            return self._joined(subject, promises, tuples)
         histograms, attribute = self._released.histograms[subject], self._attribute(subject)
-        holds = np.stack([found for found, _ in groups])
-        failing = [0] * len(promises)
+        failing, n = [0] * len(promises), 0
         figures: list[list[float]] = [[] for _ in promises]
-        beliefs = _beliefs(len(tuples))
-        for block in mix(
-            self._world, self._kernel_groups(subject), histograms.n_values, self._numbers(tuples), holds, beliefs
-        ):
-            mixed = _mixed(block, histograms)
+        believed = self._mix(subject, tuples) if self._released.joined is None else self._join(tuples)
+        for beliefs in believed:
+            mixed = _mixed(beliefs.shares, histograms)
+            n += len(mixed.sizes) + len(beliefs.single)
             for place, promise in enumerate(promises):
-                kept, reached = evaluate(promise, mixed, attribute)
-                failing[place] += int((~(kept | block.exact[place])).sum())
-                figures[place].append(float(worst_of(promise)(reached)))
-        single = beliefs.group[beliefs.matches == 1]
-        judged = []
-        for place, promise in enumerate(promises):
-            found, reached = groups[place]
-            if len(single):
-                failing[place] += int((~found[single]).sum())
-                figures[place].append(float(worst_of(promise)(reached[np.unique(single)])))
-            worst = worst_of(promise)(figures[place]) if figures[place] else None
-            judged.append(Judged(failing[place], int((beliefs.matches > 0).sum()), worst))
-        return judged
+                worst, (holds, reached) = worst_of(promise), groups[place]
+                if len(mixed.sizes):
+                    kept, found = evaluate(promise, mixed, attribute)
+                    # A mixture of distributions that keep one of these models keeps it too.
+                    exact = np.bincount(beliefs.owner, ~holds[beliefs.group], len(mixed.sizes)) == 0
+                    failing[place] += int((~(kept | (exact & beliefs.by_groups))).sum())
+                    figures[place].append(float(worst(found)))
+                if len(beliefs.single):
+                    failing[place] += int((~holds[beliefs.single]).sum())
+                    figures[place].append(float(worst(reached[beliefs.single])))
+        worsts = [worst_of(promise)(found) if n else None for promise, found in zip(promises, figures, strict=True)]
+        return [Judged(number, n, worst) for number, worst in zip(failing, worsts, strict=True)]
 
-    def _joined(self, subject: Subject, promises: Sequence[Promise], tuples: CodeArray) -> list[Judged]:
-        """Judge promises where several parts tell of the sensitive value."""
+    def _mix(self, subject: Subject, tuples: CodeArray) -> Iterator[_Beliefs]:
+        """Yield what is believed of tuples: mixtures of groups, or one group."""
+        histograms, known = self._released.histograms[subject], self._released.layout.known
+        part, lists = self._released.layout.part_of(subject), self._world.lists
+        most = max(1, _SHARES // histograms.n_values)
+        for found in match_tuples(lists, self._world.n_parts, self._numbers(tuples), most):
+            group = found.bucket.astype(np.int64)
+            if part in known:
+                number = known.index(part)
+                group = found.entry[:, number].astype(np.int64) - lists.begin(number)
+            several = np.repeat(found.times > 1, found.times)
+            times = found.times[found.times > 1]
+            start = np.append(0, np.cumsum(times))
+            mixed = Matches(start, found.bucket[several], found.entry[several])
+            shares = mix_groups(self._world, mixed, group[several], histograms)
+            single = group[np.repeat(found.times == 1, found.times)]
+            yield _Beliefs(shares, single, mixed.owner, group[several], by_groups=True)
+
+    def _join(self, tuples: CodeArray) -> Iterator[_Beliefs]:
+        """Yield what is believed where several parts tell of the sensitive value; no group alone tells it."""
         released, layout, joined = self._released, self._released.layout, self._released.joined
         assert joined is not None  # noqa: S101 - the caller asked
         world = World(joined.lists, joined.n_parts, released.sizes, joined.n_parts - len(layout.separators))
-        histograms, attribute = released.histograms[subject], self._attribute(subject)
-        failing, n = [0] * len(promises), 0
-        figures: list[list[float]] = [[] for _ in promises]
-        together = max(1, _SHARES // joined.n_values)
+        together, none = max(1, _SHARES // joined.n_values), np.zeros(0, dtype=np.int64)
         for first in range(0, len(tuples), together):
-            block = join_beliefs(joined, world, self._columns(tuples[first : first + together]), len(promises))
-            if block is None:
-                continue
-            n += len(block.start) - 1
-            mixed = _mixed(block, histograms)
-            for place, promise in enumerate(promises):
-                kept, reached = evaluate(promise, mixed, attribute)
-                failing[place] += int((~kept).sum())
-                figures[place].append(float(worst_of(promise)(reached)))
-        return [
-            Judged(failing[place], n, worst_of(promise)(figures[place]) if n else None)
-            for place, promise in enumerate(promises)
-        ]
+            shares = join_beliefs(joined, world, self._columns(tuples[first : first + together]))
+            yield _Beliefs(shares[(shares != 0).any(axis=1)], none, none, none, by_groups=False)
 
     def _columns(self, tuples: CodeArray) -> list[CodeArray]:
         """Return the values of joined parts, then of separators; parts without quasi attributes have one value, 0."""
@@ -126,13 +137,6 @@ class Judge:
             columns.append(np.append(first, np.int32(-1))[np.minimum(values, len(first))])
         return columns
 
-    def _kernel_groups(self, subject: Subject) -> Groups:
-        histograms, known = self._released.histograms[subject], self._released.layout.known
-        part = self._released.layout.part_of(subject)
-        number = known.index(part) if part in known else -1
-        begin = self._released.lists.begin(number) if number >= 0 else 0
-        return Groups(number, begin, histograms.start, histograms.value, histograms.count, histograms.sizes)
-
     def crowd(self) -> int:
         """Return the fewest records of a bucket, or of quasi values within one part."""
         lists, n_parts = self._released.lists, len(self._released.layout.known)
@@ -147,20 +151,17 @@ class Judge:
         return number_values(self._released.lists, np.column_stack([tuples, *separated]))
 
 
-def _mixed(block: Block, histograms: Histograms) -> Histograms:
+def _mixed(shares: FloatArray, histograms: Histograms) -> Histograms:
     """Return what is believed of tuples as classes of shares; *histograms* are those of all groups."""
+    owner, value = np.nonzero(shares)
     return replace(
         histograms,
-        sizes=np.ones(len(block.start) - 1),
-        start=block.start,
-        value=block.value,
-        count=block.share,
+        sizes=np.ones(len(shares)),
+        start=np.searchsorted(owner, np.arange(len(shares) + 1)).astype(np.int64),
+        value=value.astype(np.int64),
+        count=shares[owner, value],
         table=histograms.whole,
     )
-
-
-def _beliefs(n: int) -> Beliefs:
-    return Beliefs(np.zeros(n, dtype=np.int64), np.full(n, -1, dtype=np.int64))
 
 
 def form_tuples(released: SlicedRows) -> CodeArray | None:
