@@ -1,9 +1,9 @@
 """Mutants of the verifier's formulas: each changes one operator, number or answer, and some test must notice.
 
-    python tests/mutants/run.py shoal.verify.promises tests/verify/test_promises.py [--list]
+    python tests/mutants/run.py shoal.verify.promises tests/verify/test_promises.py
 
-The tests are functions without arguments. They run in this process: the code of a mutant is put into the functions of the
-loaded module, and compiled kernels are replaced by their mutants uncompiled, so that one takes as long as its tests do.
+The tests are functions without arguments. They run in this process: the code of a mutant is put into the functions of
+the loaded module, and compiled kernels are replaced by their mutants uncompiled, so a mutant costs what its tests do.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""The published rows, wherever they are: Parquet, CSV or memory, and what should not be among them."""
+"""The published rows, wherever they are: in Parquet, CSV or memory, and whether their form is the declared one."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
@@ -36,7 +35,6 @@ FAULTS = (
 )
 BATCH = 1 << 18  # rows
 _BLOCK = 16 << 20
-_ALLOWED = ("manifest.json", "README.md")
 _CODES = pa.dictionary(pa.int32(), pa.string())
 
 
@@ -193,102 +191,6 @@ def read_labelled(public: Path) -> pa.Table | None:
     """Return what publishing keeps in ``internal`` of the values under labels; None if there is nothing."""
     path = public.parent / "internal" / "labels.parquet"
     return pq.read_table(path) if public.name in ("public", "unverified") and path.is_file() else None
-
-
-def check_folder(public: Path, files: Sequence[str], pages: Mapping[str, str]) -> Check:
-    """Nothing but *files*, plain ones, lies beside the manifest, and *pages* have the digests that it tells.
-
-    A README may be there without a digest, as in releases of earlier versions.
-    """
-    allowed = {public / name for name in (*_ALLOWED, *files, *pages)}
-    extra = sum(1 for path in public.rglob("*") if path.is_symlink() or path not in allowed or not path.is_file())
-    if extra:
-        return Check("folder", False, f"{extra} files lie in the public folder that do not belong there")
-    for name, digest in pages.items():
-        if not (public / name).is_file() or _digest(public / name) != digest:
-            return Check("folder", False, f"{name} is not the one that the manifest was written for")
-    return Check("folder", True, "no other files")
-
-
-def _digest(path: Path) -> str:
-    if not path.is_file():
-        raise OSError("no plain file")  # of a pipe or a device the end may never come
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def check_digest(path: Path, data: DataFile) -> Check:
-    """The data file is the one that the manifest was written for."""
-    same = _digest(path) == data.sha256
-    detail = "the file has the declared SHA-256" if same else "the file's SHA-256 is not the declared one"
-    return Check("digest", same, detail)
-
-
-def check_hygiene(path: Path, data: DataFile) -> Check:
-    """The file carries the rows and nothing about where they came from."""
-    found = _parquet_leftovers(path) if data.format == "parquet" else _csv_leftovers(path)
-    detail = "the data file " + ", ".join(found) if found else "the data file holds rows only"
-    return Check("hygiene", not found, detail)
-
-
-def _parquet_leftovers(path: Path) -> list[str]:
-    found: dict[str, None] = {}
-    spans: list[tuple[int, int]] = []
-    with pq.ParquetFile(path) as file:
-        metadata = file.metadata
-        if metadata.metadata or any(
-            field.metadata and set(field.metadata) != {b"PARQUET:field_id"} for field in file.schema_arrow
-        ):
-            found["has key-value metadata"] = None
-        for group in range(metadata.num_row_groups):
-            for place in range(metadata.num_columns):
-                chunk = metadata.row_group(group).column(place)
-                if chunk.is_stats_set or getattr(chunk, "is_geo_stats_set", False):
-                    found["has column statistics"] = None
-                if chunk.has_column_index or chunk.has_offset_index:
-                    found["has a page index"] = None
-                if getattr(chunk, "bloom_filter_offset", None) is not None:
-                    found["has Bloom filters"] = None
-                if getattr(chunk, "metadata", None):
-                    found["has key-value metadata of columns"] = None
-                starts = (chunk.dictionary_page_offset, chunk.data_page_offset)
-                start = min(offset for offset in starts if offset is not None)
-                spans.append((start, start + chunk.total_compressed_size))
-        if sum(metadata.row_group(g).num_rows for g in range(metadata.num_row_groups)) != metadata.num_rows:
-            found["counts rows that are in no row group"] = None
-    end = 4
-    for start, stop in sorted(spans):
-        if start != end:
-            break
-        end = stop
-    with path.open("rb") as raw:
-        raw.seek(-8, 2)
-        footer = int.from_bytes(raw.read(4), "little")
-        size = raw.tell() + 4
-    if end != size - 8 - footer or len({start for start, _ in spans}) != len(spans):
-        found["has bytes that belong to no column"] = None
-    return list(found)
-
-
-def _csv_leftovers(path: Path) -> list[str]:
-    found: dict[str, None] = {}
-    with path.open("rb") as file:
-        first = True
-        while block := file.read(1 << 20):
-            if first and block.startswith((b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")):
-                found["begins with a byte order mark"] = None
-            if b"\0" in block:
-                found["holds NUL bytes"] = None
-            first = False
-    return list(found)
-
-
-def read_json(path: Path) -> str:
-    """Return the text of the manifest; a file that cannot be read or decoded is the caller's mistake."""
-    try:
-        return path.read_bytes().decode("utf-8")  # line ends as they are: its digest is compared
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path.name} cannot be read: {type(error).__name__}") from None
 
 
 def unreadable(fault: BaseException) -> Check:

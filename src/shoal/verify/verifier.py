@@ -19,6 +19,15 @@ from shoal.verify.classes import Populations, read_all_covers, verify_classes
 from shoal.verify.contents import is_textual
 from shoal.verify.covers import CoverError, Covers
 from shoal.verify.decoding import check_defended
+from shoal.verify.files import (
+    SIGNATURE,
+    check_digest,
+    check_folder,
+    check_hygiene,
+    check_recorded,
+    check_signature,
+    read_json,
+)
 from shoal.verify.items import check_items, unfolded_source
 from shoal.verify.manifest import Manifest, may_promise_nothing, read_manifest
 from shoal.verify.passes import Means
@@ -30,17 +39,12 @@ from shoal.verify.reading import (
     MemoryRows,
     ParquetRows,
     PublishedRows,
-    check_digest,
-    check_folder,
-    check_hygiene,
     find_witness,
     public_folder,
-    read_json,
     read_labelled,
     unreadable,
 )
 from shoal.verify.result import Check, CheckedGuarantee, Verification
-from shoal.verify.signature import SIGNATURE, check_recorded, check_signature
 from shoal.verify.sliced.checking import check_tables, verify_sliced
 from shoal.verify.techniques.checking import check_techniques, expected_source
 from shoal.verify.truth import Witness

@@ -266,25 +266,24 @@ class Joined:
     """Lists of values, in informed parts and separators of pairs (value, sensitive value), by bucket."""
 
     lists: Postings
-    pairs: tuple[tuple[KeyArray, IntArray] | None, ...]  # keys of each list's pairs and their numbers; None: no pairs
+    pairs: tuple[KeyArray | None, ...]  # the keys of each list's pairs, in the order of their numbers; None: no pairs
     n_parts: int
     n_values: int  # of the sensitive attribute
 
     def numbers(self, columns: Sequence[CodeArray], sensitive: int) -> CodeArray:
         """Return (n, n_lists) numbers of the tuples' values, joined with one sensitive value, in the lists."""
         found = [
-            column if pairs is None else _place(pairs, column, sensitive)
+            column if pairs is None else _find_pairs(pairs, column, sensitive)
             for column, pairs in zip(columns, self.pairs, strict=True)
         ]
         return number_values(self.lists, np.stack(found, axis=1))
 
 
-def _place(pairs: tuple[KeyArray, IntArray], column: CodeArray, sensitive: int) -> CodeArray:
+def _find_pairs(keys: KeyArray, column: CodeArray, sensitive: int) -> CodeArray:
     """Return (n,) the number of each pair, or -1."""
-    keys, numbers = pairs
     wanted = paired(np.maximum(column, 0), np.full(len(column), sensitive, dtype=np.int32))
     place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return np.where((keys[place] == wanted) & (column >= 0), numbers[place], -1).astype(np.int32)
+    return np.where((keys[place] == wanted) & (column >= 0), place, -1).astype(np.int32)
 
 
 def join_beliefs(joined: Joined, world: World, columns: Sequence[CodeArray]) -> FloatArray:

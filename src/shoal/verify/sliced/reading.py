@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
 from shoal.core.errors import InputError
@@ -32,139 +33,10 @@ from shoal.verify.sliced.linking import (
     grown_sizes,
     turned_rows,
 )
-from shoal.verify.tally import Interner, Tally
+from shoal.verify.tally import Interner
 
 if TYPE_CHECKING:
     from shoal.sources.base import Source
-
-
-_ROOM = 12_000_000  # keys that the tallies of all parts hold together before they are summed up
-_LEAST_ROOM = 1 << 20
-
-
-def _order_keys(keys: KeyArray) -> tuple[KeyArray, IntArray]:
-    order = np.argsort(keys)
-    return keys[order], order
-
-
-class Joining:
-    """Counts pairs of values and sensitive values while rows stream by."""
-
-    def __init__(self, layout: Layout, reader: ValueReader) -> None:
-        self._layout = layout
-        self._reader = reader  # the one that groups are counted with: values have the same numbers in both
-        self._parts = sorted({*layout.known, *layout.informed})
-        told = [place in layout.informed for place in self._parts]
-        told += [layout.shared in separator.names for separator in layout.separators]
-        self._numbers = [Interner() if informed else None for informed in told]
-        self._tallies = [Tally() for _ in told]
-        self._plain = [0] * len(told)
-
-    def add(
-        self,
-        values: Sequence[CodeArray],
-        separated: Sequence[CodeArray],
-        sensitive: Sequence[tuple[pa.Array, CodeArray]],
-        buckets: CodeArray,
-    ) -> None:
-        """Add rows by the values of all parts and separators, and the sensitive values of informed parts."""
-        codes = dict(zip(self._layout.informed, (self._reader.read(*column) for column in sensitive), strict=True))
-        owners = [*self._parts, *(separator.first for separator in self._layout.separators)]
-        columns = [*(values[place] for place in self._parts), *separated]
-        for place, (owner, column) in enumerate(zip(owners, columns, strict=True)):
-            interner = self._numbers[place]
-            if interner is None:
-                self._plain[place] = max(self._plain[place], int(column.max()) + 1)
-            else:
-                column = interner.ids(paired(column, codes[owner]))
-            self._tallies[place].add(paired(column, buckets))
-
-    def result(self) -> Joined:
-        """Return the lists; nothing can be added after that."""
-        counts = [n if one is None else one.count for one, n in zip(self._numbers, self._plain, strict=True)]
-        return Joined(
-            lists=Postings.of([tally.result() for tally in self._tallies], counts),
-            pairs=tuple(None if one is None else _order_keys(one.keys()) for one in self._numbers),
-            n_parts=len(self._parts),
-            n_values=self._reader.count,
-        )
-
-
-class SensitiveGroups:
-    """Counts sensitive values in every group (bucket, quasi values of their part)."""
-
-    def __init__(self, subjects: Sequence[Subject], readers: Mapping[str, ValueReader]) -> None:
-        names = dict.fromkeys(name for subject in subjects for name in subject)
-        self._readers = {name: readers[name] for name in names}
-        self._joints = {subject: [Interner() for _ in subject[1:]] for subject in subjects}
-        self._tallies = {subject: Tally() for subject in subjects}
-        self._groups = Interner()
-
-    def add(self, values: CodeArray, buckets: CodeArray, columns: Mapping[str, tuple[pa.Array, CodeArray]]) -> None:
-        """Add rows by the values of their part, their buckets and what their sensitive columns hold."""
-        if not self._tallies:
-            return
-        group = self._groups.ids(paired(values, buckets))
-        codes = {name: reader.read(*columns[name]) for name, reader in self._readers.items()}
-        for subject, tally in self._tallies.items():
-            joint = codes[subject[0]]
-            for interner, name in zip(self._joints[subject], subject[1:], strict=True):
-                joint = interner.ids(paired(joint, codes[name]))
-            tally.add(paired(group, joint))
-
-    def histograms(self, entries: KeyArray) -> dict[Subject, Histograms]:
-        """Return the histograms of all groups, which are numbered as their keys stand in *entries*."""
-        place = np.searchsorted(entries, self._groups.keys())
-        found = {}
-        for subject, tally in self._tallies.items():
-            keys, counts = tally.result()
-            owner, value = place[keys >> np.uint64(32)], (keys & np.uint64(0xFFFFFFFF)).astype(np.int64)
-            order = np.lexsort((value, owner))
-            start = np.searchsorted(owner[order], np.arange(len(entries) + 1)).astype(np.int64)
-            reader, joints = self._readers[subject[0]], self._joints[subject]
-            found[subject] = Histograms(
-                sizes=np.diff(np.append(0, np.cumsum(counts[order]))[start]),
-                start=start,
-                value=value[order],
-                count=counts[order],
-                values=() if joints else tuple(reader.texts),
-                n_values=joints[-1].count if joints else reader.count,
-            )
-        return found
-
-
-class SharedValues:
-    """Counts what the two parts of a separator share, and tells whether both hold the same in every bucket."""
-
-    def __init__(self, key: KeyArray) -> None:
-        self._numbers = Interner()
-        self._sums = (BoxSums(key), BoxSums(key))
-        self._tally = Tally()
-        self._of_value: list[CodeArray] = [np.empty(0, dtype=np.int32) for _ in range(2)]
-
-    def add(
-        self,
-        hashes: Sequence[tuple[KeyArray, KeyArray]],
-        values: Sequence[CodeArray],
-        buckets: CodeArray,
-        n_buckets: int,
-    ) -> CodeArray:
-        """Add rows by what both parts say of them; return the numbers of what the first part shares."""
-        for side in (1, 0):
-            quasi, every = hashes[side]
-            numbers = self._numbers.ids(quasi)
-            known = self._of_value[side]
-            more = max(0, int(values[side].max()) + 1 - len(known))
-            self._of_value[side] = np.append(known, np.full(more, -1, dtype=np.int32))
-            self._of_value[side][values[side]] = numbers
-            self._sums[side].add(buckets, every, n_buckets)
-        self._tally.add(paired(numbers, buckets))
-        return numbers
-
-    def result(self) -> tuple[tuple[KeyArray, IntArray], int, tuple[CodeArray, CodeArray], BoolArray]:
-        """Return the counts by bucket, how many there are, what values of the parts share, and where they differ."""
-        differs = self._sums[0].differs(self._sums[1])
-        return self._tally.result(), self._numbers.count, (self._of_value[0], self._of_value[1]), differs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -197,133 +69,214 @@ class SlicedRows:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Prepared:
+class _Batch:
+    """Rows before their values have numbers."""
+
     rows: int
     buckets: CodeArray
     parts: list[PreparedPart]
-    sensitive: dict[str, tuple[pa.Array, CodeArray]]
-    informed: list[tuple[pa.Array, CodeArray]]  # the shared sensitive attribute, part by part
+    sensitive: dict[str, tuple[pa.Array, CodeArray]]  # column -> what it holds
 
 
-class _Reading:
-    """Everything that is counted while the rows stream by, for every part and every two parts that overlap."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rows:
+    """All rows, column by column."""
+
+    buckets: CodeArray  # (n_rows,)
+    values: list[CodeArray]  # of each part (n_rows,) the numbers of quasi values or regions
+    contents: list[KeyArray]  # of each part (n_rows,) hashes of what is compared with the source
+    codes: dict[str, CodeArray]  # sensitive column -> (n_rows,) numbers of values
+    shared: dict[
+        tuple[int, int, int], KeyArray
+    ]  # part, number of its separator, 0: hashes of quasi values or 1: of all
+
+
+def _count_pairs(first: CodeArray, second: CodeArray) -> tuple[KeyArray, IntArray]:
+    """Return the distinct keys first << 32 | second, ascending, and how often each occurs."""
+    keys, counts = np.unique(paired(first, second), return_counts=True)
+    return keys, counts.astype(np.int64)
+
+
+class _Reader:
+    """Reads the rows, and counts what every part, every two parts that overlap and every group of a bucket holds."""
 
     def __init__(
         self,
         layout: Layout,
         manifest: Manifest,
-        subjects: Sequence[Subject],
         kinds: Mapping[str, pa.DataType],
         compared: Literal["no", "by witness", "by bounds"],
     ) -> None:
         self._layout = layout
         self._n_buckets = manifest.buckets
-        self._sensitive = [attribute.name for attribute in manifest.of_role("sensitive")]
+        self._compared = compared
+        names = [attribute.name for attribute in manifest.of_role("sensitive")]
         hashers = [_hashers(separator, layout, manifest, kinds) for separator in layout.separators]
+        self._keys = [every.key for _, every in hashers]
         self._readers = tuple(
             PartReader(part, _members(place, layout, hashers), manifest, kinds, with_source=compared != "no")
             for place, part in enumerate(layout.parts)
         )
-        n_parts = len(self._readers)
-        values = {name: ValueReader(kinds[name], manifest.missing_tokens) for name in self._sensitive}
-        self._groups = [
-            SensitiveGroups([subject for subject in subjects if layout.part_of(subject) == place], values)
-            for place in range(n_parts)
-        ]
-        self._shared = [SharedValues(every.key) for _, every in hashers]
-        self._joining = None if layout.shared is None else Joining(layout, values[layout.shared])
-        room = max(_LEAST_ROOM, _ROOM // n_parts)
-        self._tallies = {place: Tally(room) for place in layout.known}
-        self._sums = tuple(BoxSums(reader.key) for reader in self._readers) if compared != "no" else ()
-        self._contents = [(Interner(), Tally(room)) for _ in self._readers] if compared == "by bounds" else []
-        self._linking: tuple[NeighbourSums, NeighbourSums] | None = None
-        if compared == "by witness":
-            key = self._readers[0].key
-            self._linking = NeighbourSums(key, n_parts), NeighbourSums(key, n_parts)
-        self._rng = np.random.default_rng()
-        self._sizes: IntArray = np.zeros(0, dtype=np.int64)
+        self._values = {name: ValueReader(kinds[name], manifest.missing_tokens) for name in names}
+        # Each sensitive attribute in its first column, and the one that parts share in all of them.
+        self._columns = {name: name for name in names}
+        self._columns |= {layout.parts[i].column_of[str(layout.shared)]: str(layout.shared) for i in layout.informed}
 
-    def prepare(self, batch: pa.RecordBatch) -> _Prepared:
+    def prepare(self, batch: pa.RecordBatch) -> _Batch:
         """Do what no other batch must be known for; any thread may."""
-        layout = self._layout
-        return _Prepared(
+        return _Batch(
             rows=batch.num_rows,
             buckets=bucket_codes(batch.column("bucket"), self._n_buckets),
             parts=[reader.published(batch) for reader in self._readers],
-            sensitive={name: coded(batch.column(name)) for name in self._sensitive},
-            informed=[coded(batch.column(layout.parts[i].column_of[str(layout.shared)])) for i in layout.informed],
+            sensitive={column: coded(batch.column(column)) for column in self._columns},
         )
 
-    def add(self, batch: _Prepared) -> None:
-        """Count the rows of the next batch."""
-        buckets = batch.buckets
-        self._sizes = grown_sizes(self._sizes, buckets)
-        numbers = [reader.values(part, batch.rows) for reader, part in zip(self._readers, batch.parts, strict=True)]
-        for place, tally in self._tallies.items():
-            tally.add(paired(numbers[place], buckets))
-        for place, group in enumerate(self._groups):
-            group.add(numbers[place], buckets, batch.sensitive)
-        separated = []
-        for number, separator in enumerate(self._layout.separators):
-            both = (separator.first, separator.second)
-            told = [batch.parts[place].shared[_index(place, number, self._layout)] for place in both]
-            mine = [numbers[place] for place in both]
-            separated.append(self._shared[number].add(told, mine, buckets, len(self._sizes)))
-        if self._joining is not None:
-            self._joining.add(numbers, separated, batch.informed, buckets)
-        if self._sums:
-            self._add_contents(batch, numbers)
+    def read(self, rows: PublishedRows, manifest: Manifest, progress: Progress) -> tuple[_Rows, IntArray]:
+        """Return all rows and the sizes of buckets, or raise BucketError if these are not as declared."""
+        sizes: IntArray = np.zeros(0, dtype=np.int64)
+        found: list[_Rows] = []
+        with progress.step("reading the release", manifest.rows) as step:
+            for batch in prepared(rows.batches(manifest.columns), self.prepare):
+                if not batch.rows and found:
+                    continue
+                sizes = grown_sizes(sizes, batch.buckets)
+                found.append(self._number(batch))
+                step.advance(batch.rows)
+        if len(sizes) != self._n_buckets or not found:
+            raise BucketError(f"there are {len(sizes)} buckets, the manifest says {self._n_buckets}")
+        return _concatenate(found), sizes
 
-    def _add_contents(self, batch: _Prepared, numbers: Sequence[CodeArray]) -> None:
-        """Count what the source will be compared with."""
-        buckets, n_buckets = batch.buckets, len(self._sizes)
-        hashes = [
-            reader.contents(part, codes)
-            for reader, part, codes in zip(self._readers, batch.parts, numbers, strict=True)
-        ]
-        for one, keys in zip(self._sums, hashes, strict=True):
-            one.add(buckets, keys, n_buckets)
-        if self._contents:
-            for (interner, tally), keys in zip(self._contents, hashes, strict=True):
-                tally.add(paired(interner.ids(keys), buckets))
-        if self._linking is not None:
-            standing, turned = self._linking
-            standing.add(hashes, buckets, n_buckets)
-            turned.add(hashes, buckets, n_buckets, turned_rows(buckets, self._rng))
+    def _number(self, batch: _Batch) -> _Rows:
+        both = list(zip(self._readers, batch.parts, strict=True))
+        values = [reader.values(part, batch.rows) for reader, part in both]
+        contents = []
+        if self._compared != "no":
+            contents = [reader.contents(part, own) for (reader, part), own in zip(both, values, strict=True)]
+        codes = {column: self._values[name].read(*batch.sensitive[column]) for column, name in self._columns.items()}
+        shared = {
+            (place, number, which): both[which]
+            for place, part in enumerate(batch.parts)
+            for number, both in enumerate(part.shared)
+            for which in (0, 1)
+        }
+        return _Rows(batch.buckets, values, contents, codes, shared)
 
-    def result(self) -> SlicedRows:
-        """Return all that was counted; raise BucketError if there are not as many buckets as declared."""
-        if len(self._sizes) != self._n_buckets:
-            raise BucketError(f"there are {len(self._sizes)} buckets, the manifest says {self._n_buckets}")
-        known, readers = self._layout.known, self._readers
-        shared = [one.result() for one in self._shared]
+    def count(self, rows: _Rows, sizes: IntArray, subjects: Sequence[Subject]) -> SlicedRows:
+        """Return what the rows say."""
+        layout, readers, buckets, known = self._layout, self._readers, rows.buckets, self._layout.known
+        shared = [self._share(number, rows) for number in range(len(layout.separators))]
         lists = Postings.of(
-            [*(tally.result() for tally in self._tallies.values()), *(counted for counted, *_ in shared)],
+            [_count_pairs(own, buckets) for own in (*(rows.values[p] for p in known), *(one for one, *_ in shared))],
             [*(readers[place].n_values for place in known), *(count for _, count, *_ in shared)],
         )
-        histograms: dict[Subject, Histograms] = {}
-        buckets = np.arange(self._n_buckets, dtype=np.uint64)
-        for place, group in enumerate(self._groups):
-            histograms |= group.histograms(lists.keys_of(known.index(place)) if place in known else buckets)
-        contents = None
-        if self._contents:
-            counted = [(tally.result(), interner.count) for interner, tally in self._contents]
-            contents = Postings.of([keys for keys, _ in counted], [count for _, count in counted])
+        contents, numbers = None, tuple(Interner() for _ in readers if self._compared == "by bounds")
+        if numbers:
+            ids = [interner.ids(keys) for interner, keys in zip(numbers, rows.contents, strict=True)]
+            contents = Postings.of([_count_pairs(own, buckets) for own in ids], [one.count for one in numbers])
+        sums = tuple(BoxSums(reader.key) for reader in readers if self._compared != "no")
+        for one, keys in zip(sums, rows.contents, strict=True):
+            one.add(buckets, keys, len(sizes))
         return SlicedRows(
-            rows=int(self._sizes.sum()),
-            layout=self._layout,
+            rows=len(buckets),
+            layout=layout,
             readers=readers,
-            sizes=self._sizes,
+            sizes=sizes,
             lists=lists,
             shared_of=tuple(of_value for _, _, of_value, _ in shared),
             disagreeing=int(np.logical_or.reduce([differs for *_, differs in shared]).sum()) if shared else 0,
-            histograms=histograms,
-            sums=self._sums,
+            histograms={
+                one: self._count_groups(one, rows, lists) for one in subjects if layout.part_of(one) is not None
+            },
+            sums=sums,
             contents=contents,
-            content_numbers=tuple(interner for interner, _ in self._contents),
-            joined=None if self._joining is None else self._joining.result(),
-            linking=self._linking,
+            content_numbers=numbers,
+            joined=None if layout.shared is None else self._join(rows, [one for one, *_ in shared]),
+            linking=self._link(rows) if self._compared == "by witness" else None,
         )
+
+    def _share(self, number: int, rows: _Rows) -> tuple[CodeArray, int, tuple[CodeArray, CodeArray], BoolArray]:
+        """Count what the two parts of a separator share.
+
+        Return (n_rows,) numbers of what the first part shares, how many there are, what each value of both parts
+        shares, and in which buckets they do not hold the same.
+        """
+        separator = self._layout.separators[number]
+        sides = (separator.first, separator.second)
+        hashes = [
+            [rows.shared[place, _index(place, number, self._layout), which] for which in (0, 1)] for place in sides
+        ]
+        distinct, numbers = np.unique(np.concatenate([quasi for quasi, _ in hashes]), return_inverse=True)
+        own = numbers.reshape(2, -1).astype(np.int32)
+        of_value, sums = [], []
+        for place, told, (_, every) in zip(sides, own, hashes, strict=True):
+            of_value.append(np.full(int(rows.values[place].max()) + 1, -1, dtype=np.int32))
+            of_value[-1][rows.values[place]] = told
+            sums.append(BoxSums(self._keys[number]))
+            sums[-1].add(rows.buckets, every, self._n_buckets)
+        return own[0], len(distinct), (of_value[0], of_value[1]), sums[0].differs(sums[1])
+
+    def _count_groups(self, subject: Subject, rows: _Rows, lists: Postings) -> Histograms:
+        """Count sensitive values in every group: bucket and quasi values of their part, as entries of its list."""
+        part, known = self._layout.part_of(subject), self._layout.known
+        group, n_groups = rows.buckets.astype(np.int64), self._n_buckets
+        if part in known:
+            entries = lists.keys_of(known.index(part))
+            group, n_groups = np.searchsorted(entries, paired(rows.values[part], rows.buckets)), len(entries)
+        joint, n_values = rows.codes[subject[0]], self._values[subject[0]].count
+        for name in subject[1:]:
+            distinct, numbers = np.unique(paired(joint, rows.codes[name]), return_inverse=True)
+            joint, n_values = numbers.reshape(-1).astype(np.int32), len(distinct)
+        keys, counts = _count_pairs(group.astype(np.int32), joint)
+        return Histograms(
+            sizes=np.bincount(group, minlength=n_groups).astype(np.int64),
+            start=np.searchsorted(keys >> np.uint64(32), np.arange(n_groups + 1, dtype=np.uint64)).astype(np.int64),
+            value=(keys & np.uint64(0xFFFFFFFF)).astype(np.int64),
+            count=counts,
+            values=() if len(subject) > 1 else tuple(self._values[subject[0]].texts),
+            n_values=n_values,
+        )
+
+    def _join(self, rows: _Rows, separated: Sequence[CodeArray]) -> Joined:
+        """Count values, in informed parts and separators together with the sensitive value, by bucket."""
+        layout, name = self._layout, str(self._layout.shared)
+        parts = sorted({*layout.known, *layout.informed})
+        owners = [*parts, *(separator.first for separator in layout.separators)]
+        told = [place in layout.informed for place in parts]
+        told += [layout.shared in separator.names for separator in layout.separators]
+        pairs: list[KeyArray | None] = []
+        counted, n_values = [], []
+        for owner, with_value, column in zip(owners, told, [*(rows.values[p] for p in parts), *separated], strict=True):
+            numbers, keys = column, None
+            if with_value:
+                codes = rows.codes[layout.parts[owner].column_of[name]]
+                keys, places = np.unique(paired(column, codes), return_inverse=True)
+                numbers = places.reshape(-1).astype(np.int32)
+            pairs.append(keys)
+            n_values.append(int(numbers.max()) + 1)
+            counted.append(_count_pairs(numbers, rows.buckets))
+        return Joined(Postings.of(counted, n_values), tuple(pairs), len(parts), self._values[name].count)
+
+    def _link(self, rows: _Rows) -> tuple[NeighbourSums, NeighbourSums]:
+        """Add up neighbouring parts of rows as they stand, and as turned by a random number of places."""
+        key, n_parts = self._readers[0].key, len(self._readers)
+        standing, turned = NeighbourSums(key, n_parts), NeighbourSums(key, n_parts)
+        standing.add(rows.contents, rows.buckets, self._n_buckets)
+        order = turned_rows(rows.buckets, np.random.default_rng())
+        turned.add(rows.contents, rows.buckets, self._n_buckets, order)
+        return standing, turned
+
+
+def _concatenate(found: Sequence[_Rows]) -> _Rows:
+    def join(pick: Callable[[_Rows], Sequence[NDArray[Any]]]) -> list[NDArray[Any]]:
+        return [np.concatenate(arrays) for arrays in zip(*map(pick, found), strict=True)]
+
+    return _Rows(
+        buckets=np.concatenate([rows.buckets for rows in found]),
+        values=join(lambda rows: rows.values),
+        contents=join(lambda rows: rows.contents),
+        codes=dict(zip(found[0].codes, join(lambda rows: list(rows.codes.values())), strict=True)),
+        shared=dict(zip(found[0].shared, join(lambda rows: list(rows.shared.values())), strict=True)),
+    )
 
 
 def read_sliced(
@@ -343,13 +296,8 @@ def read_sliced(
             raise InputError(f"{source.name} lacks {len(absent)} columns of the release: {', '.join(absent)}")
     compared: Literal["no", "by witness", "by bounds"] = "by bounds" if with_contents else "by witness"
     kinds = compared_kinds(layout, manifest, rows.schema, source)
-    reading = _Reading(layout, manifest, subjects, kinds, "no" if source is None else compared)
-    with progress.step("reading the release", manifest.rows) as step:
-        for batch in prepared(rows.batches(manifest.columns), reading.prepare):
-            if batch.rows:
-                reading.add(batch)
-                step.advance(batch.rows)
-    return reading.result()
+    reader = _Reader(layout, manifest, kinds, "no" if source is None else compared)
+    return reader.count(*reader.read(rows, manifest, progress), subjects)
 
 
 def _hashers(
