@@ -19,6 +19,7 @@ import io
 import signal
 import sys
 import types
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -50,9 +51,12 @@ def _skipped(tree: ast.Module) -> Iterator[int]:
             parts = [node.annotation]
         elif isinstance(node, ast.FunctionDef):
             parts = [
+                *node.decorator_list,
                 node.returns,
                 *(argument.annotation for argument in ast.walk(node.args) if isinstance(argument, ast.arg)),
             ]
+        elif isinstance(node, ast.ClassDef):
+            parts = [*node.decorator_list]
         elif isinstance(node, ast.JoinedStr | ast.Raise | ast.Import | ast.ImportFrom):
             parts = [node]
         for part in parts:
@@ -166,7 +170,8 @@ def is_noticed(tests: list[Callable[[], None]]) -> bool:
     try:
         for place, test in enumerate(tests):
             try:
-                with contextlib.redirect_stdout(io.StringIO()):
+                with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+                    warnings.simplefilter("error")
                     test()
             except BaseException as fault:
                 if isinstance(fault, KeyboardInterrupt):

@@ -234,6 +234,21 @@ def test_beliefs_reach_the_same_and_ties_are_refused() -> None:
                     assert kept == (clear > 1e-8), (model, classes, limit)
 
 
+def test_counts_that_only_wide_integers_hold() -> None:
+    """Products of counts beyond 64 bits change nothing: shares are the same."""
+    for model, main, rest, *_ in CASES:
+        if model in ("k-anonymity", "alpha-k-anonymity"):
+            continue
+        limit = 2 if main in ("l", "c") else 0.5
+        for classes in TABLES:
+            small = histograms(classes)
+            large = replace(small, sizes=small.sizes << 33, count=small.count << 33)
+            narrow_answer = judge(model, small, **{main: limit}, **rest)
+            holds, reached = judge(model, large, **{main: limit}, **rest)
+            assert holds == narrow_answer[0], (model, classes)
+            assert reached == pytest.approx(narrow_answer[1])
+
+
 def test_ties_of_shares_that_no_limit_can_break() -> None:
     """A share is never above 1, however it is rounded: the weakest promise holds for every belief."""
     beliefs = mixed(histograms(((3, 0, 0, 0), (1, 2, 0, 0))))
@@ -295,6 +310,8 @@ def test_limits_of_the_most_frequent_values() -> None:
     # Another tau bends the curve in proportion: 0.9 of psi(1) = 0.9 is reached by tau = 0.6, 0.9 of 0.95 by less.
     assert judge("tau-l-diversity", found, **curve, psi=[0.6, 0.9, 1])[1] == pytest.approx([0.6])
     assert judge("tau-l-diversity", found, tau=1, l=2) == ([True], [0.6])
+    # Where the curve has reached 1, nothing is asked any more.
+    assert judge("tau-l-diversity", histograms(((6, 4, 0, 0),)), tau=0.6, l=3, psi=[0.6, 1, 1]) == ([True], [0.6])
     assert judge("tau-l-diversity", found, tau=1, l=3)[1] == pytest.approx([0.8])
     for parameters, why in (
         ({"tau": 0.5, "l": 3, "psi": [0.6, 0.9, 1]}, "begin"),
@@ -345,6 +362,9 @@ def test_populations() -> None:
         promise = promise_of("delta-presence", min=low, max=high, population="p")
         holds, reached = evaluate(promise, classes, None)
         assert (holds.tolist(), reached.tolist()) == (wanted, [0.5, 1.0, math.inf]), (low, high)
+    one = promises.count_covered(np.array([1, 0]), np.array([1, 0]))
+    found = evaluate(promise_of("delta-presence", max=1, population="p"), one, None)
+    assert [side.tolist() for side in found] == [[True, False], [1.0, math.inf]]
     nobody = promises.count_covered(np.array([0, 1]), np.array([2, 2]))
     promise = promise_of("delta-presence", max=1, population="p")
     assert evaluate(promise, nobody, None)[0].tolist() == [False, True]
