@@ -197,6 +197,8 @@ def limits_near(model: str, main: str, reached: Any) -> Iterator[float]:
 
 def test_classes_keep_just_what_fractions_say() -> None:
     for (model, main, rest, reach, sign), classes, wide in product(CASES, TABLES, (False, True)):
+        if wide and classes is not TABLES[2]:
+            continue
         whole = tuple(map(sum, zip(*classes, strict=True)))
         values = [reach(counts, whole) for counts in classes]
         for limit in {limit for value in values for limit in limits_near(model, main, value)}:
@@ -315,11 +317,15 @@ def test_limits_of_the_most_frequent_values() -> None:
     assert judge("tau-l-diversity", found, tau=1, l=3)[1] == pytest.approx([0.8])
     for parameters, why in (
         ({"tau": 0.5, "l": 3, "psi": [0.6, 0.9, 1]}, "begin"),
-        ({"tau": 0.5, "l": 100_001}, "above 100,000"),
+        ({"tau": 0.5, "l": promises._MOST_LIMITS + 1}, "above 100,000"),
     ):
         with pytest.raises(CannotCheckError, match=why):
             evaluate(promise_of("tau-l-diversity", **parameters), found, None)
-    assert len(promises.psi_limits(promise_of("tau-l-diversity", tau=0.5, l=100_000))) == 100_000
+    most, promises._MOST_LIMITS = promises._MOST_LIMITS, 4
+    try:
+        assert len(promises.psi_limits(promise_of("tau-l-diversity", tau=0.5, l=4))) == 4
+    finally:
+        promises._MOST_LIMITS = most
 
 
 def test_distances_need_an_order_or_a_tree() -> None:
@@ -527,6 +533,7 @@ def test_other_packages_register_formulas_of_their_models() -> None:
     try:
         promises.entry_points = entry_points  # type: ignore[assignment]
         promises.find_model.cache_clear()
+        promises._shape_of.cache_clear()
         promise = read_promise("even-classes", {"of": 2}, 2.0, ["s"])
         assert promise.obstacle is None
         holds, reached = evaluate(promise, promises.count_only(np.array([2, 3])), None)
@@ -542,3 +549,4 @@ def test_other_packages_register_formulas_of_their_models() -> None:
     finally:
         promises.entry_points = original
         promises.find_model.cache_clear()
+        promises._shape_of.cache_clear()

@@ -72,7 +72,7 @@ def check_account(account: Account, columns: Sequence[str], *, tree_given: bool)
         return Check("account", False, f"{cheap} uses of the budget cost more than the ledger says")
     total = sum((Fraction(use.loss) for use in account.ledger), Fraction(0))
     if account.delta:
-        return _concentrated(account, total)
+        return _check_concentrated(account, total)
     if account.spent.delta != 0 or Fraction(account.spent.epsilon) < total:
         return Check("account", False, "the ledger adds up to more than is stated as spent")
     if total > Fraction(account.epsilon):
@@ -86,7 +86,7 @@ def _least(use: Use, delta: float, *, choice: bool) -> Fraction:
     return 1 / (2 * scale * scale) if delta else (2 if choice else 1) / scale
 
 
-def _concentrated(account: Account, total: Fraction) -> Check:
+def _check_concentrated(account: Account, total: Fraction) -> Check:
     spent, rho = account.spent, account.spent.rho or 0.0
     if Fraction(rho) < total or spent.delta > account.delta or spent.epsilon > account.epsilon:
         why = "the ledger adds up to more than is stated as spent, or that to more than epsilon"

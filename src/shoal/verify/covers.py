@@ -114,12 +114,12 @@ def read_covers(attribute: Attribute) -> Covers:
     # below: (line.width + 1,) how many codes lie before each stretch
     below = np.append(np.cumsum(covered) - covered, (n_covered, n_covered + 1, n_covered + 2))
     order = np.lexsort((flat[:, 0], owner))
-    start, lows, highs = _joined(len(covers), owner[order], below[flat[order, 0]], below[flat[order, 1]])
+    start, lows, highs = _join_ranges(len(covers), owner[order], below[flat[order, 0]], below[flat[order, 1]])
     return Covers(attribute, labels, start, lows, highs, n_covered + 2, line, codes)
 
 
 @kernel
-def _joined(n: int, owner: IntArray, low: IntArray, high: IntArray) -> tuple[IntArray, CodeArray, CodeArray]:
+def _join_ranges(n: int, owner: IntArray, low: IntArray, high: IntArray) -> tuple[IntArray, CodeArray, CodeArray]:
     """Join ranges of one owner that touch; owners ascend, and so do the ranges of each."""
     start = np.zeros(n + 1, dtype=np.int64)
     new_low = np.empty(low.shape[0], dtype=np.int32)
@@ -213,7 +213,7 @@ class Line(ABC):
         return self.stretches + 2
 
 
-def _listed(covers: Sequence[Cover], key: str) -> tuple[list[int], list[str]]:
+def _list_entries(covers: Sequence[Cover], key: str) -> tuple[list[int], list[str]]:
     """Return the entries of all lists under *key*, and whose each one is."""
     found = [(owner, text) for owner, cover in enumerate(covers) if key in cover for text in cover[key]]
     return [owner for owner, _ in found], [text for _, text in found]
@@ -224,7 +224,7 @@ class NumberLine(Line):
 
     def __init__(self, attribute: Attribute, covers: Sequence[Cover]) -> None:
         self._attribute = attribute
-        listed, texts = _listed(covers, "values")
+        listed, texts = _list_entries(covers, "values")
         points = self.numbers(pa.array(texts, type=pa.string()))
         if not bool(np.isfinite(points).all()):
             raise CoverError(f"a cover of {attribute.name!r} lists values that cannot be read")
@@ -295,8 +295,8 @@ class TextLine(Line):
 
     def __init__(self, attribute: Attribute, covers: Sequence[Cover]) -> None:
         self._attribute = attribute
-        listed, values = _listed(covers, "values")
-        begun, prefixes = _listed(covers, "prefixes")
+        listed, values = _list_entries(covers, "values")
+        begun, prefixes = _list_entries(covers, "prefixes")
         if "" in prefixes:
             raise CoverError(f"a cover of {attribute.name!r} has an empty prefix")
         between = [owner for owner, cover in enumerate(covers) if "through" in cover]
@@ -344,7 +344,7 @@ class ValueLine(Line):
         order = dict.fromkeys(chain.from_iterable(lists))
         self._place = {value: place for place, value in enumerate(order)}
         self.stretches = len(order)
-        owner, values = _listed(covers, "values")
+        owner, values = _list_entries(covers, "values")
         low = np.array([self._place[value] for value in values], dtype=np.int64)
         self.pieces = (np.array(owner, dtype=np.int64), low, low + 1)
 

@@ -47,7 +47,7 @@ def check_defended(
         if not attribute.defended:
             continue
         try:
-            why = _undefended(rows, manifest, attribute, source, witness, labelled, progress, means)
+            why = _find_undefended(rows, manifest, attribute, source, witness, labelled, progress, means)
         except MemoryError:
             raise
         except FAULTS as fault:
@@ -57,7 +57,7 @@ def check_defended(
     return checks
 
 
-def _undefended(
+def _find_undefended(
     rows: PublishedRows,
     manifest: Manifest,
     attribute: Attribute,
@@ -82,7 +82,7 @@ def _undefended(
         labelled.schema.field(_RECORDS).type
     ):
         return "internal/labels.parquet does not have the columns of this release"
-    shown = _counted(rows, told)
+    shown = _count_rows(rows, told)
     labels = pa.array([label for label, cover in covers.items() if cover != {"values": [label]}], pa.string())
     claimed = labelled.filter(pc.is_in(labelled[name], labels))
     if pc.any(pc.less(claimed[_RECORDS], 1)).as_py():
@@ -93,7 +93,7 @@ def _undefended(
     same = under.join(total, told, join_type="full outer")
     if not pc.all(pc.fill_null(pc.equal(same[_RECORDS], same[_TOTAL]), False)).as_py():
         return "internal/labels.parquet does not tell of the records that each class publishes under each label"
-    if not all(_covered(covers[str(pair["label"])], pair["value"]) for pair in _pairs(claimed, name)):
+    if not all(_is_covered(covers[str(pair["label"])], pair["value"]) for pair in _pairs(claimed, name)):
         return "internal/labels.parquet tells of values that their labels do not cover"
     kept = shown.filter(pc.invert(pc.fill_null(pc.is_in(shown[name], labels), False)))
     kept = kept.append_column(_VALUE, kept[name])
@@ -126,7 +126,7 @@ def _about(model: str, subjects: Sequence[Sequence[str]], attribute: Attribute) 
     return model == "tau-l-diversity" and (attribute.name,) in [tuple(subject) for subject in subjects]
 
 
-def _covered(cover: object, value: str | None) -> bool:
+def _is_covered(cover: object, value: str | None) -> bool:
     assert isinstance(cover, dict)  # noqa: S101 - read_attribute has seen to it
     return bool(cover.get("missing")) if value is None else value in cover.get("values", ())
 
@@ -140,17 +140,17 @@ def _never_null(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.if_else(pc.is_valid(column), pc.binary_join_element_wise("=", pc.fill_null(column, ""), ""), "?")
 
 
-def _counted(rows: PublishedRows, names: list[str]) -> pa.Table:
+def _count_rows(rows: PublishedRows, names: list[str]) -> pa.Table:
     """Return the distinct combinations of texts in some columns, and how many records have each."""
     found: list[pa.Table] = []
     for batch in rows.batches(names):
         texts = pa.table([column.cast(pa.string()) for column in batch.columns], names=names)
         found.append(texts.append_column(_RECORDS, pa.array(np.ones(len(texts), dtype=np.int64))))
-        found = [_summed(found, names)]
-    return _summed(found, names)
+        found = [_sum_rows(found, names)]
+    return _sum_rows(found, names)
 
 
-def _summed(found: list[pa.Table], names: list[str]) -> pa.Table:
+def _sum_rows(found: list[pa.Table], names: list[str]) -> pa.Table:
     counted = pa.concat_tables(found).group_by(names).aggregate([(_RECORDS, "sum")])
     return counted.select([*names, f"{_RECORDS}_sum"]).rename_columns([*names, _RECORDS])
 

@@ -143,7 +143,7 @@ class UnfoldedRows(RewrittenRows):
             yield pa.RecordBatch.from_arrays([arrays[name] for name in wanted], names=wanted)
 
 
-def unfolded_source(manifest: Manifest, source: Source) -> Any:
+def unfold_source(manifest: Manifest, source: Source) -> Any:
     """Return the source with its baskets unfolded as the manifest says, or as it is if the manifest says nothing."""
     folded = read_items(manifest.items, manifest.attributes)
     for one in folded:
@@ -157,10 +157,10 @@ def unfolded_source(manifest: Manifest, source: Source) -> Any:
 def read_items(raw: Mapping[str, Any], attributes: Sequence[Attribute]) -> tuple[Folded, ...]:
     """Return the manifest's entries on baskets, or raise an ItemsError that says what is wrong with them."""
     roles = {attribute.name: attribute.role for attribute in attributes}
-    return tuple(_folded(column, entry, roles) for column, entry in raw.items())
+    return tuple(_read_basket(column, entry, roles) for column, entry in raw.items())
 
 
-def _folded(column: str, entry: Any, roles: Mapping[str, str]) -> Folded:
+def _read_basket(column: str, entry: Any, roles: Mapping[str, str]) -> Folded:
     where = f"items.{column}"
     try:
         basket = read_entry(Basket, entry, where)

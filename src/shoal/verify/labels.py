@@ -40,7 +40,7 @@ def check_readings(attribute: Attribute) -> None:
         )
         if alone or not _fits(attribute.kind, reading, label, cover, shared):
             raise CoverError(f"a label of {attribute.name!r} does not read like what it covers")
-    if len(shared["masks"]) > 1 or not _nested(shared["groups"]):
+    if len(shared["masks"]) > 1 or not _are_nested(shared["groups"]):
         raise CoverError(f"labels of {attribute.name!r} do not fit together: they are not the nodes of one tree")
 
 
@@ -132,7 +132,7 @@ def _category(label: str, cover: Cover, shared: Mapping[str, Any]) -> bool:
         return bool(list(values) == [label])
     ends = re.fullmatch(r"\[(.+) \.\.\. (.+)\]", label, re.DOTALL)
     if ends is not None:
-        return all(_unquoted(end) in values for end in ends.groups())
+        return all(_unquote(end) in values for end in ends.groups())
     elements = _elements(label[1:-1]) if label.startswith("{") and label.endswith("}") else None
     if elements is None:  # the name of a group
         shared["groups"].append(frozenset(values))
@@ -145,17 +145,17 @@ def _category(label: str, cover: Cover, shared: Mapping[str, Any]) -> bool:
 def _elements(text: str) -> list[str] | None:
     """Return the names in a set; None if it is not written as one."""
     found = _ELEMENT.findall(text)
-    return [_unquoted(one) for one in found] if ", ".join(found) == text else None
+    return [_unquote(one) for one in found] if ", ".join(found) == text else None
 
 
-def _unquoted(text: str) -> str:
+def _unquote(text: str) -> str:
     try:
         return str(json.loads(text)) if text.startswith('"') else text
     except ValueError:
         return text
 
 
-def _nested(groups: list[frozenset[str]]) -> bool:
+def _are_nested(groups: list[frozenset[str]]) -> bool:
     """Whether any two of some sets are disjoint or one of them holds the other."""
     within: dict[str, frozenset[str]] = {}  # value -> the largest set so far that holds it
     for group in sorted(groups, key=len):

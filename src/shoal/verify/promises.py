@@ -89,16 +89,16 @@ def _count_values(promise: Promise, classes: Histograms, _: Attribute | None) ->
     return kinds >= promise.whole("l"), kinds.astype(np.float64)
 
 
-def _bound_largest(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
+def _limit_largest(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
     holds = at_most(classes.largest, classes.sizes, 1 / promise.fraction("l"), share=True)
     return holds, divide(classes.sizes, classes.largest)
 
 
-def _bound_entropy(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
+def _limit_entropy(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
     return entropy_at_least(classes, promise.fraction("l")), np.exp(entropies(classes))
 
 
-def _bound_recursively(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
+def _limit_recursively(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
     l, first = promise.whole("l"), classes.start[:-1]
     counts, rank = classes.rank()
     largest, tail = counts[first], np.add.reduceat(np.where(rank >= l - 1, counts, 0), first)
@@ -124,7 +124,7 @@ def psi_limits(promise: Promise) -> list[Fraction]:
     return limits
 
 
-def _bound_most_frequent(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
+def _limit_most_frequent(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
     tau, limits, first = promise.fraction("tau"), psi_limits(promise), classes.start[:-1]
     l = len(limits)
     counts, rank = classes.rank()
@@ -142,12 +142,12 @@ def _bound_most_frequent(promise: Promise, classes: Histograms, _: Attribute | N
     return holds, reached
 
 
-def _bound_share_and_size(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
+def _limit_share_and_size(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
     holds = at_most(classes.largest, classes.sizes, promise.fraction("alpha"))
     return holds & (classes.sizes >= promise.whole("k")), divide(classes.largest, classes.sizes)
 
 
-def _bound_gain(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
+def _limit_gain(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
     # (p - q) / q = (c N - n C) / (n C), for values with p > q
     classes = widen(classes, classes.total * int(classes.sizes.max()))
     whole, total, first = classes.whole[classes.value], classes.total, classes.start[:-1]
@@ -160,7 +160,7 @@ def _bound_gain(promise: Promise, classes: Histograms, _: Attribute | None) -> F
     return np.logical_and.reduceat(holds, first), np.maximum.reduceat(gain, first)
 
 
-def _bound_change(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
+def _limit_change(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
     classes = widen(classes, classes.total * int(classes.sizes.max()))
     top = classes.count * classes.total
     bottom = classes.sizes[classes.owner] * classes.whole[classes.value]
@@ -171,7 +171,7 @@ def _bound_change(promise: Promise, classes: Histograms, _: Attribute | None) ->
     return clearly_below(reached, float(promise.fraction("delta")), classes), reached
 
 
-def _bound_distance(promise: Promise, classes: Histograms, attribute: Attribute | None) -> Found:
+def _limit_distance(promise: Promise, classes: Histograms, attribute: Attribute | None) -> Found:
     distance = promise.parameters["distance"]
     classes = widen(classes, largest_product(classes, attribute))
     if distance == "equal":
@@ -184,7 +184,7 @@ def _bound_distance(promise: Promise, classes: Histograms, attribute: Attribute 
     return at_most(top, bottom, promise.fraction("t"), share=True), divide(top, bottom)
 
 
-def _bound_harmful(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
+def _limit_harmful(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
     largest = _largest_harmful(promise, classes)
     return at_most(largest, classes.sizes, promise.fraction("most"), share=True), divide(largest, classes.sizes)
 
@@ -238,7 +238,7 @@ def _count_population(promise: Promise, classes: Histograms, _: Attribute | None
     return covered >= promise.whole("k"), covered.astype(np.float64)
 
 
-def _bound_presence(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
+def _limit_presence(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
     sizes, covered, low = classes.sizes, classes.count, promise.fraction("min")
     some = covered > 0
     reached = np.full(sizes.shape[0], math.inf)
@@ -279,17 +279,17 @@ MODELS: Mapping[str, Model] = {
     "k-anonymity": Model({"k": (_K, ...)}, _count_sizes, "sizes", min),
     "column-frequency": Model({"k": (_K, ...)}, _refuse, "parts", min),
     "k-map": Model(_K_OF_POPULATION, _count_population, "population", min),
-    "delta-presence": Model(_PRESENCE, _bound_presence, "population", demands=(_IN_ORDER,)),
+    "delta-presence": Model(_PRESENCE, _limit_presence, "population", demands=(_IN_ORDER,)),
     "distinct-l-diversity": Model({"l": (_K, ...)}, _count_values, worst=min),
-    "simple-l-diversity": Model({"l": (_FROM_1, ...)}, _bound_largest, worst=min),
-    "entropy-l-diversity": Model({"l": (_FROM_1, ...)}, _bound_entropy, worst=min),
-    "recursive-cl-diversity": Model({"c": (Positive, ...), "l": (_K, ...)}, _bound_recursively),
-    "tau-l-diversity": Model(_TAU, _bound_most_frequent, labels=True, demands=(_ALL_OF_PSI,)),
-    "t-closeness": Model({"t": (NotNegative, ...), "distance": (_DISTANCE, "equal")}, _bound_distance),
-    "alpha-k-anonymity": Model({"alpha": (_PART, ...), "k": (_K, ...)}, _bound_share_and_size, mixes=False),
-    "beta-likeness": Model({"beta": (Positive, ...), "enhanced": (bool, False)}, _bound_gain),
-    "delta-disclosure": Model({"delta": (Positive, ...)}, _bound_change),
-    "confidence-bounding": Model(_HARM, _bound_harmful),
+    "simple-l-diversity": Model({"l": (_FROM_1, ...)}, _limit_largest, worst=min),
+    "entropy-l-diversity": Model({"l": (_FROM_1, ...)}, _limit_entropy, worst=min),
+    "recursive-cl-diversity": Model({"c": (Positive, ...), "l": (_K, ...)}, _limit_recursively),
+    "tau-l-diversity": Model(_TAU, _limit_most_frequent, labels=True, demands=(_ALL_OF_PSI,)),
+    "t-closeness": Model({"t": (NotNegative, ...), "distance": (_DISTANCE, "equal")}, _limit_distance),
+    "alpha-k-anonymity": Model({"alpha": (_PART, ...), "k": (_K, ...)}, _limit_share_and_size, mixes=False),
+    "beta-likeness": Model({"beta": (Positive, ...), "enhanced": (bool, False)}, _limit_gain),
+    "delta-disclosure": Model({"delta": (Positive, ...)}, _limit_change),
+    "confidence-bounding": Model(_HARM, _limit_harmful),
     # of releases by an agency's plan, and of these only; agreed.py asks the plan
     "l-delta-diversity": Model({"l": (_K, ...), "delta": (Positive, ...)}, _refuse, "plan"),
     "k-delta-anonymity": Model({"k": (_K, ...), "delta": (Positive, ...)}, _refuse, "plan"),
@@ -309,6 +309,14 @@ def find_model(name: str) -> Model | None:
     return None
 
 
+@cache
+def _shape_of(name: str) -> type[StrictEntry]:
+    """Return the strict model of a model's parameters."""
+    model = find_model(name)
+    fields: dict[str, Any] = {} if model is None else dict(model.parameters)
+    return create_model("Parameters", __base__=StrictEntry, **fields)
+
+
 def read_promise(
     name: str, parameters: Mapping[str, Any], claimed: float | None, sensitive: Sequence[str], *, agreed: bool = False
 ) -> Promise:
@@ -325,9 +333,8 @@ def read_promise(
         return refuse("this verifier does not know the model")
     about_values = model.about == "values"
     given = {key: value for key, value in parameters.items() if not about_values or key != "attribute"}
-    shape: Any = create_model("Parameters", __base__=StrictEntry, **dict(model.parameters))  # type: ignore[call-overload]
     try:
-        read_entry(shape, given, "parameters")
+        read_entry(_shape_of(name), given, "parameters")
     except ManifestError as fault:
         return refuse(str(fault))
     full = {key: given.get(key, default) for key, (_, default) in model.parameters.items()}

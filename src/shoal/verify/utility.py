@@ -93,9 +93,11 @@ def _columns(rows: PublishedRows, attributes: Sequence[Attribute]) -> dict[str, 
             numbers = np.append(np.asarray(numbers), len(listed))
             records[name] += np.bincount(numbers[places], minlength=len(listed) + 1)
     one = (np.array([n_rows]), np.ones(1), np.zeros(1), None)
-    return {a.name: _labelled(records[a.name], a.domain) if a.domain is not None else _Column(*one) for a in attributes}
+    return {
+        a.name: _read_labels(records[a.name], a.domain) if a.domain is not None else _Column(*one) for a in attributes
+    }
 
 
-def _labelled(records: IntArray, domain: Domain) -> _Column:
+def _read_labels(records: IntArray, domain: Domain) -> _Column:
     leaves, widths = np.array([*domain.labels.values(), (1, 0.0)], dtype=np.float64).T
     return _Column(records, leaves, widths, domain.leaves)

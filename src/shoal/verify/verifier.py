@@ -28,7 +28,7 @@ from shoal.verify.files import (
     check_signature,
     read_json,
 )
-from shoal.verify.items import check_items, unfolded_source
+from shoal.verify.items import check_items, unfold_source
 from shoal.verify.manifest import Manifest, may_promise_nothing, read_manifest
 from shoal.verify.passes import Means
 from shoal.verify.people import check_one_each
@@ -46,7 +46,7 @@ from shoal.verify.reading import (
 )
 from shoal.verify.result import Check, CheckedGuarantee, Verification
 from shoal.verify.sliced.checking import check_tables, verify_sliced
-from shoal.verify.techniques.checking import check_techniques, expected_source
+from shoal.verify.techniques.checking import check_techniques, recompute_source
 from shoal.verify.truth import Witness
 from shoal.verify.utility import check_utility
 
@@ -193,13 +193,13 @@ def _verify(
     if source is not None and manifest.one_per is not None:
         checks.append(check_one_each(manifest, source))
     if source is not None:
-        source = expected_source(manifest, source)
+        source = recompute_source(manifest, source)
     if manifest.items:
         sets = check_items(manifest, rows)
         checks.append(sets)
         if not sets.ok:
             return _answer(manifest, checks)
-        source = None if source is None else unfolded_source(manifest, source)
+        source = None if source is None else unfold_source(manifest, source)
     with ThreadPoolExecutor(1) as beside:
         covers = beside.submit(read_all_covers, manifest)  # it takes a while if there are many labels
         try:

@@ -205,7 +205,7 @@ def _by_bounds(manifest: Manifest, released: SlicedRows, original: SourceTuples)
     assert records is not None  # noqa: S101
     absent = untold(manifest, released.rows, original.rows)
     complete = absent == 0
-    yield _parts(_changed(lists, kinds, records, complete=complete), len(released.readers))
+    yield _parts(_count_changed(lists, kinds, records, complete=complete), len(released.readers))
     forced, available, lost = count_bounds(lists, kinds, records)
     if lost > absent:
         yield Check("truth", False, f"{lost} source rows are in no bucket, {absent} are said not to be told")
@@ -244,7 +244,7 @@ def count_bounds(lists: Postings, kinds: CodeArray, records: IntArray) -> tuple[
     return forced, available, lost
 
 
-def _changed(lists: Postings, kinds: CodeArray, records: IntArray, *, complete: bool) -> int:
+def _count_changed(lists: Postings, kinds: CodeArray, records: IntArray, *, complete: bool) -> int:
     """Return how many parts hold a value more often than the source does or, if all is told, less often."""
     changed = 0
     for part in range(kinds.shape[1]):

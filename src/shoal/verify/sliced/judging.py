@@ -79,7 +79,7 @@ class Judge:
         figures: list[list[float]] = [[] for _ in promises]
         believed = self._mix(subject, tuples) if self._released.joined is None else self._join(tuples)
         for beliefs in believed:
-            mixed = _mixed(beliefs.shares, histograms)
+            mixed = _as_classes(beliefs.shares, histograms)
             n += len(mixed.sizes) + len(beliefs.single)
             for place, promise in enumerate(promises):
                 worst, (holds, reached) = worst_of(promise), groups[place]
@@ -151,7 +151,7 @@ class Judge:
         return number_values(self._released.lists, np.column_stack([tuples, *separated]))
 
 
-def _mixed(shares: FloatArray, histograms: Histograms) -> Histograms:
+def _as_classes(shares: FloatArray, histograms: Histograms) -> Histograms:
     """Return what is believed of tuples as classes of shares; *histograms* are those of all groups."""
     owner, value = np.nonzero(shares)
     return replace(

@@ -50,10 +50,10 @@ class NeighbourSums:
             one.add(buckets, pairs, n_buckets)
 
 
-def turned_rows(buckets: CodeArray, rng: np.random.Generator) -> IntArray:
+def turn_rows(buckets: CodeArray, rng: np.random.Generator) -> IntArray:
     """Return (n_rows,) another row of the same bucket for each row, all of a bucket turned by as many places.
 
-    >>> turned_rows(np.array([3, 4, 4, 5], dtype=np.int32), np.random.default_rng(1)).tolist()
+    >>> turn_rows(np.array([3, 4, 4, 5], dtype=np.int32), np.random.default_rng(1)).tolist()
     [0, 2, 1, 3]
     """
     first = np.flatnonzero(np.diff(buckets, prepend=-1))
@@ -103,10 +103,10 @@ def _may_count(kind: pa.DataType) -> bool:
     return is_textual(kind) or bool(pa.types.is_integer(kind))
 
 
-def grown_sizes(sizes: IntArray, buckets: CodeArray) -> IntArray:
+def grow_sizes(sizes: IntArray, buckets: CodeArray) -> IntArray:
     """Add rows to their buckets, or raise BucketError; since these ascend without gaps, memory is bounded by the rows.
 
-    >>> grown_sizes(np.array([2]), np.array([0, 1, 1], dtype=np.int32)).tolist()
+    >>> grow_sizes(np.array([2]), np.array([0, 1, 1], dtype=np.int32)).tolist()
     [3, 2]
     """
     steps = np.diff(buckets, prepend=np.int32(len(sizes) - 1))
@@ -117,7 +117,7 @@ def grown_sizes(sizes: IntArray, buckets: CodeArray) -> IntArray:
     return np.asarray(more, dtype=np.int64)
 
 
-def compared_kinds(
+def choose_kinds(
     layout: Layout, manifest: Manifest, published: pa.Schema, source: Source | None
 ) -> dict[str, pa.DataType]:
     """Return the type in which each attribute is compared, in all its columns and in the source."""
@@ -182,13 +182,13 @@ class PartReader:
         """Prepare rows of the release; any thread may."""
         columns = self.layout.column_of
         named = pa.RecordBatch.from_arrays([batch.column(column) for column in columns.values()], names=list(columns))
-        return self._prepared(named, None, tuple(reader.read(named.column(reader.name)) for reader in self.labels))
+        return self._prepare(named, None, tuple(reader.read(named.column(reader.name)) for reader in self.labels))
 
     def original(self, batch: pa.RecordBatch, regions: CodeArray | None) -> PreparedPart:
         """Prepare rows of the source, whose regions, if any, are known; any thread may."""
-        return self._prepared(batch, regions, ())
+        return self._prepare(batch, regions, ())
 
-    def _prepared(self, batch: pa.RecordBatch, places: CodeArray | None, labels: tuple[CodeArray, ...]) -> PreparedPart:
+    def _prepare(self, batch: pa.RecordBatch, places: CodeArray | None, labels: tuple[CodeArray, ...]) -> PreparedPart:
         return PreparedPart(
             quasi=None if self._quasi is None or not self.layout.quasi else self._quasi.hashes(batch),
             places=places,

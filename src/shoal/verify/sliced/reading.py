@@ -29,9 +29,9 @@ from shoal.verify.sliced.linking import (
     PartReader,
     PreparedPart,
     bucket_codes,
-    compared_kinds,
-    grown_sizes,
-    turned_rows,
+    choose_kinds,
+    grow_sizes,
+    turn_rows,
 )
 from shoal.verify.tally import Interner
 
@@ -139,7 +139,7 @@ class _Reader:
             for batch in prepared(rows.batches(manifest.columns), self.prepare):
                 if not batch.rows and found:
                     continue
-                sizes = grown_sizes(sizes, batch.buckets)
+                sizes = grow_sizes(sizes, batch.buckets)
                 found.append(self._number(batch))
                 step.advance(batch.rows)
         if len(sizes) != self._n_buckets or not found:
@@ -261,7 +261,7 @@ class _Reader:
         key, n_parts = self._readers[0].key, len(self._readers)
         standing, turned = NeighbourSums(key, n_parts), NeighbourSums(key, n_parts)
         standing.add(rows.contents, rows.buckets, self._n_buckets)
-        order = turned_rows(rows.buckets, np.random.default_rng())
+        order = turn_rows(rows.buckets, np.random.default_rng())
         turned.add(rows.contents, rows.buckets, self._n_buckets, order)
         return standing, turned
 
@@ -295,7 +295,7 @@ def read_sliced(
         if absent:
             raise InputError(f"{source.name} lacks {len(absent)} columns of the release: {', '.join(absent)}")
     compared: Literal["no", "by witness", "by bounds"] = "by bounds" if with_contents else "by witness"
-    kinds = compared_kinds(layout, manifest, rows.schema, source)
+    kinds = choose_kinds(layout, manifest, rows.schema, source)
     reader = _Reader(layout, manifest, kinds, "no" if source is None else compared)
     return reader.count(*reader.read(rows, manifest, progress), subjects)
 

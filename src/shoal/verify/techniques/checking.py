@@ -60,7 +60,7 @@ def check_techniques(
             shown = _tokens_shown(by_name[name], rows, covers)
             checks.append(_check(declared, _token_fault(declared, manifest, shown, source)))
         elif isinstance(declared, Moved) and by_name[name].boxed and source is not None:
-            checks += _labelled(declared, manifest, rows, covers[name], source)
+            checks += _check_labelled(declared, manifest, rows, covers[name], source)
     return checks
 
 
@@ -143,7 +143,7 @@ def _token_fault(declared: Tokens, manifest: Manifest, shown: ColumnValues, sour
     return declared.compare_texts(shown, original[name])
 
 
-def _labelled(
+def _check_labelled(
     declared: Moved, manifest: Manifest, rows: PublishedRows, cover: Covers, source: Source
 ) -> Iterator[Check]:
     """Check a column that is published as labels, and whose values changed rows."""
@@ -197,12 +197,12 @@ class ExpectedRows(RewrittenRows):
         for batch in self.source.batches(wanted, dictionary=inner or ()):
             arrays = {name: batch.column(name) for name in wanted}
             for name in changed:
-                own = self._recomputed(self.declared[name], arrays[name])
+                own = self._recompute(self.declared[name], arrays[name])
                 coded_text = name in dictionary and pa.types.is_string(own.dictionary.type)
                 arrays[name] = own if coded_text else own.dictionary_decode()
             yield pa.RecordBatch.from_arrays([arrays[name] for name in wanted], names=wanted)
 
-    def _recomputed(self, declared: Declared, column: pa.Array) -> pa.DictionaryArray:
+    def _recompute(self, declared: Declared, column: pa.Array) -> pa.DictionaryArray:
         values, places = coded(column)
         present = ~missing_values(values, self.missing)
         found = declared.recompute(values.filter(pa.array(present)))
@@ -210,7 +210,7 @@ class ExpectedRows(RewrittenRows):
         return pa.DictionaryArray.from_arrays(pa.array(place, mask=place < 0), found)
 
 
-def expected_source(manifest: Manifest, source: Source) -> Any:
+def recompute_source(manifest: Manifest, source: Source) -> Any:
     """Return the source with the columns recomputed that the manifest determines, or as it is if there are none."""
     declared = {name: one for name, one in manifest.techniques.items() if one.determined}
     absent = [name for name in manifest.techniques if name not in source.schema.names]
