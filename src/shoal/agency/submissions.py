@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import yaml
 
 from shoal.agency.distribution import WEIGHTS
-from shoal.core.arrays import CodeArray, IntArray
+from shoal.core.arrays import CodeArray
 from shoal.core.errors import InputError, PolicyError, UsageError, VerificationError, did_you_mean
 from shoal.core.kernels import pack
 from shoal.core.progress import Progress
@@ -80,7 +80,9 @@ def count_by_domain(data: object, domain: Domain) -> dict[str, Any]:
     total, places = np.unique(np.concatenate(keys), return_inverse=True)
     sums = np.zeros(len(total), dtype=np.int64)
     np.add.at(sums, places, np.concatenate(counts))
-    columns = [pa.array(values).take(code) for values, code in zip(domain.values, _unpack(total, sizes), strict=True)]
+    columns = [
+        pa.array(values).take(code) for values, code in zip(domain.values, np.unravel_index(total, sizes), strict=True)
+    ]
     return _make_body(domain.names, columns, "count", sums.tolist())
 
 
@@ -160,14 +162,6 @@ def _find_codes(batch: pa.RecordBatch, domain: Domain, outside: _Outside) -> lis
 
 def _decode(column: pa.Array) -> pa.Array:
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-
-
-def _unpack(keys: IntArray, sizes: Sequence[int]) -> list[IntArray]:
-    columns = []
-    for size in reversed(sizes):
-        keys, codes = np.divmod(keys, size)
-        columns.append(codes)
-    return columns[::-1]
 
 
 def _read_counts_column(column: pa.Array, where: str) -> list[int]:

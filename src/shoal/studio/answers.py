@@ -127,6 +127,7 @@ class Visit:
 
 
 Handler = Callable[[Visit], Response]
+Streaming = Callable[[Visit], Awaitable[Response]]
 
 
 def render(request: Request, template: str, status: int = 200, **values: Any) -> Response:
@@ -155,10 +156,17 @@ def page(path: str, handler: Handler, method: str = "GET") -> Route:
     What a user can act upon (a ShoalError) becomes a message; a stale change is 409.
     """
 
+    async def threaded(visit: Visit) -> Response:
+        return await run_in_threadpool(handler, visit)
+
+    return _route(path, threaded, method)
+
+
+def _route(path: str, handler: Streaming, method: str) -> Route:
     async def endpoint(request: Request) -> Response:
         visit = await _visit(request, method)
         try:
-            return await run_in_threadpool(handler, visit)
+            return await handler(visit)
         except StaleError as error:
             return visit.problem(str(error), _STALE)
         except ShoalError as error:
@@ -184,19 +192,6 @@ async def _visit(request: Request, method: str) -> Visit:
     return Visit(request, studio, Form(pairs), project)
 
 
-Streaming = Callable[[Visit], Awaitable[Response]]
-
-
 def upload(path: str, handler: Streaming) -> Route:
     """Return a route for a body that is taken as it comes (``visit.request.stream()``), by PUT."""
-
-    async def endpoint(request: Request) -> Response:
-        visit = await _visit(request, "PUT")
-        try:
-            return await handler(visit)
-        except StaleError as error:
-            return visit.problem(str(error), _STALE)
-        except ShoalError as error:
-            return visit.problem(str(error))
-
-    return Route(path, endpoint, methods=["PUT"], name=f"PUT {path}")
+    return _route(path, handler, "PUT")

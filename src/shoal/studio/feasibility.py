@@ -19,6 +19,7 @@ import numpy as np
 
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, IntArray
 from shoal.core.errors import InputError, ShoalError, UnreachableError
+from shoal.core.kernels import pack
 from shoal.core.progress import Silent
 from shoal.engines.local import LocalEngine
 from shoal.methods.reachability import failing_as_one_class, refuse_unreachable
@@ -53,16 +54,8 @@ class Grouping:
     def of(cls, columns: Sequence[AnyIntArray], counts: IntArray) -> Grouping:
         """Group the cells by their codes in all *columns*; without a column all of them are one group."""
         present = np.flatnonzero(counts).astype(np.int32)
-        key = np.zeros(len(present), dtype=np.int64)
-        bound = 1
-        for column in columns:
-            codes = column[present]
-            size = int(codes.max()) + 1
-            if bound * size >= 1 << 62:
-                key = np.unique(key, return_inverse=True)[1].reshape(-1)
-                bound = int(key.max()) + 1
-            key = key * size + codes
-            bound *= size
+        codes = [column[present] for column in columns] or [np.zeros(len(present), dtype=np.int64)]
+        key = pack(codes, [int(column.max()) + 1 for column in codes])
         order = np.argsort(key)
         key = key[order]
         starts = np.append(0, np.flatnonzero(key[1:] != key[:-1]) + 1)
