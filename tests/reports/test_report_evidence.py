@@ -12,6 +12,7 @@ import pytest
 
 import shoal
 from shoal.anonymize.run import Options, Run
+from shoal.audit import evidence as audit_evidence
 from shoal.core.progress import Silent
 from shoal.engines.regions.budget import Budget
 from shoal.release.tallies import MOST_VALUES, LevelTally, ShareTally
@@ -194,7 +195,7 @@ def test_associations_before_are_cramers_v(releases: dict[str, Any], name: str) 
 
 
 def test_large_tables_have_associations_only_if_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.audit.evidence._LITTLE_WORK", 100.0)
+    monkeypatch.setattr(audit_evidence, "_LITTLE_WORK", 100.0)
     policy = {"attributes": ATTRIBUTES, **POLICIES["mondrian"]}
     quick = shoal.anonymize(people(), policy, seed=1)
     assert "associations" not in quick.evidence
