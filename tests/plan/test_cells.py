@@ -131,14 +131,14 @@ def test_a_stack_keeps_few_runs_and_no_more_than_a_few_times_the_cells() -> None
 
 def test_merging_many_distinct_runs_costs_n_log_n(monkeypatch: pytest.MonkeyPatch) -> None:
     moved = 0
-    merge = Run.merged
+    merge = Run.merge
 
     def counting(self: Run, other: Run) -> Run:
         nonlocal moved
         moved += len(self.counts) + len(other.counts)
         return merge(self, other)
 
-    monkeypatch.setattr(Run, "merged", counting)
+    monkeypatch.setattr(Run, "merge", counting)
     stack, layout = RunStack(), KeyLayout.of_bits([20])
     n_runs, size = 256, 16
     for number in range(n_runs):

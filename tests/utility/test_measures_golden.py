@@ -117,7 +117,7 @@ WITH_OCCUPATION = (*QUASI[:7], "occupation", QUASI[7])
 
 # what ARX reports for the first 30,162 complete rows of Adult at these levels
 @pytest.mark.parametrize(
-    ("quasi", "levels", "measure", "value"),
+    ("quasi", "levels", "name", "value"),
     [
         (WITH_OCCUPATION, (1, 2, 1, 1, 3, 2, 2, 1, 1), "non-uniform-entropy", 407289.5388925293),
         (QUASI, (1, 1, 1, 1, 3, 2, 2, 1), "non-uniform-entropy", 324620.5269918692),
@@ -126,7 +126,7 @@ WITH_OCCUPATION = (*QUASI[:7], "occupation", QUASI[7])
     ],
 )
 def test_adult_as_arx_measures_it(
-    shared_data: Path, quasi: tuple[str, ...], levels: tuple[int, ...], measure: str, value: float
+    shared_data: Path, quasi: tuple[str, ...], levels: tuple[int, ...], name: str, value: float
 ) -> None:
     table = adult(shared_data).slice(0, 30162)
     attributes = [
@@ -144,4 +144,4 @@ def test_adult_as_arx_measures_it(
     )
     problem = Problem(tuple(attributes), (), Cells(tuple(codes), counts), ())
     plan = Plan.of_cells(lo, hi, class_of.reshape(-1).astype(np.int32), counts)
-    assert measure(problem, plan)[measure] == pytest.approx(value, rel=1e-12 if measure != "loss" else 1e-6)
+    assert measure(problem, plan)[name] == pytest.approx(value, rel=1e-12 if name != "loss" else 1e-6)

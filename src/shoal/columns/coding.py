@@ -16,6 +16,7 @@ from shoal.columns.numbers import (
     MOST_DECIMALS,
     Grid,
     NumberTreatment,
+    clamp,
     column_numbers,
     explain_decimals,
     plain_number,
@@ -104,9 +105,7 @@ class CodingTreatment(NumberTreatment):
 
     def steps(self, numbers: FloatArray, valid: BoolArray, first_row: int) -> IntArray:  # noqa: ARG002
         """Cut at the edges."""
-        steps = self.grid.steps(numbers, self.column)
-        steps = steps if self.top is None else np.minimum(steps, self.top)
-        return steps if self.bottom is None else np.maximum(steps, self.bottom)
+        return clamp(self.grid.steps(numbers, self.column), self.bottom, self.top)
 
 
 def _count_steps(source: Source, column: str, grid: Grid) -> tuple[IntArray, IntArray]:

@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from shoal.columns.base import NumberDomain, Technique, Treatment
-from shoal.columns.numbers import MOST_DECIMALS, Grid, NumberTreatment, explain_decimals, plain_number, within
+from shoal.columns.numbers import MOST_DECIMALS, Grid, NumberTreatment, clamp, explain_decimals, plain_number, within
 from shoal.columns.row_random import BLOCK_ROWS, RowRandom, round_normal, two_sided_geometric
 from shoal.columns.verdicts import NOISE_ADDITION
 from shoal.core.arrays import BoolArray, FloatArray, IntArray, KeyArray
@@ -182,7 +182,7 @@ class NoiseTreatment(NumberTreatment):
         noisy: IntArray = true + self.random.draw(first_row, len(true), self._noise)
         if self.edges == "redraw":
             return self._redraw(true, noisy, valid, first_row)
-        return self._clamp(noisy) if self.edges == "clamp" else self._reflect(noisy)
+        return clamp(noisy, self.low, self.high) if self.edges == "clamp" else self._reflect(noisy)
 
     def _noise(self, words: KeyArray) -> IntArray:
         return round_normal(words, self.width) if self.gaussian else two_sided_geometric(words, self.width)
@@ -204,10 +204,6 @@ class NoiseTreatment(NumberTreatment):
                 rows = again[block == number]
                 noisy[rows] = true[rows] + self._noise(self.random.block(int(number), turn))[place[block == number]]
         return noisy
-
-    def _clamp(self, noisy: IntArray) -> IntArray:
-        noisy = noisy if self.low is None else np.maximum(noisy, self.low)
-        return noisy if self.high is None else np.minimum(noisy, self.high)
 
     def _reflect(self, noisy: IntArray) -> IntArray:
         if self.low is not None and self.high is not None:

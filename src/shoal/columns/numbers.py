@@ -88,6 +88,12 @@ class NumberTreatment(Treatment):
         return self.grid.numbers(self.steps(numbers, valid, first_row), valid)
 
 
+def clamp(steps: IntArray, low: int | None, high: int | None) -> IntArray:
+    """Return numbers within two ends, None where there is none."""
+    steps = steps if low is None else np.maximum(steps, low)
+    return steps if high is None else np.minimum(steps, high)
+
+
 def column_numbers(column: pa.Array, name: str) -> tuple[FloatArray, BoolArray]:
     """Return (n_rows,) numbers and whether each row has one; a value that is no finite number is refused."""
     if not pa.types.is_dictionary(column.type):

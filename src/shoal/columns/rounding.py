@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from shoal.columns.base import NumberDomain, Technique, Treatment
-from shoal.columns.numbers import MOST_DECIMALS, Grid, NumberTreatment, decimals_of, exact, plain_number
+from shoal.columns.numbers import MOST_DECIMALS, Grid, NumberTreatment, clamp, decimals_of, exact, plain_number
 from shoal.columns.row_random import RowRandom, uniform
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
 from shoal.core.errors import InputError, PolicyError
@@ -83,9 +83,7 @@ class RoundingTreatment(NumberTreatment):
         below = np.floor(scaled)
         up = scaled - below >= 0.5 if self.random is None else scaled - below > self._uniform(first_row, len(numbers))
         multiples = below.astype(np.int64) + up
-        multiples = multiples if self.low is None else np.maximum(multiples, self.low)
-        multiples = multiples if self.high is None else np.minimum(multiples, self.high)
-        return multiples * self.unit
+        return clamp(multiples, self.low, self.high) * self.unit
 
     def _uniform(self, first_row: int, n_rows: int) -> FloatArray:
         if self.random is None:

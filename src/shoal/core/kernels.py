@@ -397,10 +397,10 @@ def same_rows(columns: Sequence[AnyIntArray]) -> tuple[IntArray, CodeArray]:
     group = np.zeros(len(columns[0]), dtype=np.int64)
     bound = 1
     for column in columns:
-        size = int(column.max()) + 1
+        size = int(column.max(initial=0)) + 1
         if bound * size >= 1 << 62:
             group = np.unique(group, return_inverse=True)[1].reshape(-1)
-            bound = int(group.max()) + 1
+            bound = int(group.max(initial=0)) + 1
         group = group * size + column
         bound *= size
     _, first, same = np.unique(group, return_index=True, return_inverse=True)

@@ -117,14 +117,9 @@ def _number_of_buckets(by_value: IntArray, l: int) -> int:
     >>> _number_of_buckets(np.array([4, 3, 2]), 2), _number_of_buckets(np.array([9, 2, 1]), 2)
     (4, 3)
     """
-    low, high = 0, int(by_value.sum()) // l
-    while low < high:  # sum(min(count, n)) - n l is concave in n and 0 at 0, so that what is enough comes first
-        middle = (low + high + 1) // 2
-        if int(np.minimum(by_value, middle).sum()) >= middle * l:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    # sum(min(count, n)) - n l is concave in n and 0 at 0, so that numbers for which there are enough come first
+    numbers = range(1, int(by_value.sum()) // l + 1)
+    return bisect_left(numbers, True, key=lambda n: int(np.minimum(by_value, n).sum()) < n * l)
 
 
 def _reason(problem: Problem, by_value: IntArray, l: int) -> str:

@@ -14,6 +14,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -312,26 +313,11 @@ def _cycle_member(lines: list[_Line]) -> str | None:
             above.setdefault(label, set())
             if parent != label:
                 above[label].add(parent)
-    # Take away what has nothing above it, again and again: what is left lies on or below a cycle.
-    below: dict[str, list[str]] = {}
-    for label, parents in above.items():
-        for parent in parents:
-            below.setdefault(parent, []).append(label)
-    waiting = {label: len(parents) for label, parents in above.items()}
-    free = [label for label in below if not waiting.get(label)]
-    while free:
-        for label in below.get(free.pop(), []):
-            waiting[label] -= 1
-            if not waiting[label]:
-                free.append(label)
-    left = {label for label, number in waiting.items() if number}
-    if not left:
-        return None
-    node, passed = min(left), set[str]()
-    while node not in passed:
-        passed.add(node)
-        node = min(above[node] & left)
-    return node
+    try:
+        TopologicalSorter(above).prepare()
+    except CycleError as error:
+        return str(min(error.args[1]))
+    return None
 
 
 def to_arx_csv(taxonomy: Taxonomy, path: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
-from shoal.core.kernels import compiled
+from shoal.core.kernels import compiled, same_rows
 from shoal.plan.plan import KEPT, Plan
 from shoal.plan.problem import Problem
 
@@ -102,7 +102,7 @@ class Rows:
             items = (place.astype(np.int32) for place in np.unravel_index(there, shape))
             records = dense[there]
         else:
-            first, group = _equal([column.item for column in columns])
+            first, group = same_rows([column.item for column in columns])
             items = (column.item[first] for column in columns)
             records = np.bincount(group, weights=self.records, minlength=len(first))
         made = (Column(item, c.lo, c.hi, c.below) for item, c in zip(items, columns, strict=True))
@@ -142,7 +142,7 @@ def rows_published(problem: Problem, plan: Plan, weights: FloatArray | None = No
     kept = np.flatnonzero((class_of >= 0) & (weighted > 0))
     cell, class_of, target = cell[kept], class_of[kept], target[kept]
     sensitive = [_sensitive(problem, plan, place, cell, target) for place in range(len(problem.sensitive))]
-    first, group = _equal([class_of, *(column.item for column in sensitive)])
+    first, group = same_rows([class_of, *(column.item for column in sensitive)])
     quasi = [
         Column.of_ranges(plan.lo[:, j], plan.hi[:, j], np.arange(attribute.taxonomy.n_leaves + 1, dtype=np.float64))
         for j, attribute in enumerate(problem.quasi)
@@ -162,16 +162,6 @@ def _sensitive(problem: Problem, plan: Plan, place: int, cell: IntArray, target:
     lo, hi = plan.targets.lo[target, place], plan.targets.hi[target, place]
     below = np.concatenate([[0.0], np.cumsum(occurs, dtype=np.float64)])
     return Column.of_ranges(np.where(lo == KEPT, own, lo), np.where(lo == KEPT, own + 1, hi), below)
-
-
-def _equal(columns: list[CodeArray]) -> tuple[IntArray, IntArray]:
-    """Return the first of each group of rows that are equal in all columns, and every row's group."""
-    group = np.zeros(len(columns[0]), dtype=np.int64)
-    first = np.arange(min(len(group), 1))
-    for column in columns:
-        width = int(column.max(initial=0)) + 1
-        _, first, group = np.unique(group * width + column, return_index=True, return_inverse=True)
-    return first, group.reshape(-1)
 
 
 @compiled
