@@ -22,12 +22,12 @@ def test_it_is_discovered() -> None:
 
 def test_rules_look_in_both_directions() -> None:
     low, high = np.array([0.0, 1.0, 1.0, 2.0]), np.array([2.0, 3.0, 4.0, 5.0])
-    rule, advantage = Rule.learned(high, low)
+    rule, advantage = Rule.learn(high, low)
     assert (rule.above, advantage) == (True, 0.75)
-    rule, advantage = Rule.learned(low, high)
+    rule, advantage = Rule.learn(low, high)
     assert (rule.above, advantage) == (False, 0.75)
     assert rule.tally(np.array([0.0, 9.0])) == Tally(1, 2)
-    assert Rule.learned(low, low)[1] == 0.0
+    assert Rule.learn(low, low)[1] == 0.0
 
 
 def release(n: int, seed: int, *, n_buckets: int = 20) -> tuple[pa.Table, dict[str, Any], pa.Table]:

@@ -207,11 +207,11 @@ def test_a_swapped_number_is_as_wrong_as_any_other() -> None:
     rows = pa.table({"age": [30, 80, 55], "job": ["x", "y", "z"], "ill": ["flu", "gout", "ulcer"]})
     one = pa.table({"age": [31], "job": ["y"], "ill": ["gout"]})
     swapped = ReleaseView.of(rows, manifest(rows, age={"technique": "swapping", "share": 0.2, "within": []}))
-    left = swapped.left(swapped.secrets["ill"], swapped.people(one, "one"))
+    left = swapped.find_left(swapped.secrets["ill"], swapped.people(one, "one"))
     assert left.weights[0].tolist() == [0.0, 1.0, 0.0]
     assert left.far.tolist() == [1.0]  # an age is right or wrong
     as_it_is = ReleaseView.of(rows, manifest(rows))
-    assert as_it_is.left(as_it_is.secrets["ill"], as_it_is.people(one, "one")).far[0] < 1.0
+    assert as_it_is.find_left(as_it_is.secrets["ill"], as_it_is.people(one, "one")).far[0] < 1.0
 
 
 def test_a_rare_value_in_a_synthetic_class_is_suspected_but_no_class_is_anybody_s() -> None:
