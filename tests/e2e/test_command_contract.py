@@ -85,6 +85,7 @@ def test_layout_of_the_output(published):
         "public/report.html",
         "internal/evidence.json",
         "internal/report.html",
+        "internal/witness.parquet",
     }
     assert [path.name for path in out.parent.iterdir()] == ["out [v1]"], "the staging folder is gone"
     assert stat.S_IMODE((out / "internal").stat().st_mode) == 0o700
