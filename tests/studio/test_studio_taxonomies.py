@@ -374,7 +374,7 @@ def test_the_page_shows_what_was_typed_when_it_was_refused(ages):
     document = {"attributes": {"age": {"role": "quasi", "taxonomy": taxonomy}}}
     shown = sheet(desk(ages, taxonomy), document)
     assert (shown.values["widths"], shown.values["cut"], shown.values["step"]) == ("5, 10", "widths", "")
-    assert shown.entry.startswith("age:")
+    assert shown.yaml.startswith("age:")
     refused = sheet(desk(ages, taxonomy), document, EntryError("no", "widths"), {"widths": ["5, 12"]})
     assert refused.values["widths"] == "5, 12"
     assert refused.problem("widths") == "no"
