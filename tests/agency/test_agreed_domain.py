@@ -16,7 +16,7 @@ from shoal.agency import apply as domain
 from shoal.agency.apply import AgreedValues, apply_plan, find_hulls, make_policy
 from shoal.core.errors import InputError, UnreachableError
 from shoal.release.forms.agreed import digest_plan, parse_plan
-from shoal.release.release import received
+from shoal.release.release import find_release
 from shoal.sources.opening import open_source
 from shoal.verify.verifier import verify_folder
 
@@ -178,7 +178,7 @@ def test_classes_without_records_are_counted(tmp_path):
 def test_other_readers_of_releases_open_it(tmp_path):
     path = plan_file(tmp_path, {"age": ["1", "2"]}, ["flu"])
     apply_plan(path, pa.table({"age": [1, 2, 2], "illness": ["flu"] * 3}), tmp_path / "out")
-    public, manifest = received(tmp_path / "out")
+    public, manifest = find_release(tmp_path / "out")
     assert public.name == "public"
     assert manifest["agreed"]["classes"] == 2
 

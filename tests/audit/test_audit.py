@@ -228,7 +228,7 @@ def test_names_of_values_do_not_matter_to_models_that_do_not_look_at_the_whole(m
     before, after = (ClassHistograms.of(table) for table in (counts, shuffled))
     wholes = (Whole.of(counts.sum(axis=0)), Whole.of(shuffled.sum(axis=0)))
     assert model.holds(before, wholes[0]).tolist() == model.holds(after, wholes[1]).tolist()
-    assert model.achieved(before, wholes[0]) == pytest.approx(model.achieved(after, wholes[1]))
+    assert model.reach(before, wholes[0]) == pytest.approx(model.reach(after, wholes[1]))
 
 
 def test_blocks_change_nothing(monkeypatch):

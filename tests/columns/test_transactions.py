@@ -221,7 +221,7 @@ def test_a_missing_value_could_be_anything_and_is_harmful(separator: str | None)
     tree = FlatTaxonomy().build(pa.array(["gout", "none"])).with_missing()
     model = ConfidenceBounding(most=0.5, harmless=("none", "missing"), separator=separator)
     counts = [[1, 1, 2], [0, 1, 3]]
-    found = model.achieved(ClassHistograms.of(counts), Whole.of([1, 2, 5], taxonomy=tree))
+    found = model.reach(ClassHistograms.of(counts), Whole.of([1, 2, 5], taxonomy=tree))
     assert found.tolist() == [0.5, 0.75]
     promise = Promise(model.name, model.model_dump(), None)
     assert harmful_items(promise, ("gout", "none", None), 3) == [[0], [], [1]]

@@ -43,11 +43,11 @@ def test_a_person_with_two_items_counts_for_both() -> None:
     whole = Whole.of([1, 1, 2, 6], taxonomy=tree)
     by_set = ConfidenceBounding(most=0.2, harmless=("none",))
     by_item = ConfidenceBounding(most=0.2, harmless=("none",), separator=";")
-    assert (by_set.achieved(people, whole)[0], by_item.achieved(people, whole)[0]) == (0.2, 0.3)
+    assert (by_set.reach(people, whole)[0], by_item.reach(people, whole)[0]) == (0.2, 0.3)
     assert by_set.holds(people, whole).all()
     assert not by_item.holds(people, whole).any()
     assert "share of 0.3 of the whole table" in str(by_item.why_unreachable(whole))
-    assert ConfidenceBounding(most=0.2).achieved(people, whole)[0] == 0.6
+    assert ConfidenceBounding(most=0.2).reach(people, whole)[0] == 0.6
 
 
 def test_the_shop_as_one_bucket() -> None:

@@ -88,7 +88,7 @@ def test_bounds_on_items_are_what_counting_says(classes: list[list[frozenset[str
     histograms, whole = ClassHistograms.of(counts), Whole.of(counts.sum(axis=0), taxonomy=tree)
     expected = [share <= Fraction(str(most)) for share in shares]
     assert model.holds(histograms, whole).tolist() == expected
-    assert model.achieved(histograms, whole).tolist() == [float(share) for share in shares]
+    assert model.reach(histograms, whole).tolist() == [float(share) for share in shares]
     sure = model.holds_surely(counts / counts.sum(axis=1, keepdims=True), whole)
     assert sure.tolist() == [share < Fraction(str(most)) for share in shares]
     owner, value = np.nonzero(counts)

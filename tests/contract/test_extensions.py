@@ -41,7 +41,7 @@ class Pairs(PrivacyModel):
     def holds(self, classes, whole):
         return classes.sizes // 2 >= self.n
 
-    def achieved(self, classes, whole):
+    def reach(self, classes, whole):
         return (classes.sizes // 2).astype(float)
 
 

@@ -136,7 +136,7 @@ def test_parameters_survive_a_manifest_and_admit_nothing_unknown(name: str, para
 @pytest.mark.parametrize("counts", WHOLES, ids=str)
 def test_shapes_and_the_empty_class(name: str, parameters: dict[str, Any], counts: list[int]) -> None:
     model, classes, whole = build(name, parameters), every_class(), whole_of(counts)
-    holds, achieved = model.holds(classes, whole), model.achieved(classes, whole)
+    holds, achieved = model.holds(classes, whole), model.reach(classes, whole)
     assert holds.shape == achieved.shape == classes.sizes.shape
     assert (holds.dtype, achieved.dtype) == (np.bool_, np.float64)
     assert not np.isnan(achieved).any()
@@ -144,7 +144,7 @@ def test_shapes_and_the_empty_class(name: str, parameters: dict[str, Any], count
     assert not holds[empty].any()
     assert (achieved[empty] == (0 if model.achieved_is == "at least" else np.inf)).all()
     none = ClassHistograms.of(np.zeros((0, 3)), population=np.zeros(0))
-    assert model.holds(none, whole).shape == model.achieved(none, whole).shape == (0,)
+    assert model.holds(none, whole).shape == model.reach(none, whole).shape == (0,)
 
 
 @every_case
@@ -221,7 +221,7 @@ def test_achieved_meets_the_parameter_exactly_where_it_holds(
     name: str, parameters: dict[str, Any], counts: list[int]
 ) -> None:
     model, classes, whole = build(name, parameters), every_class(), whole_of(counts)
-    holds, achieved = model.holds(classes, whole), model.achieved(classes, whole)
+    holds, achieved = model.holds(classes, whole), model.reach(classes, whole)
     # the smallest tau is a difference, rounded: the only one where a last digit is forgiven
     reached = np.round(achieved, 14) if name == "tau-l-diversity" else achieved
     assert (meets(model, reached, classes, whole) == holds).all()
@@ -253,11 +253,11 @@ def test_each_class_is_judged_by_itself_and_inputs_stay(
 ) -> None:
     model, classes, whole = build(name, parameters), every_class(), whole_of(counts)
     before = classes.counts.copy(), classes.sizes.copy(), classes.population.copy(), whole.counts.copy()
-    holds, achieved = model.holds(classes, whole), model.achieved(classes, whole)
+    holds, achieved = model.holds(classes, whole), model.reach(classes, whole)
     order = np.random.default_rng(4).permutation(len(classes.sizes))
     shuffled = ClassHistograms(classes.sizes[order], classes.counts[order], classes.population[order])
     assert (model.holds(shuffled, whole) == holds[order]).all()
-    assert (model.achieved(shuffled, whole) == achieved[order]).all()
+    assert (model.reach(shuffled, whole) == achieved[order]).all()
     after = classes.counts, classes.sizes, classes.population, whole.counts
     assert all((old == new).all() for old, new in zip(before, after, strict=True))
 
@@ -284,7 +284,7 @@ def test_the_order_of_values_does_not_matter(name: str, parameters: dict[str, An
         moved = replace(classes, counts=np.ascontiguousarray(classes.counts[:, order]))
         elsewhere = replace(whole, counts=whole.counts[order])
         assert (model.holds(moved, elsewhere) == model.holds(classes, whole)).all()
-        assert model.achieved(moved, elsewhere) == pytest.approx(model.achieved(classes, whole), rel=1e-12)
+        assert model.reach(moved, elsewhere) == pytest.approx(model.reach(classes, whole), rel=1e-12)
 
 
 def test_ordered_and_hierarchical_distances_do_notice_the_order() -> None:
@@ -307,7 +307,7 @@ def test_only_shares_matter_to_models_of_distributions(name: str, parameters: di
     scaled = ClassHistograms.of(classes.counts * factor)
     larger = Whole.of(whole.counts * factor, taxonomy=whole.taxonomy)
     assert (model.holds(scaled, larger) == model.holds(classes, whole)).all()
-    assert model.achieved(scaled, larger) == pytest.approx(model.achieved(classes, whole), rel=1e-12)
+    assert model.reach(scaled, larger) == pytest.approx(model.reach(classes, whole), rel=1e-12)
 
 
 @every_case
@@ -316,7 +316,7 @@ def test_values_that_nobody_has_change_nothing(name: str, parameters: dict[str, 
     more = replace(classes, counts=np.insert(classes.counts, 2, 0, axis=1))
     wider = replace(whole, counts=np.insert(whole.counts, 2, 0), taxonomy=WIDER_TAXONOMY)
     assert (model.holds(more, wider) == model.holds(classes, whole)).all()
-    assert model.achieved(more, wider) == pytest.approx(model.achieved(classes, whole), rel=1e-12)
+    assert model.reach(more, wider) == pytest.approx(model.reach(classes, whole), rel=1e-12)
 
 
 @every_case
@@ -345,7 +345,7 @@ def test_what_was_not_counted_is_not_guessed(name: str) -> None:
     model = build(name, EXAMPLES[name][0][1])
     sizes_only = ClassHistograms(sizes=np.array([3, 4]))
     with pytest.raises(TypeError, match=name):
-        model.achieved(sizes_only, Whole(size=7))
+        model.reach(sizes_only, Whole(size=7))
 
 
 @pytest.mark.parametrize("name", [name for name in MODELS if MODELS[name].sees == "values"])
@@ -379,5 +379,5 @@ def test_units_of_records_change_no_verdict() -> None:
         finer = replace(classes, sizes=classes.sizes * 12, counts=classes.counts * 12, unit=12)
         finer_whole = replace(whole, size=whole.size * 12, counts=whole.counts * 12)
         assert np.array_equal(model.holds(classes, whole), model.holds(finer, finer_whole)), name
-        achieved = model.achieved(classes, whole)
-        assert np.allclose(achieved, model.achieved(finer, finer_whole), equal_nan=True), name
+        achieved = model.reach(classes, whole)
+        assert np.allclose(achieved, model.reach(finer, finer_whole), equal_nan=True), name

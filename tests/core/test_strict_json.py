@@ -11,7 +11,7 @@ from shoal.core.errors import InputError, PolicyError
 from shoal.core.strict_json import read_json
 from shoal.policy.policy import Policy
 from shoal.release.forms.agreed import parse_plan
-from shoal.release.release import read_internal, received
+from shoal.release.release import find_release, read_internal
 from shoal.taxonomies.files import from_json_text
 
 TWICE = '{"parts": [], "data": {"file": "a", "file": "b"}, "attributes": {}}'
@@ -51,7 +51,7 @@ def test_other_encodings_are_refused() -> None:
 def test_a_key_that_comes_twice_is_refused_everywhere(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text(TWICE, encoding="utf-8")
     with pytest.raises(InputError, match="is not the manifest of a release"):
-        received(tmp_path)
+        find_release(tmp_path)
     with pytest.raises(InputError, match="cannot be read as JSON"):
         read_internal(tmp_path / "manifest.json")
     with pytest.raises(InputError, match="the answer is no JSON"):

@@ -286,7 +286,7 @@ def test_ranges_keep_their_numbers() -> None:
     ranges = RangeNumbers(Attribute("n", NUMBER))
 
     def numbered(lo: list[int], hi: list[int]) -> Any:
-        distinct, numbers = LeafRanges.numbered(np.array(lo, dtype=np.int32), np.array(hi, dtype=np.int32))
+        distinct, numbers = LeafRanges.number(np.array(lo, dtype=np.int32), np.array(hi, dtype=np.int32))
         return ranges.numbers(distinct)[numbers]
 
     first = numbered([0, 4, 0], [4, 8, 4])

@@ -21,7 +21,7 @@ from shoal.plan.plan import Assignment
 from shoal.plan.slices import Part, Pieces, SlicedPlan
 from shoal.policy.encoding import encode
 from shoal.policy.policy import Policy
-from shoal.release.forms.slices import Slices, dealt
+from shoal.release.forms.slices import Slices, assign_buckets
 from shoal.release.publication import plain_table
 from shoal.sources.opening import open_source
 
@@ -65,7 +65,7 @@ def test_every_arrangement_of_a_split_cell_is_equally_likely(seed: int | None) -
     chance = Chance.of(seed)
     assignment = Assignment.of_pieces(1, np.array([0, 0, 0]), np.array([0, 1, 2]), np.array([2, 1, 1]))
     cells = np.zeros(4, dtype=np.int32)
-    check_uniform(Counter(tuple(dealt(assignment, cells, chance).tolist()) for _ in range(1_000)), 12)
+    check_uniform(Counter(tuple(assign_buckets(assignment, cells, chance).tolist()) for _ in range(1_000)), 12)
 
 
 @SEEDS

@@ -25,7 +25,7 @@ ALL_INPATIENTS = Whole.of([4, 4, 4])
 
 
 def test_inpatient_table_is_2_8_diverse_by_entropy() -> None:
-    reached = EntropyLDiversity(l=1).achieved(INPATIENTS, ALL_INPATIENTS)
+    reached = EntropyLDiversity(l=1).reach(INPATIENTS, ALL_INPATIENTS)
     assert reached == pytest.approx([2 * 2**0.5] * 3, rel=1e-14)
     assert EntropyLDiversity(l=2.8).holds(INPATIENTS, ALL_INPATIENTS).all()
     assert EntropyLDiversity(l=2.8284271247461).holds(INPATIENTS, ALL_INPATIENTS).all()
@@ -39,7 +39,7 @@ def test_uniform_over_exactly_l_values_is_l_diverse(n_values: int) -> None:
     whole = Whole.of([10**10] * n_values)
     model = EntropyLDiversity(l=n_values)
     assert model.holds(classes, whole).all()
-    assert (model.achieved(classes, whole) == n_values).all()
+    assert (model.reach(classes, whole) == n_values).all()
     assert not EntropyLDiversity(l=n_values + 1e-9).holds(classes, whole).any()
 
 
@@ -55,7 +55,7 @@ def test_salary_classes_of_the_t_closeness_paper(salaries: list[int], distance: 
     moved = work(ground, np.array([salaries]), np.array([3]), SALARIES.counts, SALARIES.size)
     assert Fraction(int(moved[0]), ground.unit * 3 * 9) == distance
     classes = ClassHistograms.of(salaries)
-    assert TCloseness(t=0, distance="ordered").achieved(classes, SALARIES)[0] == float(distance)
+    assert TCloseness(t=0, distance="ordered").reach(classes, SALARIES)[0] == float(distance)
 
 
 def test_salary_limits_are_exact() -> None:
@@ -74,7 +74,7 @@ def test_tau_l_figure_2b_holds_for_a_half_and_three() -> None:
     classes = ClassHistograms.of([[2, 1, 1, 0], [0, 1, 2, 1], [8, 4, 0, 4]])
     whole = Whole.of([10, 6, 3, 5])
     assert TauLDiversity(tau=0.5, l=3).holds(classes, whole).all()
-    assert TauLDiversity(tau=0.5, l=3).achieved(classes, whole).tolist() == [0.5, 0.5, 0.5]
+    assert TauLDiversity(tau=0.5, l=3).reach(classes, whole).tolist() == [0.5, 0.5, 0.5]
     assert not TauLDiversity(tau=0.4999, l=3).holds(classes, whole).any()
     assert not TauLDiversity(tau=0.5, l=4).holds(classes, whole).any()
 

@@ -67,11 +67,11 @@ def test_a_class_like_the_table_is_at_no_distance(row: list[int], factor: int) -
     classes, whole = ClassHistograms.of(row), Whole.of([count * factor for count in row])
     for distance in ("equal", "ordered"):
         assert TCloseness(t=0, distance=distance).holds(classes, whole).all()
-        assert TCloseness(t=0, distance=distance).achieved(classes, whole)[0] == 0
+        assert TCloseness(t=0, distance=distance).reach(classes, whole)[0] == 0
     assert BetaLikeness(beta=1e-12, enhanced=True).holds(classes, whole).all()
-    assert BetaLikeness(beta=1).achieved(classes, whole)[0] == 0
+    assert BetaLikeness(beta=1).reach(classes, whole)[0] == 0
     assert DeltaDisclosure(delta=1e-9).holds(classes, whole).all()
-    assert DeltaDisclosure(delta=1).achieved(classes, whole)[0] == 0
+    assert DeltaDisclosure(delta=1).reach(classes, whole)[0] == 0
 
 
 @modest
@@ -81,7 +81,7 @@ def test_distances_of_a_union_are_at_most_the_mean(rows: list[list[int]]) -> Non
     whole = Whole.of(one + other + 1)
     classes = ClassHistograms.of([one, other, one + other])
     for distance in ("equal", "ordered"):
-        first, second, both = TCloseness(t=1, distance=distance).achieved(classes, whole)
+        first, second, both = TCloseness(t=1, distance=distance).reach(classes, whole)
         mean = (first * one.sum() + second * other.sum()) / (one + other).sum()
         assert 0 <= both <= mean + 1e-12
 
@@ -92,7 +92,7 @@ def test_diversities_are_in_their_known_order(row: list[int]) -> None:
     """n / r1 <= exp(entropy) <= number of values: the orders of one family of entropies."""
     classes, whole = ClassHistograms.of(row), Whole.of(row)
     simple, entropy, distinct = (
-        model.achieved(classes, whole)[0]
+        model.reach(classes, whole)[0]
         for model in (SimpleLDiversity(l=1), EntropyLDiversity(l=1), DistinctLDiversity(l=1))
     )
     assert simple <= entropy * (1 + 1e-14)
@@ -103,7 +103,7 @@ def test_diversities_are_in_their_known_order(row: list[int]) -> None:
 @given(histograms, st.integers(min_value=2, max_value=6))
 def test_the_achieved_tau_holds_and_no_smaller_one(row: list[int], l: int) -> None:
     classes, whole = ClassHistograms.of(row), Whole.of(row)
-    tau = float(TauLDiversity(tau=1, l=l).achieved(classes, whole)[0])
+    tau = float(TauLDiversity(tau=1, l=l).reach(classes, whole)[0])
     assert 0 < tau <= 1
     assert TauLDiversity(tau=min(1, tau + 1e-12), l=l).holds(classes, whole).all()
     assert not TauLDiversity(tau=tau - 1e-12, l=l).holds(classes, whole).any()
@@ -113,7 +113,7 @@ def test_the_achieved_tau_holds_and_no_smaller_one(row: list[int], l: int) -> No
 @given(histograms, st.integers(min_value=2, max_value=4))
 def test_the_achieved_c_is_just_too_small(row: list[int], l: int) -> None:
     classes, whole = ClassHistograms.of(row), Whole.of(row)
-    c = float(RecursiveCLDiversity(c=1, l=l).achieved(classes, whole)[0])
+    c = float(RecursiveCLDiversity(c=1, l=l).reach(classes, whole)[0])
     if np.isinf(c):
         assert len([count for count in row if count]) < l
         assert not RecursiveCLDiversity(c=1e12, l=l).holds(classes, whole).any()
@@ -130,7 +130,7 @@ def test_a_large_class_on_the_border_of_an_entropy_is_refused() -> None:
     assert sum(nearly) > LARGEST_SETTLED
     classes = ClassHistograms.of([nearly, [n // 2, *[n // 8] * 4]])
     assert model.holds(classes, whole).tolist() == [True, True]
-    border = float(model.achieved(ClassHistograms.of(nearly), whole)[0])
+    border = float(model.reach(ClassHistograms.of(nearly), whole)[0])
     assert not EntropyLDiversity(l=border).holds(ClassHistograms.of(nearly), whole).any()
     assert EntropyLDiversity(l=border - 1e-9).holds(ClassHistograms.of(nearly), whole).all()
 
@@ -138,7 +138,7 @@ def test_a_large_class_on_the_border_of_an_entropy_is_refused() -> None:
 def test_a_value_that_the_table_lacks_is_never_accepted() -> None:
     classes, whole = ClassHistograms.of([2, 2, 1]), Whole.of([8, 8, 0])
     assert not BetaLikeness(beta=100).holds(classes, whole).any()
-    assert BetaLikeness(beta=100).achieved(classes, whole)[0] == np.inf
+    assert BetaLikeness(beta=100).reach(classes, whole)[0] == np.inf
     assert not DeltaDisclosure(delta=100).holds(classes, whole).any()
 
 

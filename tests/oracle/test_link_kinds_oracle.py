@@ -85,7 +85,7 @@ def test_parts_that_overlap_must_agree_on_a_person() -> None:
 
 def overlapping_left(release: Release, age: int, sex: str) -> Counter[str]:
     """Two parts, (age, sex) and (sex, illness): sex must be the person's in both."""
-    table = release.sliced()
+    table = release.slices()
     counts: Counter[str] = Counter()
     first, second = table.parts
     pairs = [first.distinct.slice(code, 1).to_pylist()[0] for code in first.codes.tolist()]

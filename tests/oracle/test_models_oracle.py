@@ -249,7 +249,7 @@ def test_t_closeness_agrees_with_the_cheapest_flow(distance: str) -> None:
             expected = [value <= exact(t) for value in distances]
             assert model.holds(classes, everyone).tolist() == expected
             seen.update(expected)
-        reached = model.achieved(classes, everyone)
+        reached = model.reach(classes, everyone)
         assert reached == pytest.approx([float(value) for value in distances], rel=1e-15, abs=0)
     assert seen == {True, False}
 

@@ -192,4 +192,4 @@ def test_what_a_model_sees_is_no_better_than_any_choice_of_one_value_each(having
         EntropyLDiversity(l=1), np.zeros(len(person), int), np.arange(len(person)), 1, 4
     )
     assert np.array_equal(np.sort(seen.counts[0])[::-1], worst)
-    assert AlphaKAnonymity(alpha=1, k=1).achieved(seen, None)[0] == counts.max() / len(having)
+    assert AlphaKAnonymity(alpha=1, k=1).reach(seen, None)[0] == counts.max() / len(having)

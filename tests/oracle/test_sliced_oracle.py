@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.release.sliced.estimating import estimated
+from shoal.release.sliced.estimating import estimate_query
 from shoal.release.sliced.query import Estimate, Query
-from shoal.release.sliced.table import SlicedTable, published_columns, sampled
+from shoal.release.sliced.table import SlicedTable, name_columns, sample_linking
 
 Row = dict[str, object]
 ENTRIES = {name: {"kind": "number"} for name in "abcd"}
@@ -26,7 +26,7 @@ def release(
     """Slice records by hand: every part of a bucket is permuted by itself."""
     order = sorted(range(len(rows)), key=buckets.__getitem__)
     columns: dict[str, list[object]] = {"bucket": [buckets[i] for i in order]}
-    for part, names in zip(parts, published_columns(parts), strict=True):
+    for part, names in zip(parts, name_columns(parts), strict=True):
         mixed = sorted(rng.permutation(len(rows)).tolist(), key=buckets.__getitem__)
         columns |= {column: [rows[i][name] for i in mixed] for name, column in zip(part, names, strict=True)}
     return SlicedTable.of(pa.table(columns), {"parts": parts})
@@ -106,7 +106,7 @@ def test_expectation_and_deviation_are_those_over_all_linkings(parts: list[list[
         tables = list(linkings(rows, buckets, parts))
         for query in QUERIES:
             mean, variance = moments([true_answers(linked, bounds(query))[()] for linked in tables])
-            answer = estimated(table, ENTRIES, query)
+            answer = estimate_query(table, ENTRIES, query)
             assert isinstance(answer, Estimate)
             assert answer.value == pytest.approx(float(mean), abs=1e-12)
             assert answer.error == pytest.approx(math.sqrt(variance), abs=1e-9)
@@ -122,7 +122,7 @@ def test_chains_of_parts_give_the_expectation_and_never_too_small_an_error(parts
         tables = list(linkings(rows, buckets, parts))
         for query in QUERIES:
             mean, variance = moments([true_answers(linked, bounds(query))[()] for linked in tables])
-            answer = estimated(table, ENTRIES, query)
+            answer = estimate_query(table, ENTRIES, query)
             assert isinstance(answer, Estimate)
             assert answer.value == pytest.approx(float(mean), abs=1e-12)
             assert answer.error >= math.sqrt(variance) - 1e-9
@@ -139,7 +139,7 @@ def test_groups_are_those_of_all_linkings(parts: list[list[str]], by: tuple[str,
     query = Query(where={"c": (0, 2)}, by=by)
     tables = [true_answers(linked, query) for linked in linkings(rows, buckets, parts)]
     groups = sorted(set().union(*tables))
-    answer = estimated(table, ENTRIES, query)
+    answer = estimate_query(table, ENTRIES, query)
     assert isinstance(answer, pa.Table)
     assert answer.column_names == [*by, "value", "error"]
     assert list(zip(*(answer.column(name).to_pylist() for name in by), strict=True)) == groups
@@ -161,7 +161,7 @@ def test_sampled_tables_are_linkings_and_every_linking_is_as_likely(parts: list[
         return tuple(sorted(tuple(row[name] for name in names) for row in linked))
 
     expected = Counter(key(linked) for linked in linkings(rows, buckets, parts))
-    draws = Counter(key(sampled(table, rng).to_pylist()) for _ in range(3000))
+    draws = Counter(key(sample_linking(table, rng).to_pylist()) for _ in range(3000))
     assert set(draws) <= set(expected)
     total = sum(expected.values())
     wanted = {k: 3000 * count / total for k, count in expected.items()}
@@ -183,7 +183,7 @@ def test_labels_are_chances_of_their_own() -> None:
         for second in range(4)
     ]
     mean, variance = moments(answers)
-    answer = estimated(table, entries, Query(where={"a": (0, 1), "b": 1}))
+    answer = estimate_query(table, entries, Query(where={"a": (0, 1), "b": 1}))
     assert isinstance(answer, Estimate)
     assert answer.value == pytest.approx(float(mean))
     assert answer.error == pytest.approx(math.sqrt(variance))

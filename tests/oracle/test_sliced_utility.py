@@ -13,10 +13,10 @@ from shoal.plan.cells import Cells
 from shoal.plan.plan import Plan
 from shoal.plan.problem import Attribute, Problem
 from shoal.plan.slices import Part, Pieces, SlicedPlan
-from shoal.release.sliced.estimating import estimated
-from shoal.release.sliced.expected import SlicedRows, sliced_measured
+from shoal.release.sliced.estimating import estimate_query
+from shoal.release.sliced.expected import SlicedRows, measure_slices
 from shoal.release.sliced.query import Estimate, Query
-from shoal.release.sliced.table import SlicedTable, published_columns
+from shoal.release.sliced.table import SlicedTable, name_columns
 from shoal.taxonomies.files import from_nested
 from shoal.utility.base import list_figures, measure
 from shoal.utility.query_error import Queries
@@ -69,7 +69,7 @@ def published(problem: Problem, parts: list[tuple[int, ...]], bucket: CodeArray)
     rows = rows[np.argsort(bucket[rows], kind="stable")]
     names = [[NAMES[place] for place in part] for part in parts]
     columns = {"bucket": pa.array(bucket[rows] + 1)}
-    for part, listed in zip(parts, published_columns(names), strict=True):
+    for part, listed in zip(parts, name_columns(names), strict=True):
         columns |= {name: pa.array(problem.cells.codes[p][rows]) for p, name in zip(part, listed, strict=True)}
     return SlicedTable.of(pa.table(columns), {"parts": names})
 
@@ -90,7 +90,7 @@ def test_questions_are_answered_as_from_the_published_rows(parts: list[tuple[int
         for number in range(4):
             ranges = zip(queries.places, queries.starts[:, number], queries.stops[:, number], strict=True)
             where = {NAMES[place]: (int(start), int(stop)) for place, start, stop in ranges}
-            answer = estimated(table, ENTRIES, Query(where=where))
+            answer = estimate_query(table, ENTRIES, Query(where=where))
             assert isinstance(answer, Estimate)
             assert found[number] == pytest.approx(answer.value, abs=1e-9)
 
@@ -107,7 +107,7 @@ def test_expected_tables_are_those_of_the_published_rows(parts: list[tuple[int, 
     for first, second in itertools.combinations(range(4), 2):
         if parts == OVERLAPPING and (first, second) == (0, 3):
             continue
-        answer = estimated(table, ENTRIES, Query(by=(NAMES[first], NAMES[second])))
+        answer = estimate_query(table, ENTRIES, Query(by=(NAMES[first], NAMES[second])))
         assert isinstance(answer, pa.Table)
         expected = np.zeros((SIZES[first], SIZES[second]))
         for row in answer.to_pylist():
@@ -128,7 +128,7 @@ def test_regions_and_withheld_records_count_as_in_generalized_tables() -> None:
     generalized = Plan.of_cells(
         lo, hi, np.where(bucket < 0, -1, np.arange(n_cells)).astype(np.int32), problem.cells.counts
     )
-    found = sliced_measured(problem, sliced_plan(problem, [(0, 1, 2), (3,)], bucket, (lo, hi)), expensive=False)
+    found = measure_slices(problem, sliced_plan(problem, [(0, 1, 2), (3,)], bucket, (lo, hi)), expensive=False)
     expected = measure(problem, generalized, detail=True)
     assert set(found) == {"attribute-loss", "loss", "ncp", "um"}
     for name, figure in found.items():
@@ -139,13 +139,13 @@ def test_extremes_of_grouping() -> None:
     rng = np.random.default_rng(24)
     problem = random_problem(rng)
     n_cells = problem.cells.n_cells
-    alone = sliced_measured(problem, sliced_plan(problem, DISJOINT, np.arange(n_cells)), expensive=True)
+    alone = measure_slices(problem, sliced_plan(problem, DISJOINT, np.arange(n_cells)), expensive=True)
     assert alone["um"] == pytest.approx(1)
     assert alone["ncp"] == alone["loss"] == 0
     assert alone["association-kept"] == pytest.approx(1)
     assert alone["accuracy-ratio"] == pytest.approx(1)
     assert alone["query-error"] == pytest.approx(0, abs=1e-12)
-    together = sliced_measured(problem, sliced_plan(problem, DISJOINT, np.zeros(n_cells, np.int64)), expensive=True)
+    together = measure_slices(problem, sliced_plan(problem, DISJOINT, np.zeros(n_cells, np.int64)), expensive=True)
     assert together["um"] == pytest.approx(1)
     assert together["query-error-95"] > 0
     # Two pairs of six are in one part; the others are independent within the one bucket.
@@ -165,7 +165,7 @@ def test_finer_buckets_are_no_worse_in_expectation() -> None:
         for n_buckets in errors:
             bucket = np.repeat(np.arange(1, n_buckets + 1), 6 // n_buckets)
             rows = pa.table({"bucket": bucket, "a": first, "b": linked})
-            answer = estimated(SlicedTable.of(rows, {"parts": [["a"], ["b"]]}), entries, asked)
+            answer = estimate_query(SlicedTable.of(rows, {"parts": [["a"], ["b"]]}), entries, asked)
             assert isinstance(answer, Estimate)
             errors[n_buckets].append((answer.value - truth) ** 2)
     assert 0 < np.mean(errors[2]) < np.mean(errors[1])

@@ -17,7 +17,7 @@ from shoal.plan.cells import Cells
 from shoal.plan.plan import KEPT, SPLIT, WITHHELD, Assignment, Dealer, Parts, Plan
 from shoal.plan.problem import Attribute, Problem, Requirement
 from shoal.policy.policy import Policy
-from shoal.release.guarantees import achieved
+from shoal.release.guarantees import measure_guarantees
 from shoal.taxonomies.files import from_nested
 
 
@@ -170,7 +170,7 @@ def test_what_is_achieved_does_not_depend_on_blocks(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(judging, "_HISTOGRAM_ENTRIES", entries)
     for seed in range(5):
         problem, plan, table = small_problem(7, seed)
-        size, diversity = achieved(problem, plan, POLICY)
+        size, diversity = measure_guarantees(problem, plan, POLICY)
         assert size.achieved == table.sum(axis=1).min()
         assert diversity.achieved == pytest.approx((table.sum(axis=1) / table.max(axis=1)).min(), abs=1e-12)
 
@@ -181,7 +181,7 @@ def test_withheld_records_do_not_count_towards_what_is_achieved() -> None:
     class_of[0] = WITHHELD  # the first value of the first class
     fewer = Plan.of_cells(plan.lo, plan.hi, class_of, problem.cells.counts)
     table[0, 0] = 0
-    size, diversity = achieved(problem, fewer, POLICY)
+    size, diversity = measure_guarantees(problem, fewer, POLICY)
     assert size.achieved == table.sum(axis=1).min()
     assert diversity.achieved == 1
 

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 import pytest
 
 from shoal.datasets.uci import adult
-from shoal.release.sliced.estimating import estimated
+from shoal.release.sliced.estimating import estimate_query
 from shoal.release.sliced.query import Estimate, Query
-from shoal.release.sliced.table import SlicedTable, sampled
+from shoal.release.sliced.table import SlicedTable, sample_linking
 
 PARTS = [["age", "marital-status"], ["workclass", "education"], ["sex", "occupation"]]
 ENTRIES = {name: {"kind": "category"} for part in PARTS for name in part} | {"age": {"kind": "number"}}
@@ -61,7 +61,7 @@ def counted(rows: pa.Table, asked: list[dict[str, object]]) -> np.ndarray:
 
 
 def answers(table: SlicedTable, asked: list[dict[str, object]]) -> tuple[np.ndarray, np.ndarray]:
-    found = [estimated(table, ENTRIES, Query(where=where)) for where in asked]
+    found = [estimate_query(table, ENTRIES, Query(where=where)) for where in asked]
     assert all(isinstance(answer, Estimate) for answer in found)
     return np.array([a.value for a in found]), np.array([a.error for a in found])
 
@@ -73,7 +73,7 @@ def test_estimates_are_nearer_to_the_truth_than_samples(shared_data: Path) -> No
     asked = queries(rows, rng)
     truth = counted(rows, asked)
     value, _ = answers(table, asked)
-    draws = np.stack([counted(sampled(table, rng), asked) for _ in range(5)])
+    draws = np.stack([counted(sample_linking(table, rng), asked) for _ in range(5)])
     assert np.abs(value - truth).mean() < np.abs(draws - truth).mean()
 
 
@@ -83,7 +83,7 @@ def test_linked_samples_scatter_around_estimates_as_the_errors_tell(shared_data:
     rows, table = sliced_adult(shared_data)
     asked = queries(rows, rng)
     value, error = answers(table, asked)
-    draws = np.stack([counted(sampled(table, rng), asked) for _ in range(10)])
+    draws = np.stack([counted(sample_linking(table, rng), asked) for _ in range(10)])
     uncertain = error > 1e-9
     assert (draws[:, ~uncertain] == np.round(value[~uncertain])).all()
     scores = (draws - value)[:, uncertain] / error[uncertain]

@@ -103,7 +103,7 @@ def test_every_kind_of_data_and_file_reads_the_same(tmp_path: Path) -> None:
     pyarrow.csv.write_csv(ROWS, public / "data.csv")
     on_disk = Release(MANIFEST, {}, None, folder=tmp_path)
     assert value(asked, on_disk) == expected
-    assert on_disk.sliced().parts[0].distinct.schema.field("age").type == pa.int64()
+    assert on_disk.slices().parts[0].distinct.schema.field("age").type == pa.int64()
     assert on_disk.sample_table(1).column_names == ["age", "seen", "city", "cost", "ill"]
     pq.write_table(ROWS, public / "data.parquet")
     written = MANIFEST | {"data": {"file": "data.parquet"}}
@@ -194,11 +194,11 @@ def test_bad_queries_are_refused(query: dict[str, Any], message: str) -> None:
 
 def test_other_releases_are_refused_plainly() -> None:
     plain = release(parts=[["age", "ill"]])
-    for ask in (plain.sliced, plain.sample_table, plain.multisets, lambda: plain.estimate(Query())):
+    for ask in (plain.slices, plain.sample_table, plain.multisets, lambda: plain.estimate(Query())):
         with pytest.raises(UsageError, match="this release is not sliced"):
             ask()
     with pytest.raises(UsageError, match="neither data nor a folder"):
-        release(None).sliced()
+        release(None).slices()
 
 
 def test_tables_that_do_not_fit_their_manifest_are_refused(tmp_path: Path) -> None:

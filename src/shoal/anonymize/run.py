@@ -34,7 +34,7 @@ from shoal.release.publication import Publication, PublishedRows, plain_table, w
 from shoal.release.release import (
     Release,
     Staging,
-    held_interrupts,
+    hold_interrupts,
     refuse_existing,
     write_bytes,
     write_json,
@@ -182,7 +182,7 @@ class Run:
     def _count(self) -> tuple[CountedCells | SampledCells, dict[str, CountedCells]]:
         """Count the cells of the table, or a sample of them if they are too many, and those of all populations."""
         quasi, sensitive = self.policy.names("quasi"), self.policy.names("sensitive")
-        with self._timed("count"):
+        with self._time("count"):
             thinning = Thinning(self.budget.cells, self.budget.sample, self._sampler, self._refuse_larger)
             persons = tuple(dict.fromkeys(self.policy.counted_units.values()))
             counted = self.engine.look(self.source, (*persons, *sensitive, *quasi), self.progress, thinning)
@@ -193,7 +193,7 @@ class Run:
         """Decide what is published of every cell."""
         if isinstance(counted, SampledCells):
             return self._by_regions(counted)
-        with self._timed("plan"):
+        with self._time("plan"):
             if self.options.admit is not None:
                 self.options.admit(counted)
             encoding = encode(counted, self.policy, people)
@@ -217,7 +217,7 @@ class Run:
 
         beside = None if self.options.out is None or not self.options.out.parent.is_dir() else self.options.out.parent
         larger = Larger(self.policy, self.source, looked, self.engine, self.budget, self.dealing, beside, self.progress)
-        with self._timed("plan"):
+        with self._time("plan"):
             return larger.publication(self.held)
 
     def _sampler(self) -> np.random.Generator:
@@ -233,7 +233,7 @@ class Run:
     def _rows(self, publication: Publication, folder: Path | None) -> PublishedRows:
         return publication.rows(self.engine, self.dealing, folder, self.progress)
 
-    def _watched(
+    def _watch(
         self, publication: Publication, manifest: Mapping[str, Any], folder: Path | None
     ) -> tuple[Iterator[pa.RecordBatch], Witness | None]:
         """Return the published rows, counted for the findings as they pass, and the witness, which then knows them."""
@@ -247,7 +247,7 @@ class Run:
 
     def _find(self, publication: Publication, manifest: Mapping[str, Any]) -> tuple[Finding, ...]:
         """Look at what is published beyond its promises; a strict run ends here while high findings are open."""
-        with self._timed("findings"):
+        with self._time("findings"):
             table = PublishedTable.of(manifest, self.counts, self.policy.privacy, publication)
             found = find_all(table, self.policy.accept)
         if self.options.strict:
@@ -257,17 +257,17 @@ class Run:
     def _in_memory(self, publication: Publication, manifest: dict[str, Any], data: object) -> Release:
         from shoal.verify.verifier import verify_table
 
-        with self._timed("apply"):
-            batches, witness = self._watched(publication, manifest, None)
+        with self._time("apply"):
+            batches, witness = self._watch(publication, manifest, None)
             table = plain_table(batches)
-        with self._timed("verify"):
+        with self._time("verify"):
             verification = verify_table(
                 table,
                 manifest,
                 source=self.given,
                 populations=self.populations,
                 witness=None if witness is None else witness.of_given(self.source).numbers,
-                labelled=publication.labelled_values(),
+                labelled=publication.tabulate_labels(),
                 progress=self.progress,
                 memory=self.budget.limit,
             )
@@ -283,8 +283,8 @@ class Run:
         from shoal.verify.verifier import verify_folder
 
         with Staging(destination) as staging:
-            with self._timed("apply"):
-                manifest |= self._written(publication, manifest, staging)
+            with self._time("apply"):
+                manifest |= self._write_rows(publication, manifest, staging)
             pages = {"readme": ("README.md", public_readme), "report": ("report.html", public_report)}
             told = {key: (name, made(manifest)) for key, (name, made) in pages.items()}
             for key, (name, text) in told.items():
@@ -294,7 +294,7 @@ class Run:
             write_json(path, manifest)
             if self.options.signing is not None:
                 write_bytes(staging.unverified / SIGNATURE, self.options.signing.sign(path.read_bytes()))
-            with self._timed("verify"):
+            with self._time("verify"):
                 verification = verify_folder(
                     staging.unverified,
                     source=self.given,
@@ -306,19 +306,19 @@ class Run:
                 )
             refuse_unverified(verification)
             findings = self._find(publication, manifest)
-            with ExitStack() as end, self._entered(staging, destination) as entry, Delivery(self.to) as delivery:
+            with ExitStack() as end, self._enter(staging, destination) as entry, Delivery(self.to) as delivery:
                 delivery.send_file(staging.unverified / str(manifest["data"]["file"]))
                 evidence = self._evidence(publication, verification, findings) | entry.evidence
                 evidence["warnings"] += entry.warnings
                 evidence["manifest"] = {"sha256": file_digest(path)}
                 write_json(staging.internal / "evidence.json", evidence)
                 write_text(staging.internal / "report.html", internal_report(manifest, evidence))
-                end.enter_context(held_interrupts())  # from here to the ledger's mark there is no half way
+                end.enter_context(hold_interrupts())  # from here to the ledger's mark there is no half way
                 staging.publish(delivery.commit)
             evidence["warnings"] += entry.unsettled
         return Release(manifest, evidence, verification, folder=destination)
 
-    def _entered(self, staging: Staging, destination: Path) -> Entered:
+    def _enter(self, staging: Staging, destination: Path) -> Entered:
         """Enter the verified release into the ledger, if there is one."""
         from shoal.linking.ledger.book import Entered
 
@@ -326,14 +326,14 @@ class Run:
             return Entered()
         from shoal.linking.ledger.entering import enter_verified
 
-        with self._timed("ledger"):
+        with self._time("ledger"):
             return enter_verified(self.options.ledger, staging.unverified, destination, self.source, self.progress)
 
-    def _written(self, publication: Publication, manifest: Mapping[str, Any], staging: Staging) -> dict[str, Any]:
+    def _write_rows(self, publication: Publication, manifest: Mapping[str, Any], staging: Staging) -> dict[str, Any]:
         """Write the rows, and return the manifest's entries on their files."""
         for name, content in publication.files.items():
             write_bytes(staging.unverified / name, content)
-        rows, witness = self._watched(publication, manifest, staging.folder)
+        rows, witness = self._watch(publication, manifest, staging.folder)
         entries: dict[str, Any] = {"data": {"file": f"data.{self.format}", "format": self.format}}
         if self.policy.method.as_two_tables:
             batches = list(rows)
@@ -345,7 +345,7 @@ class Run:
                 self._write(staging, entries["tables"][name], iter(table.combine_chunks().to_batches()))
         else:
             self._write(staging, entries["data"], rows)
-        labelled = publication.labelled_values()
+        labelled = publication.tabulate_labels()
         if labelled is not None:
             write_rows(staging.internal / "labels.parquet", iter(labelled.combine_chunks().to_batches()), "parquet")
         if witness is not None:
@@ -365,7 +365,7 @@ class Run:
     ) -> dict[str, Any]:
         utility = self.measured
         if self.options.detail == "full":
-            with self._timed("utility"):
+            with self._time("utility"):
                 utility = publication.utility(expensive=True)
         return build_evidence(
             publication,
@@ -377,7 +377,7 @@ class Run:
             thorough=self.options.detail == "full",
         )
 
-    def _timed(self, step: str) -> Clock:
+    def _time(self, step: str) -> Clock:
         return Clock(step, self.seconds)
 
 

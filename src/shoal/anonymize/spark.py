@@ -74,7 +74,7 @@ class SparkRun(Run):
         if not isinstance(self.source, SparkSource):
             return super()._by_regions(looked)
         larger = LargerOnSpark(self.policy, self.source, looked, self.budget, self.dealing, self.progress)
-        with self._timed("plan"):
+        with self._time("plan"):
             return larger.publication(self.held)
 
     def _rows(self, publication: Publication, folder: Path | None) -> PublishedRows:
@@ -91,7 +91,7 @@ class SparkRun(Run):
         """Verify what Spark keeps, and hand that out."""
         if not is_spark_frame(data):
             return super()._in_memory(publication, manifest, data)
-        with self._timed("apply"):
+        with self._time("apply"):
             placed = self._frame(publication)
         if placed is None:
             release = super()._in_memory(publication, manifest, data)
@@ -101,14 +101,14 @@ class SparkRun(Run):
         for _ in witness.watch(SparkRows(placed).batches([*labelled, ROW])):
             pass  # the rows stay where they are
         frame = by_places(placed).select(*map(str, range(len(placed.columns) - 1))).toDF(*placed.columns[:-1])
-        with self._timed("verify"):
+        with self._time("verify"):
             verification = verify_table(
                 SparkRows(frame),
                 manifest,
                 source=self.given,
                 populations=self.populations,
                 witness=witness.numbers,
-                labelled=publication.labelled_values(),
+                labelled=publication.tabulate_labels(),
                 progress=self.progress,
                 memory=self.budget.limit,
                 spark=self.verifying,

@@ -11,7 +11,7 @@ from shoal.attacks.parts import Secret
 from shoal.attacks.view import People, ReleaseView
 from shoal.core.arrays import AnyIntArray, FloatArray
 from shoal.core.errors import UsageError
-from shoal.release.sliced.table import numbered
+from shoal.release.sliced.table import number_rows
 
 
 class BackgroundKnowledgeAttack(SecretAttack):
@@ -50,7 +50,7 @@ class BackgroundKnowledgeAttack(SecretAttack):
     def note(self, view: ReleaseView, secret: Secret, targets: People) -> str | None:
         """Say how many of all people of the source are left with their own value, which is exact."""
         truth = targets.secrets[secret.name]
-        person, first = numbered([*targets.codes.T, truth + 1], len(targets))
+        person, first = number_rows([*targets.codes.T, truth + 1], len(targets))
         weights = rule_out(view.believe(secret, targets[first]), truth[first], self.exclusions)
         own = weights[np.arange(len(first)), truth[first]] * (truth[first] >= 0)
         share = own / np.maximum(weights.sum(axis=1), 1e-300)

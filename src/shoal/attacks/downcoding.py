@@ -20,7 +20,7 @@ from shoal.attacks.view import People, ReleaseView, build_known_tree
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import UsageError
 from shoal.linking.kernels import Boxes, Histograms, index_boxes
-from shoal.release.sliced.table import numbered
+from shoal.release.sliced.table import number_rows
 from shoal.taxonomies.tree import Taxonomy
 
 CANDIDATES = 4  # predicates that are looked at closely, for each that is tried
@@ -85,7 +85,7 @@ class Classes:
     @classmethod
     def of(cls, labels: CodeArray, levels: Sequence[Nested]) -> Classes:
         """Count the classes of rows with these labels."""
-        number, first = numbered(list(labels.T), len(labels))
+        number, first = number_rows(list(labels.T), len(labels))
         nodes = np.stack([each.node_of[own] for each, own in zip(levels, labels[first].T, strict=True)], axis=1)
         spread = tuple(each.before(own) for each, own in zip(levels, labels.T, strict=True))
         return cls(nodes, np.bincount(number), spread)

@@ -14,7 +14,7 @@ from shoal.attacks.parts import Secret
 from shoal.attacks.view import UNKNOWN, People, ReleaseView
 from shoal.core.arrays import IntArray
 from shoal.core.errors import UsageError
-from shoal.release.sliced.table import column_codes, numbered
+from shoal.release.sliced.table import column_codes, number_rows
 
 
 class ExternalAttack(SecretAttack):
@@ -97,7 +97,7 @@ def _match_names(ours: Sequence[pa.ChunkedArray], theirs: Sequence[pa.ChunkedArr
         pa.chunked_array([*one.cast(pa.string()).chunks, *other.cast(pa.string()).chunks], pa.string())
         for one, other in zip(ours, theirs, strict=True)
     ]
-    name, first = numbered([column_codes(column) for column in both], n_ours + n_theirs)
+    name, first = number_rows([column_codes(column) for column in both], n_ours + n_theirs)
     once = np.bincount(name[:n_ours], minlength=len(first)) == 1
     once &= np.bincount(name[n_ours:], minlength=len(first)) == 1
     place = np.zeros(len(first), dtype=np.int64)

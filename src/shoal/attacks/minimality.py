@@ -15,7 +15,7 @@ from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import UsageError
 from shoal.core.registry import find
 from shoal.models.base import ClassHistograms, PrivacyModel, Whole
-from shoal.release.sliced.table import column_codes, numbered
+from shoal.release.sliced.table import column_codes, number_rows
 
 DRAWS = 200  # of who has which value in each class
 PRIOR = 4.0  # draws that a class's own shares count for
@@ -105,7 +105,7 @@ class Members:
         part = view.parts[0]
         if (class_of < 0).any() or (np.bincount(class_of, minlength=len(part.records)) != part.records).any():
             raise UsageError("the people of the source are not those of the classes: the release is not of this table")
-        kind, first = numbered([class_of, *_raw([everybody.table], view.known)], len(everybody))
+        kind, first = number_rows([class_of, *_raw([everybody.table], view.known)], len(everybody))
         values = np.repeat(secret.value, np.rint(secret.weight).astype(np.int64))
         return cls(everybody, class_of, kind, class_of[first], values, np.argsort(class_of, kind="stable"))
 
@@ -118,7 +118,7 @@ class Members:
     def kinds(self, view: ReleaseView, people: People) -> AnyIntArray:
         """Return (n,) the kind of each person, -1 for those of whom there is none in the data."""
         n = len(self.kind)
-        row, first = numbered(_raw([self.everybody.table, people.table], view.known), n + len(people))
+        row, first = number_rows(_raw([self.everybody.table, people.table], view.known), n + len(people))
         kind_of = np.full(len(first), -1, dtype=np.int64)
         kind_of[row[:n]] = self.kind
         return kind_of[row[n:]]
@@ -180,7 +180,7 @@ def _lower_levels(view: ReleaseView, everybody: People, class_of: AnyIntArray) -
             below = _raw([everybody.table], [name])[0]
         else:
             continue
-        finer, first = numbered([class_of, below], len(class_of))
+        finer, first = number_rows([class_of, below], len(class_of))
         person.append(np.arange(len(class_of)))
         group.append(finer.astype(np.int64) + taken)
         owner.append(np.full(len(first), len(owner)))

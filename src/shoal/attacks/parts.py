@@ -17,7 +17,7 @@ from shoal.core.kernels import Pairs, count_pairs, group_items
 from shoal.linking.kernels import Boxes, BoxIndex, Histograms, gather_entries, index_boxes
 from shoal.linking.linkable import Candidates, Linkable, LinkColumn, encode_column, read_labels
 from shoal.linking.space import Space
-from shoal.release.sliced.table import numbered
+from shoal.release.sliced.table import number_rows
 from shoal.taxonomies.parse import days, decimal_numbers
 
 MOST_VALUES = 50  # numbers with more distinct values are guessed by ranges
@@ -86,7 +86,7 @@ def read_parts(
     columns = [_columns(table, entries, reach or {}) for table, _ in contents]
     linkables, numbers = [], []
     for (table, _), own in zip(contents, columns, strict=True):
-        number, first = numbered([column.codes for column in own], table.num_rows)
+        number, first = number_rows([column.codes for column in own], table.num_rows)
         labels = np.array([column.codes[first] for column in own], dtype=np.int32).reshape(-1, len(first)).T
         linkables.append(_boxes([column.labels for column in own], labels))
         numbers.append(number)

@@ -22,7 +22,7 @@ from shoal.linking.linkable import read_columns
 from shoal.policy.policy import Acceptance, Policy
 from shoal.policy.preparing import unfold_baskets
 from shoal.release.forms.base import read_form
-from shoal.release.release import INTERNAL, PUBLIC, Release, read_internal, received
+from shoal.release.release import INTERNAL, PUBLIC, Release, find_release, read_internal
 from shoal.sources.base import Source, SourceOptions
 from shoal.sources.columns import plain
 from shoal.sources.opening import open_source
@@ -160,7 +160,7 @@ def _people(view: ReleaseView, source: Source, told: str, beside: Beside) -> Peo
 
 def read_findings(folder: Path, accepted: tuple[Acceptance, ...] = ()) -> tuple[Finding, ...]:
     """Return what the run found, if its evidence is beside the public files; else what these show by themselves."""
-    found = received(folder)
+    found = find_release(folder)
     if found is None:
         raise InputError(f"{folder} is not a release: it has no manifest.json")
     public, manifest = found
@@ -170,4 +170,4 @@ def read_findings(folder: Path, accepted: tuple[Acceptance, ...] = ()) -> tuple[
     counts = RowCounts.of(manifest)
     for batch in plain(read_rows(public / Path(str(manifest["data"]["file"])).name, manifest)).to_batches():
         counts.add(batch)
-    return find_all(PublishedTable.of(manifest, counts, read_form(manifest).promised_models()), accepted)
+    return find_all(PublishedTable.of(manifest, counts, read_form(manifest).list_models()), accepted)

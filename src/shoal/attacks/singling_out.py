@@ -21,7 +21,7 @@ from shoal.attacks.predicates import (
 from shoal.attacks.view import People, ReleaseView
 from shoal.core.arrays import BoolArray, CodeArray, IntArray
 from shoal.core.errors import UsageError
-from shoal.release.sliced.table import numbered
+from shoal.release.sliced.table import number_rows
 
 SETS = 24  # of attributes that predicates are about
 
@@ -125,7 +125,7 @@ class _Read:
         """Return each predicate once, for one of the records that it can be read off: asked again it tells no more."""
         mixed = self[rng.permutation(len(self.rows))]
         asked = np.where(mixed.used, labels[mixed.rows] + 1, 0)
-        _, first = numbered([mixed.sided.astype(np.int32), *asked.T], len(mixed.rows))
+        _, first = number_rows([mixed.sided.astype(np.int32), *asked.T], len(mixed.rows))
         return mixed[first]
 
     def best(self, n: int, rng: np.random.Generator) -> _Read:
@@ -139,7 +139,7 @@ class _Read:
 def _alone(labels: CodeArray, tells: BoolArray, attributes: BoolArray, n: int, rng: np.random.Generator) -> _Read:
     """Ask for the labels of one set of attributes, as they stand in the n records that share them with fewest."""
     asked = np.flatnonzero(tells[:, attributes].any(axis=1))
-    group, first = numbered([labels[asked, a] for a in np.flatnonzero(attributes)], len(asked))
+    group, first = number_rows([labels[asked, a] for a in np.flatnonzero(attributes)], len(asked))
     many = np.bincount(group, minlength=len(first))[group]
     every = np.broadcast_to(attributes, (len(asked), len(attributes))) & tells[asked]
     return replace(_Read.of(asked, every, sided=False), shown=many).best(n, rng)
@@ -154,7 +154,7 @@ def _ask_sides(view: ReleaseView, labels: CodeArray, tells: BoolArray, sets: Boo
     numbers = np.array([bool(np.isfinite(own).any()) for own in middles])
     read = [_Read.of(np.empty(0, dtype=np.int64), np.empty((0, len(view.known)), dtype=np.bool_), sided=True)]
     for attributes in sets:
-        group, _ = numbered([labels[:, a] for a in np.flatnonzero(attributes & ~numbers)], len(labels))
+        group, _ = number_rows([labels[:, a] for a in np.flatnonzero(attributes & ~numbers)], len(labels))
         for a in np.flatnonzero(attributes & numbers):
             asked = np.flatnonzero(np.isfinite(middles[a]))
             order = asked[np.lexsort((middles[a][asked], group[asked]))]

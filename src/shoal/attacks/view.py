@@ -22,8 +22,8 @@ from shoal.linking.linkable import Linkable, encode_column, read_agreed_classes,
 from shoal.linking.space import Space
 from shoal.policy.policy import Policy
 from shoal.release.forms.base import Form, read_form
-from shoal.release.release import CLASS, PUBLIC, Release, received
-from shoal.release.sliced.table import SlicedTable, numbered, sampled
+from shoal.release.release import CLASS, PUBLIC, Release, find_release
+from shoal.release.sliced.table import SlicedTable, number_rows, sample_linking
 from shoal.sources.columns import plain
 from shoal.sources.frames import as_table
 from shoal.taxonomies.fitting import default_builder
@@ -72,7 +72,7 @@ class ReleaseView:
     ) -> ReleaseView:
         """Read a release, or the folder of one; see ``of``."""
         if isinstance(release, str | Path):
-            found = received(Path(release))
+            found = find_release(Path(release))
             if found is None:
                 raise InputError(f"{release} has no manifest.json, nor has its folder public; give a release's folder")
             place, manifest = found
@@ -202,7 +202,7 @@ class ReleaseView:
         told = np.where(unknown, UNKNOWN, codes)
         read = np.where(unknown, np.nan, numbers)
         columns = [*(told.T + 1), *(np.unique(own, return_inverse=True)[1].reshape(-1) for own in read.T)]
-        person, first = numbered(columns, len(codes))
+        person, first = number_rows(columns, len(codes))
         return self.hulls(told[first]), read[first], person
 
     def find_left(self, secret: Secret, people: People) -> Left:
@@ -271,7 +271,7 @@ class ReleaseView:
 
     def link_records(self, rng: np.random.Generator) -> CodeArray:
         """Return (n_rows, n_known) labels of records: of a sliced release, one of those that it may be made of."""
-        table = self.rows if self.sliced is None else sampled(self.sliced, rng)
+        table = self.rows if self.sliced is None else sample_linking(self.sliced, rng)
         found = np.empty((table.num_rows, len(self.known)), dtype=np.int32)
         for place, name in enumerate(self.known):
             codes, texts = encode_column(table.column(name))

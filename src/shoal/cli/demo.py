@@ -63,10 +63,10 @@ class Story:
 
 def run_demo(folder: Path, rows: int, seed: int | None, progress: Progress) -> Story:
     """Generate data into *folder* and go through every command on them."""
-    from shoal.release.release import refuse_existing, written
+    from shoal.release.release import refuse_existing, writing
 
     refuse_existing(folder)
-    with written(folder):
+    with writing(folder):
         folder.mkdir(parents=True)
     try:
         return _run_steps(folder, rows, seed, progress)

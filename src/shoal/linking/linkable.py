@@ -17,7 +17,7 @@ from shoal.core.errors import InputError, UsageError, did_you_mean
 from shoal.linking.kernels import Histograms, gather_entries
 from shoal.release.forms.agreed import L_DIVERSITY, AgreedPlan, parse_plan, read_plan_file
 from shoal.release.release import CLASS
-from shoal.release.sliced.table import SlicedPart, SlicedTable, numbered
+from shoal.release.sliced.table import SlicedPart, SlicedTable, number_rows
 from shoal.sources.base import Source
 from shoal.verify.covers import Cover
 
@@ -129,7 +129,7 @@ def read_rows(
     name: str, columns: Sequence[tuple[LinkColumn, CodeArray]], text: CodeArray, candidates: Candidates
 ) -> Linkable:
     """Return a table each of whose rows is a record as it stands."""
-    box, first = numbered([codes for _, codes in columns], len(text))
+    box, first = number_rows([codes for _, codes in columns], len(text))
     labels = np.stack([codes[first] for _, codes in columns], axis=1) if columns else np.zeros((len(first), 0))
     return Linkable(
         name=name,
@@ -196,7 +196,7 @@ def read_slices(
         left, right = left[agree], right[agree]
         bucket, row = bucket[left], row[left]
         labels, records = np.maximum(labels[left], theirs[right]), np.minimum(records[left], many[right])
-    box, first = numbered(list((labels + 1).T), len(labels))
+    box, first = number_rows(list((labels + 1).T), len(labels))
     return Linkable(
         name=name,
         columns=tuple(columns.values()),
@@ -222,8 +222,8 @@ def _groups(
         if name in part.names:
             codes, values = encode_column(part.distinct.column(name))
             labels[:, place] = np.array([numbers[name][value] for value in values], dtype=np.int32)[codes]
-    combination, example = numbered(list((labels + 1).T), part.n_codes)
-    group, first = numbered([table.bucket, combination[part.codes]], table.n_rows)
+    combination, example = number_rows(list((labels + 1).T), part.n_codes)
+    group, first = number_rows([table.bucket, combination[part.codes]], table.n_rows)
     bucket = table.bucket[first].astype(np.int64)
     many = np.bincount(group, minlength=len(first)).astype(np.int64)
     return bucket, labels[example][combination[part.codes[first]]], many, group

@@ -19,7 +19,7 @@ from shoal.linking.reading import Linked, read_linkables
 from shoal.linking.result import PopulationLinkage, Remaining, TargetLinkage, WorstCase
 from shoal.linking.space import Space
 from shoal.policy.policy import Policy
-from shoal.release.sliced.table import numbered
+from shoal.release.sliced.table import number_rows
 from shoal.sources.base import Source
 from shoal.sources.opening import open_source
 
@@ -278,7 +278,7 @@ def link_classes(space: Space, linkables: Sequence[Linkable], floor: int) -> dic
         boxes, members = _join(space, boxes, members, each, index)
     last = releases[-1]
     owners = [each.owner[boxes] for each, boxes in zip(linkables[:-1], members.T, strict=True)]
-    boxes = boxes._replace(owner=numbered(owners, len(members))[0].astype(np.int64))
+    boxes = boxes._replace(owner=number_rows(owners, len(members))[0].astype(np.int64))
     seen = _look_at_pairs(boxes, last, indexes[-1], len(space.values), floor)
     if not seen.totals[0]:
         raise InputError("nobody can be in all of the releases with the same values; are they about the same people?")

@@ -28,7 +28,7 @@ from shoal.linking.linkable import (
 )
 from shoal.policy.policy import Policy
 from shoal.release.forms.base import read_form
-from shoal.release.release import CLASS, PUBLIC, Release, received
+from shoal.release.release import CLASS, PUBLIC, Release, find_release
 from shoal.sources.base import SourceOptions
 from shoal.sources.frames import as_table
 from shoal.sources.opening import open_source
@@ -124,7 +124,7 @@ def _open(release: Linked, policy: Policy | None) -> _Opened:
     folder = Path(release)
     if not folder.exists():
         raise InputError(f"there is no release or table {release}")
-    found_there = received(folder)
+    found_there = find_release(folder)
     if found_there is not None:
         place, manifest = found_there
         data = place / Path(str(manifest["data"]["file"])).name

@@ -16,7 +16,7 @@ from shoal.core.errors import InputError, UsageError
 from shoal.linking.kernels import Boxes, BoxIndex, index_boxes, sum_for_queries
 from shoal.linking.linkable import ABSENT, Linkable, LinkColumn, read_columns
 from shoal.manifest import Attribute
-from shoal.release.sliced.table import numbered
+from shoal.release.sliced.table import number_rows
 from shoal.sources.base import Source
 from shoal.taxonomies.tree import free_label
 from shoal.verify.covers import CoverError, Covers, read_covers
@@ -109,7 +109,7 @@ class Space:
                 whole = whole.dictionary_encode()
             code_of = np.append(self.codes(place, whole.dictionary), np.int32(self.covers[place].missing))
             columns.append(code_of[np.asarray(whole.indices.fill_null(len(whole.dictionary)))])
-        people, first = numbered(columns, table.num_rows)
+        people, first = number_rows(columns, table.num_rows)
         low = np.stack([codes[first] for codes in columns], axis=1)
         return np.stack([low, low + 1], axis=2).reshape(len(first), -1).astype(np.int32), people
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from shoal.core.arrays import BoolArray, FloatArray
-from shoal.models.base import SIMILARITY, ClassHistograms, Curve, ValueModel, Whole, number, rounded_up
+from shoal.models.base import SIMILARITY, ClassHistograms, Curve, ValueModel, Whole, number, round_up
 from shoal.models.exact import at_most, fraction, largest_counts, quotient
 
 
@@ -48,7 +48,7 @@ class AlphaKAnonymity(ValueModel):
         most = largest_counts(self.values_of(classes))
         return at_most(most, fraction(self.alpha), classes.sizes) & (classes.sizes >= self.k * classes.unit)
 
-    def achieved(self, classes: ClassHistograms, whole: Whole) -> FloatArray:  # noqa: ARG002
+    def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:  # noqa: ARG002
         """Return (n_classes,) the share of the most frequent value, whatever the size."""
         return quotient(largest_counts(self.values_of(classes)), classes.sizes, if_zero=math.inf)
 
@@ -61,5 +61,5 @@ class AlphaKAnonymity(ValueModel):
             return None
         return (
             f"{self.subject}: alpha = {number(self.alpha)} but the most frequent value has a share of "
-            f"{rounded_up(self.worst(alone, whole), 4)} of the whole table; ask for at least that"
+            f"{round_up(self.worst(alone, whole), 4)} of the whole table; ask for at least that"
         )

@@ -165,7 +165,7 @@ class PrivacyModel(BaseModel, ABC):
         """
 
     @abstractmethod
-    def achieved(self, classes: ClassHistograms, whole: Whole) -> FloatArray:
+    def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:
         """Return (n_classes,) the strongest main parameter that each class meets, as far as shares go.
 
         A class without records reaches 0 where more is better, infinity where less is.
@@ -173,7 +173,7 @@ class PrivacyModel(BaseModel, ABC):
 
     def worst(self, classes: ClassHistograms, whole: Whole) -> float:
         """Return the strongest main parameter that all classes meet."""
-        values = self.achieved(classes, whole)
+        values = self.reach(classes, whole)
         return float(values.min() if self.achieved_is == "at least" else values.max())
 
     def promises_nothing(self, whole: Whole) -> bool:
@@ -294,25 +294,25 @@ def number(value: float) -> str:
     return f"{value:.15g}"
 
 
-def rounded_down(value: float, digits: int) -> str:
+def round_down(value: float, digits: int) -> str:
     """Return the value with at most *digits* decimals, never more than it is.
 
-    >>> rounded_down(10.579, 2)
+    >>> round_down(10.579, 2)
     '10.57'
     """
-    return _rounded(value, digits, ROUND_FLOOR)
+    return _round(value, digits, ROUND_FLOOR)
 
 
-def rounded_up(value: float, digits: int) -> str:
+def round_up(value: float, digits: int) -> str:
     """Return the value with at most *digits* decimals, never less than it is.
 
-    >>> rounded_up(0.12341, 4), rounded_up(0.5, 4)
+    >>> round_up(0.12341, 4), round_up(0.5, 4)
     ('0.1235', '0.5')
     """
-    return _rounded(value, digits, ROUND_CEILING)
+    return _round(value, digits, ROUND_CEILING)
 
 
-def _rounded(value: float, digits: int, rounding: str) -> str:
+def _round(value: float, digits: int, rounding: str) -> str:
     # repr is the shortest text of a floating-point number: 0.3 stays 0.3 and is not rounded up to 0.3001
     rounded = Decimal(repr(value)).quantize(Decimal(1).scaleb(-digits), rounding=rounding)
     return f"{rounded.normalize():f}"

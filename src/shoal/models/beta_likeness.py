@@ -54,7 +54,7 @@ class BetaLikeness(ValueModel):
             verdict[rows] &= fits.all(axis=1)
         return verdict
 
-    def achieved(self, classes: ClassHistograms, whole: Whole) -> FloatArray:
+    def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:
         """Return (n_classes,) the largest (p - q) / q, 0 where no share grows, enhanced or not."""
         inside, outside = most_frequent(self.values_of(classes), classes.sizes, self.values_of(whole), whole.size)
         gained = quotient(inside - outside, outside, if_zero=math.inf)

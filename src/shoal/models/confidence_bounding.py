@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
-from shoal.models.base import SHARE_MARGIN, SHARE_UNITS, ClassHistograms, Curve, ValueModel, Whole, number, rounded_up
+from shoal.models.base import SHARE_MARGIN, SHARE_UNITS, ClassHistograms, Curve, ValueModel, Whole, number, round_up
 from shoal.models.exact import at_most, fraction, largest_counts, quotient, row_blocks
 
 
@@ -74,7 +74,7 @@ class ConfidenceBounding(ValueModel):
             return np.zeros(len(shares), dtype=np.bool_)
         return self.model_copy(update={"most": self.most - margin}).holds(ClassHistograms.of_shares(shares), whole)
 
-    def achieved(self, classes: ClassHistograms, whole: Whole) -> FloatArray:
+    def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:
         """Return (n_classes,) the largest share of a harmful value or item."""
         return quotient(self._largest(classes, whole), classes.sizes, if_zero=math.inf)
 
@@ -86,7 +86,7 @@ class ConfidenceBounding(ValueModel):
         what = "value" if self.separator is None else "item"
         return (
             f"{self.subject}: most = {number(self.most)} but the most frequent harmful {what} has a share of "
-            f"{rounded_up(self.worst(alone, whole), 4)} of the whole table; ask for at least that, or list under "
+            f"{round_up(self.worst(alone, whole), 4)} of the whole table; ask for at least that, or list under "
             "'harmless' what may be known"
         )
 

@@ -41,10 +41,10 @@ class DeltaDisclosure(ValueModel):
     def holds(self, classes: ClassHistograms, whole: Whole) -> BoolArray:
         """Return (n_classes,) whether |ln(p / q)| < delta for every value of the table."""
         tolerance = RATIO_ERROR * (1.0 + self.delta)
-        verdict: BoolArray = self.achieved(classes, whole) < self.delta - tolerance
+        verdict: BoolArray = self.reach(classes, whole) < self.delta - tolerance
         return verdict
 
-    def achieved(self, classes: ClassHistograms, whole: Whole) -> FloatArray:
+    def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:
         """Return (n_classes,) the largest |ln(p / q)|, infinity where a value of the table is absent."""
         given = self.values_of(classes), classes.sizes, self.values_of(whole), whole.size
         low, high = least_frequent(*given).ratio(), most_frequent(*given).ratio()

@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 from pydantic import Field, model_validator
 
 from shoal.core.arrays import BoolArray, FloatArray
-from shoal.models.base import ClassHistograms, PopulationModel, Whole, number, rounded_down, rounded_up
+from shoal.models.base import ClassHistograms, PopulationModel, Whole, number, round_down, round_up
 from shoal.models.exact import at_most, fraction, quotient
 
 
@@ -59,7 +59,7 @@ class DeltaPresence(PopulationModel):
         below = at_most(classes.sizes, fraction(self.min), people, strict=True)
         return at_most(classes.sizes, fraction(self.max), people) & ~below & (classes.sizes > 0)
 
-    def achieved(self, classes: ClassHistograms, whole: Whole) -> FloatArray:  # noqa: ARG002
+    def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:  # noqa: ARG002
         """Return (n_classes,) n / population, infinity where nobody is covered or published."""
         shares = quotient(classes.sizes, self.people_of(classes), if_zero=math.inf)
         shares[classes.sizes == 0] = math.inf
@@ -79,6 +79,6 @@ class DeltaPresence(PopulationModel):
         if share > 1:
             return f"{self.subject}: {found}: a population contains everybody of the table"
         if share > self.max:
-            offer = f"ask for at least {rounded_up(share, 4)}"
+            offer = f"ask for at least {round_up(share, 4)}"
             return f"{self.subject}: max = {number(self.max)} but {found}; {offer}"
-        return f"{self.subject}: min = {number(self.min)} but {found}; ask for at most {rounded_down(share, 4)}"
+        return f"{self.subject}: min = {number(self.min)} but {found}; ask for at most {round_down(share, 4)}"

@@ -54,7 +54,7 @@ class DistinctLDiversity(ValueModel):
         """Return (n_classes,) whether l values have a share: however small it is, rounding does not make one."""
         return self.holds(ClassHistograms.of_shares(shares), whole)
 
-    def achieved(self, classes: ClassHistograms, whole: Whole) -> FloatArray:  # noqa: ARG002
+    def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:  # noqa: ARG002
         """Return (n_classes,) how many values occur."""
         return distinct_values(self.values_of(classes)).astype(float)
 

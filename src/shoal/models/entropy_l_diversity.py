@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
-from shoal.models.base import SKEWNESS, ClassHistograms, ValueModel, Whole, number, rounded_down
+from shoal.models.base import SKEWNESS, ClassHistograms, ValueModel, Whole, number, round_down
 from shoal.models.exact import at_most, distinct_values, fraction, largest_counts, row_blocks
 
 LARGEST_SETTLED = 5000  # records of a class, after division by the common divisor of its counts
@@ -58,10 +58,10 @@ class EntropyLDiversity(ValueModel):
         uniform, distinct = _uniform(counts, sizes)
         verdict[uniform] = at_most(np.ones_like(distinct), 1 / fraction(self.l), distinct)[uniform]
         in_doubt = np.flatnonzero((np.abs(margin) <= bound) & ~uniform)
-        verdict[in_doubt] = _settled(counts[in_doubt], fraction(self.l))
+        verdict[in_doubt] = _settle(counts[in_doubt], fraction(self.l))
         return np.asarray(verdict & (sizes > 0), dtype=np.bool_)
 
-    def achieved(self, classes: ClassHistograms, whole: Whole) -> FloatArray:  # noqa: ARG002
+    def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:  # noqa: ARG002
         """Return (n_classes,) exp(entropy)."""
         counts, sizes = self.values_of(classes), classes.sizes
         size = np.maximum(sizes, 1).astype(np.float64)
@@ -74,7 +74,7 @@ class EntropyLDiversity(ValueModel):
         alone = whole.as_class()
         if bool(self.holds(alone, whole)[0]):
             return None
-        reached = rounded_down(self.worst(alone, whole), 2)
+        reached = round_down(self.worst(alone, whole), 2)
         asked = f"{self.subject}: l = {number(self.l)}"
         return f"{asked} but the whole table reaches {reached}; ask for at most that"
 
@@ -94,7 +94,7 @@ def _uniform(counts: IntArray, sizes: IntArray) -> tuple[BoolArray, IntArray]:
     return largest_counts(counts) * distinct == sizes, distinct
 
 
-def _settled(counts: IntArray, l: Fraction) -> BoolArray:
+def _settle(counts: IntArray, l: Fraction) -> BoolArray:
     """Return (n_classes,) whether n^n >= l^n prod c^c, in integers; False where they would be too large.
 
     Entropy depends on shares only, so counts are divided by their common divisor, and classes with the same

@@ -45,7 +45,7 @@ class KAnonymity(PrivacyModel):
         """Return (n_classes,) whether each class has k records."""
         return classes.sizes >= self.k
 
-    def achieved(self, classes: ClassHistograms, whole: Whole) -> FloatArray:  # noqa: ARG002
+    def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:  # noqa: ARG002
         """Return (n_classes,) the sizes."""
         return classes.sizes.astype(float)
 

@@ -36,7 +36,7 @@ class KMap(PopulationModel):
         """Return (n_classes,) whether the label covers k people."""
         return (self.people_of(classes) >= self.k) & (classes.sizes > 0)
 
-    def achieved(self, classes: ClassHistograms, whole: Whole) -> FloatArray:  # noqa: ARG002
+    def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:  # noqa: ARG002
         """Return (n_classes,) the people that each label covers."""
         return np.where(classes.sizes > 0, self.people_of(classes), 0).astype(float)
 

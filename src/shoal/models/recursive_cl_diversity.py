@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
-from shoal.models.base import SIMILARITY, SKEWNESS, ClassHistograms, ValueModel, Whole, number, rounded_up
+from shoal.models.base import SIMILARITY, SKEWNESS, ClassHistograms, ValueModel, Whole, number, round_up
 from shoal.models.exact import at_most, fraction, largest_counts, largest_sums, quotient
 
 
@@ -53,7 +53,7 @@ class RecursiveCLDiversity(ValueModel):
         most = largest_counts(self.values_of(classes))
         return at_most(most, fraction(self.c), self._tail(classes), strict=True) & occupied
 
-    def achieved(self, classes: ClassHistograms, whole: Whole) -> FloatArray:  # noqa: ARG002
+    def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:  # noqa: ARG002
         """Return (n_classes,) r1 / (r_l + ... + r_m): every larger c holds."""
         return quotient(largest_counts(self.values_of(classes)), self._tail(classes), if_zero=math.inf)
 
@@ -68,7 +68,7 @@ class RecursiveCLDiversity(ValueModel):
             return f"{self.subject}: l = {self.l} but only {occurring} values occur"
         return (
             f"{self.subject}: c = {number(self.c)} with l = {self.l} but the whole table reaches "
-            f"{rounded_up(reached, 4)}; ask for a c above that"
+            f"{round_up(reached, 4)}; ask for a c above that"
         )
 
     def _tail(self, classes: ClassHistograms) -> IntArray:

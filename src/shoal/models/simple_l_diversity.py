@@ -8,7 +8,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from shoal.core.arrays import BoolArray, FloatArray
-from shoal.models.base import RULED_OUT, SKEWNESS, ClassHistograms, Curve, ValueModel, Whole, number, rounded_down
+from shoal.models.base import RULED_OUT, SKEWNESS, ClassHistograms, Curve, ValueModel, Whole, number, round_down
 from shoal.models.exact import at_most, fraction, largest_counts, quotient
 
 
@@ -47,7 +47,7 @@ class SimpleLDiversity(ValueModel):
         most = largest_counts(self.values_of(classes))
         return at_most(most, 1 / fraction(self.l), classes.sizes) & (classes.sizes > 0)
 
-    def achieved(self, classes: ClassHistograms, whole: Whole) -> FloatArray:  # noqa: ARG002
+    def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:  # noqa: ARG002
         """Return (n_classes,) n / r1."""
         return quotient(classes.sizes, largest_counts(self.values_of(classes)), if_zero=0.0)
 
@@ -56,7 +56,7 @@ class SimpleLDiversity(ValueModel):
         alone = whole.as_class()
         if bool(self.holds(alone, whole)[0]):
             return None
-        reached = rounded_down(self.worst(alone, whole), 2)
+        reached = round_down(self.worst(alone, whole), 2)
         return (
             f"{self.subject}: l = {number(self.l)} but the most frequent value alone lets the whole table "
             f"reach only {reached}; ask for at most that"

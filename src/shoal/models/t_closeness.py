@@ -71,7 +71,7 @@ class TCloseness(ValueModel):
             return np.zeros(len(shares), dtype=np.bool_)
         return self.model_copy(update={"t": self.t - margin}).holds(ClassHistograms.of_shares(shares), whole)
 
-    def achieved(self, classes: ClassHistograms, whole: Whole) -> FloatArray:
+    def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:
         """Return (n_classes,) the distances."""
         ground = self._ground(whole)
         total = work(ground, self.values_of(classes), classes.sizes, self.values_of(whole), whole.size)

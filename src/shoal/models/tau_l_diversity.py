@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field, field_validator, model_validator
 
 from shoal.core.arrays import BoolArray, FloatArray
-from shoal.models.base import SIMILARITY, SKEWNESS, ClassHistograms, Curve, ValueModel, Whole, number, rounded_up
+from shoal.models.base import SIMILARITY, SKEWNESS, ClassHistograms, Curve, ValueModel, Whole, number, round_up
 from shoal.models.exact import at_most, fraction, largest_sums
 
 _ROUNDING = 1e-14
@@ -111,7 +111,7 @@ class TauLDiversity(ValueModel):
             verdict = verdict & at_most(sums[:, column], limit, classes.sizes)
         return verdict
 
-    def achieved(self, classes: ClassHistograms, whole: Whole) -> FloatArray:  # noqa: ARG002
+    def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:  # noqa: ARG002
         """Return (n_classes,) the smallest tau that holds with this l.
 
         A curve of one's own is drawn nearer to 1, or away from it, by one factor: 1 - psi(k) stays in
@@ -139,12 +139,12 @@ class TauLDiversity(ValueModel):
             if self.psi is not None or occurring < 2:
                 return f"{self.subject}: l = {self.l} but only {occurring} values occur; ask for at most that"
             smallest = self.model_copy(update={"l": occurring}).worst(alone, whole)
-            tau = number(max(self.tau, float(rounded_up(smallest, 4))))
+            tau = number(max(self.tau, float(round_up(smallest, 4))))
             return (
                 f"{self.subject}: l = {self.l} but only {occurring} values occur; ask for at most that: "
                 f"the nearest that can be reached is tau = {tau} with l = {occurring}"
             )
-        nearest = rounded_up(self.worst(alone, whole), 4)
+        nearest = round_up(self.worst(alone, whole), 4)
         return (
             f"{self.subject}: tau = {number(self.tau)} with l = {self.l} but the most frequent values have "
             f"too large a share of the whole table; with this l, ask for a tau of at least {nearest}"

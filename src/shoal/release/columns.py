@@ -50,7 +50,7 @@ class CellColumn:
 
     def take(self, cells: AnyIntArray) -> pa.Array:
         """Return the values of rows, given their cells."""
-        return coded(self.index[cells], self.values)
+        return encode_values(self.index[cells], self.values)
 
 
 def without_dictionary(column: pa.Array) -> pa.Array:
@@ -58,10 +58,10 @@ def without_dictionary(column: pa.Array) -> pa.Array:
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
-def coded(index: CodeArray, values: pa.Array) -> pa.Array:
+def encode_values(index: CodeArray, values: pa.Array) -> pa.Array:
     """Return the value that each index tells, null for -1; texts stay coded.
 
-    >>> coded(np.array([1, -1], dtype=np.int32), pa.array([30, 40])).to_pylist()
+    >>> encode_values(np.array([1, -1], dtype=np.int32), pa.array([30, 40])).to_pylist()
     [40, None]
     """
     indices = pa.array(index, mask=index < 0)
@@ -89,7 +89,7 @@ class ValueColumn:
 
     def values(self, classes: CodeArray) -> pa.Array:
         """Return the published values of rows, given their classes."""
-        return coded(self.index[classes], self.entries)
+        return encode_values(self.index[classes], self.entries)
 
     def describe(self) -> dict[str, Any]:
         """Return the manifest's entry: how the values are read."""
@@ -191,7 +191,7 @@ class SensitiveColumn:
             return None
         cell, class_of, _, _ = plan.pieces(problem.cells.counts)
         occurring = kernels.occurring(problem.cells.codes[len(problem.quasi) + place][cell[class_of >= 0]]).tolist()
-        kept = kept_leaves(plan, place, problem)
+        kept = find_kept_leaves(plan, place, problem)
         return cls.of_ranges(
             problem.sensitive[place], counted, occurring, kept, targets.lo[:, place], targets.hi[:, place]
         )
@@ -207,7 +207,7 @@ class SensitiveColumn:
         hi: CodeArray,
     ) -> SensitiveColumn:
         """Write down all texts, given the leaves that occur, those that some record keeps, and the range of targets."""
-        text_of = spelled(attribute, seen)
+        text_of = spell_leaves(attribute, seen)
         covers: dict[str, Cover] = {text_of[leaf]: {"values": [text_of[leaf]]} for leaf in kept if leaf in text_of}
         taken = set(text_of.values())
         label_of_range: dict[tuple[int, int], str] = {}
@@ -250,20 +250,20 @@ class SensitiveColumn:
         return {"role": "sensitive", "kind": "category", "labels": labels, **self.domain}
 
 
-def labelled_table(published: pa.RecordBatch, values: Mapping[str, pa.Array], records: IntArray) -> pa.Table:
+def pair_labels(published: pa.RecordBatch, values: Mapping[str, pa.Array], records: IntArray) -> pa.Table:
     """Return so many records of each published row beside the values that they have, as texts."""
     arrays = [column.cast(pa.string()) for column in (*published.columns, *values.values())]
     names = [*published.schema.names, *(f"value of {name}" for name in values), "records"]
     return pa.table([*arrays, pa.array(records)], names=names)
 
 
-def spelled(attribute: Attribute, seen: SeenValues) -> dict[int, str]:
+def spell_leaves(attribute: Attribute, seen: SeenValues) -> dict[int, str]:
     """Return the values of a column as files spell them, by their leaves; a leaf's label may differ."""
     values, _ = seen.in_use(seen.columns.index(attribute.name))
     return dict(zip(attribute.taxonomy.encode(values).tolist(), texts(values).to_pylist(), strict=True))
 
 
-def kept_leaves(plan: Plan, place: int, problem: Problem) -> list[int]:
+def find_kept_leaves(plan: Plan, place: int, problem: Problem) -> list[int]:
     """Return the leaves of a sensitive attribute that some published record keeps."""
     leaves = problem.cells.codes[len(problem.quasi) + place]
     cell, class_of, records, target = plan.pieces(problem.cells.counts)

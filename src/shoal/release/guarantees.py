@@ -27,7 +27,7 @@ class Guarantee:
         return {"model": self.model.name, "parameters": parameters, "achieved": self.achieved, **counts}
 
 
-def achieved(problem: Problem, plan: Plan, policy: Policy) -> tuple[Guarantee, ...]:
+def measure_guarantees(problem: Problem, plan: Plan, policy: Policy) -> tuple[Guarantee, ...]:
     """Return what the plan reaches for each model of the policy; whether that is enough, the verifier decides.
 
     Where people are counted, a model has a guarantee for each way to count them.

@@ -12,7 +12,7 @@ from shoal.columns.base import describe_changes
 from shoal.columns.baskets import describe_items
 from shoal.manifest import FIGURES, FORMAT
 from shoal.models.base import ValueModel
-from shoal.release.columns import spelled
+from shoal.release.columns import spell_leaves
 from shoal.release.publication import Publication
 from shoal.taxonomies.files import to_nested
 from shoal.utility.base import Utility
@@ -43,7 +43,7 @@ def build_manifest(publication: Publication, utility: Utility, population_digest
     if policy.units:
         manifest["people"] = policy.units
     taxonomies = {one.name: one.taxonomy for one in (*publication.quasi, *publication.sensitive)}
-    items = describe_items(publication.source, taxonomies, len(publication.quasi), publication.published_leaves)
+    items = describe_items(publication.source, taxonomies, len(publication.quasi), publication.find_leaves)
     if items:
         manifest["items"] = items
     if population_digests:
@@ -85,20 +85,20 @@ def _sensitive(publication: Publication, place: int) -> dict[str, Any]:
         if isinstance(model, ValueModel) and (not model.attributes or attribute.name in model.attributes)
     }
     if "ordered" in distances:
-        entry["order"] = list(_published_texts(publication, place).values())
+        entry["order"] = list(_list_texts(publication, place).values())
     if "hierarchical" in distances:
-        entry["taxonomy"] = to_nested(attribute.taxonomy, _published_texts(publication, place))
+        entry["taxonomy"] = to_nested(attribute.taxonomy, _list_texts(publication, place))
     return entry
 
 
-def _published_texts(publication: Publication, place: int) -> dict[int, str]:
+def _list_texts(publication: Publication, place: int) -> dict[int, str]:
     """Return the values that are published, or lie under a published label, by their leaves, in order."""
     generalized = publication.sensitive_column(place)
-    text_of = spelled(publication.sensitive[place], publication.seen)
+    text_of = spell_leaves(publication.sensitive[place], publication.seen)
     if generalized is not None:
         shown = {text for cover in generalized.covers for text in cover["values"]}
         return {leaf: text for leaf, text in sorted(text_of.items()) if text in shown}
-    published = publication.published_leaves(len(publication.quasi) + place).tolist()
+    published = publication.find_leaves(len(publication.quasi) + place).tolist()
     return {leaf: text_of[leaf] for leaf in published if leaf in text_of}
 
 

@@ -174,7 +174,7 @@ class Publication(ABC):
         return None
 
     @abstractmethod
-    def published_leaves(self, place: int) -> IntArray:
+    def find_leaves(self, place: int) -> IntArray:
         """Return the leaves of an attribute that some published record has; places of quasi attributes come first."""
 
     @abstractmethod
@@ -197,7 +197,7 @@ class Publication(ABC):
         """Return how many records publish a generalized value, for each sensitive attribute that has such records."""
         return {}
 
-    def labelled_values(self) -> pa.Table | None:
+    def tabulate_labels(self) -> pa.Table | None:
         """Return the values that records under labels of sensitive attributes have, if labels are defended; internal.
 
         A row is so many ``records`` of a class: what they publish, and ``value of`` each attribute with labels.
@@ -277,12 +277,12 @@ class PlannedPublication(Publication):
         """What the method tells of its search."""
         return self.plan.search
 
-    def published_leaves(self, place: int) -> IntArray:
+    def find_leaves(self, place: int) -> IntArray:
         """Return the leaves of an attribute that some published record has."""
-        return kernels.occurring(self.encoding.problem.cells.codes[place][self.published_cells()])
+        return kernels.occurring(self.encoding.problem.cells.codes[place][self.find_cells()])
 
     @abstractmethod
-    def published_cells(self) -> IntArray:
+    def find_cells(self) -> IntArray:
         """Return the cells of the problem of which some record is published."""
 
 

@@ -26,12 +26,12 @@ from shoal.release.columns import (
     PublishedColumn,
     SensitiveColumn,
     ValueColumn,
-    coded,
-    kept_leaves,
-    labelled_table,
+    encode_values,
+    find_kept_leaves,
+    pair_labels,
 )
 from shoal.release.forms.base import find_form
-from shoal.release.guarantees import Guarantee, achieved
+from shoal.release.guarantees import Guarantee, measure_guarantees
 from shoal.release.publication import Engine, Hiding, Publication, PublishedRows
 from shoal.release.tallies import LevelTally, ShareTally, class_shares, levels_told, plan_levels
 from shoal.release.witness import ROW
@@ -47,10 +47,10 @@ class LeafRanges:
     hi: CodeArray  # (n_ranges,)
 
     @classmethod
-    def numbered(cls, lo: CodeArray, hi: CodeArray) -> tuple[LeafRanges, CodeArray]:
+    def number(cls, lo: CodeArray, hi: CodeArray) -> tuple[LeafRanges, CodeArray]:
         """Return the distinct ones among some ranges, and (n,) the number of each.
 
-        >>> ranges, numbers = LeafRanges.numbered(np.array([4, 0, 4]), np.array([8, 4, 8]))
+        >>> ranges, numbers = LeafRanges.number(np.array([4, 0, 4]), np.array([8, 4, 8]))
         >>> ranges.lo.tolist(), ranges.hi.tolist(), numbers.tolist()
         ([0, 4], [4, 8], [1, 0, 1])
         """
@@ -73,13 +73,13 @@ class SensitiveFindings:
 
         None says that every record of the region keeps its value.
         """
-        kept = np.array(kept_leaves(plan, place, problem), dtype=np.int64)
+        kept = np.array(find_kept_leaves(plan, place, problem), dtype=np.int64)
         if plan.targets is None:
             nothing = np.zeros(0, dtype=np.int32)
             return cls(kept, LeafRanges(nothing, nothing)), None
         lo, hi = plan.targets.lo[:, place], plan.targets.hi[:, place]
         ranged = np.flatnonzero(lo != KEPT)
-        ranges, found = LeafRanges.numbered(lo[ranged], hi[ranged])
+        ranges, found = LeafRanges.number(lo[ranged], hi[ranged])
         numbers = np.full(len(lo), KEPT, dtype=np.int32)
         numbers[ranged] = n_values + found
         return cls(kept, ranges), numbers
@@ -177,7 +177,7 @@ class RegionalColumns:
     def _sensitive(self, place: int, numbers: CodeArray) -> pa.Array:
         column, values = self.sensitive[place], self.values[place]
         if column is None:
-            return coded(numbers, values)
+            return encode_values(numbers, values)
         ranged = numbers >= len(values)
         return column.values(np.where(ranged, numbers - len(values), -1), np.where(ranged, -1, numbers))
 
@@ -306,7 +306,7 @@ class Findings:
         return cls(
             n_records=problem.cells.n_records,
             n_withheld=plan.n_withheld,
-            reached=achieved(problem, plan, policy),
+            reached=measure_guarantees(problem, plan, policy),
             utility=utility,
             sizes=sizes,
             sizes_before=before,
@@ -453,7 +453,7 @@ class RegionalPublication(Publication):
         """Return how many records publish a generalized value, for each sensitive attribute that has such records."""
         return dict(self.pooled.generalized)
 
-    def labelled_values(self) -> pa.Table | None:
+    def tabulate_labels(self) -> pa.Table | None:
         """Return what records publish and have of which some value is generalized, if labels are defended."""
         if not self.pooled.labelled:
             return None
@@ -461,11 +461,11 @@ class RegionalPublication(Publication):
         names, n_numbers = [one.name for one in (*self.quasi, *self.sensitive)], len(self.quasi) + len(self.sensitive)
         published = replace(self.columns, carried=()).published(waiting.select(range(n_numbers)), names)
         values = {
-            one.name: coded(waiting.column(n_numbers + place).combine_chunks().to_numpy(), texts(own))
+            one.name: encode_values(waiting.column(n_numbers + place).combine_chunks().to_numpy(), texts(own))
             for place, (one, own) in enumerate(zip(self.sensitive, self.columns.values, strict=True))
             if self.columns.sensitive[place] is not None
         }
-        return labelled_table(published, values, waiting.column("records").to_numpy())
+        return pair_labels(published, values, waiting.column("records").to_numpy())
 
     def levels(self) -> dict[str, Any]:
         """Return how many records publish a value of which level, for each attribute with labels."""
@@ -475,7 +475,7 @@ class RegionalPublication(Publication):
         """Return the share of what is published of each sensitive attribute, in the whole and in classes."""
         return {one.name: self.pooled.shares[one.name].as_dict(one.taxonomy) for one in self.sensitive}
 
-    def published_leaves(self, place: int) -> IntArray:
+    def find_leaves(self, place: int) -> IntArray:
         """Return the leaves of an attribute that some published record has."""
         return np.flatnonzero(self.pooled.published[place])
 

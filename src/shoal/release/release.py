@@ -101,16 +101,16 @@ class Release:
 
     def tables(self) -> tuple[pa.Table, pa.Table]:
         """Return a sliced release as two tables: quasi values by bucket, and counts of sensitive values by bucket."""
-        from shoal.release.sliced.estimating import sliced_table
+        from shoal.release.sliced.estimating import slice_release
         from shoal.release.sliced.table import two_tables
 
-        return two_tables(sliced_table(self), self.manifest)
+        return two_tables(slice_release(self), self.manifest)
 
-    def sliced(self) -> SlicedTable:
+    def slices(self) -> SlicedTable:
         """Return the buckets and parts of a sliced release."""
-        from shoal.release.sliced.estimating import sliced_table
+        from shoal.release.sliced.estimating import slice_release
 
-        return sliced_table(self)
+        return slice_release(self)
 
     def sample_table(self, rng: np.random.Generator | int | None = None) -> Any:
         """Link the parts of a sliced release at random within buckets: one of the tables that the original may be.
@@ -150,7 +150,7 @@ class Release:
         return str(show("release", self))
 
 
-def received(folder: Path) -> tuple[Path, dict[str, Any]] | None:
+def find_release(folder: Path) -> tuple[Path, dict[str, Any]] | None:
     """Return the public folder of a release and its manifest, given either folder; None if there is no manifest.
 
     What the manifest promises is not looked into: ``shoal verify`` does that.
@@ -261,7 +261,7 @@ class Staging:
 
 
 @contextmanager
-def held_interrupts() -> Iterator[None]:
+def hold_interrupts() -> Iterator[None]:
     """Let Ctrl-C and SIGTERM wait until the end of what must not be left half done, and take their course then."""
     if threading.current_thread() is not threading.main_thread():  # no other thread is ever interrupted
         yield
@@ -351,14 +351,14 @@ def write_text(path: Path, text: str) -> None:
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a small file, seen onto the disk."""
-    with written(path), path.open("xb") as file:
+    with writing(path), path.open("xb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
 
 
 @contextmanager
-def written(path: Path) -> Iterator[None]:
+def writing(path: Path) -> Iterator[None]:
     """Turn a failure to write *path* into a message."""
     try:
         yield

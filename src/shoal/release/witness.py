@@ -56,7 +56,7 @@ class Witness:
         if folder is None or n_rows < _CHUNK:
             self.numbers: IntArray = np.zeros(shape, dtype=np.int64)
         else:
-            self.numbers = _kept_numbers(shape, folder)
+            self.numbers = _find_kept(shape, folder)
 
     @classmethod
     def of(cls, manifest: Mapping[str, Any], n_rows: int, folder: Path | None = None) -> Witness:
@@ -112,7 +112,7 @@ class Witness:
                 writer.write(pa.RecordBatch.from_arrays(columns, schema=schema))
 
 
-def _kept_numbers(shape: tuple[int, int], folder: Path) -> IntArray:
+def _find_kept(shape: tuple[int, int], folder: Path) -> IntArray:
     """Return zeros in a temporary file, which has no name and vanishes with the array."""
     with kept_in_files(), tempfile.TemporaryFile(dir=folder) as file:
         if hasattr(os, "posix_fallocate"):  # a full disk is an error now, not a signal later

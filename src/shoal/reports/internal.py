@@ -284,7 +284,7 @@ class Report:
             (
                 name,
                 entry["role"],
-                mark(self.form.published_as(name)),
+                mark(self.form.describe_values(name)),
                 percent(losses[name]) if name in losses else "–",
             )
             for name, entry in self.manifest["attributes"].items()

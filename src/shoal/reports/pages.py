@@ -107,7 +107,7 @@ def _dictionary(form: Form) -> list[tuple[str, str, str, str]]:
     rows = [(own.name, own.role, own.kind, own.meaning.replace("`", "")) for own in form.own_columns()]
     for name, entry in form.manifest["attributes"].items():
         description = f"{entry['description']}; " if "description" in entry else ""
-        rows.append((name, entry["role"], _kind_of(entry), f"{description}{form.published_as(name)}"))
+        rows.append((name, entry["role"], _kind_of(entry), f"{description}{form.describe_values(name)}"))
     return rows
 
 

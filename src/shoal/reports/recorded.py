@@ -12,7 +12,7 @@ from typing import Any
 
 from shoal.core.display import register
 from shoal.core.errors import InputError, UsageError
-from shoal.release.release import INTERNAL, PUBLIC, Release, read_internal, received
+from shoal.release.release import INTERNAL, PUBLIC, Release, find_release, read_internal
 from shoal.reports.internal import internal_report
 from shoal.reports.pages import public_report
 
@@ -30,7 +30,7 @@ class Recorder:
     @classmethod
     def of(cls, folder: Path) -> Recorder:
         """Open the internal folder beside a public one; refuse where there is none, or nothing to add to."""
-        found = received(folder)
+        found = find_release(folder)
         if found is None:
             raise InputError(f"{folder} is not a release: it has no manifest.json")
         public, manifest = found

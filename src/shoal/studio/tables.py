@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from shoal.core.arrays import IntArray
 from shoal.core.dictionaries import GrowingDictionary, factor_column
 from shoal.core.wording import attack_text
-from shoal.release.release import PUBLIC, received
+from shoal.release.release import PUBLIC, find_release
 from shoal.reports.plots import Interval, Plot, histogram, intervals
 from shoal.sources.base import Source, SourceOptions
 from shoal.sources.opening import open_source
@@ -153,7 +153,7 @@ class Bars:
 
 def open_released(folder: Path) -> tuple[OpenedTable, Mapping[str, Any]]:
     """Return the published rows of a release and its manifest."""
-    found = received(folder)
+    found = find_release(folder)
     if found is None:
         raise FileNotFoundError(folder.name)
     place, manifest = found

@@ -110,7 +110,7 @@ class RegionPlanner:
     def _number_labels(self, counted: CountedCells, plan: Plan) -> tuple[list[LeafRanges | None], list[CodeArray]]:
         """Return for each quasi attribute the ranges, and (n_classes,) the number of what a class publishes of it."""
         if not self._as_values:
-            found = [LeafRanges.numbered(plan.lo[:, j], plan.hi[:, j]) for j in range(plan.lo.shape[1])]
+            found = [LeafRanges.number(plan.lo[:, j], plan.hi[:, j]) for j in range(plan.lo.shape[1])]
             return [ranges for ranges, _ in found], [numbers for _, numbers in found]
         numbers = []
         for name in self.policy.names("quasi"):

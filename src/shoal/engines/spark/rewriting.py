@@ -21,7 +21,7 @@ from shoal.core.randomness import Chance
 from shoal.engines.local import CountedCells, LocalEngine
 from shoal.engines.spark.ordering import chance_for, heaps_for, order_rows, scatter
 from shoal.plan.plan import SPLIT, WITHHELD, Assignment, Dealer
-from shoal.release.columns import CellColumn, SensitiveColumn, coded, without_dictionary
+from shoal.release.columns import CellColumn, SensitiveColumn, encode_values, without_dictionary
 from shoal.release.forms.classes import GeneralizedPublication
 from shoal.release.witness import ROW
 from shoal.sources.spark.session import explain_failures
@@ -217,7 +217,7 @@ class SensitiveRows:
 
     def values(self, targets: CodeArray, index: CodeArray) -> pa.Array:
         """Return the values of rows, given their targets and the places of their own values."""
-        return coded(index, self.own) if self.generalized is None else self.generalized.values(targets, index)
+        return encode_values(index, self.own) if self.generalized is None else self.generalized.values(targets, index)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

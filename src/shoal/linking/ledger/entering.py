@@ -27,7 +27,7 @@ from shoal.linking.ledger.records import (
     digest_files,
 )
 from shoal.linking.reading import explain_unenterable
-from shoal.release.release import PUBLIC, received
+from shoal.release.release import PUBLIC, find_release
 from shoal.sources.base import Source, SourceOptions
 from shoal.sources.opening import open_source
 from shoal.verify.verifier import verify_folder
@@ -173,7 +173,7 @@ def unpack_releases() -> Iterator[UnpackedReleases]:
 
 def read_release(number: int, public: Path) -> Held:
     """Return a public folder as a release to be linked."""
-    found = received(public)
+    found = find_release(public)
     if found is None:
         raise InputError(f"{public} is no release: it has no manifest.json")
     place, manifest = found

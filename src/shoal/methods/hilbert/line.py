@@ -25,7 +25,7 @@ from shoal.methods.hilbert.kernels import (
     pair_groups,
 )
 from shoal.methods.reachability import refuse_unreachable
-from shoal.models.base import ClassHistograms, rounded_up
+from shoal.models.base import ClassHistograms, round_up
 from shoal.plan.plan import WITHHELD, Plan
 from shoal.plan.problem import Attribute, Problem, Requirement
 from shoal.taxonomies.tree import has_ranges, range_ends, widen
@@ -368,7 +368,7 @@ class _Diversity:
         if number is not None:
             offer = "no cut of the curve leaves every value of the table in both parts"
             if math.isfinite(offers[number]):
-                offer = f"cut in two, the curve reaches {rounded_up(offers[number], 4)}, so ask for more than that"
+                offer = f"cut in two, the curve reaches {round_up(offers[number], 4)}, so ask for more than that"
         raise UnreachableError(
             f"{models[0].subject if len(models) == 1 else models[0].name} leaves no two groups: it is met only by one "
             f"class in which every quasi attribute is fully generalized; {offer}"

@@ -18,7 +18,7 @@ from shoal.methods.incognito.judge import Judge
 from shoal.methods.incognito.measures import MEASURES
 from shoal.methods.incognito.search import Outcome, search
 from shoal.methods.reachability import failing_as_one_class
-from shoal.models.base import Whole, rounded_up
+from shoal.models.base import Whole, round_up
 from shoal.plan.cells import Cells
 from shoal.plan.plan import WITHHELD, Plan
 from shoal.plan.problem import Problem, Requirement
@@ -101,7 +101,7 @@ class Solution:
         models = [requirement.model for requirement in self.problem.requirements if requirement.number == number]
         offer = "in all of these a class lacks a value of the table, which no weaker parameter allows"
         if offers[number] < np.inf:
-            offer = f"the best of these reaches {rounded_up(offers[number], 4)}, so ask for at least that"
+            offer = f"the best of these reaches {round_up(offers[number], 4)}, so ask for at least that"
         subject = models[0].subject if len(models) == 1 else models[0].name
         return (
             f"{subject} is met only by one class in which every quasi attribute is fully generalized, "

@@ -16,7 +16,7 @@ from shoal.core.progress import Step
 from shoal.methods.mondrian.boxes import Items, Parts, Tally
 from shoal.methods.mondrian.kernels import Boxes
 from shoal.methods.reachability import refuse_unreachable
-from shoal.models.base import rounded_up
+from shoal.models.base import round_up
 from shoal.plan.plan import WITHHELD, Plan
 from shoal.plan.problem import Problem
 
@@ -158,7 +158,7 @@ class MondrianTree:
             subject = self._problem.requirements[i].model.subject
             offer = "in every first cut one side lacks a value of the table, which no weaker parameter allows"
             if np.isfinite(reachable[i]):
-                offer = f"the best first cut reaches {rounded_up(reachable[i], 4)}, so ask for more than that"
+                offer = f"the best first cut reaches {round_up(reachable[i], 4)}, so ask for more than that"
             raise UnreachableError(
                 f"{subject} leaves no cut: it is met only by one class in which every quasi attribute is fully "
                 f"generalized; {offer}"

@@ -152,12 +152,12 @@ class Beliefs:
         if not view.joins:
             figures = np.empty(len(view.groups.bucket), dtype=np.float64)
             for groups, classes in self._groups(judge, view):
-                figures[groups] = sign * model.achieved(classes, judge.whole)
+                figures[groups] = sign * model.reach(classes, judge.whole)
             matches, least = self._match(rows, view, figures)
             weakest_alone = least[matches == 1].min(initial=np.inf)
             rows = rows[(matches > 1) & (least < weakest_alone)]
         for some, shares in self._shares(rows, view, judge.requirement):
-            reached = sign * model.achieved(ClassHistograms.of_shares(shares), judge.whole)
+            reached = sign * model.reach(ClassHistograms.of_shares(shares), judge.whole)
             least[some] = np.maximum(least[some], reached)
         return sign * float(least.min())
 

@@ -21,7 +21,7 @@ from shoal.methods.slicing.attributes import Partition, check_joint, check_tree,
 from shoal.methods.slicing.beliefs import Beliefs, Lists
 from shoal.methods.slicing.buckets import Cutter, Items, Rounds, by_beliefs, by_groups
 from shoal.methods.slicing.grouping import gather_rare, group_at_random
-from shoal.models.base import ClassHistograms, PrivacyModel, Whole, rounded_down, rounded_up
+from shoal.models.base import ClassHistograms, PrivacyModel, Whole, round_down, round_up
 from shoal.models.column_frequency import ColumnFrequency
 from shoal.models.distinct_l_diversity import DistinctLDiversity
 from shoal.models.entropy_l_diversity import EntropyLDiversity
@@ -303,7 +303,7 @@ def _sentence(problem: Problem, groups: _Groups, holds: BoolArray) -> str:
     """Say which group that does not hold is the worst, and what would be reachable."""
     model = groups.judge.requirement.model
     more_is_better = model.achieved_is == "at least"
-    reached = groups.measure(model.achieved)
+    reached = groups.measure(model.reach)
     figures = reached if more_is_better else -reached
     blocking = int(np.where(holds, np.inf, figures).argmin())
     figure = float(reached[blocking])
@@ -311,9 +311,9 @@ def _sentence(problem: Problem, groups: _Groups, holds: BoolArray) -> str:
     size = int(groups.records[first : int(groups.first[blocking + 1])].sum())
     reach = "cannot reach it whatever its parameter is"
     if math.isfinite(figure):
-        reach = f"can reach only {rounded_down(figure, 2) if more_is_better else rounded_up(figure, 4)}"
+        reach = f"can reach only {round_down(figure, 2) if more_is_better else round_up(figure, 4)}"
     best = ", ".join(
-        f"{name} {rounded_down(float(groups.measure(other.achieved).min()), 2)}" for name, other in _INSTANTIATIONS
+        f"{name} {round_down(float(groups.measure(other.reach).min()), 2)}" for name, other in _INSTANTIATIONS
     )
     who = _name_records(problem, groups.part, int(groups.cells[first]), size)
     return (

@@ -20,7 +20,7 @@ from shoal.methods.sweep.improving import can_improve, improve
 from shoal.methods.sweep.kernels import lift
 from shoal.methods.sweep.labels import Items, group_cells, tree_tables
 from shoal.methods.sweep.rules import Models, Parts, all_within, caps_of, information_of, is_defended
-from shoal.models.base import Whole, rounded_up
+from shoal.models.base import Whole, round_up
 from shoal.models.exact import fraction
 from shoal.models.tau_l_diversity import TauLDiversity
 from shoal.plan.induced import Induced
@@ -261,7 +261,7 @@ def _explain_if_whole(sweep: Sweep, plan: Plan) -> None:
         )
     offer = "ask for much less"
     if math.isfinite(reached):
-        offer = f"split by one attribute it reaches {rounded_up(reached, 4)}, so ask for that or more"
+        offer = f"split by one attribute it reaches {round_up(reached, 4)}, so ask for that or more"
     raise UnreachableError(
         f"{bound.requirement.model.subject}: it is met only by the whole table as one class; {offer}"
     )
@@ -278,7 +278,7 @@ def _check(problem: Problem, plan: Plan, defend: bool) -> None:
 
 def _warnings(problem: Problem) -> tuple[str, ...]:
     below_base = [
-        f"{requirement.model.subject}: the most frequent value has a share of {rounded_up(float(max(caps)), 4)} of the "
+        f"{requirement.model.subject}: the most frequent value has a share of {round_up(float(max(caps)), 4)} of the "
         f"whole table, which is more than tau = {requirement.model.tau:g}: nobody who knows that can be kept below it, "
         "whatever labels say"
         for requirement in problem.requirements

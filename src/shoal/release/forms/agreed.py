@@ -33,7 +33,7 @@ from shoal.plan.plan import Plan
 from shoal.policy.encoding import Encoding
 from shoal.policy.policy import Policy
 from shoal.release.columns import CellColumn
-from shoal.release.forms.base import EXACT, LABELS, Form, OwnColumn, Section, quoted
+from shoal.release.forms.base import EXACT, LABELS, Form, OwnColumn, Section, quote
 from shoal.release.forms.classes import Classes, GeneralizedPublication
 from shoal.release.release import CLASS
 from shoal.sources.base import Source
@@ -418,7 +418,7 @@ class Agreed(Classes):
         return Form.examples(self)
 
     def _count_example(self) -> str:
-        secret = quoted(self.names_by_role()["sensitive"][0])
+        secret = quote(self.names_by_role()["sensitive"][0])
         return f'print(data.groupby("class")[{secret}].value_counts().head(20))\n'
 
 
@@ -457,8 +457,8 @@ class AgreedPublication(GeneralizedPublication):
         """The plan, byte for byte."""
         return {PLAN_FILE: self.plan_file}
 
-    def _published(self, heap: pa.Table, sensitive: Sequence[CellColumn], carried: Sequence[str]) -> pa.RecordBatch:
-        batch = GeneralizedPublication._published(self, heap, sensitive, carried)  # noqa: SLF001 - slots forbid super()
+    def _publish(self, heap: pa.Table, sensitive: Sequence[CellColumn], carried: Sequence[str]) -> pa.RecordBatch:
+        batch = GeneralizedPublication._publish(self, heap, sensitive, carried)  # noqa: SLF001 - slots forbid super()
         number = heap.column(0).combine_chunks().to_numpy() + 1
         return pa.RecordBatch.from_arrays([pa.array(number, pa.int32()), *batch.columns], [CLASS, *batch.schema.names])
 

@@ -20,7 +20,7 @@ from shoal.plan.problem import Attribute
 from shoal.policy.encoding import Encoding
 from shoal.policy.policy import Policy
 from shoal.release.columns import ClassColumn, ValueColumn
-from shoal.release.forms.base import EXACT, RECORDS, Form, quoted
+from shoal.release.forms.base import EXACT, RECORDS, Form, quote
 from shoal.release.forms.classes import Classes
 from shoal.taxonomies.scales import iso_day
 from shoal.taxonomies.tree import Taxonomy
@@ -82,8 +82,8 @@ class Averages(Classes):
         numbers = [name for name in by_role["quasi"] if self.manifest["attributes"][name]["kind"] == "number"]
         if not numbers:
             return super()._count_example()
-        grouped = f".groupby(data[{quoted(by_role['sensitive'][0])}])" if by_role["sensitive"] else ""
-        return f"print(data[{quoted(numbers[0])}]{grouped}.mean())\n"
+        grouped = f".groupby(data[{quote(by_role['sensitive'][0])}])" if by_role["sensitive"] else ""
+        return f"print(data[{quote(numbers[0])}]{grouped}.mean())\n"
 
     def _describe_kept(self, evidence: Mapping[str, Any]) -> str:
         return f"Variation kept: {1 - evidence['search']['variation_lost']:.1%}."

@@ -156,7 +156,7 @@ class Form(ABC):
         """Every model that such a release may promise, by name."""
         return discover("shoal.models", PrivacyModel)
 
-    def promised_models(self) -> tuple[PrivacyModel, ...]:
+    def list_models(self) -> tuple[PrivacyModel, ...]:
         """Return the models that the release promises."""
         known = self.models
         return tuple(known[one["model"]].model_validate(one["parameters"]) for one in self.manifest["guarantees"])
@@ -223,7 +223,7 @@ class Form(ABC):
         """Return the columns that are no attributes; they come first."""
         return []
 
-    def published_as(self, name: str) -> str:
+    def describe_values(self, name: str) -> str:
         """Say what an attribute's values are."""
         entry, changed = self.manifest["attributes"][name], name in self.manifest.get("techniques", {})
         own = "changed: see above" if changed else "as in the original table"
@@ -262,7 +262,7 @@ class Form(ABC):
     def _count_example(self) -> str:
         by_role = self.names_by_role()
         shown = [name for role in ("quasi", "sensitive", "insensitive") for name in by_role[role]]
-        return f"print(data[{quoted(shown[0])}].value_counts())\n"
+        return f"print(data[{quote(shown[0])}].value_counts())\n"
 
     def names_by_role(self) -> dict[str, list[str]]:
         """Return the attributes of each role."""
@@ -294,7 +294,7 @@ class Form(ABC):
         return f"Information kept: {self.manifest['utility']['um']:.1%}."
 
 
-def quoted(value: object) -> str:
+def quote(value: object) -> str:
     """Return a number or a text as Python and R write it."""
     return json.dumps(value, ensure_ascii=False)
 

@@ -26,12 +26,12 @@ from shoal.release.columns import (
     ClassColumn,
     PublishedColumn,
     SensitiveColumn,
-    coded,
-    labelled_table,
+    encode_values,
+    pair_labels,
     without_dictionary,
 )
-from shoal.release.forms.base import EXACT, IMPORTS, LABELS, RECORDS, Form, quoted
-from shoal.release.guarantees import Guarantee, achieved
+from shoal.release.forms.base import EXACT, IMPORTS, LABELS, RECORDS, Form, quote
+from shoal.release.guarantees import Guarantee, measure_guarantees
 from shoal.release.publication import Engine, Hiding, People, PlannedPublication, PublishedRows
 from shoal.release.tallies import class_shares, levels_told, plan_levels
 from shoal.release.witness import ROW
@@ -130,17 +130,17 @@ class Classes(Form):
         covers = labelled[name]["labels"].values()
         starts = [cover["from"] for cover in covers if "below" in cover and cover["from"] is not None]
         if starts:
-            lines = _RANGES.format(name=quoted(name), edge=quoted(median_low(starts)))
+            lines = _RANGES.format(name=quote(name), edge=quote(median_low(starts)))
         else:
             named = [value for cover in covers for value in cover.get("values", ())]
-            lines = _SETS.format(name=quoted(name), value=quoted(named[0] if named else ""))
+            lines = _SETS.format(name=quote(name), value=quote(named[0] if named else ""))
         found = [("Python", _LABEL_IMPORTS + self.read_example(texts=True) + lines)]
         return [*found, ("R", self._example_in_r(name))] if self.file.endswith(".csv") else found
 
     def _example_in_r(self, name: str) -> str:
         return (
             f'data <- read.csv("{self.file}", colClasses = "character", check.names = FALSE)\n'
-            f"sort(table(data[[{quoted(name)}]]), decreasing = TRUE)\n"
+            f"sort(table(data[[{quote(name)}]]), decreasing = TRUE)\n"
         )
 
 
@@ -165,14 +165,14 @@ class GeneralizedPublication(PlannedPublication):
         """Return the texts of a generalized sensitive attribute; None if it is published as it is."""
         return self.sensitive_columns[place]
 
-    def published_cells(self) -> IntArray:
+    def find_cells(self) -> IntArray:
         """Return the cells of the problem of which some record is in a class."""
         cell, class_of, _, _ = self.plan.pieces(self.encoding.problem.cells.counts)
         return cell[class_of >= 0]
 
     def guarantees(self) -> tuple[Guarantee, ...]:
         """Return what the classes reach."""
-        return achieved(self.encoding.problem, self.plan, self.policy)
+        return measure_guarantees(self.encoding.problem, self.plan, self.policy)
 
     def utility(self, *, expensive: bool = False) -> Utility:
         """Return every measure, in detail."""
@@ -192,7 +192,7 @@ class GeneralizedPublication(PlannedPublication):
         """Return how many records publish a generalized value, for each sensitive attribute that has such records."""
         return self.plan.count_generalized(self.encoding.problem)
 
-    def labelled_values(self) -> pa.Table | None:
+    def tabulate_labels(self) -> pa.Table | None:
         """Return what records publish and have of which some value is generalized, if labels are defended."""
         plan, problem = self.plan, self.encoding.problem
         if plan.targets is None or not self.policy.method.defends_labels:
@@ -202,15 +202,15 @@ class GeneralizedPublication(PlannedPublication):
         place = cell[some] if self.encoding.kept is None else self.encoding.kept[cell[some]]
         sensitive = [CellColumn.of(self.counted, attribute.name) for attribute in problem.sensitive]
         indices = [column.index[place] for column in sensitive]
-        waiting = pa.table(_spilled(target[some], indices, pa.record_batch({})))
+        waiting = pa.table(_spill(target[some], indices, pa.record_batch({})))
         values = {
-            attribute.name: coded(index, texts(column.values))
+            attribute.name: encode_values(index, texts(column.values))
             for attribute, column, index, labels in zip(
                 problem.sensitive, sensitive, indices, self.sensitive_columns, strict=True
             )
             if labels is not None
         }
-        return labelled_table(self._published(waiting, sensitive, ()), values, records[some])
+        return pair_labels(self._publish(waiting, sensitive, ()), values, records[some])
 
     def levels(self) -> dict[str, Any]:
         """Return how many records publish a value of which level, for each attribute with labels."""
@@ -254,10 +254,10 @@ class GeneralizedPublication(PlannedPublication):
                 if len(kept) < len(targets):
                     targets, cells, batch = targets[kept], cells[kept], batch.take(pa.array(kept))
                 indices = [column.index[cells] for column in sensitive]
-                shuffler.add(_spilled(targets, indices, batch).append_column(ROW, pa.array(first_row + kept)))
+                shuffler.add(_spill(targets, indices, batch).append_column(ROW, pa.array(first_row + kept)))
             with progress.step("writing", self.n_rows) as step:
                 for heap in shuffler.heaps():
-                    yield self._published(heap, sensitive, carried)
+                    yield self._publish(heap, sensitive, carried)
                     written += heap.num_rows
                     step.advance(heap.num_rows)
         if written != self.n_rows:
@@ -269,14 +269,14 @@ class GeneralizedPublication(PlannedPublication):
             return targets
         return np.append(self.plan.targets.class_of, np.int32(WITHHELD))[targets]
 
-    def _published(self, heap: pa.Table, sensitive: Sequence[CellColumn], carried: Sequence[str]) -> pa.RecordBatch:
+    def _publish(self, heap: pa.Table, sensitive: Sequence[CellColumn], carried: Sequence[str]) -> pa.RecordBatch:
         targets = heap.column(0).combine_chunks().to_numpy()
         classes = self._classes(targets)
         arrays: dict[str, pa.Array] = {column.attribute.name: column.values(classes) for column in self.columns}
         for number, (attribute, column) in enumerate(zip(self.encoding.problem.sensitive, sensitive, strict=True)):
             index = heap.column(1 + number).combine_chunks().to_numpy()
             generalized = self.sensitive_columns[number]
-            own = coded(index, column.values) if generalized is None else generalized.values(targets, index)
+            own = encode_values(index, column.values) if generalized is None else generalized.values(targets, index)
             arrays[attribute.name] = own
         for number, name in enumerate(carried):
             arrays[name] = heap.column(1 + len(sensitive) + number).combine_chunks()
@@ -287,7 +287,7 @@ class GeneralizedPublication(PlannedPublication):
         return pa.RecordBatch.from_arrays([arrays[name] for name in names], names=list(names))
 
 
-def _spilled(targets: CodeArray, sensitive: Sequence[CodeArray], carried: pa.RecordBatch) -> pa.RecordBatch:
+def _spill(targets: CodeArray, sensitive: Sequence[CodeArray], carried: pa.RecordBatch) -> pa.RecordBatch:
     """Return what is kept of some rows until all are shuffled: their targets, sensitive codes, insensitive values."""
     arrays = [pa.array(targets), *map(pa.array, sensitive), *map(without_dictionary, carried.columns)]
     own = [_TARGET, *(f"sensitive {number}" for number in range(len(sensitive)))]

@@ -25,11 +25,11 @@ from shoal.plan.slices import Part, SlicedPlan
 from shoal.policy.encoding import Encoding
 from shoal.policy.policy import Policy
 from shoal.release.columns import CellColumn, PublishedColumn
-from shoal.release.forms.base import Form, OwnColumn, Section, quoted
+from shoal.release.forms.base import Form, OwnColumn, Section, quote
 from shoal.release.guarantees import Guarantee
 from shoal.release.publication import Engine, Hiding, PlannedPublication, PublishedRows
-from shoal.release.sliced.expected import SlicedRows, sliced_measured
-from shoal.release.sliced.table import BUCKET, published_columns, read_published, sampled
+from shoal.release.sliced.expected import SlicedRows, measure_slices
+from shoal.release.sliced.table import BUCKET, name_columns, read_published, sample_linking
 from shoal.release.tallies import LevelTally, bucket_shares
 from shoal.sources.base import Source
 from shoal.utility.association_kept import compare_pairs
@@ -106,7 +106,7 @@ class Slices(Form):
     @property
     def part_columns(self) -> list[list[str]]:
         """The columns of each part."""
-        return published_columns(self.manifest["parts"])
+        return name_columns(self.manifest["parts"])
 
     def read_rows(self, path: Path) -> pa.Table:
         """Return the rows of the published file; numbers that are published as they are become numbers."""
@@ -114,7 +114,7 @@ class Slices(Form):
 
     def complete_rows(self, rows: pa.Table, rng: np.random.Generator) -> pa.Table:
         """Return one of the tables that the original may be."""
-        return sampled(self.slice_rows(rows), rng)
+        return sample_linking(self.slice_rows(rows), rng)
 
     def promises(self) -> list[str]:
         """Return what the promises say of somebody who knows all quasi values of a person and has the whole table."""
@@ -160,7 +160,7 @@ class Slices(Form):
         return [_ONE_PART, _SEVERAL_PARTS, _LINKED, *self.advise_on_withheld()]
 
     def _count_example(self) -> str:
-        first, second = (quoted(part[0]) for part in self.part_columns[:2])
+        first, second = (quote(part[0]) for part in self.part_columns[:2])
         return _LINKED_ROWS.format(first=first, second=second)
 
     def summary(self, evidence: Mapping[str, Any]) -> list[str]:
@@ -226,7 +226,7 @@ class SlicedPublication(PlannedPublication):
     @property
     def column_names(self) -> list[str]:
         """The columns of the file."""
-        return [BUCKET, *(name for part in published_columns(self.parts) for name in part)]
+        return [BUCKET, *(name for part in name_columns(self.parts) for name in part)]
 
     @property
     def own_entries(self) -> Mapping[str, Any]:
@@ -245,17 +245,17 @@ class SlicedPublication(PlannedPublication):
         scale = self.encoding.problem.quasi[place].taxonomy.scale
         return {"role": "quasi", "kind": scale.kind, **scale.reading()}
 
-    def published_cells(self) -> IntArray:
+    def find_cells(self) -> IntArray:
         """Return the cells of the problem of which some record is in a bucket."""
         return self.plan.pieces(self.encoding.problem.cells.counts).cell
 
     def guarantees(self) -> tuple[Guarantee, ...]:
         """Return what an adversary's beliefs about every tuple keep."""
-        return sliced_guarantees(self.encoding.problem, self.plan, self.policy)
+        return measure_beliefs(self.encoding.problem, self.plan, self.policy)
 
     def utility(self, *, expensive: bool = False) -> Utility:
         """Return the measures that have a meaning for slices."""
-        return sliced_measured(self.encoding.problem, self.plan, expensive=expensive)
+        return measure_slices(self.encoding.problem, self.plan, expensive=expensive)
 
     def hiding(self) -> Hiding:
         """Return the sizes of buckets, and what tells how well it is hidden who is in the table."""
@@ -265,7 +265,7 @@ class SlicedPublication(PlannedPublication):
         """Return how many records publish a value of which level, for each column of a generalized part."""
         pieces = self.plan.pieces(self.encoding.problem.cells.counts)
         found: dict[str, Any] = {}
-        for part, names in zip(self.plan.parts, published_columns(self.parts), strict=True):
+        for part, names in zip(self.plan.parts, name_columns(self.parts), strict=True):
             if part.lo is None or part.hi is None:
                 continue
             records = kernels.sum_groups(part.values[pieces.cell], pieces.records, part.n_values)
@@ -289,17 +289,19 @@ class SlicedPublication(PlannedPublication):
 
     def rows(self, engine: Engine, chance: Chance, folder: Path | None, progress: Progress) -> PublishedRows:  # noqa: ARG002
         """Return the rows by ascending number of their bucket; buckets are numbered at random."""
-        located = self._located(engine, chance, progress)
+        located = self._locate(engine, chance, progress)
         number = chance.order(self.plan.n_buckets).astype(np.int32) + np.int32(1)
         buckets = np.append(number, np.int32(0))[located.bucket]  # the last entry is for WITHHELD
         return PublishedRows(self._batches(located, buckets, chance, progress), buckets)
 
-    def _located(self, engine: Engine, chance: Chance, progress: Progress) -> _Located:
+    def _locate(self, engine: Engine, chance: Chance, progress: Progress) -> _Located:
         """Deal the rows of the source to buckets."""
         carried = [name for part in self.plan.parts for name in part.carried]
         batches = list(engine.locate(self.source, self.counted, carried, progress))
         cells = np.concatenate([batch.cells.astype(np.int32) for batch in batches])
-        bucket = dealt(self.plan.assignment.relocate(len(self.counted.run.counts), self.encoding.kept), cells, chance)
+        bucket = assign_buckets(
+            self.plan.assignment.relocate(len(self.counted.run.counts), self.encoding.kept), cells, chance
+        )
         sizes = np.bincount(bucket[bucket != WITHHELD], minlength=self.plan.n_buckets)
         if len(bucket) != self.counted.n_rows or not np.array_equal(sizes, self.plan.sizes):
             raise InputError(f"{self.source.name} changed while it was being read; nothing was published")
@@ -322,7 +324,7 @@ class SlicedPublication(PlannedPublication):
                     here = order[start:stop]
                     cells = located.cells[here]
                     arrays += [column.take(cells) for column in columns]
-                    arrays += located.carried_at(part.carried, here)
+                    arrays += located.take_carried(part.carried, here)
                 yield pa.RecordBatch.from_arrays(arrays, names=names)
                 step.advance(stop - start)
 
@@ -335,7 +337,7 @@ class _Located:
     bucket: CodeArray  # (n_source_rows,) of the plan, or WITHHELD
     carried: pa.Table | None  # (n_source_rows rows) insensitive attributes; None: there are none
 
-    def carried_at(self, names: Sequence[str], rows: IntArray) -> list[pa.Array]:
+    def take_carried(self, names: Sequence[str], rows: IntArray) -> list[pa.Array]:
         """Return the insensitive values of some rows."""
         if self.carried is None or not names:
             return []
@@ -366,7 +368,7 @@ class RegionColumns:
     def of(cls, counted: CountedCells, encoding: Encoding, plan: SlicedPlan) -> RegionColumns:
         """Write down the labels of the regions that occur."""
         shown = plan.pieces(encoding.problem.cells.counts).cell
-        used = {number: _used(part, shown) for number, part in enumerate(plan.parts) if part.lo is not None}
+        used = {number: _find_used(part, shown) for number, part in enumerate(plan.parts) if part.lo is not None}
         labels: dict[int, PublishedColumn] = {}
         columns: dict[tuple[int, int], CellColumn] = {}
         for place in sorted({place for number in used for place in plan.parts[number].quasi}):
@@ -385,7 +387,7 @@ class RegionColumns:
         return cls(labels, columns)
 
 
-def _used(part: Part, shown: IntArray) -> IntArray:
+def _find_used(part: Part, shown: IntArray) -> IntArray:
     """Return the regions with a published record."""
     occurs = np.zeros(part.n_values, dtype=np.bool_)
     occurs[part.values[shown]] = True
@@ -413,13 +415,13 @@ def _at_counted(of_cell: CodeArray, counted: CountedCells, encoding: Encoding) -
     return at_counted
 
 
-def dealt(assignment: Assignment, cells: CodeArray, chance: Chance) -> CodeArray:
+def assign_buckets(assignment: Assignment, cells: CodeArray, chance: Chance) -> CodeArray:
     """Return (n_rows,) the bucket of each row, or WITHHELD, every arrangement that the quotas allow equally likely.
 
     The places of each split cell are laid out one by one and put in random order; its rows take them as they come.
 
     >>> assignment = Assignment.of_pieces(2, np.array([0, 1, 1]), np.array([0, 0, 1]), np.array([1, 1, 2]))
-    >>> buckets = dealt(assignment, np.array([1, 0, 1, 1], dtype=np.int32), Chance.of(1)).tolist()
+    >>> buckets = assign_buckets(assignment, np.array([1, 0, 1, 1], dtype=np.int32), Chance.of(1)).tolist()
     >>> buckets[1], sorted(buckets)
     (0, [0, 0, 1, 1])
     """
@@ -440,7 +442,7 @@ def dealt(assignment: Assignment, cells: CodeArray, chance: Chance) -> CodeArray
     return buckets
 
 
-def sliced_guarantees(problem: Problem, plan: SlicedPlan, policy: Policy) -> tuple[Guarantee, ...]:
+def measure_beliefs(problem: Problem, plan: SlicedPlan, policy: Policy) -> tuple[Guarantee, ...]:
     """Return what the plan reaches for each model of the policy; whether that is enough, the verifier decides."""
     pieces = plan.pieces(problem.cells.counts)
     beliefs = Beliefs(problem, plan.parts, pieces, plan.n_buckets)

@@ -22,7 +22,7 @@ from shoal.plan.counted import CountedCells
 from shoal.plan.synthetic import Domain, SyntheticPlan
 from shoal.policy.encoding import Encoding
 from shoal.policy.policy import Policy
-from shoal.release.forms.base import SEVERAL, TRUE_OF_MOST, Claim, Form, Section, quoted
+from shoal.release.forms.base import SEVERAL, TRUE_OF_MOST, Claim, Form, Section, quote
 from shoal.release.guarantees import Guarantee
 from shoal.release.publication import Engine, PlannedPublication, PublishedRows
 from shoal.sources.base import Source
@@ -126,7 +126,7 @@ class Synthetic(Form):
         lines = [_KEPT, "", *pairs, "", _LOST] if pairs else [_ALONE]
         return Section("kept", "What is kept", lines)
 
-    def published_as(self, name: str) -> str:
+    def describe_values(self, name: str) -> str:
         """Say that values were drawn."""
         del name
         return "drawn; see below"
@@ -144,9 +144,9 @@ class Synthetic(Form):
     def _count_example(self) -> str:
         pairs = self.manifest["synthetic"]["tree"]
         if not pairs:
-            first = quoted(next(iter(self.manifest["attributes"])))
+            first = quote(next(iter(self.manifest["attributes"])))
             return f"print(data[{first}].value_counts(normalize=True).round(2))\n"
-        first, second = map(quoted, pairs[0])
+        first, second = map(quote, pairs[0])
         return f'print(pd.crosstab(data[{first}], data[{second}], normalize="index").round(2))\n'
 
     def summary(self, evidence: Mapping[str, Any]) -> list[str]:
@@ -278,7 +278,7 @@ class SyntheticPublication(PlannedPublication):
         """Return the labels of a sensitive attribute."""
         return self.columns[len(self.encoding.problem.quasi) + place]
 
-    def published_cells(self) -> IntArray:
+    def find_cells(self) -> IntArray:
         """Return none: no record is published."""
         return np.empty(0, dtype=np.int64)
 

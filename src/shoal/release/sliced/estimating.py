@@ -36,18 +36,18 @@ import pyarrow as pa
 from shoal.core.arrays import CodeArray, FloatArray, IntArray
 from shoal.core.errors import InputError, UsageError
 from shoal.plan.slices import Link
-from shoal.release.release import Release, received
+from shoal.release.release import Release, find_release
 from shoal.release.sliced.query import Estimate, PartMoments, Query, part_moments
 from shoal.release.sliced.table import (
     SlicedTable,
+    find_parts,
     link_keys,
+    list_parts,
     multisets,
-    needed_parts,
-    numbered,
+    number_rows,
     overlap,
     read_published,
-    sampled,
-    sliced_parts,
+    sample_linking,
     tree_of,
 )
 from shoal.sources.frames import as_table
@@ -55,7 +55,7 @@ from shoal.sources.frames import as_table
 MOST_COMBINATIONS = 1 << 26
 
 
-def estimated(table: SlicedTable, entries: Mapping[str, Any], query: Query) -> Estimate | pa.Table:
+def estimate_query(table: SlicedTable, entries: Mapping[str, Any], query: Query) -> Estimate | pa.Table:
     """Answer a query with its expected error; with `by`, a table of the groups and of these two columns.
 
     *entries* are the manifest's attributes. Groups that no record can be in are not listed. The answer is exact if
@@ -64,13 +64,13 @@ def estimated(table: SlicedTable, entries: Mapping[str, Any], query: Query) -> E
     >>> rows = pa.table({"bucket": [1, 1, 1, 1], "sex": ["F", "F", "M", "M"], "ill": ["flu", "flu", "flu", "gout"]})
     >>> sliced = SlicedTable.of(rows, {"parts": [["sex"], ["ill"]]})
     >>> entries = {"sex": {"kind": "category"}, "ill": {"kind": "category"}}
-    >>> estimated(sliced, entries, Query(where={"sex": "F", "ill": "flu"}))
+    >>> estimate_query(sliced, entries, Query(where={"sex": "F", "ill": "flu"}))
     Estimate(value=1.5, error=0.5)
-    >>> estimated(sliced, entries, Query(by="ill")).to_pydict()
+    >>> estimate_query(sliced, entries, Query(by="ill")).to_pydict()
     {'ill': ['flu', 'gout'], 'value': [3.0, 1.0], 'error': [0.0, 0.0]}
     """
     query.check(table.names)
-    parts = needed_parts([part.names for part in table.parts], query.attributes)
+    parts = find_parts([part.names for part in table.parts], query.attributes)
     moments = part_moments(table, parts, entries, query)
     if overlap([table.parts[part].names for part in parts]):
         group, value, variance = overlapping_answers(table, moments, MOST_COMBINATIONS)
@@ -104,7 +104,7 @@ class _Folded:
     spread: FloatArray  # (n,) product of (mu^2 + V + N), less product of mu^2
     variance: FloatArray  # (n,) of the answer, divided by the bucket's records
 
-    def joined(self, part: _Entries, n_groups: int) -> _Folded:
+    def join(self, part: _Entries, n_groups: int) -> _Folded:
         """Fold one part more: every group goes with every group of the part in its bucket."""
         first = np.searchsorted(part.bucket, self.bucket)
         width = np.searchsorted(part.bucket, self.bucket, side="right") - first
@@ -142,7 +142,7 @@ class _Entries:
         codes = table.parts[moments.part].codes
         rows = np.flatnonzero(moments.counts[codes])
         codes, bucket = codes[rows], table.bucket[rows]
-        pair, first = numbered([bucket, moments.group[codes]], len(rows))
+        pair, first = number_rows([bucket, moments.group[codes]], len(rows))
         size = table.sizes[bucket[first]]
         mean = moments.mean[codes]
         mu = np.bincount(pair, weights=mean) / size
@@ -166,7 +166,7 @@ def _answers(table: SlicedTable, moments: list[PartMoments]) -> tuple[IntArray, 
     n = table.n_buckets
     folded = _Folded(np.arange(n), np.zeros(n, dtype=np.int64), np.ones(n), np.zeros(n), np.zeros(n))
     for part in moments:
-        folded = folded.joined(_Entries.of(table, part), part.n_groups)
+        folded = folded.join(_Entries.of(table, part), part.n_groups)
     size = table.sizes[folded.bucket].astype(np.float64)
     groups, place = np.unique(folded.group, return_inverse=True)
     value, variance = (
@@ -216,9 +216,9 @@ class _Tree:
         square = [part.square[codes] for part, codes in zip(moments, self._codes, strict=True)]
         counts = [part.counts[codes].astype(np.float64) for part, codes in zip(moments, self._codes, strict=True)]
         everything = set(self._order)
-        if not self._seen(0, counts, everything).any():
+        if not self._expect(0, counts, everything).any():
             return 0.0, 0.0, False
-        means = {part: self._handed(part, mean) for part in self._order[1:]}
+        means = {part: self._hand_over(part, mean) for part in self._order[1:]}
         later = [self._times(part, np.ones_like(mean[part]), means, everything) for part in range(len(mean))]
         noise = [(s - m**2) * after**2 for m, s, after in zip(mean, square, later, strict=True)]
         value = float((mean[0] * later[0]).sum())
@@ -227,12 +227,14 @@ class _Tree:
             before = set(self._order[:place])
             pending = everything - before - {part}
             rest = [self._times(p, np.ones_like(mean[p]), means, pending) for p in range(len(mean))]
-            first = self._seen(self._parent[part], [m * r for m, r in zip(mean, rest, strict=True)], before)
-            second = self._seen(self._parent[part], [s * r**2 for s, r in zip(square, rest, strict=True)], before)
-            variance += self._added(part, first, second, mean[part] * later[part], noise[part])
+            first = self._expect(self._parent[part], [m * r for m, r in zip(mean, rest, strict=True)], before)
+            second = self._expect(self._parent[part], [s * r**2 for s, r in zip(square, rest, strict=True)], before)
+            variance += self._add_variance(part, first, second, mean[part] * later[part], noise[part])
         return value, max(variance, 0.0), True
 
-    def _added(self, part: int, first: FloatArray, second: FloatArray, numbers: FloatArray, noise: FloatArray) -> float:
+    def _add_variance(
+        self, part: int, first: FloatArray, second: FloatArray, numbers: FloatArray, noise: FloatArray
+    ) -> float:
         """Return what the link of a part adds to the variance; *first*, *second* tell of what was linked before."""
         above, below = self._keys[part]
         size = self._sizes[part]
@@ -243,9 +245,9 @@ class _Tree:
         linking = size**2 / np.maximum(size - 1, 1) * spread * own
         return float((linking + mean_square * _sums(below, noise, size)).sum())
 
-    def _handed(self, part: int, numbers: Sequence[FloatArray]) -> FloatArray:
+    def _hand_over(self, part: int, numbers: Sequence[FloatArray]) -> FloatArray:
         """Return, for each group of a part, the mean of its numbers times those that its children hand to it."""
-        children = {child: self._handed(child, numbers) for child in self._children(part)}
+        children = {child: self._hand_over(child, numbers) for child in self._children(part)}
         total = self._times(part, numbers[part], children, set(children))
         return np.asarray(_sums(self._keys[part][1], total, self._sizes[part]) / self._sizes[part])
 
@@ -256,7 +258,7 @@ class _Tree:
                 numbers = numbers * means[child][self._keys[child][0]]
         return numbers
 
-    def _seen(self, part: int, numbers: Sequence[FloatArray], among: set[int], origin: int = -1) -> FloatArray:
+    def _expect(self, part: int, numbers: Sequence[FloatArray], among: set[int], origin: int = -1) -> FloatArray:
         """Return (n_rows,) the expected product of the numbers of a part's rows and of all parts linked to them."""
         total = numbers[part]
         neighbours = [(child, child, *self._keys[child]) for child in self._children(part)]
@@ -265,7 +267,7 @@ class _Tree:
             neighbours.append((self._parent[part], part, own, above))
         for other, link, here, there in neighbours:
             if other in among and other != origin:
-                seen = self._seen(other, numbers, among, part)
+                seen = self._expect(other, numbers, among, part)
                 total = total * (_sums(there, seen, self._sizes[link]) / self._sizes[link])[here]
         return total
 
@@ -286,11 +288,11 @@ class SlicedData:
 
     def estimate(self, query: Query) -> Estimate | pa.Table:
         """Answer a query with its expected error; see ``shoal.Query``."""
-        return estimated(self.table, self.manifest["attributes"], query)
+        return estimate_query(self.table, self.manifest["attributes"], query)
 
     def sample_table(self, rng: np.random.Generator | int | None = None) -> pa.Table:
         """Link the parts at random within their buckets: one of the tables that the original may be."""
-        return sampled(self.table, np.random.default_rng(rng))
+        return sample_linking(self.table, np.random.default_rng(rng))
 
     def multisets(self) -> pa.Table:
         """Return the rows with each quasi attribute's values as the multiset of its bucket."""
@@ -304,20 +306,20 @@ def read_sliced(release: Release | str | Path) -> SlicedData:
     What the folder promises is not looked into: ``shoal verify`` does that.
     """
     if not isinstance(release, str | Path):
-        return SlicedData(sliced_table(release), release.manifest)
+        return SlicedData(slice_release(release), release.manifest)
     folder = Path(release)
-    found = received(folder)
+    found = find_release(folder)
     if found is None:
         raise InputError(f"{folder} has no manifest.json, nor has its folder public; give the folder of a release")
     place, manifest = found
-    sliced_parts(manifest)
+    list_parts(manifest)
     file = Path(str(manifest["data"]["file"])).name
     return SlicedData(SlicedTable.of(read_published(place / file, manifest), manifest), manifest)
 
 
-def sliced_table(release: Release) -> SlicedTable:
+def slice_release(release: Release) -> SlicedTable:
     """Return the slices of a release; one that is not sliced is refused."""
-    sliced_parts(release.manifest)
+    list_parts(release.manifest)
     return SlicedTable.of(_rows(release), release.manifest)
 
 

@@ -12,7 +12,7 @@ from shoal.core.arrays import CodeArray, FloatArray, IntArray
 from shoal.core.kernels import compiled
 from shoal.plan.problem import Problem
 from shoal.plan.slices import Part, SlicedPlan
-from shoal.release.sliced.table import needed_parts, numbered, tree_of
+from shoal.release.sliced.table import find_parts, number_rows, tree_of
 from shoal.utility.accuracy_ratio import AccuracyRatio, accuracy_ratio
 from shoal.utility.association_kept import AssociationKept, association_kept
 from shoal.utility.base import Utility
@@ -77,7 +77,7 @@ class SlicedRows(Rows):
             table += (left / np.where(size > 0, size, 1.0)[:, np.newaxis]).T @ right
         return table
 
-    def answered(self, queries: Queries) -> FloatArray:
+    def answer(self, queries: Queries) -> FloatArray:
         """Return (n_queries,) the expected counts."""
         places = queries.places.tolist()
         tree = _AskedTree.of(self, places)
@@ -98,7 +98,7 @@ class SlicedRows(Rows):
         if not shared:
             return self.bucket, int(self.bucket.max(initial=-1)) + 1
         items = [self.held[holder][place].item for place in shared]
-        group, first = numbered([self.bucket, *items], len(self.bucket))
+        group, first = number_rows([self.bucket, *items], len(self.bucket))
         return group, len(first)
 
     def _direct_groups(self, first: int, second: int) -> tuple[CodeArray, int]:
@@ -135,7 +135,7 @@ class _AskedTree:
         """Find the parts, and put their equal entries together."""
         wanted = [str(place) for place in places]
         names = [[str(place) for place in part] for part in rows.parts]
-        needed = needed_parts(names, wanted)
+        needed = find_parts(names, wanted)
         links = tree_of([names[number] for number in needed])
         order = [0, *(link.part for link in links)]
         groups = {link.part: rows.groups([int(place) for place in link.shared], needed[link.parent]) for link in links}
@@ -148,7 +148,7 @@ class _AskedTree:
             up, n_groups = groups.get(local, (np.zeros(len(rows.records), dtype=np.int32), 1))
             children = [link.part for link in links if link.parent == local]
             items = [rows.held[number][place].item for place in asked]
-            entry, first = numbered([up, *(groups[child][0] for child in children), *items], len(rows.records))
+            entry, first = number_rows([up, *(groups[child][0] for child in children), *items], len(rows.records))
             found.append(
                 _AskedPart(
                     number,
@@ -240,7 +240,7 @@ def spread(group: Codes, item: Codes, shares: Floats, weights: Floats, n_groups:
     return result
 
 
-def sliced_measured(problem: Problem, plan: SlicedPlan, *, expensive: bool) -> Utility:
+def measure_slices(problem: Problem, plan: SlicedPlan, *, expensive: bool) -> Utility:
     """Return the measures of a sliced plan by the names that they have for generalized tables.
 
     ``um``, ``ncp``, ``loss`` and ``attribute-loss`` tell what generalizing the values of parts and withholding records
@@ -255,7 +255,7 @@ def sliced_measured(problem: Problem, plan: SlicedPlan, *, expensive: bool) -> U
             found[AccuracyRatio.name] = accuracy_ratio(problem, lambda taught: SlicedRows.of(problem, plan, taught))
         if AssociationKept().applies(problem):
             found[AssociationKept.name] = association_kept(original_rows(problem), rows)
-        found |= query_errors(problem, rows.answered, np.random.default_rng(0))
+        found |= query_errors(problem, rows.answer, np.random.default_rng(0))
     return found
 
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray
 from shoal.core.errors import UsageError, did_you_mean
-from shoal.release.sliced.table import SlicedPart, SlicedTable, column_codes, numbered
+from shoal.release.sliced.table import SlicedPart, SlicedTable, column_codes, number_rows
 from shoal.taxonomies.parse import days, decimal_numbers, texts
 
 
@@ -119,7 +119,7 @@ def _moments(number: int, part: SlicedPart, names: list[str], entries: Mapping[s
         amount = _amounts(part, query.sum, entries[query.sum])
         mean, square = chance * amount, chance * (amount * amount)
     by = {name: part.distinct.column(name) for name in query.by if name in names}
-    group, first = numbered([column_codes(column) for column in by.values()], part.n_codes)
+    group, first = number_rows([column_codes(column) for column in by.values()], part.n_codes)
     groups = pa.table({name: column.take(pa.array(first)) for name, column in by.items()})
     return PartMoments(number, mean, square, chance > 0, group, len(first), groups)
 
@@ -143,13 +143,13 @@ def shares(values: pa.Array, name: str, entry: Mapping[str, Any], condition: Any
     """
     labels = entry.get("labels")
     if labels is None:
-        return met(values, name, entry, condition).astype(np.float64)
+        return meets(values, name, entry, condition).astype(np.float64)
     share = {label: _share(cover, name, entry, condition) for label, cover in labels.items()}
     share[None] = _share({"missing": True}, name, entry, condition)
     return np.array([share.get(value, 0.0) for value in values.to_pylist()], dtype=np.float64)
 
 
-def met(values: pa.Array, name: str, entry: Mapping[str, Any], condition: Any) -> BoolArray:
+def meets(values: pa.Array, name: str, entry: Mapping[str, Any], condition: Any) -> BoolArray:
     """Return (n_values,) whether each value meets the condition."""
     form = entry.get("format")
     if isinstance(condition, tuple):
@@ -157,7 +157,7 @@ def met(values: pa.Array, name: str, entry: Mapping[str, Any], condition: Any) -
         numbers, valid = days(values, form) if dates else decimal_numbers(values)
         return np.asarray(valid & (numbers >= low) & (numbers < high))
     found = np.zeros(len(values), dtype=np.bool_)
-    for value in _listed(condition):
+    for value in _list_values(condition):
         found |= _equal(values, entry, value)
     return found
 
@@ -176,12 +176,12 @@ def _equal(values: pa.Array, entry: Mapping[str, Any], value: Any) -> BoolArray:
 
 def _share(cover: Mapping[str, Any], name: str, entry: Mapping[str, Any], condition: Any) -> float:
     """Return the share of a label's records that meet the condition."""
-    missing = float(not isinstance(condition, tuple) and any(value is None for value in _listed(condition)))
+    missing = float(not isinstance(condition, tuple) and any(value is None for value in _list_values(condition)))
     among = cover.get("values")
     if cover.get("any"):
         among = list({value: None for other in entry["labels"].values() for value in other.get("values", ())})
     if among:
-        hits = int(met(pa.array(among, pa.string()), name, entry, condition).sum())
+        hits = int(meets(pa.array(among, pa.string()), name, entry, condition).sum())
         together = bool(cover.get("missing", False))
         return (hits + missing * together) / (len(among) + together)
     interval = _interval(cover, entry)
@@ -224,14 +224,14 @@ def _overlap(start: float, stop: float, whole: bool, name: str, entry: Mapping[s
         common = min(stop, high) - max(start, low)
         return 0.0 if common <= 0 else UNKNOWN if math.isinf(width) else common / width
     dated = entry["kind"] == "date"
-    asked = {_day(v, entry.get("format")) if dated else _number_of(v) for v in _listed(condition) if v is not None}
+    asked = {_day(v, entry.get("format")) if dated else _number_of(v) for v in _list_values(condition) if v is not None}
     inside = sum(1 for number in asked if number is not None and start <= number < stop)
     if not inside:
         return 0.0
     return UNKNOWN if math.isinf(width) else inside / width if whole else 0.0
 
 
-def _listed(condition: Any) -> Iterable[Any]:
+def _list_values(condition: Any) -> Iterable[Any]:
     several = isinstance(condition, set | frozenset | list)
     return condition if several else (condition,)
 

@@ -60,8 +60,8 @@ class SlicedTable:
     @classmethod
     def of(cls, table: pa.Table, manifest: Mapping[str, Any]) -> SlicedTable:
         """Read the published rows, whose manifest tells which columns make up a part."""
-        parts = sliced_parts(manifest)
-        expected = published_columns(parts)
+        parts = list_parts(manifest)
+        expected = name_columns(parts)
         if table.column_names != [BUCKET, *(name for part in expected for name in part)]:
             raise InputError(
                 "the columns are not `bucket` and those that the manifest's parts tell; is it the same release?"
@@ -86,7 +86,7 @@ class SlicedTable:
         return tuple(dict.fromkeys(name for part in self.parts for name in part.names))
 
 
-def sliced_parts(manifest: Mapping[str, Any]) -> list[list[str]]:
+def list_parts(manifest: Mapping[str, Any]) -> list[list[str]]:
     """Return the names of each part's attributes; a release that is not sliced is refused."""
     if len(manifest["parts"]) < 2:
         raise UsageError(
@@ -96,10 +96,10 @@ def sliced_parts(manifest: Mapping[str, Any]) -> list[list[str]]:
     return [list(part) for part in manifest["parts"]]
 
 
-def published_columns(parts: Sequence[Sequence[str]]) -> list[list[str]]:
+def name_columns(parts: Sequence[Sequence[str]]) -> list[list[str]]:
     """Return the names of each part's columns: an attribute's second column is told by ``(2)``, and so on.
 
-    >>> published_columns([["age", "sex"], ["sex", "illness"]])
+    >>> name_columns([["age", "sex"], ["sex", "illness"]])
     [['age', 'sex'], ['sex (2)', 'illness']]
     """
     seen: dict[str, int] = {}
@@ -112,10 +112,10 @@ def published_columns(parts: Sequence[Sequence[str]]) -> list[list[str]]:
     return columns
 
 
-def numbered(columns: Sequence[AnyIntArray], n_rows: int) -> tuple[CodeArray, IntArray]:
+def number_rows(columns: Sequence[AnyIntArray], n_rows: int) -> tuple[CodeArray, IntArray]:
     """Return (n_rows,) the number of each row's combination of codes, and (n_combinations,) a row that has it.
 
-    >>> numbered([np.array([1, 0, 1]), np.array([5, 5, 5])], 3)
+    >>> number_rows([np.array([1, 0, 1]), np.array([5, 5, 5])], 3)
     (array([1, 0, 1], dtype=int32), array([1, 0]))
     """
     codes = np.zeros(n_rows, dtype=np.int64)
@@ -145,7 +145,7 @@ def column_codes(column: pa.ChunkedArray) -> CodeArray:
 
 
 def _part(rows: pa.Table, names: Sequence[str], columns: Sequence[str]) -> SlicedPart:
-    codes, first = numbered([column_codes(rows.column(column)) for column in columns], rows.num_rows)
+    codes, first = number_rows([column_codes(rows.column(column)) for column in columns], rows.num_rows)
     distinct = rows.select(list(columns)).take(pa.array(first)).rename_columns(list(names))
     return SlicedPart(tuple(names), codes, distinct)
 
@@ -176,7 +176,7 @@ def read_published(path: Path, manifest: Mapping[str, Any]) -> pa.Table:
     parts = [list(part) for part in manifest["parts"]]
     attribute_of = {
         column: name
-        for names, columns in zip(parts, published_columns(parts), strict=True)
+        for names, columns in zip(parts, name_columns(parts), strict=True)
         for name, column in zip(names, columns, strict=True)
     }
     for place, column in enumerate(rows.column_names):
@@ -220,10 +220,10 @@ def _texts(table: SlicedTable, part: SlicedPart, name: str) -> pa.Array:
     """Return (n_rows,) the multiset of one attribute in each row's bucket."""
     column = part.distinct.column(name).combine_chunks()
     codes = column_codes(pa.chunked_array([column]))
-    values = column.take(pa.array(numbered([codes], len(codes))[1]))  # each distinct value at its code
+    values = column.take(pa.array(number_rows([codes], len(codes))[1]))  # each distinct value at its code
     rank = np.empty(len(values), dtype=np.int32)
     rank[pc.sort_indices(values).to_numpy()] = np.arange(len(values), dtype=np.int32)
-    pairs, first = numbered([table.bucket, rank[codes][part.codes]], table.n_rows)
+    pairs, first = number_rows([table.bucket, rank[codes][part.codes]], table.n_rows)
     written = texts(values).fill_null(MISSING).take(pa.array(codes[part.codes[first]]))
     entries = pc.binary_join_element_wise(written, pa.array(np.bincount(pairs)).cast(pa.string()), ":")
     edges = np.searchsorted(table.bucket[first], np.arange(table.n_buckets + 1)).astype(np.int32)
@@ -231,7 +231,7 @@ def _texts(table: SlicedTable, part: SlicedPart, name: str) -> pa.Array:
     return joined.take(pa.array(table.bucket))
 
 
-def sampled(table: SlicedTable, rng: np.random.Generator) -> pa.Table:
+def sample_linking(table: SlicedTable, rng: np.random.Generator) -> pa.Table:
     """Return a table that links the parts anew, every linking within buckets being equally likely.
 
     Parts that share attributes are linked only where they have the same values of these. Every bucket keeps its
@@ -239,7 +239,7 @@ def sampled(table: SlicedTable, rng: np.random.Generator) -> pa.Table:
 
     >>> rows = pa.table({"bucket": [1, 1, 2], "age": [22, 33, 52], "illness": ["flu", "gout", "flu"]})
     >>> sliced = SlicedTable.of(rows, {"parts": [["age"], ["illness"]]})
-    >>> sampled(sliced, np.random.default_rng(3)).to_pydict()
+    >>> sample_linking(sliced, np.random.default_rng(3)).to_pydict()
     {'age': [22, 33, 52], 'illness': ['gout', 'flu', 'flu']}
     """
     place: dict[int, AnyIntArray] = {0: np.arange(table.n_rows)}  # (n_rows,) of a part, where its values come from
@@ -275,7 +275,7 @@ def two_tables(table: SlicedTable, manifest: Mapping[str, Any]) -> tuple[pa.Tabl
     {'bucket': [1, 1], 'illness': ['flu', 'gout'], 'count': [1, 2]}
     """
     place = _sensitive_part(manifest)
-    names = published_columns(manifest["parts"])
+    names = name_columns(manifest["parts"])
     if COUNT in names[place]:
         raise UsageError(
             f"the table of sensitive values has a column {COUNT!r} of its own; rename the attribute {COUNT!r} in the "
@@ -324,12 +324,12 @@ def tree_of(parts: Sequence[Sequence[str]]) -> tuple[Link[str], ...]:
     return links
 
 
-def needed_parts(parts: Sequence[Sequence[str]], names: Collection[str]) -> tuple[int, ...]:
+def find_parts(parts: Sequence[Sequence[str]], names: Collection[str]) -> tuple[int, ...]:
     """Return the fewest parts found that have these attributes and all that link them.
 
     A part that shares attributes with one other part only can be left out if the others have all that is asked for.
 
-    >>> needed_parts([["age"], ["zip", "sex"], ["illness"]], ["age", "illness"])
+    >>> find_parts([["age"], ["zip", "sex"], ["illness"]], ["age", "illness"])
     (0, 2)
     """
     wanted = set(names)
@@ -367,9 +367,9 @@ def link_keys(table: SlicedTable, link: Link[str]) -> tuple[CodeArray, CodeArray
         return table.bucket, table.bucket
     parent, part = table.parts[link.parent], table.parts[link.part]
     both = pa.concat_tables([side.distinct.select(list(link.shared)) for side in (parent, part)])
-    shared, _ = numbered([column_codes(column) for column in both.columns], both.num_rows)
+    shared, _ = number_rows([column_codes(column) for column in both.columns], both.num_rows)
     values = np.concatenate([shared[: parent.n_codes][parent.codes], shared[parent.n_codes :][part.codes]])
-    keys, _ = numbered([np.concatenate([table.bucket, table.bucket]), values], 2 * table.n_rows)
+    keys, _ = number_rows([np.concatenate([table.bucket, table.bucket]), values], 2 * table.n_rows)
     before, after = keys[: table.n_rows], keys[table.n_rows :]
     if not np.array_equal(np.bincount(before, minlength=len(keys)), np.bincount(after, minlength=len(keys))):
         listed = ", ".join(repr(name) for name in link.shared)
