@@ -46,6 +46,7 @@ check: $(VENV)/dev-ready ## ruff, mypy, who may import whom
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
 
 # A peer for the benchmarks, apart for the same reason.
 .venv-peers/ready: Makefile

@@ -108,5 +108,5 @@ def test_a_run_loads_only_what_its_policy_names() -> None:
 def test_public_functions_stay_functions_when_their_packages_are_imported() -> None:
     """``shoal.audit`` is a function and a package: importing the package must not put it in the function's place."""
     code = "import shoal, shoal.audit.audit, shoal.compare.compare, shoal.verify.verifier, shoal.anonymize"
-    asking = "assert all(callable(getattr(shoal, name)) for name in ('anonymize', 'audit', 'compare'))"
+    asking = "assert all(callable(getattr(shoal, name)) for name in ('anonymize', 'audit', 'compare', 'verify'))"
     assert "shoal.compare.compare" in load(code, asking)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from shoal.sources.base import SourceOptions
     from shoal.sources.opening import open_source
     from shoal.taxonomies.tree import Taxonomy
+    from shoal.verify.verifier import verify
 
 __all__ = [
     "Audit",
@@ -59,6 +60,7 @@ __all__ = [
     "link",
     "open_source",
     "read_sliced",
+    "verify",
 ]
 
 _HOMES = {
@@ -81,6 +83,7 @@ _HOMES = {
     "link": "shoal.linking.linking",
     "open_source": "shoal.sources.opening",
     "read_sliced": "shoal.release.sliced.estimating",
+    "verify": "shoal.verify.verifier",
 }
 
 

@@ -18,7 +18,7 @@ from shoal.core.errors import InputError, UnreachableError
 from shoal.release.forms.agreed import digest_plan, parse_plan
 from shoal.release.release import find_release
 from shoal.sources.opening import open_source
-from shoal.verify.verifier import verify_folder
+from shoal.verify.verifier import verify
 
 
 def plan_file(folder: Path, quasi: dict[str, list[str]], sensitive: list[str], **changes: Any) -> Path:
@@ -83,7 +83,7 @@ def test_values_of_every_kind_are_compared_as_texts(tmp_path, name, form):
     release = apply_plan(path, table, tmp_path / "out", format=form)
     assert release.verification.verified
     assert release.manifest["rows"] == 2
-    assert verify_folder(tmp_path / "out", source=open_source(table)).verified
+    assert verify(tmp_path / "out", source=open_source(table)).verified
     if form == "parquet":
         rows = pq.read_table(tmp_path / "out" / "public" / "data.parquet")
         assert rows.schema.field("class").type == pa.int32()

@@ -15,7 +15,7 @@ import pytest
 import shoal
 from shoal.core.errors import UnreachableError
 from shoal.sources.opening import open_source
-from shoal.verify.verifier import verify_folder
+from shoal.verify.verifier import verify
 
 QUASI = ("age", "sex", "day")
 MODELS: list[dict[str, Any]] = [
@@ -87,7 +87,7 @@ def test_written_releases_verify_again_with_and_without_their_source(suffix: Any
     document = policy({"k-anonymity": {"k": 4}}, missing=missing, max_withheld=0.1)
     shoal.anonymize(tmp_path / "people.csv", document, out=tmp_path / "out", format=suffix)
     for source in (None, open_source(tmp_path / "people.csv")):
-        assert verify_folder(tmp_path / "out", source=source).verified
+        assert verify(tmp_path / "out", source=source).verified
     manifest = json.loads((tmp_path / "out" / "public" / "manifest.json").read_text())
     assert manifest["method_parameters"] == {"numbers": "mean", "decimals": 1}
     assert manifest["attributes"]["age"] == {"role": "quasi", "kind": "number"}

@@ -29,7 +29,7 @@ from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel, ValueModel
 from shoal.sources.frames import open_arrow
 from shoal.sources.opening import open_source
-from shoal.verify.verifier import verify_folder
+from shoal.verify.verifier import verify
 
 METHODS = {name: kind for name, kind in discover("shoal.methods", Method).items() if kind.makes_parts}
 BY_HAND = [["age", "day", "zip"], ["sex", "illness"]]
@@ -721,7 +721,7 @@ def test_releases_on_disk(method: str, variant: str, file: str, tmp_path: Path) 
     release = shoal.anonymize(path, document, out=tmp_path / "out", seed=4)
     assert release.data_file is not None
     assert release.data_file.suffix == path.suffix
-    again = verify_folder(tmp_path / "out", source=open_source(path))
+    again = verify(tmp_path / "out", source=open_source(path))
     assert again.verified, again.failures
     if file == "parquet":
         data = pyarrow.parquet.read_table(release.data_file)

@@ -31,7 +31,7 @@ from shoal.release.forms.agreed import MODELS
 from shoal.reports.internal import internal_report
 from shoal.reports.pages import public_report
 from shoal.reports.recorded import Recorder
-from shoal.verify.verifier import verify_folder
+from shoal.verify.verifier import verify
 
 N = 500
 SEED = 918273645
@@ -309,7 +309,7 @@ def test_attacks_are_recorded_and_told(folder: Path, releases: dict[str, Any], t
     assert "whose digest is not that of the source" not in page
     assert re.search(r"Risks found by attacks: (homogeneity|inference): \w+ \d", page)
     assert "definetti: " in page  # not tried, with the reason
-    assert verify_folder(copy).verified
+    assert verify(copy).verified
     again = CliRunner().invoke(app, ["attack", str(copy / "public"), *options, "--record"])
     assert again.exit_code == 0, again.output
     assert "Recorded in" in again.stdout

@@ -18,7 +18,7 @@ from shoal.core.randomness import Chance
 from shoal.methods import synthetic
 from shoal.methods.synthetic.synthesis import synthesize
 from shoal.plan.synthetic import Domain, SyntheticPlan
-from shoal.verify.verifier import verify_folder
+from shoal.verify.verifier import verify
 
 pytest.importorskip("opendp")
 
@@ -181,8 +181,8 @@ def test_a_release_on_disk(format: str, delta: float, tmp_path: Path) -> None:  
     public = tmp_path / "out" / "public"
     read = pyarrow.csv.read_csv if format == "csv" else pyarrow.parquet.read_table
     assert read(public / f"data.{format}").num_rows == release.manifest["rows"]
-    assert verify_folder(tmp_path / "out").verified
-    assert verify_folder(tmp_path / "out", source=tmp_path / "people.csv").verified
+    assert verify(tmp_path / "out").verified
+    assert verify(tmp_path / "out", source=tmp_path / "people.csv").verified
     evidence = json.loads((tmp_path / "out" / "internal" / "evidence.json").read_text())
     assert evidence["synthetic"]["records"] == 1237
     assert set(evidence["synthetic"]["attributes"]) == {"age", "sex", "illness", "cost"}

@@ -23,7 +23,7 @@ from shoal.core.errors import InputError
 from shoal.release.release import Release
 from shoal.sources.opening import open_source
 from shoal.verify.result import Verification
-from shoal.verify.verifier import verify_folder, verify_table
+from shoal.verify.verifier import verify, verify_table
 
 N_PEOPLE, N_ITEMS, KINDS = 5000, 300, 4
 SENSITIVE = ("item 009", "item 031", "item 088")
@@ -255,6 +255,6 @@ def test_the_command_publishes_and_verifies_baskets(shoal: Any, table: pa.Table,
     manifest = json.loads((path.parent / "manifest.json").read_text(encoding="utf-8"))
     manifest["data"]["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
     (path.parent / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
-    spoiled = verify_folder(tmp_path / "out", source=open_source(tmp_path / "shop.csv"))
+    spoiled = verify(tmp_path / "out", source=open_source(tmp_path / "shop.csv"))
     assert not spoiled.verified
     assert "digest" not in refused(spoiled)

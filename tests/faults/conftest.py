@@ -17,7 +17,7 @@ import pytest
 
 from shoal.sources.opening import open_source
 from shoal.verify.result import Verification
-from shoal.verify.verifier import verify_folder
+from shoal.verify.verifier import verify
 
 CLEAN = {"store_schema": False, "write_statistics": False}
 TWENTIES, OLDER, ANY = "[20, 29]", ">= 30", "*"
@@ -125,7 +125,7 @@ class Release:
     def judge(self, folder: Path, *, with_source: bool = True) -> set[str]:
         """Write it and return the names of what failed; the verdict must agree."""
         source = open_source(self.source) if with_source else None
-        verification = verify_folder(self.write(folder), source=source)
+        verification = verify(self.write(folder), source=source)
         names = self.failed(verification)
         assert verification.verified == (not names and bool(verification.guarantees))
         assert verification.as_dict()["verified"] is verification.verified

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 
 import shoal
-from shoal.verify.verifier import verify_folder
+from shoal.verify.verifier import verify
 
 AGE = {"role": "quasi", "taxonomy": {"intervals": {"min": 0, "max": 99, "widths": [10, 50]}}}
 ATTRIBUTES: dict[str, Any] = {
@@ -121,7 +121,7 @@ def test_every_change_is_refused(release: Path, tmp_path: Path) -> None:
     tried = 0
     for where, changed in changes(manifest):
         path.write_text(json.dumps(changed))
-        answer = verify_folder(folder)
+        answer = verify(folder)
         assert not answer.verified, where
         tried += 1
     assert tried > 100
@@ -133,10 +133,10 @@ def test_what_goes_unnoticed_in_public_files_alone_is_listed(release: Path, tmp_
     path = folder / "public" / "manifest.json"
     manifest = json.loads(path.read_text())
     path.write_text(json.dumps(manifest))
-    assert verify_folder(folder).verified
+    assert verify(folder).verified
     unnoticed = set()
     for where, changed in changes(manifest):
         path.write_text(json.dumps(changed))
-        if verify_folder(folder).verified:
+        if verify(folder).verified:
             unnoticed.add(".".join(where))
     assert [where for where in sorted(unnoticed) if not any(fnmatch.fnmatch(where, one) for one in DECLARED)] == []

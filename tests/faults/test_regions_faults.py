@@ -102,7 +102,7 @@ def unlimited(*arguments, **options):
 
 data, policy, out, memory, more = sys.argv[1:]
 warm()
-verify, verifier.verify_folder = verifier.verify_folder, unlimited
+verify, verifier.verify = verifier.verify, unlimited
 limit(size() + (int(more) << 20))
 try:
     release = anonymize(data, policy, out=out, memory=memory, threads=1, seed=1)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import shoal
-from shoal.verify.verifier import verify_folder
+from shoal.verify.verifier import verify
 
 
 @pytest.fixture(scope="module")
@@ -77,9 +77,9 @@ SPOILED = (_edited, _deleted, _without_key, _a_link, _a_pipe, _swapped, _beside)
 @pytest.mark.parametrize("spoil", SPOILED, ids=lambda spoil: spoil.__name__.strip("_"))
 def test_a_spoiled_report_is_refused(released: Path, tmp_path: Path, spoil: Callable[[Path], None]) -> None:
     copy = shutil.copytree(released, tmp_path / "out")
-    assert verify_folder(copy).verified
+    assert verify(copy).verified
     spoil(copy / "public")
-    found = verify_folder(copy)
+    found = verify(copy)
     assert [check.name for check in found.checks if not check.ok] == ["folder"]
 
 
@@ -87,7 +87,7 @@ def test_a_spoiled_report_is_refused(released: Path, tmp_path: Path, spoil: Call
 def test_a_malformed_entry_is_refused(released: Path, tmp_path: Path, entry: Any) -> None:
     copy = shutil.copytree(released, tmp_path / "out")
     _manifest(copy / "public", lambda manifest: manifest.update(report=entry))
-    found = verify_folder(copy)
+    found = verify(copy)
     assert [check.name for check in found.checks if not check.ok] == ["manifest"]
 
 
@@ -95,7 +95,7 @@ def test_releases_of_earlier_versions_have_no_report_and_stay_valid(released: Pa
     copy = shutil.copytree(released, tmp_path / "out")
     _without_key(copy / "public")
     _deleted(copy / "public")
-    assert verify_folder(copy).verified
+    assert verify(copy).verified
 
 
 def test_the_digest_is_that_of_the_page(released: Path) -> None:

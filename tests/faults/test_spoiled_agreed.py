@@ -23,7 +23,7 @@ from shoal.agency.distribution import read_distribution
 from shoal.agency.planning import make_plan, write_plan
 from shoal.release.forms.agreed import ENTROPY, K_ANONYMITY, L_DIVERSITY, Promise, digest_plan
 from shoal.sources.opening import open_source
-from shoal.verify.verifier import verify_folder, verify_table
+from shoal.verify.verifier import verify, verify_table
 
 L, K, E = L_DIVERSITY, K_ANONYMITY, ENTROPY
 AGES, TOWNS = range(20, 28), ("Bonn", "Celle", "Hof", "Trier")
@@ -104,7 +104,7 @@ class Spoiled:
 
     def judge(self, folder: Path, *, with_source: bool = True, form: str = "parquet") -> set[str]:
         source = open_source(self.source) if with_source else None
-        found = verify_folder(self.write(folder, form), source=source)
+        found = verify(self.write(folder, form), source=source)
         names = {check.name for check in found.checks if not check.ok}
         assert found.verified == (not names and all(promise.ok for promise in found.guarantees))
         names |= {promise.model for promise in found.guarantees if not promise.ok and promise.detail != "not checked"}

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from shoal.core.errors import InputError
-from shoal.verify.verifier import verify_folder
+from shoal.verify.verifier import verify
 
 CLEAN = {"store_schema": False, "write_statistics": False}
 TWENTIES, ANY = "[20, 29]", "*"
@@ -75,13 +75,13 @@ def test_manifest_out_of_shape(parquet, tmp_path, spoil):
 @pytest.mark.parametrize("text", ["", "[]", "{", "null", '{"format": NaN}', '{"rows": 1, "rows": 2}', "[" * 99999])
 def test_manifest_that_is_no_manifest(parquet, tmp_path, text):
     (parquet.write(tmp_path) / "public" / "manifest.json").write_text(text)
-    assert parquet.failed(verify_folder(tmp_path)) == {"manifest"}
+    assert parquet.failed(verify(tmp_path)) == {"manifest"}
 
 
 def test_manifest_that_is_no_text(parquet, tmp_path):
     (parquet.write(tmp_path) / "public" / "manifest.json").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError):
-        verify_folder(tmp_path)
+        verify(tmp_path)
 
 
 def test_wrong_number_of_rows(release, tmp_path):
@@ -222,7 +222,7 @@ def test_column_statistics(parquet, tmp_path, option):
 
 def test_page_index(parquet, tmp_path):
     parquet.parquet |= {"write_page_index": True, "write_statistics": True}
-    verification = verify_folder(parquet.write(tmp_path))
+    verification = verify(parquet.write(tmp_path))
     assert "page index" in next(c.detail for c in verification.checks if c.name == "hygiene")
 
 
@@ -231,7 +231,7 @@ def test_unused_dictionary_entries(parquet, tmp_path):
     entries = pa.concat_arrays([illness.dictionary, pa.array(["Ann Smith"])])
     parquet.table = parquet.table.set_column(3, "illness", pa.DictionaryArray.from_arrays(illness.indices, entries))
     assert b"Ann Smith" in parquet.write(tmp_path).joinpath("public", "data.parquet").read_bytes()
-    assert parquet.failed(verify_folder(tmp_path)) == {"dictionaries"}
+    assert parquet.failed(verify(tmp_path)) == {"dictionaries"}
 
 
 def test_dictionaries_of_several_row_groups(parquet, tmp_path):

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from shoal.sources.opening import open_source
-from shoal.verify.verifier import verify_folder, verify_table
+from shoal.verify.verifier import verify, verify_table
 
 VIRUS, ILLNESS = "viral", "any illness"
 TREE = {"any": {"viral": {"flu": {}, "hiv": {}}, "other": {"ulcer": {}}}}
@@ -63,17 +63,17 @@ def only(release, model: str, parameters: dict[str, Any], achieved: float) -> No
 def weakest(release, tmp_path) -> None:
     """Promise what any rows keep, and claim what they reach."""
     only(release, "tau-l-diversity", {"tau": 1, "l": 4}, 1.0)
-    (found,) = verify_folder(release.write(tmp_path / "asked")).guarantees
+    (found,) = verify(release.write(tmp_path / "asked")).guarantees
     release.manifest["guarantees"][0]["achieved"] = found.achieved
 
 
 def test_honest_release_is_accepted(generalized, tmp_path):
-    verification = verify_folder(generalized.write(tmp_path / "a"), source=open_source(generalized.source))
+    verification = verify(generalized.write(tmp_path / "a"), source=open_source(generalized.source))
     assert verification.failures == ()
     assert verification.verified
     assert any(check.name == "values" for check in verification.checks)
     assert not any("manifest" in promise.detail for promise in verification.guarantees)
-    alone = verify_folder(generalized.write(tmp_path / "b"))
+    alone = verify(generalized.write(tmp_path / "b"))
     assert alone.verified
     assert all("occur according to the manifest" in promise.detail for promise in alone.guarantees)
 
@@ -190,7 +190,7 @@ def test_missing_values_under_a_label_although_they_were_dropped(generalized, tm
 def test_joint_values_cannot_be_checked(generalized, tmp_path):
     generalized.manifest["attributes"]["cost"]["role"] = "sensitive"
     only(generalized, "distinct-l-diversity", {"l": 2, "attribute": ["illness", "cost"]}, 4.0)
-    verification = verify_folder(generalized.write(tmp_path))
+    verification = verify(generalized.write(tmp_path))
     assert generalized.failed(verification) == {"distinct-l-diversity"}
     assert verification.guarantees[0].detail.startswith("cannot check: its joint values are generalized")
 
@@ -205,7 +205,7 @@ def test_other_weights_than_those_the_promise_was_kept_with(generalized, tmp_pat
     generalized.manifest["guarantees"][0]["parameters"]["weights"] = weights | {"hiv": 2}
     assert generalized.judge(tmp_path / "others") == {"tau-l-diversity"}
     generalized.manifest["guarantees"][0]["parameters"]["weights"] = {"ulcer": 1}
-    verification = verify_folder(generalized.write(tmp_path / "none"))
+    verification = verify(generalized.write(tmp_path / "none"))
     assert "covers no value that has a weight" in verification.guarantees[0].detail
 
 

@@ -20,7 +20,7 @@ from shoal.methods.sweep import SequentialSweep, planning
 from shoal.sources.base import SourceOptions
 from shoal.sources.opening import open_source
 from shoal.verify.result import Verification
-from shoal.verify.verifier import verify_folder, verify_table
+from shoal.verify.verifier import verify, verify_table
 
 TREE = {"any": {"low": ["u", "v"], "high": ["w", "x"]}}
 POLICY: dict[str, Any] = {
@@ -47,7 +47,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def verified(folder: Path) -> Verification:
-    return verify_folder(folder, source=open_source(people(), SourceOptions()))
+    return verify(folder, source=open_source(people(), SourceOptions()))
 
 
 def refused(folder: Path, why: str) -> None:
@@ -58,7 +58,7 @@ def refused(folder: Path, why: str) -> None:
 
 def test_the_release_as_it_was_made_is_accepted(folder: Path) -> None:
     assert verified(folder).verified
-    assert verify_folder(folder).verified  # who has no source cannot ask
+    assert verify(folder).verified  # who has no source cannot ask
 
 
 def test_a_promise_that_cannot_be_checked_is_not_believed(folder: Path) -> None:

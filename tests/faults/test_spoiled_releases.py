@@ -7,13 +7,13 @@ import pytest
 
 from shoal.core.errors import InputError
 from shoal.sources.opening import open_source
-from shoal.verify.verifier import verify_folder
+from shoal.verify.verifier import verify
 
 TWENTIES, OLDER, ANY = "[20, 29]", ">= 30", "*"
 
 
 def test_honest_release_is_accepted(release, tmp_path):
-    verification = verify_folder(release.write(tmp_path), source=open_source(release.source))
+    verification = verify(release.write(tmp_path), source=open_source(release.source))
     assert verification.failures == ()
     assert verification.verified
     assert {check.name for check in verification.checks} >= {
@@ -23,7 +23,7 @@ def test_honest_release_is_accepted(release, tmp_path):
 
 
 def test_the_public_folder_itself_is_accepted(release, tmp_path):
-    assert verify_folder(release.write(tmp_path) / "public").verified
+    assert verify(release.write(tmp_path) / "public").verified
 
 
 def test_the_order_of_rows_is_free(release, tmp_path):
@@ -33,9 +33,9 @@ def test_the_order_of_rows_is_free(release, tmp_path):
 
 def test_unreadable_folders_are_input_errors(tmp_path):
     with pytest.raises(InputError, match="is not a folder"):
-        verify_folder(tmp_path / "nowhere")
+        verify(tmp_path / "nowhere")
     with pytest.raises(InputError, match=r"manifest\.json"):
-        verify_folder(tmp_path)
+        verify(tmp_path)
 
 
 # Rows ------------------------------------------------------------------------------------------------------
@@ -202,6 +202,6 @@ def test_achieved_is_not_what_the_rows_reach(release, tmp_path, place, value):
 )
 def test_promise_that_cannot_be_checked(release, tmp_path, promise):
     release.manifest["guarantees"].append(promise)
-    verification = verify_folder(release.write(tmp_path))
+    verification = verify(release.write(tmp_path))
     assert release.failed(verification) == {promise["model"]}
     assert verification.guarantees[-1].detail.startswith("cannot check")

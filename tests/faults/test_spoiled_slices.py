@@ -17,7 +17,7 @@ import pytest
 
 from shoal.sources.opening import open_source
 from shoal.verify.result import Verification
-from shoal.verify.verifier import verify_folder, verify_table
+from shoal.verify.verifier import verify, verify_table
 
 CLEAN = {"store_schema": False, "write_statistics": False}
 SOURCE = {
@@ -117,7 +117,7 @@ class Release:
         return folder
 
     def verify(self, folder: Path) -> Verification:
-        return verify_folder(self.write(folder), source=open_source(pa.table(self.source)))
+        return verify(self.write(folder), source=open_source(pa.table(self.source)))
 
     def judge(self, folder: Path) -> set[str]:
         """Write it and return the names of what failed; no answer may quote a record."""
@@ -145,9 +145,9 @@ def test_the_honest_release_is_accepted(release, tmp_path):
     assert verification.failures == ()
     told = {check.name: check.detail for check in verification.checks}
     assert ("by bounds" in told["truth"]) is (release.witness is None)
-    public = verify_folder(tmp_path / "public", source=open_source(pa.table(release.source)))
+    public = verify(tmp_path / "public", source=open_source(pa.table(release.source)))
     assert public.as_dict() == verification.as_dict()
-    assert verify_folder(tmp_path).guarantees[0].ok
+    assert verify(tmp_path).guarantees[0].ok
 
 
 # Values in other buckets, or changed ---------------------------------------------------------------------------
@@ -361,7 +361,7 @@ def test_forged_witness(witnessed, tmp_path, forged, failing):
 def test_a_witness_that_is_no_witness(witnessed, tmp_path):
     folder = witnessed.write(tmp_path)
     pq.write_table(pa.table({"bucket": [str(b) for b in BUCKET]}), folder / "internal" / "witness.parquet")
-    verification = verify_folder(folder, source=open_source(pa.table(SOURCE)))
+    verification = verify(folder, source=open_source(pa.table(SOURCE)))
     assert [check.name for check in verification.checks if not check.ok] == ["file"]
 
 
@@ -428,5 +428,5 @@ def test_tables_that_were_changed_after_the_manifest(release, tmp_path):
     folder = two_tables(release).write(tmp_path)
     path = folder / "public" / f"quasi.{release.format}"
     release._write(path, release.tables["quasi"].slice(1))
-    verification = verify_folder(folder)
+    verification = verify(folder)
     assert "digest" in [check.name for check in verification.checks if not check.ok]

@@ -22,7 +22,7 @@ from shoal.sources.opening import open_source
 from shoal.verify import matching
 from shoal.verify.result import Verification
 from shoal.verify.truth import ClassNumbers, Witness
-from shoal.verify.verifier import verify_folder
+from shoal.verify.verifier import verify
 
 N = 400
 K = {"k-anonymity": {"k": 4}}
@@ -77,7 +77,7 @@ def release(request: pytest.FixtureRequest, made: Path, tmp_path: Path) -> Path:
 
 
 def judge(release: Path, source: pa.Table | None = None) -> Verification:
-    return verify_folder(release, source=open_source(people() if source is None else source))
+    return verify(release, source=open_source(people() if source is None else source))
 
 
 def failed(found: Verification) -> set[str]:

@@ -25,14 +25,14 @@ import resource, sys
 from pathlib import Path
 from shoal.core.errors import ShoalError
 from shoal.sources.opening import open_source
-from shoal.verify.verifier import verify_folder
+from shoal.verify.verifier import verify
 from shoal.verify import passes
 
 folder, small, memory, more = sys.argv[1:]
 
 def verify(folder, memory):
     folder = Path(folder)
-    return verify_folder(folder / "out", source=open_source(folder / "source.parquet"), memory=memory)
+    return verify(folder / "out", source=open_source(folder / "source.parquet"), memory=memory)
 
 least, passes._LEAST = passes._LEAST, 20_000
 for warm in (1, None):

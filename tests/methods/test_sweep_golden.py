@@ -27,7 +27,7 @@ from shoal.policy.policy import Policy
 from shoal.sources.opening import open_source
 from shoal.taxonomies.files import from_nested
 from shoal.utility.information import Um
-from shoal.verify.verifier import verify_folder
+from shoal.verify.verifier import verify
 
 FIGURE_1A = [
     (20, "10000", "hepatitis"),
@@ -230,4 +230,4 @@ def test_a_release_of_adult_verifies(adult: pa.Table, shared_data: Path, tmp_pat
     release = shoal.anonymize(adult, policy, out=tmp_path / "out", seed=3)
     assert release.utility["um"] >= DEFENDED[0.25, 6][1]
     assert release.manifest["guarantees"][0]["achieved"] == pytest.approx(0.25)
-    assert verify_folder(tmp_path / "out", source=open_source(adult, policy.source)).verified
+    assert verify(tmp_path / "out", source=open_source(adult, policy.source)).verified

@@ -17,7 +17,7 @@ from shoal.agency.apply import apply_plan
 from shoal.core.errors import UnreachableError
 from shoal.release.forms.agreed import digest_plan
 from shoal.sources.opening import open_source
-from shoal.verify.verifier import verify_folder
+from shoal.verify.verifier import verify
 
 MODELS = ("l-delta-diversity", "k-delta-anonymity", "entropy-l-delta-diversity")
 ILLNESSES = ("angina", "cold", "flu", "gout")
@@ -137,7 +137,7 @@ def test_published_if_and_only_if_the_plan_allows_it(tmp_path: Path, model: str)
         rows = pq.read_table(out / "public" / "data.parquet")
         told = Counter(zip(rows["class"].to_pylist(), rows["illness"].to_pylist(), strict=True))
         assert told == Counter({(n, v): c for n, counts in classes.items() for v, c in counts.items()})
-        assert verify_folder(out, source=open_source(table)).verified
+        assert verify(out, source=open_source(table)).verified
     assert published >= 10
     assert refused >= 10
 

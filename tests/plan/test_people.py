@@ -18,7 +18,7 @@ from shoal.core.errors import InputError, PolicyError, UnreachableError
 from shoal.policy.policy import Policy
 from shoal.sources.base import SourceOptions
 from shoal.sources.opening import open_source
-from shoal.verify.verifier import verify_folder
+from shoal.verify.verifier import verify
 
 STAYS = pa.table(
     {
@@ -109,9 +109,9 @@ def test_one_record_of_each_person_serves_every_method(tmp_path):
     averaged = anonymize(STAYS, policy(method="microaggregation", sample={"one_per": "unit"}))
     assert averaged.verification.verified
     anonymize(STAYS, policy(method="sweep", sample={"one_per": "unit"}), out=tmp_path / "out")
-    assert verify_folder(tmp_path / "out", source=open_source(STAYS, SourceOptions())).verified
+    assert verify(tmp_path / "out", source=open_source(STAYS, SourceOptions())).verified
     others = STAYS.set_column(0, "patient", pa.array([f"p{i % 13}" for i in range(48)]))
-    found = verify_folder(tmp_path / "out", source=open_source(others, SourceOptions()))
+    found = verify(tmp_path / "out", source=open_source(others, SourceOptions()))
     assert [check.name for check in found.checks if not check.ok] == ["sample"]
 
 
@@ -181,7 +181,7 @@ class TestVerifier:
         return tmp_path / "out"
 
     def verified(self, folder, *, source: pa.Table | None = STAYS):
-        return verify_folder(folder, source=None if source is None else open_source(source, SourceOptions()))
+        return verify(folder, source=None if source is None else open_source(source, SourceOptions()))
 
     def test_an_honest_release_is_verified_with_its_source(self, folder):
         assert self.verified(folder).verified

@@ -26,7 +26,7 @@ from shoal.reports import internal, pages
 from shoal.sources.writers import TableWriter
 from shoal.verify import verifier
 from shoal.verify.result import Check, Verification
-from shoal.verify.verifier import verify_folder
+from shoal.verify.verifier import verify
 
 anonymizing = import_module("shoal.anonymize.run")
 
@@ -81,7 +81,7 @@ def test_what_lies_where(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_the_verifier_reads_what_was_written(tmp_path: Path, kind: Any) -> None:
     release = published(tmp_path / "out", format=kind)
-    again = verify_folder(tmp_path / "out", source=shoal.open_source(patients()))
+    again = verify(tmp_path / "out", source=shoal.open_source(patients()))
     assert again.verified
     assert [check for check in again.checks if check.name != "recorded"] == list(release.verification.checks)
     assert again.guarantees == release.verification.guarantees
@@ -175,7 +175,7 @@ ERRORS = [KeyboardInterrupt(), OSError(28, "No space left on device"), MemoryErr
         (anonymizing, "file_digest"),
         (pages, "public_readme"),
         (pages, "public_report"),
-        (verifier, "verify_folder"),
+        (verifier, "verify"),
         (anonymizing, "build_evidence"),
         (internal, "internal_report"),
         (Staging, "publish"),
@@ -211,7 +211,7 @@ def test_what_the_verifier_refuses_is_not_published(tmp_path: Path, monkeypatch:
         assert (folder / "manifest.json").is_file()
         return NO
 
-    monkeypatch.setattr(verifier, "verify_folder", refuse)
+    monkeypatch.setattr(verifier, "verify", refuse)
     with pytest.raises(VerificationError, match="was not published: labels: two labels overlap") as caught:
         published(tmp_path / "out")
     assert caught.value.exit_code == 4
@@ -334,5 +334,5 @@ def test_a_page_that_is_not_the_one_written_is_refused(tmp_path: Path, change: s
         page.write_text(page.read_text() + "x")
     else:
         page.unlink()
-    failed = [check.name for check in verify_folder(tmp_path / "out").checks if not check.ok]
+    failed = [check.name for check in verify(tmp_path / "out").checks if not check.ok]
     assert failed == ["folder"]

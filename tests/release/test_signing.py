@@ -14,7 +14,7 @@ import shoal
 from shoal.cli import app
 from shoal.core.errors import InputError, UsageError
 from shoal.release.signing import new_signing_key
-from shoal.verify.verifier import verify_folder
+from shoal.verify.verifier import verify
 
 RUNNER = CliRunner(env={"COLUMNS": "200"})
 PEOPLE = pa.table({"age": [21, 22, 23, 41, 42, 43], "sex": ["f", "m", "f", "m", "f", "m"]})
@@ -35,7 +35,7 @@ def signed(tmp_path: Path) -> tuple[Path, bytes]:
 
 
 def outcome(folder: Path, key: bytes | None = None) -> dict[str, tuple[bool, bool]]:
-    return {check.name: (check.ok, check.done) for check in verify_folder(folder, public_key=key).checks}
+    return {check.name: (check.ok, check.done) for check in verify(folder, public_key=key).checks}
 
 
 def test_a_signed_release_is_checked_with_the_key(signed: tuple[Path, bytes]) -> None:
@@ -52,8 +52,8 @@ def test_a_changed_manifest_is_noticed_by_digest_and_signature(signed: tuple[Pat
     path.write_bytes(path.read_bytes() + b"\n")
     found = outcome(folder, key)
     assert found["recorded"] == found["signature"] == (False, True)
-    assert not verify_folder(folder).verified
-    assert verify_folder(folder / "public").verified is False
+    assert not verify(folder).verified
+    assert verify(folder / "public").verified is False
 
 
 def test_other_and_missing_signatures_are_failures(signed: tuple[Path, bytes], tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from shoal.release.witness import Witness
 from shoal.reports.internal import internal_report
 from shoal.reports.pages import public_readme
 from shoal.verify import verifier
-from shoal.verify.verifier import verify_folder
+from shoal.verify.verifier import verify
 
 anonymizing = import_module("shoal.anonymize.run")
 
@@ -88,7 +88,7 @@ def test_what_lies_where(tmp_path: Path, kind: Any) -> None:
     told = release.tables()
     assert told[0].to_pylist() == quasi.to_pylist()
     assert told[1].to_pylist() == sensitive.to_pylist()
-    again = verify_folder(tmp_path / "out", source=shoal.open_source(patients()))
+    again = verify(tmp_path / "out", source=shoal.open_source(patients()))
     assert again.verified
     assert json.loads((tmp_path / "out" / "public" / "manifest.json").read_text()) == release.manifest
 
@@ -129,13 +129,13 @@ def test_publishing_verifies_with_the_witness(monkeypatch: pytest.MonkeyPatch, t
     assert np.bincount(given[0][0], minlength=2)[1:].tolist() == np.bincount(release.data["bucket"])[1:].tolist()
     shoal.anonymize(patients(), {**SLICING, "method": {"mondrian": {}}})
     assert (given[1] > 0).all()
-    at = verify_folder
+    at = verify
 
     def beside(folder: Path, **options: Any) -> Any:
         assert (folder.parent / "internal" / "witness.parquet").is_file()
         return at(folder, **options)
 
-    monkeypatch.setattr(verifier, "verify_folder", beside)
+    monkeypatch.setattr(verifier, "verify", beside)
     shoal.anonymize(patients(), SLICING, out=tmp_path / "out")
 
 
@@ -159,7 +159,7 @@ ERRORS = [KeyboardInterrupt(), OSError(28, "No space left on device"), MemoryErr
         (anonymizing, "two_tables"),
         (anonymizing, "write_rows"),
         (Witness, "write"),
-        (verifier, "verify_folder"),
+        (verifier, "verify"),
     ],
     ids=lambda part: part if isinstance(part, str) else "",
 )

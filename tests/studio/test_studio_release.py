@@ -9,7 +9,7 @@ import zipfile
 import pytest
 
 from shoal.studio.solutions import extract_archive, folder_of, write_archive
-from shoal.verify.verifier import verify_folder
+from shoal.verify.verifier import verify
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_the_archive_has_the_public_folder_alone_and_is_accepted(solved, at: str
         archive.extractall(tmp_path)
     public = {path.name for path in (folder_of(solved.run) / "public").iterdir()}
     assert set(names) == {f"First-try/public/{name}" for name in public}
-    assert verify_folder(tmp_path / "First-try").verified
+    assert verify(tmp_path / "First-try").verified
     for name in public:
         assert (tmp_path / "First-try" / "public" / name).read_bytes() == (
             folder_of(solved.run) / "public" / name

@@ -30,7 +30,7 @@ from shoal.verify.passes import Comparing, LocalReader, Means, Question
 from shoal.verify.promises import Promise
 from shoal.verify.reading import MemoryRows
 from shoal.verify.truth import contents_for
-from shoal.verify.verifier import verify_folder, verify_rows
+from shoal.verify.verifier import verify, verify_rows
 
 LAYOUTS = {
     "few labels": Layout(("a", "b"), (40, 30), (0, 1), (0, 1), False),
@@ -193,5 +193,5 @@ def test_the_command_takes_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     counted = []
     count = LocalReader.count
     monkeypatch.setattr(LocalReader, "count", lambda self, share: counted.append(share) or count(self, share))
-    assert verify_folder(tmp_path / "out", source=open_source(table()), memory=1).verified
+    assert verify(tmp_path / "out", source=open_source(table()), memory=1).verified
     assert len(counted) > 2

@@ -22,7 +22,7 @@ from shoal.verify.form import likely_sample
 from shoal.verify.result import Check, Verification
 from shoal.verify.techniques.base import ColumnValues
 from shoal.verify.techniques.tokens import Pseudonym
-from shoal.verify.verifier import verify_folder, verify_table
+from shoal.verify.verifier import verify, verify_table
 
 N = 60
 
@@ -311,6 +311,6 @@ def test_what_the_command_says(tmp_path) -> None:
     said = runner.invoke(app, ["verify", str(tmp_path / "plain")])
     assert said.exit_code == 0
     assert "promises nothing about people" in " ".join(said.stdout.split())
-    assert verify_folder(tmp_path / "plain", source=open_source(people())).verified
+    assert verify(tmp_path / "plain", source=open_source(people())).verified
     told = runner.invoke(app, ["verify", str(tmp_path / "plain"), "--json"])
     assert json.loads(told.stdout)["claims"] == []

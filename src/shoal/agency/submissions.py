@@ -27,7 +27,7 @@ from shoal.sources.base import file_digest
 from shoal.sources.opening import open_source
 from shoal.taxonomies.parse import texts, whole_numbers
 from shoal.verify.reading import public_folder
-from shoal.verify.verifier import verify_folder
+from shoal.verify.verifier import verify
 
 _MOST_COMBINATIONS = 2**62
 REQUIRED = ("name", "quasi", "sensitive", "l", "delta")
@@ -233,7 +233,7 @@ def _expand_values(given: Any, where: str) -> list[str]:
 def make_registration(folder: Path, *, progress: Progress | None = None) -> dict[str, Any]:
     """Verify a release by a plan and return what registers it; one that does not hold is refused."""
     public = public_folder(folder)
-    verification = verify_folder(public, progress=progress)
+    verification = verify(public, progress=progress)
     if not verification.verified:
         raise VerificationError(f"{folder} does not hold what it promises: {'; '.join(verification.failures)}")
     try:

@@ -280,7 +280,7 @@ class Run:
         from shoal.reports.internal import internal_report  # a run that is refused or stays in memory needs no pages
         from shoal.reports.pages import public_readme, public_report
         from shoal.sources.databases.tables import Delivery
-        from shoal.verify.verifier import verify_folder
+        from shoal.verify.verifier import verify
 
         with Staging(destination) as staging:
             with self._time("apply"):
@@ -295,7 +295,7 @@ class Run:
             if self.options.signing is not None:
                 write_bytes(staging.unverified / SIGNATURE, self.options.signing.sign(path.read_bytes()))
             with self._time("verify"):
-                verification = verify_folder(
+                verification = verify(
                     staging.unverified,
                     source=self.given,
                     populations=self.populations,

@@ -85,7 +85,7 @@ def _run_steps(folder: Path, rows: int, seed: int | None, progress: Progress) ->
     from shoal.policy.drafting import draft_policy
     from shoal.release.release import write_text
     from shoal.sources.opening import open_source
-    from shoal.verify.verifier import verify_folder
+    from shoal.verify.verifier import verify
 
     data = write_stays(folder / "stays.csv", rows, seed, progress)
     draft = draft_policy(data, progress=progress)
@@ -94,7 +94,7 @@ def _run_steps(folder: Path, rows: int, seed: int | None, progress: Progress) ->
     write_text(policy, yaml.safe_dump(demo_policy(), sort_keys=False, allow_unicode=True, width=110))
     before = audit(data, policy, progress=progress)
     release = anonymize(data, policy, out=folder / "release", seed=seed, progress=progress)
-    verification = verify_folder(folder / "release", source=open_source(data), progress=progress)
+    verification = verify(folder / "release", source=open_source(data), progress=progress)
     if not verification.verified:
         raise VerificationError("; ".join(verification.failures))
     return Story(folder, draft, before, release, verification)

@@ -48,7 +48,7 @@ def verify(
     with reporting(json_output):
         from shoal.cli.bars import bars
         from shoal.engines.regions.budget import Budget
-        from shoal.verify.verifier import verify_folder
+        from shoal.verify.verifier import verify
 
         key = None if public_key is None else _read(public_key)
         session = _start_session(engine, master)
@@ -58,7 +58,7 @@ def verify(
         original = None if source is None else _open_table(source, options, session)
         populations = _open_populations(manifest, population, policy, options)
         with bars() as progress:
-            verification = verify_folder(
+            verification = verify(
                 folder,
                 source=original,
                 populations=populations,

@@ -58,10 +58,10 @@ if TYPE_CHECKING:
 _SILENT = Silent()
 
 
-def verify_folder(
-    folder: Path,
+def verify(
+    folder: str | Path,
     *,
-    source: Source | None = None,
+    source: object = None,
     populations: Populations | None = None,
     progress: Progress | None = None,
     memory: int | None = None,
@@ -70,14 +70,24 @@ def verify_folder(
 ) -> Verification:
     """Check a written release, believing nothing but its bytes.
 
-    *folder* is what ``shoal anonymize`` wrote or the public folder in it. With the *source* truthfulness is
-    checked too, by ``internal/witness.parquet``; where that is not there, as far as rows can be matched.
-    *populations* gives the tables that k-map and delta-presence name in their parameters. *memory*, in bytes, is what
+    >>> import pyarrow as pa, shoal
+    >>> people = pa.table({"age": [31, 32, 46, 47], "illness": ["flu", "cold", "flu", "cold"]})
+    >>> policy = {"attributes": {"age": {"role": "quasi"}, "illness": {"role": "sensitive"}},
+    ...           "privacy": [{"k-anonymity": {"k": 2}}]}
+    >>> folder = getfixture("tmp_path") / "out"
+    >>> _ = shoal.anonymize(people, policy, out=folder)
+    >>> shoal.verify(folder, source=people).verified
+    True
+
+    *folder* is what ``shoal anonymize`` wrote or the public folder in it. With the *source*, whatever
+    ``shoal.open_source`` can open, truthfulness is checked too, by ``internal/witness.parquet``; where that is not
+    there, as far as rows can be matched. *populations* gives the tables that k-map and delta-presence name in their parameters. *memory*, in bytes, is what
     the process may use: a release whose classes need more is read in several passes.
     Without it there is no limit. With *spark*, a session, its workers check what they can see: a Parquet release, and
     a source that was opened on Spark. With the *public_key* of the data holder, PEM, the manifest must be signed by it.
     """
     public = public_folder(Path(folder))
+    original = _open_original(source)
     text = read_json(public / "manifest.json")
     content = text.encode()
     checks = [*check_recorded(public, content), *check_signature(public, content, public_key)]
@@ -99,13 +109,13 @@ def verify_folder(
             checks.append(check_digest(public / file.file, file))
             checks.append(check_hygiene(public / file.file, file))
         rows = _open(public / data.file, data, manifest, spark)
-        labelled = None if source is None else read_labelled(public)
-        path = None if source is None else find_witness(public)
+        labelled = None if original is None else read_labelled(public)
+        path = None if original is None else find_witness(public)
         witness = None if path is None else Witness(path, "bucket" if manifest.sliced else "class")
     except FAULTS as fault:
         return _answer(manifest, (*checks, unreadable(fault)))
     means = Means.of(memory, WORKERS, spark)
-    found = _verify(rows, manifest, checks, source, populations, witness, progress or _SILENT, means, plan, labelled)
+    found = _verify(rows, manifest, checks, original, populations, witness, progress or _SILENT, means, plan, labelled)
     if not manifest.tables or found.failures:
         return found
     try:
@@ -114,6 +124,14 @@ def verify_folder(
     except FAULTS as fault:
         more = unreadable(fault)
     return _answer(manifest, (*found.checks, more), found.guarantees)
+
+
+def _open_original(source: object) -> Source | None:
+    if source is None:
+        return None
+    from shoal.sources.opening import open_source
+
+    return open_source(source)
 
 
 def verify_table(
@@ -132,7 +150,7 @@ def verify_table(
 
     *witness* tells, for every source row, its class or bucket as published, 0 for rows in none: (n_rows,) numbers, or
     (n_columns, n_rows) where ``internal/witness.parquet`` has several columns. *memory* and *spark* are those of
-    ``verify_folder``.
+    ``verify``.
     *labelled* are the values that records under defended labels have, as ``internal/labels.parquet`` tells them.
     """
     rows = table if isinstance(table, PublishedRows) else MemoryRows(table)

@@ -16,13 +16,13 @@ def main() -> None:
     from shoal.sources.spark import source as files
     from shoal.sources.spark.session import spark_session
     from shoal.sources.spark.source import open_spark_files
-    from shoal.verify.verifier import verify_folder
+    from shoal.verify.verifier import verify
 
     files.FEWEST_ROWS = 500  # several partitions of few rows
     master, data, release, group = sys.argv[1:]
     session = spark_session(master)
     source = open_spark_files(Path(data), session)
-    found = verify_folder(
+    found = verify(
         Path(release), source=source, spark=session, progress=LosingAWorker(int(group), "comparing with the source")
     )
     print(json.dumps(found.as_dict()))

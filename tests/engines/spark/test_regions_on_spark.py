@@ -50,7 +50,7 @@ from shoal.sources.opening import open_source
 from shoal.sources.spark import shipping
 from shoal.sources.spark.shipping import PartitionForm, pack_message, receive
 from shoal.sources.spark.source import open_spark
-from shoal.verify.verifier import verify_folder
+from shoal.verify.verifier import verify
 
 pytestmark = pytest.mark.xdist_group("spark")
 N_ROWS = 3000
@@ -187,7 +187,7 @@ def test_files_with_a_seed_are_published_alike(spark: Any, few: Budget, tmp_path
     files = [pq.read_table(release.data_file) for release in releases]
     assert releases[0].evidence["search"]["regions"] >= 2
     assert files[0].equals(files[1])
-    assert verify_folder(tmp_path / "once", source=open_source(tmp_path / "people")).verified
+    assert verify(tmp_path / "once", source=open_source(tmp_path / "people")).verified
     check_records(table, releases[0], files[0])
     ids = files[0]["id"].to_numpy()
     assert abs(np.corrcoef(ids, np.arange(len(ids)))[0, 1]) < 8 / np.sqrt(len(ids))  # the order tells nothing of them
@@ -225,7 +225,7 @@ def test_a_worker_that_is_lost_while_regions_are_planned_is_made_up_for(
     assert worker.wait(timeout=5) == -signal.SIGKILL
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
     assert int(done.stdout) >= 2
-    assert verify_folder(tmp_path / "out", source=open_source(tmp_path / "people")).verified
+    assert verify(tmp_path / "out", source=open_source(tmp_path / "people")).verified
 
 
 # The tasks by themselves, without Spark: what they are sent is packed here, and arrives in any order.

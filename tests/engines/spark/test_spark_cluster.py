@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from shoal.sources.opening import open_source
-from shoal.verify.verifier import verify_folder
+from shoal.verify.verifier import verify
 
 pytestmark = pytest.mark.xdist_group("spark")
 DRIVER = Path(__file__).with_name("driving.py")
@@ -21,7 +21,7 @@ Starter = Callable[[], subprocess.Popen[bytes]]
 
 
 def published(folder: Path) -> bool:
-    return verify_folder(folder / "out", source=open_source(folder / "people")).verified
+    return verify(folder / "out", source=open_source(folder / "people")).verified
 
 
 def given(folder: Path) -> list[str]:

@@ -19,7 +19,7 @@ from shoal.core.errors import InputError, UsageError, VerificationError
 from shoal.engines.spark import rewriting
 from shoal.sources.spark.shipping import HeldPieces
 from shoal.verify.result import Check, Verification
-from shoal.verify.verifier import verify_folder
+from shoal.verify.verifier import verify
 
 pytestmark = pytest.mark.xdist_group("spark")
 ENGINES = ("local", "spark")
@@ -145,7 +145,7 @@ def test_files_are_published_and_their_digest_is_that_of_the_file(
     release = shoal.anonymize(path, policy(), out=tmp_path / "spark", engine="spark")
     assert release.evidence["source"] == local.evidence["source"]
     assert release.manifest["attributes"] == local.manifest["attributes"]
-    assert verify_folder(tmp_path / "spark", source=shoal.open_source(path)).verified
+    assert verify(tmp_path / "spark", source=shoal.open_source(path)).verified
     footer = pq.ParquetFile(release.data_file).metadata
     assert footer.metadata is None
     assert "park" not in footer.created_by
@@ -196,9 +196,9 @@ def test_cells_that_get_lost_on_the_way_are_noticed(frame: Any, policy, monkeypa
 
 def test_a_release_is_verified_against_a_frame(frame: Any, people: pa.Table, policy, tmp_path) -> None:
     shoal.anonymize(people, policy(), out=tmp_path / "out")
-    assert verify_folder(tmp_path / "out", source=shoal.open_source(frame)).verified
+    assert verify(tmp_path / "out", source=shoal.open_source(frame)).verified
     older = frame.selectExpr("person", "age + 1 AS age", "`zip code`", "sex", "`cost.total`", "seen", "illness")
-    assert not verify_folder(tmp_path / "out", source=shoal.open_source(older)).verified
+    assert not verify(tmp_path / "out", source=shoal.open_source(older)).verified
 
 
 def test_the_example_of_the_guide_runs(spark: Any, capsys: pytest.CaptureFixture[str]) -> None:

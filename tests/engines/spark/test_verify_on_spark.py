@@ -38,7 +38,7 @@ from shoal.verify.manifest import read_manifest
 from shoal.verify.passes import LocalReader
 from shoal.verify.result import Verification
 from shoal.verify.spark import FrameForm, SparkFileRows, SparkRows
-from shoal.verify.verifier import verify_folder, verify_table
+from shoal.verify.verifier import verify, verify_table
 
 pytestmark = pytest.mark.xdist_group("spark")
 DRIVER = Path(__file__).with_name("driving_verify.py")
@@ -419,8 +419,8 @@ def test_files_are_read_by_workers(spark: Any, files: Path, spoiled: bool) -> No
     source = open_spark_files(files / "people.parquet", spark)
     rows = SparkFileRows(files / "out" / "public" / "data.parquet", spark)
     assert len(rows.select_columns([])[1].row_groups) == len(source.partitions) - 1 == 3
-    found = verify_folder(files / "out", source=source, spark=spark)
-    here = verify_folder(files / "out", source=open_source(files / "people.parquet"))
+    found = verify(files / "out", source=source, spark=spark)
+    here = verify(files / "out", source=open_source(files / "people.parquet"))
     assert apart_from_figures(found) == apart_from_figures(here)
     wrong = ("dictionaries: the dictionaries of note hold values that no row has",)
     assert found.failures == (wrong if spoiled else ())
@@ -450,9 +450,9 @@ def test_what_workers_cannot_open_the_driver_checks(spark: Any, files: Path, mon
         return frame, checking.FileForm(files / "nowhere", form.size, form.modified, form.row_groups)
 
     monkeypatch.setattr(SparkFileRows, "select_columns", elsewhere)
-    found = verify_folder(files / "out", source=open_source(files / "people.parquet"), spark=spark)
+    found = verify(files / "out", source=open_source(files / "people.parquet"), spark=spark)
     assert found.verified
-    found = verify_folder(files / "out", source=open_spark_files(files / "people.parquet", spark), spark=spark)
+    found = verify(files / "out", source=open_spark_files(files / "people.parquet", spark), spark=spark)
     assert found.verified
     assert len(asked) == 1
 
@@ -487,7 +487,7 @@ def test_a_lost_worker_does_not_change_the_answer(
     done = job(*command, str(worker.pid), **quick)
     assert worker.wait(timeout=5) == -signal.SIGKILL
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
-    expected = verify_folder(files / "out", source=open_source(files / "people.parquet"))
+    expected = verify(files / "out", source=open_source(files / "people.parquet"))
     told = json.loads(done.stdout)
     told["checks"] = [check for check in told["checks"] if check["name"] != "utility"]
     assert told == apart_from_figures(expected).as_dict()

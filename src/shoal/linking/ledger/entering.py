@@ -30,7 +30,7 @@ from shoal.linking.reading import explain_unenterable
 from shoal.release.release import PUBLIC, find_release
 from shoal.sources.base import Source, SourceOptions
 from shoal.sources.opening import open_source
-from shoal.verify.verifier import verify_folder
+from shoal.verify.verifier import verify
 
 _ATTEMPTS = 20  # to write an entry while others write theirs
 MOST_TOLD = 3  # sets of releases in a message; --json has all
@@ -191,7 +191,7 @@ def add(options: LedgerOptions, folder: Path, source: Path | None, progress: Pro
     release = read_release(NEW, folder)
     tokens = release.manifest.get("missing", {}).get("tokens", [""])
     people = None if source is None else open_source(source, SourceOptions(missing=tokens))
-    verification = verify_folder(release.folder, source=people, progress=progress)
+    verification = verify(release.folder, source=people, progress=progress)
     if not verification.verified:
         raise VerificationError("the release was not entered: " + "; ".join(verification.failures))
     _refuse_known(options, release.folder)
