@@ -81,10 +81,11 @@ def verify(
 
     *folder* is what ``shoal anonymize`` wrote or the public folder in it. With the *source*, whatever
     ``shoal.open_source`` can open, truthfulness is checked too, by ``internal/witness.parquet``; where that is not
-    there, as far as rows can be matched. *populations* gives the tables that k-map and delta-presence name in their parameters. *memory*, in bytes, is what
-    the process may use: a release whose classes need more is read in several passes.
-    Without it there is no limit. With *spark*, a session, its workers check what they can see: a Parquet release, and
-    a source that was opened on Spark. With the *public_key* of the data holder, PEM, the manifest must be signed by it.
+    there, as far as rows can be matched. *populations* gives the tables that k-map and delta-presence name in their
+    parameters. *memory*, in bytes, is what the process may use: a release whose classes need more is read in several
+    passes. Without it there is no limit. With *spark*, a session, its workers check what they can see: a Parquet
+    release, and a source that was opened on Spark. With the *public_key* of the data holder, PEM, the manifest must be
+    signed by it.
     """
     public = public_folder(Path(folder))
     original = _open_original(source)
