@@ -1,4 +1,4 @@
-"""Finding models, methods, techniques, attacks, taxonomy builders and measures by their names.
+"""Find models, methods, techniques, attacks, taxonomy builders and measures by their names.
 
 Adding one of them is one new file: a class with a ``name`` in the right package is found here, and the policy, the
 command's help, the JSON Schema and the contract tests all learn of it. Other distributions add models, techniques and
@@ -6,6 +6,9 @@ attacks by entry points, whose names are those of the classes:
 
     [project.entry-points."shoal.models"]
     my-model = "my_package.models:MyModel"
+
+The groups are ``shoal.models``, ``shoal.techniques`` and ``shoal.attacks``. What the verifier does not know is never
+published: it finds the formula of a model in ``shoal.promises`` and how a technique is checked in ``shoal.declared``.
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ class RegionalColumns:
     sensitive_names: tuple[str, ...]
     values: tuple[pa.Array, ...]  # of each sensitive attribute
 
-    def published(self, waiting: pa.Table, names: Sequence[str]) -> pa.RecordBatch:
+    def publish(self, waiting: pa.Table, names: Sequence[str]) -> pa.RecordBatch:
         """Return rows as they are published, with the columns in the order of their *names*."""
         columns = iter(waiting.columns)
         arrays: dict[str, pa.Array] = {}
@@ -459,7 +459,7 @@ class RegionalPublication(Publication):
             return None
         waiting = pa.Table.from_batches(self.pooled.labelled).combine_chunks()
         names, n_numbers = [one.name for one in (*self.quasi, *self.sensitive)], len(self.quasi) + len(self.sensitive)
-        published = replace(self.columns, carried=()).published(waiting.select(range(n_numbers)), names)
+        published = replace(self.columns, carried=()).publish(waiting.select(range(n_numbers)), names)
         values = {
             one.name: encode_values(waiting.column(n_numbers + place).combine_chunks().to_numpy(), texts(own))
             for place, (one, own) in enumerate(zip(self.sensitive, self.columns.values, strict=True))
@@ -504,7 +504,7 @@ class RegionalPublication(Publication):
         (names,), written = self.parts, 0
         with progress.step("writing", self.n_rows) as step:
             for heap in self.waiting.heaps():
-                yield self.columns.published(heap, names)
+                yield self.columns.publish(heap, names)
                 written += heap.num_rows
                 step.advance(heap.num_rows)
         if written != self.n_rows:

@@ -377,7 +377,7 @@ def test_the_rows_of_all_heaps_are_those_of_the_source_under_labels_that_cover_t
         (rows,) = order(heap, iter(arrived(pieces, heap)))
         for seed in range(1, 6):
             assert list(order(heap, iter(arrived(pieces, heap, seed)))) == [rows]
-        published = columns.published(pa.table(rows), ["age", "zip", "sex", "illness", "ward", "id"])
+        published = columns.publish(pa.table(rows), ["age", "zip", "sex", "illness", "ward", "id"])
         ids += published["id"].to_pylist()
         own = planned.table.take(published["id"])
         assert published["illness"].to_pylist() == own["illness"].to_pylist()

@@ -336,6 +336,6 @@ class PublishRows:
         return self._publish(pa.Table.from_batches([], waiting)).schema
 
     def _publish(self, waiting: pa.Table) -> pa.RecordBatch:
-        published = self.columns.published(waiting, self.names)
+        published = self.columns.publish(waiting, self.names)
         arrays = [without_dictionary(column) for column in published.columns]
         return pa.RecordBatch.from_arrays(arrays, names=[str(place) for place in range(len(arrays))])

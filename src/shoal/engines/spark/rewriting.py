@@ -158,7 +158,7 @@ def rewrite_rows(
         columns = RowColumns.of(publication)
         with explain_failures(source.name):
             for _, batch in waiting.batches():
-                yield columns.published(batch)
+                yield columns.publish(batch)
 
     return batches()
 
@@ -259,7 +259,7 @@ class RowColumns:
         arrays = [pa.array(targets), *map(pa.array, sensitive), *map(without_dictionary, carried), pa.array(rows)]
         return pa.RecordBatch.from_arrays(arrays, names=[str(place) for place in range(len(arrays))])
 
-    def published(self, waiting: pa.RecordBatch) -> pa.RecordBatch:
+    def publish(self, waiting: pa.RecordBatch) -> pa.RecordBatch:
         """Return what rows that wait publish; texts by dictionaries."""
         targets, *sensitive = (column.to_numpy() for column in waiting.columns[: 1 + len(self.sensitive)])
         classes = pa.array(targets if self.class_of_target is None else self.class_of_target[targets])
@@ -272,7 +272,7 @@ class RowColumns:
 
     def plain(self, waiting: pa.RecordBatch) -> pa.RecordBatch:
         """Return the same spelled out, columns named by their places."""
-        arrays = [without_dictionary(column) for column in self.published(waiting).columns]
+        arrays = [without_dictionary(column) for column in self.publish(waiting).columns]
         return pa.RecordBatch.from_arrays(arrays, names=[str(place) for place in range(len(arrays))])
 
     def schema(self) -> pa.Schema:
