@@ -73,13 +73,11 @@ def compare(
         from shoal.cli.bars import bars
         from shoal.compare.compare import compare as compared
         from shoal.compare.writing import Wanted
-        from shoal.core.errors import UsageError
         from shoal.sources.addresses import name_of
 
         wanted = Wanted(csv, picture, markdown, frontier, html)
         wanted.check()
-        if no_cache and cache is not None:
-            raise UsageError("--cache names a folder for figures, and --no-cache wants none; choose one")
+        kept = _choose_cache(cache, no_cache)
         with bars() as progress:
             found = compared(
                 data,
@@ -93,7 +91,7 @@ def compare(
                 targets=targets,
                 predict=predict,
                 seed=seed,
-                cache=not no_cache if cache is None else cache,
+                cache=kept,
                 progress=progress,
             )
         wanted.write(found, title=f"Comparison on {name_of(data)}")
@@ -101,6 +99,15 @@ def compare(
             answer(found.as_dict())
         else:
             show(found, out())
+
+
+def _choose_cache(folder: Path | None, no_cache: bool) -> Path | bool:
+    """Return where figures are kept: a folder, or whether they are kept at all."""
+    from shoal.core.errors import UsageError
+
+    if no_cache and folder is not None:
+        raise UsageError("--cache names a folder for figures, and --no-cache wants none; choose one")
+    return folder if folder is not None else not no_cache
 
 
 def show(found: Comparison, console: Console) -> None:
