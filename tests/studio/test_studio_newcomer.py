@@ -1,4 +1,4 @@
-"""What somebody who has not read anything is told: where to mend a failure, and what a kind of release is."""
+"""What somebody who has not read anything is told: where to fix a failure, and what a kind of release is."""
 
 from __future__ import annotations
 
