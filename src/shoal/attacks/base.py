@@ -384,7 +384,7 @@ def certain(view: ReleaseView, left: Left) -> BoolArray:
 
 
 def not_their_own(view: ReleaseView) -> str | None:
-    """Return why no record shows its person's sensitive value, or None: values were dealt out anew."""
+    """Return why no record shows its person's sensitive value, or None: values were permuted."""
     first = next(iter(view.secrets))
     if not view.treatments.is_unlinked(first):
         return None
@@ -392,7 +392,7 @@ def not_their_own(view: ReleaseView) -> str | None:
 
 
 def _note_moved(secret: Secret) -> str | None:
-    """Return the note on a sensitive attribute whose values were exchanged or dealt out anew, or None."""
+    """Return the note on a sensitive attribute whose values were exchanged or permuted, or None."""
     if secret.moved == 0:
         return None
     group = f"records that agree in {', '.join(secret.within)}" if secret.within else "all records"

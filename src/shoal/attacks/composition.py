@@ -32,7 +32,7 @@ class CompositionAttack(AttackBesideOthers, SensitiveAttack):
 
     Ganta, Kasiviswanathan and Smith, "Composition attacks and auxiliary information in data privacy" (KDD 2008): what
     is left is what every release leaves. Whoever is guessed right from this release alone is no target, so that
-    a success is what the others add. The baseline has what the others say dealt to people at random. Where
+    a success is what the others add. The baseline has what the others say given to people at random. Where
     records of two releases have the same token of a person, what is left is what the records linked by it leave.
     """
 
@@ -96,7 +96,7 @@ class CompositionAttack(AttackBesideOthers, SensitiveAttack):
             return np.where(found == NO_ANSWER, otherwise, found)
 
         first = guess(alone, np.full(len(people), mode(secret)))
-        dealt, joint = guess(alone * rng.permutation(factors), first), alone * factors
+        permuted, joint = guess(alone * rng.permutation(factors), first), alone * factors
         for each in linked:
             weights = each.find_left(secret, people).weights
             joint = np.where(weights.sum(axis=1, keepdims=True) > 0, weights, joint)
@@ -105,14 +105,14 @@ class CompositionAttack(AttackBesideOthers, SensitiveAttack):
         rest = np.flatnonzero(first != truth)
         return _Said(
             Answers(together, first, truth),
-            Answers(together[rest], dealt[rest], truth[rest]),
+            Answers(together[rest], permuted[rest], truth[rest]),
         )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Said:
     together: Answers  # of everybody; blindly means from this release alone
-    beyond: Answers  # of those who are not guessed right from this release alone; blindly, with the others' dealt out
+    beyond: Answers  # of those who are not guessed right from this release alone; blindly, with the others' permuted
 
 
 def _factors(secret: Secret, own: Secret, weights: FloatArray) -> FloatArray:

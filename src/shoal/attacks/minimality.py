@@ -151,18 +151,18 @@ def _draw_explaining(
     people = np.bincount(members.kind)
     seen, drawn = np.zeros(n_kinds * n_values), 0
     sizes = np.bincount(refused.group, minlength=n_groups)
-    dealt = np.empty(n, dtype=np.int64)
+    drawn_values = np.empty(n, dtype=np.int64)
     for _ in range(DRAWS):
         order = np.argsort(members.class_of + rng.random(n))
-        dealt[order] = members.values
-        key = refused.group * n_values + dealt[refused.person]
+        drawn_values[order] = members.values
+        key = refused.group * n_values + drawn_values[refused.person]
         counts = np.bincount(key, minlength=n_groups * n_values).reshape(-1, n_values)
         classes = ClassHistograms(sizes, counts)
         holds = np.logical_and.reduce([model.holds(classes, whole) for model in models])
         broken = np.bincount(refused.owner, np.where(holds, 0, sizes))  # records, set by set
         if (broken > refused.budget).all():
             drawn += 1
-            seen += np.bincount(members.kind * n_values + dealt, minlength=n_kinds * n_values)
+            seen += np.bincount(members.kind * n_values + drawn_values, minlength=n_kinds * n_values)
     return seen.reshape(-1, n_values) / people[:, None], drawn
 
 

@@ -26,7 +26,7 @@ class Sketch:
 
     start: IntArray  # (n_predicates + 1,)
     attribute: IntArray  # (n_conditions,)
-    form: IntArray  # (n_conditions,) WITHIN the label, AT_LEAST where it begins, or BELOW where it ends
+    relation: IntArray  # (n_conditions,) WITHIN the label, AT_LEAST where it begins, or BELOW where it ends
     label: IntArray  # (n_conditions,)
 
     def __len__(self) -> int:
@@ -35,7 +35,7 @@ class Sketch:
     def __getitem__(self, predicates: AnyIntArray) -> Sketch:
         _, place = gather_entries(self.start, predicates)
         start = np.concatenate([[0], np.cumsum(np.diff(self.start)[predicates])])
-        return Sketch(start, self.attribute[place], self.form[place], self.label[place])
+        return Sketch(start, self.attribute[place], self.relation[place], self.label[place])
 
     def some(self, n: int, rng: np.random.Generator) -> Sketch:
         """Return n of them, or all if there are fewer."""
@@ -48,7 +48,7 @@ class Sketch:
         for a, labels in enumerate(usable):
             own = np.flatnonzero(self.attribute == a)
             label[own] = rng.choice(labels, len(own)) if len(own) else label[own]
-        return Sketch(self.start, self.attribute, self.form, label)
+        return Sketch(self.start, self.attribute, self.relation, label)
 
     @classmethod
     def multivariate(
@@ -100,8 +100,8 @@ class Predicates:
         gaps, column, edges = np.full(n, -1, dtype=np.int64), sketch.attribute.copy(), []
         for a, told in enumerate(view.asked):
             own = sketch.attribute == a
-            at_least, below = own & (sketch.form == AT_LEAST), own & (sketch.form == BELOW)
-            within = np.flatnonzero(own & (sketch.form == WITHIN))
+            at_least, below = own & (sketch.relation == AT_LEAST), own & (sketch.relation == BELOW)
+            within = np.flatnonzero(own & (sketch.relation == WITHIN))
             if told.by_number:
                 at_least[within] = below[within] = True
             else:

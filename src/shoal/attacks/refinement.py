@@ -171,8 +171,8 @@ def feasible(people: IntArray, records: IntArray, kind: IntArray, place: IntArra
     source, sink = n_kinds + n_classes, n_kinds + n_classes + 1
     tail = np.concatenate([np.full(n_kinds, source), kind, n_kinds + np.arange(n_classes)])
     head = np.concatenate([np.arange(n_kinds), n_kinds + place, np.full(n_classes, sink)])
-    room = np.concatenate([people, np.full(len(kind), total), records]).astype(np.int32)
-    graph = csr_array((room, (tail, head)), shape=(sink + 1, sink + 1))
+    capacity = np.concatenate([people, np.full(len(kind), total), records]).astype(np.int32)
+    graph = csr_array((capacity, (tail, head)), shape=(sink + 1, sink + 1))
     found = maximum_flow(graph, source, sink)
     if found.flow_value != total:
         return None

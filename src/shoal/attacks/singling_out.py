@@ -172,7 +172,7 @@ def _ask_sides(view: ReleaseView, labels: CodeArray, tells: BoolArray, sets: Boo
 def _attribute_sets(view: ReleaseView, rng: np.random.Generator) -> BoolArray:
     """Return (n_sets, n_known) sets of attributes: all that stand in one part, and others of at least two of them.
 
-    What stands in one part belongs together; what stands in two, or was dealt out anew, is linked by chance.
+    What stands in one part belongs together; what stands in two, or was permuted, is linked by chance.
     """
     linked = [part.known & view.together for part in view.parts]
     parts = [np.flatnonzero(known) for known in linked if known.sum() > 1]

@@ -87,7 +87,7 @@ class Treatments:
         return self.share_moved(name) > MOSTLY
 
     def share_moved(self, name: str) -> float:
-        """Return the share of a column's values that were exchanged or dealt out anew."""
+        """Return the share of a column's values that were exchanged or permuted."""
         if self.technique(name) == "permutation":
             return 1.0
         return float(self.techniques[name]["share"]) if self.technique(name) == "swapping" else 0.0
