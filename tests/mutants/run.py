@@ -55,6 +55,8 @@ def _skipped(tree: ast.Module) -> Iterator[int]:
                 node.returns,
                 *(argument.annotation for argument in ast.walk(node.args) if isinstance(argument, ast.arg)),
             ]
+        elif isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            parts = [node]
         elif isinstance(node, ast.ClassDef):
             parts = [*node.decorator_list]
         elif isinstance(node, ast.JoinedStr | ast.Raise | ast.Import | ast.ImportFrom):

@@ -353,9 +353,27 @@ def test_harmful_items_are_counted_in_all_sets_that_have_them() -> None:
         judge("confidence-bounding", replace(found, values=()), most=0.5, harmless=["none"])
 
 
+def test_items_of_sets_beside_counting_them_one_by_one() -> None:
+    names = ("a", "a;b", "b; c;d", "c;a")
+    for classes in TABLES:
+        if not all(map(sum, zip(*classes, strict=True))):
+            continue
+        found = replace(histograms(classes), values=names)
+        for harmless in ([], ["a"], ["b", "c"]):
+            items = [{item.strip() for item in name.split(";")} - set(harmless) for name in names]
+            wanted = [
+                max(sum(count for count, own in zip(counts, items, strict=True) if item in own) for item in "abcd")
+                / sum(counts)
+                for counts in classes
+            ]
+            reached = judge("confidence-bounding", found, most=0.5, harmless=harmless, separator=";")[1]
+            assert reached == pytest.approx(wanted), (classes, harmless)
+
+
 def test_populations() -> None:
     sizes, covered = np.array([2, 3, 4]), np.array([4, 3, 0])
     classes = promises.count_covered(sizes, covered)
+    assert (classes.start.tolist(), classes.value.tolist(), classes.n_values) == ([0, 1, 2, 3], [0, 0, 0], 1)
     promise = promise_of("k-map", k=3, population="p")
     assert [found.tolist() for found in evaluate(promise, classes, None)] == [[True, True, False], [4.0, 3.0, 0.0]]
     for low, high, wanted in (
@@ -389,7 +407,7 @@ PARAMETERS: dict[str, dict[str, tuple[dict[str, list[Any]], Any]]] = {
     "simple-l-diversity": {"l": (UP, 2)},
     "entropy-l-diversity": {"l": (UP, 2)},
     "recursive-cl-diversity": {"c": (POSITIVE, 2), "l": (K, 2)},
-    "tau-l-diversity": {"tau": (PART, 0.5), "l": ({"legal": [2, 3], "not": [1, 2.5, True, "2"]}, 2)},
+    "tau-l-diversity": {"tau": (PART, 0.5), "l": ({"legal": [2, 3], "not": [1, 2.5, True, "2", 2**53]}, 2)},
     "t-closeness": {"t": ({"legal": [0, 0.5, 7], "not": [-1e-9, math.inf, "1"]}, 0.5)},
     "alpha-k-anonymity": {"alpha": (PART, 0.5), "k": (K, 2)},
     "beta-likeness": {"beta": (POSITIVE, 1)},

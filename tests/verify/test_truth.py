@@ -82,6 +82,9 @@ def test_a_witness_in_a_file_is_read_by_row_groups() -> None:
                 assert numbers(witness.told(begin, rows)) == [every[begin : begin + rows]]
             else:
                 assert "fewer rows" in str(witness.told(begin, rows))
+        for begin in range(10):  # whichever row group is asked for first
+            anew = Witness(written(folder, {"class": every}), "class")
+            assert numbers(anew.told(begin, 1)) == [[every[begin]]]
         both = Witness(written(folder, {"class": every, "class 2": every[::-1]}), "class")
         assert (both.n_columns, numbers(both.told(2, 2))) == (2, [[3, 4], [8, 7]])
 

@@ -227,7 +227,7 @@ def _largest_harmful(promise: Promise, classes: Histograms) -> NDArray[Any]:
     n_items = int(flat.max()) + 1
     pair, place = np.unique(classes.owner[entry] * n_items + item, return_inverse=True)
     total = np.zeros(len(pair), dtype=classes.count.dtype)
-    np.add.at(total, place.reshape(-1), classes.count[entry])
+    np.add.at(total, place, classes.count[entry])
     np.maximum.at(largest, pair // n_items, total)
     return largest
 
