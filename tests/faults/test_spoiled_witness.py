@@ -294,7 +294,7 @@ def test_parts_of_a_witness_are_read_in_any_order(tmp_path: Path) -> None:
     witness = Witness(tmp_path / "witness.parquet", "class")
     assert witness.n_rows == 1000
     for begin, n in ((0, 1000), (63, 2), (500, 0), (999, 1), (3, 700)):
-        found = witness.told(begin, n)
+        found = witness.read(begin, n)
         assert not isinstance(found, str)
         assert found[0].tolist() == numbers[begin : begin + n].tolist()
-    assert isinstance(witness.told(999, 2), str)
+    assert isinstance(witness.read(999, 2), str)

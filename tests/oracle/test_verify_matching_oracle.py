@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from shoal.sources.opening import open_source
 from shoal.verify import matching
 from shoal.verify.covers import Covers
-from shoal.verify.matching import TooLargeError, unmatched, unmatched_labels
+from shoal.verify.matching import TooLargeError, count_unmatched, count_unmatched_labels
 from shoal.verify.verifier import verify_table
 
 NUMBER_LABELS: dict[str, dict[str, Any]] = {
@@ -229,7 +229,7 @@ def matched(hulls: np.ndarray, rows: np.ndarray, contents: np.ndarray, points: n
         none: Any = None
         covers.append(Covers(none, names, np.arange(len(hulls) + 1), low, high, 2000, none, none))
     labels = np.repeat(rows[:, None], len(covers), axis=1).astype(np.int32)
-    return unmatched(covers, labels, contents, points.astype(np.int32), held)
+    return count_unmatched(covers, labels, contents, points.astype(np.int32), held)
 
 
 @settings(max_examples=60, deadline=None)
@@ -363,4 +363,4 @@ def test_labels_of_one_attribute_matched_with_values(seed: int):
     cover = Covers(none, names, np.arange(n + 1), hulls[:, 0], hulls[:, 1], 15, none, none)
     demand, supply = rng.integers(0, 4, n), rng.integers(0, 3, 15)
     expected = unmet_of(hulls, demand.tolist(), np.arange(15)[:, None], supply.tolist())
-    assert unmatched_labels(cover, np.append(demand, 2), supply) == expected + 2  # the last are no labels
+    assert count_unmatched_labels(cover, np.append(demand, 2), supply) == expected + 2  # the last are no labels

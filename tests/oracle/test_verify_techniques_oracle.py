@@ -17,7 +17,7 @@ from shoal.columns.rounding import Rounding as RoundingTechnique
 from shoal.core.randomness import Chance
 from shoal.sources.opening import open_source
 from shoal.verify.account import epsilon_bound
-from shoal.verify.form import likely_sample
+from shoal.verify.form import is_likely_sample
 from shoal.verify.techniques.base import ColumnValues
 from shoal.verify.techniques.numbers import Coding, Noise, Rounding, extreme_sums
 from shoal.verify.techniques.tokens import Tokens
@@ -170,10 +170,10 @@ def test_samples_are_told_by_the_exact_binomial_tail() -> None:
         chances = [math.comb(rows, k) * share**k * (1 - share) ** (rows - k) for k in range(rows + 1)]
         for drawn in range(rows + 1):
             side = min(sum(chances[: drawn + 1]), sum(chances[drawn:]))
-            if not likely_sample(drawn, rows, float(share)):
+            if not is_likely_sample(drawn, rows, float(share)):
                 assert side < FALSE_ALARM
             if side < FALSE_ALARM / 1000:
-                assert not likely_sample(drawn, rows, float(share))
+                assert not is_likely_sample(drawn, rows, float(share))
 
 
 def test_numbers_of_tokens_fit_just_if_tokens_can_be_dealt_out() -> None:

@@ -51,7 +51,7 @@ def coded_rows(layout: Layout, n: int, seed: int) -> tuple[CodedRows, tuple[np.n
 
 def classes_of(counting: Counting) -> dict[tuple[int, ...], tuple[int, list[tuple[int, int]]]]:
     """Return what each class has, by what it shows."""
-    found = counting.tallied()
+    found = counting.export()
     shown = np.vstack([found.labels, found.keys.astype(np.int64)[np.newaxis]]).T.tolist()
     keys, counts = found.entries[0]
     have: list[list[tuple[int, int]]] = [[] for _ in shown]
@@ -98,7 +98,7 @@ def test_what_was_counted_elsewhere_is_joined_under_the_numbers_of_values_here(k
     there.add(other, theirs)
     both.add(one, own)
     both.add(other, (swapped[theirs[0]],))
-    here.absorb(pickle.loads(pickle.dumps(there.tallied())), [swapped])
+    here.absorb(pickle.loads(pickle.dumps(there.export())), [swapped])
     assert classes_of(here) == classes_of(both)
 
 

@@ -17,7 +17,7 @@ from shoal.verify.boxes import NOBODY, BoxTree, Spans
 from shoal.verify.contents import Contents, common_type
 from shoal.verify.covers import read_covers
 from shoal.verify.hashing import BoxSums
-from shoal.verify.reading import prepared
+from shoal.verify.reading import prepare_ahead
 from shoal.verify.result import Verification
 from shoal.verify.verifier import verify_table
 
@@ -177,8 +177,8 @@ def test_results_keep_the_order_of_the_batches():
             assert second.wait(10)
         return batch
 
-    assert list(prepared(iter([0, 1, None, 3]), prepare)) == [0, 1, None, 3]
-    assert list(prepared(iter([]), prepare)) == []
+    assert list(prepare_ahead(iter([0, 1, None, 3]), prepare)) == [0, 1, None, 3]
+    assert list(prepare_ahead(iter([]), prepare)) == []
 
 
 def test_no_more_batches_are_read_than_are_being_worked_on(monkeypatch):
@@ -191,7 +191,7 @@ def test_no_more_batches_are_read_than_are_being_worked_on(monkeypatch):
             read = number + 1
             yield number
 
-    ahead = [read - number for number in prepared(numbers(), lambda number: number)]
+    ahead = [read - number for number in prepare_ahead(numbers(), lambda number: number)]
     assert max(ahead) <= 4
 
 
@@ -201,6 +201,6 @@ def test_a_fault_in_reading_or_preparing_comes_through():
         raise OSError
 
     with pytest.raises(OSError):
-        list(prepared(broken(), lambda number: number))
+        list(prepare_ahead(broken(), lambda number: number))
     with pytest.raises(ZeroDivisionError):
-        list(prepared(iter([1, 0]), lambda number: 1 // number))
+        list(prepare_ahead(iter([1, 0]), lambda number: 1 // number))

@@ -18,7 +18,7 @@ from shoal.core.errors import InputError
 from shoal.manifest import Account
 from shoal.sources.opening import open_source
 from shoal.verify.account import check_account
-from shoal.verify.form import likely_sample
+from shoal.verify.form import is_likely_sample
 from shoal.verify.result import Check, Verification
 from shoal.verify.techniques.base import ColumnValues
 from shoal.verify.techniques.tokens import Pseudonym
@@ -298,11 +298,11 @@ def test_reversible_tokens_of_values_of_any_length_have_the_form(length: int, tm
 
 
 def test_a_sample_of_everything_or_nothing() -> None:
-    assert likely_sample(0, 0, 0.5)
-    assert likely_sample(0, 30, 0.5)  # one chance in 10**9
-    assert not likely_sample(0, 50, 0.5)
-    assert not likely_sample(50, 50, 0.5)
-    assert not likely_sample(-1, 50, 0.5)
+    assert is_likely_sample(0, 0, 0.5)
+    assert is_likely_sample(0, 30, 0.5)  # one chance in 10**9
+    assert not is_likely_sample(0, 50, 0.5)
+    assert not is_likely_sample(50, 50, 0.5)
+    assert not is_likely_sample(-1, 50, 0.5)
 
 
 def test_what_the_command_says(tmp_path) -> None:

@@ -26,13 +26,13 @@ from shoal.manifest import AgreedFile, Digest, Listed, ManifestError, StrictEntr
 from shoal.verify.counting import histograms_of
 from shoal.verify.covers import Covers
 from shoal.verify.exact import Histograms, entropies, entropy_at_least
-from shoal.verify.form import SourceRows, check_dictionaries, check_labels, check_rows, source_counts
+from shoal.verify.form import SourceRows, check_dictionaries, check_labels, check_rows, check_source_counts
 from shoal.verify.guarantees import agrees
 from shoal.verify.kernels import kernel, paired
 from shoal.verify.manifest import Manifest, demand
 from shoal.verify.numbering import LabelReader
 from shoal.verify.promises import Promise
-from shoal.verify.reading import FAULTS, CsvRows, PublishedRows, coded, prepared, unreadable
+from shoal.verify.reading import FAULTS, CsvRows, PublishedRows, coded, prepare_ahead, report_unreadable
 from shoal.verify.result import Check, CheckedGuarantee
 from shoal.verify.tally import Combinations, Tally
 
@@ -221,7 +221,7 @@ def verify_agreed(
     try:
         released = read_rows(rows, manifest, plan, progress)
     except FAULTS as fault:
-        return [*checks, unreadable(fault)], None
+        return [*checks, report_unreadable(fault)], None
     checks += [check_rows(released.rows, manifest), *check_dictionaries(rows)]
     checks.append(check_labels(released.unknown, released.idle))
     checks += [_classes(released), _values(released, plan), _records(released, plan)]
@@ -322,7 +322,7 @@ def _compare(released: AgreedRows, manifest: Manifest, plan: Plan, source: Sourc
     if absent:
         raise InputError(f"{source.name} lacks {len(absent)} columns of the release: {', '.join(absent)}")
     original = read_source(source, plan, progress)
-    checks = [source_counts(manifest, released.rows, SourceRows(original.rows, 0))]
+    checks = [check_source_counts(manifest, released.rows, SourceRows(original.rows, 0))]
     if original.outside:
         checks.append(Check("domain", False, f"{original.outside} source rows are outside the domain of the plan"))
     wrong = count_misplaced(released, original)
@@ -422,7 +422,7 @@ def read_rows(rows: PublishedRows, manifest: Manifest, plan: Plan, progress: Pro
     sizes = np.zeros(plan.n_classes, dtype=np.int64)
     tally = Tally()
     with progress.step("reading the release", manifest.rows) as step:
-        for owner, value, labels in prepared(rows.batches(manifest.columns), prepare):
+        for owner, value, labels in prepare_ahead(rows.batches(manifest.columns), prepare):
             n_rows += owner.shape[0]
             known = (owner < plan.n_classes) & (value < len(plan.sensitive_values))
             strange_classes += int((owner == plan.n_classes).sum())
@@ -472,7 +472,9 @@ def read_source(source: Source, plan: Plan, progress: Progress) -> AgreedSource:
     tally, n_points = Tally(), len(plan.class_of)
     n_rows = outside = 0
     with progress.step("comparing with the source", source.n_rows) as step:
-        for codes in prepared(source.batches(columns, dictionary=columns), lambda batch: list(_codes(batch, known))):
+        for codes in prepare_ahead(
+            source.batches(columns, dictionary=columns), lambda batch: list(_codes(batch, known))
+        ):
             *quasi, value = codes
             point = plan.numbers.ids(quasi)
             inside = (point < n_points) & (value < len(plan.sensitive_values))

@@ -51,7 +51,7 @@ class Spans(NamedTuple):
         )
         return cls(hulls, uneven, ragged)
 
-    def taken(self, order: IntArray) -> Spans:
+    def reorder(self, order: IntArray) -> Spans:
         """Return the boxes in this order."""
         return Spans(self.hulls[order], self.uneven[order], (self.ragged[0][order], *self.ragged[1:]))
 

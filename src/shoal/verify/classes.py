@@ -17,18 +17,18 @@ from shoal.verify.boxes import BoxTree, Spans
 from shoal.verify.coding import Layout, PointReader, SourceFacts
 from shoal.verify.counting import Counting, Share
 from shoal.verify.covers import Covers, read_covers
-from shoal.verify.form import check_dictionaries, check_labels, check_rows, source_counts
+from shoal.verify.form import check_dictionaries, check_labels, check_rows, check_source_counts
 from shoal.verify.guarantees import Judged, conclude, judge
 from shoal.verify.hashing import RowSums
 from shoal.verify.labels import check_readings
 from shoal.verify.manifest import Manifest
-from shoal.verify.matching import MOST_ROWS, TooLargeError, unmatched
+from shoal.verify.matching import MOST_ROWS, TooLargeError, count_unmatched
 from shoal.verify.passes import Compared, Counted, LocalReader, Means, Question, Reader, UnreadableError
 from shoal.verify.people import judge_people
 from shoal.verify.promises import Promise
-from shoal.verify.reading import BATCH, PublishedRows, prepared, unreadable
+from shoal.verify.reading import BATCH, PublishedRows, prepare_ahead, report_unreadable
 from shoal.verify.result import Check, CheckedGuarantee
-from shoal.verify.truth import Witness, contents_for, occurring, true_by
+from shoal.verify.truth import Witness, check_values, contents_for, judge_truth
 
 if TYPE_CHECKING:
     from shoal.sources.base import Source
@@ -64,10 +64,10 @@ def verify_classes(
     question = Question(manifest, Layout.of(manifest), promises, contents, reading, located=bool(given))
     located = {name: Population(name, one, question, progress, means) for name, one in given.items()}
     try:
-        reader, found = _counted(rows, question, source, witness, located, progress, means)
+        reader, found = _count_release(rows, question, source, witness, located, progress, means)
     except UnreadableError as unread:
         reading.result()
-        return [unreadable(unread.fault)], None
+        return [report_unreadable(unread.fault)], None
     covers = reading.result()
     checks = [check_rows(found.rows, manifest), *check_dictionaries(rows)]
     if covers:
@@ -85,7 +85,7 @@ def verify_classes(
     if manifest.account is not None:
         checks.append(Check("truth", True, "the rows are nobody's, so they are not compared with people"))
     elif source is not None:
-        checks += _compared(reader, found, question, witness)
+        checks += _compare_source(reader, found, question, witness)
     if any(promise.counts for promise in promises):
         told = None if witness is None or not checks[-1].ok else witness
         guarantees = judge_people(reader.coder, question, source, told, found.n_classes, guarantees)
@@ -109,7 +109,7 @@ class _Found:
         self.judged = judged
 
 
-def _counted(
+def _count_release(
     rows: PublishedRows,
     question: Question,
     source: Source | None,
@@ -144,11 +144,11 @@ def _count_all(reader: Reader, question: Question, populations: Mapping[str, Pop
         found.rows, found.sums = counted.rows, counted.sums
         found.n_classes += counted.counting.n_classes
         if counted.counting.n_classes:
-            found.add(_judged(reader, question, counted, populations), question.promises)
+            found.add(_judge_classes(reader, question, counted, populations), question.promises)
     return found
 
 
-def _judged(
+def _judge_classes(
     reader: Reader, question: Question, counted: Counted, populations: Mapping[str, Population]
 ) -> tuple[Judged, ...]:
     counting, coder = counted.counting, reader.coder
@@ -160,7 +160,7 @@ def _judged(
     return tuple(judge(promise, question.manifest, counting.sizes, histograms, totals) for promise in question.promises)
 
 
-def _compared(reader: Reader, found: _Found, question: Question, witness: Witness | None) -> Iterator[Check]:
+def _compare_source(reader: Reader, found: _Found, question: Question, witness: Witness | None) -> Iterator[Check]:
     """Compare the release with its source: by the witness or, without one, by matching rows."""
     facts: SourceFacts
     if witness is not None:
@@ -170,9 +170,9 @@ def _compared(reader: Reader, found: _Found, question: Question, witness: Witnes
         assert isinstance(reader, LocalReader)  # noqa: S101 - without a witness nobody else reads
         facts, check = _by_matching(reader, found, question)
         shown = [check]
-    yield source_counts(question.manifest, found.rows, facts.counts())
+    yield check_source_counts(question.manifest, found.rows, facts.counts())
     boxed = question.covers_of(question.layout.boxed)
-    yield from occurring([cover for cover in boxed if cover.attribute.role == "sensitive"], facts.met)
+    yield from check_values([cover for cover in boxed if cover.attribute.role == "sensitive"], facts.met)
     yield from shown
 
 
@@ -192,7 +192,7 @@ def _by_witness(compared: Compared, found: _Found, manifest: Manifest) -> Iterat
         differ = f"the {found.rows} published rows are not the {compared.sums.rows} source rows of their classes"
         yield Check("truth", False, differ)
     else:
-        yield true_by(manifest)
+        yield judge_truth(manifest)
 
 
 def _by_matching(reader: LocalReader, found: _Found, question: Question) -> tuple[SourceFacts, Check]:
@@ -208,16 +208,16 @@ def _by_matching(reader: LocalReader, found: _Found, question: Question) -> tupl
     if largest > MOST_ROWS:
         return facts, _not_done(f"{largest:,} rows are more than the {MOST_ROWS:,} that are matched")
     if not found.rows:
-        return facts, true_by(question.manifest)
+        return facts, judge_truth(question.manifest)
     try:
         labels, contents = reader.labels()
         covers = question.covers_of(question.layout.boxed)
-        false_rows = unmatched(covers, labels, contents, np.concatenate(points), np.concatenate(hashes))
+        false_rows = count_unmatched(covers, labels, contents, np.concatenate(points), np.concatenate(hashes))
     except TooLargeError as large:
         return facts, _not_done(str(large))
     except ImportError:
         return facts, _not_done("matching needs SciPy: install shoal[attacks]")
-    return facts, true_by(question.manifest, false_rows)
+    return facts, judge_truth(question.manifest, false_rows)
 
 
 def _not_done(why: str) -> Check:
@@ -251,7 +251,7 @@ class Population:
             return totals, tree.count(reader.points(batch), totals)
 
         totals = np.zeros(counting.n_classes, dtype=np.int64)
-        for number, (found, covered) in enumerate(prepared(self._batches(reader), cover, self._means.threads)):
+        for number, (found, covered) in enumerate(prepare_ahead(self._batches(reader), cover, self._means.threads)):
             totals += found
             if number == len(self._covered):
                 self._covered.append(covered)

@@ -18,8 +18,8 @@ from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
 from shoal.manifest import Attribute
 from shoal.verify.contents import TEXT, Contents, common_type, is_textual
 from shoal.verify.covers import Covers
-from shoal.verify.form import SourceRows, source_rows
-from shoal.verify.kernels import looked_up, paired
+from shoal.verify.form import SourceRows, count_source
+from shoal.verify.kernels import look_up, paired
 from shoal.verify.manifest import Manifest
 from shoal.verify.numbering import LabelReader, MetValues, ValueReader
 from shoal.verify.reading import coded
@@ -210,7 +210,7 @@ class SourceFacts:
 
     def counts(self) -> SourceRows:
         """Return how many rows there are, and how many lack a value."""
-        return source_rows(self.rows, self.dropped, self.moved)
+        return count_source(self.rows, self.dropped, self.moved)
 
 
 class SourceCoder:
@@ -324,7 +324,7 @@ class PointReader:
             values, places = coded(batch.column(cover.attribute.name))
             codes = np.append(cover.places(values), np.int32(cover.missing))
             codes[:-1][self._is_missing(values)] = cover.missing
-            looked_up(codes, places, out[:, a])
+            look_up(codes, places, out[:, a])
         return out
 
     def _is_missing(self, values: pa.Array) -> BoolArray:

@@ -157,7 +157,7 @@ class Counting:
                 )
             self.share, other = self.share.halves()
             self.let_go.append(other)
-            found = self.tallied()
+            found = self.export()
             self._clear()
             limit, self._limit = self._limit, None
             self.absorb(found)
@@ -169,7 +169,7 @@ class Counting:
         entries = sum(_ENTRY * tally.count + _WAITING * tally.waiting for tally in self._tallies)
         return _CLASS * self.n_classes + entries + self._side * self.n_classes <= self._limit
 
-    def tallied(self) -> Tallied:
+    def export(self) -> Tallied:
         """Return all that was counted, for another counting."""
         entries = tuple(tally.result() for tally in self._tallies)
         if self._values is not None:

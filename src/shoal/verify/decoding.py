@@ -22,7 +22,7 @@ from shoal.verify.classes import read_all_covers, verify_classes
 from shoal.verify.exact import at_most
 from shoal.verify.manifest import Manifest
 from shoal.verify.passes import Means
-from shoal.verify.reading import BATCH, FAULTS, PublishedRows, unreadable
+from shoal.verify.reading import BATCH, FAULTS, PublishedRows, report_unreadable
 from shoal.verify.result import Check
 from shoal.verify.truth import ProjectedWitness, Witness
 
@@ -51,7 +51,7 @@ def check_defended(
         except MemoryError:
             raise
         except FAULTS as fault:
-            why = unreadable(fault).detail
+            why = report_unreadable(fault).detail
         held = f"no label of {attribute.name} tells more of a class than tau, or than the table tells of everybody"
         checks.append(Check("defended", why is None, held if why is None else f"labels of {attribute.name}: {why}"))
     return checks

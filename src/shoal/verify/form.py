@@ -61,12 +61,12 @@ class SourceRows:
         return min(self.rows, self.dropped + self.perhaps)
 
 
-def source_rows(rows: int, dropped: int, moved: IntArray) -> SourceRows:
+def count_source(rows: int, dropped: int, moved: IntArray) -> SourceRows:
     """Return the rows of a source in which *dropped* lack a value, and *moved* tells of values that changed rows."""
     return SourceRows(rows, dropped, int(moved.sum()), int(moved.max(initial=0)))
 
 
-def source_counts(manifest: Manifest, published: int, source: SourceRows) -> Check:
+def check_source_counts(manifest: Manifest, published: int, source: SourceRows) -> Check:
     """Published, withheld and dropped rows are those of the source, or of a sample of it."""
     told = published + manifest.withheld + manifest.dropped
     sums = f"{published} published + {manifest.withheld} withheld + {manifest.dropped} dropped"
@@ -83,7 +83,7 @@ def source_counts(manifest: Manifest, published: int, source: SourceRows) -> Che
     return Check("source counts", told == source.rows, f"{sums} {verb} the source's {source.rows} rows")
 
 
-def untold(manifest: Manifest, published: int, source: SourceRows) -> int:
+def count_unpublished(manifest: Manifest, published: int, source: SourceRows) -> int:
     """Return how many source rows that lack no value for sure are not published, by what the manifest says."""
     if manifest.sample is None and manifest.one_per is None and not source.perhaps:
         return manifest.withheld
@@ -93,23 +93,23 @@ def untold(manifest: Manifest, published: int, source: SourceRows) -> int:
 def _sampled(manifest: Manifest, told: int, sums: str, source: SourceRows) -> Check:
     assert manifest.sample is not None  # noqa: S101 - the caller asked
     share = manifest.sample
-    plausible = told <= source.rows and likely_sample(told, source.rows, share)
+    plausible = told <= source.rows and is_likely_sample(told, source.rows, share)
     if plausible and manifest.missing_policy == "drop":
         plausible = manifest.dropped <= source.most_dropped and told - manifest.dropped <= source.rows - source.dropped
         if source.perhaps == 0:
             kept = told - manifest.dropped, source.rows - source.dropped
-            plausible = likely_sample(manifest.dropped, source.dropped, share) and likely_sample(*kept, share)
+            plausible = is_likely_sample(manifest.dropped, source.dropped, share) and is_likely_sample(*kept, share)
     verb = "is" if plausible else "is not"
     return Check("source counts", plausible, f"{sums} {verb} a plausible sample of the source's {source.rows} rows")
 
 
-def likely_sample(drawn: int, rows: int, share: float) -> bool:
+def is_likely_sample(drawn: int, rows: int, share: float) -> bool:
     """Whether as many of some rows can have been drawn, each with the chance *share*, but for one chance in 10**12.
 
     Chernoff: a binomial number is as far from its mean, on this side, with a chance of at most exp(-rows * D), D being
     the divergence of the two shares.
 
-    >>> likely_sample(1000, 10_000, 0.1), likely_sample(1300, 10_000, 0.1), likely_sample(11, 10, 0.5)
+    >>> is_likely_sample(1000, 10_000, 0.1), is_likely_sample(1300, 10_000, 0.1), is_likely_sample(11, 10, 0.5)
     (True, False, False)
     """
     if not 0 <= drawn <= rows:

@@ -30,7 +30,7 @@ def uncompiled(function: Function) -> Function:
 
 
 @kernel
-def looked_up(table: CodeArray, places: CodeArray, out: CodeArray) -> None:
+def look_up(table: CodeArray, places: CodeArray, out: CodeArray) -> None:
     """Fill out[i] with table[places[i]]."""
     for i in range(places.shape[0]):
         out[i] = table[places[i]]

@@ -24,7 +24,7 @@ class TooLargeError(Exception):
     """The tables are too large to be matched; the message says what is too much."""
 
 
-def unmatched(
+def count_unmatched(
     covers: Sequence[Covers], labels: CodeArray, contents: KeyArray, points: CodeArray, held: KeyArray
 ) -> int:
     """Return how many published rows find no source row of their own, or raise TooLargeError.
@@ -43,7 +43,7 @@ def unmatched(
     return int(demand.sum()) - _largest_flow(box, cell, demand, supply)
 
 
-def unmatched_labels(cover: Covers, demand: IntArray, supply: IntArray) -> int:
+def count_unmatched_labels(cover: Covers, demand: IntArray, supply: IntArray) -> int:
     """Return how many rows under labels of one attribute find no value of their own, or raise TooLargeError.
 
     Labels are wanted as often as *demand* says, the last being that of other texts; codes occur as *supply* says.
@@ -58,11 +58,11 @@ def unmatched_labels(cover: Covers, demand: IntArray, supply: IntArray) -> int:
     return int(demand.sum()) - _largest_flow(label[some], code[some], demand, supply)
 
 
-def unmet_demand(wanted: KeyArray, demand: IntArray, held: KeyArray, supply: IntArray) -> IntArray:
+def find_unmet(wanted: KeyArray, demand: IntArray, held: KeyArray, supply: IntArray) -> IntArray:
     """Return (n_wanted,) the demand that supplies of the same key do not meet; both keys ascend.
 
     >>> keys, more = np.array([3, 5], dtype=np.uint64), np.array([5, 9], dtype=np.uint64)
-    >>> unmet_demand(keys, np.array([1, 4]), more, np.array([3, 1])).tolist()
+    >>> find_unmet(keys, np.array([1, 4]), more, np.array([3, 1])).tolist()
     [1, 1]
     """
     _, own, theirs = np.intersect1d(wanted, held, assume_unique=True, return_indices=True)

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from shoal.core.arrays import BoolArray, CodeArray
 from shoal.manifest import Attribute
 from shoal.verify.contents import MISSING, Contents
-from shoal.verify.kernels import looked_up, mark
+from shoal.verify.kernels import look_up, mark
 from shoal.verify.reading import coded
 
 _VALUE = "value"
@@ -43,7 +43,7 @@ class LabelReader:
         present = np.zeros(numbers.shape[0], dtype=np.bool_)
         mark(places, present)
         self._used[numbers[present]] = True
-        looked_up(numbers, places, out)
+        look_up(numbers, places, out)
 
     def _numbers(self, values: pa.Array) -> CodeArray:
         """Return (n + 1,) the numbers of texts, and of none; batches of a file often have the same ones in turn."""
@@ -123,11 +123,11 @@ class ValueReader:
             numbers[place] = self._codes.setdefault(word, len(self._codes))
             if self.count < len(self._codes):
                 self.texts.append(None if word == MISSING else spelled[place])
-        return gathered_codes(numbers, places)
+        return gather_codes(numbers, places)
 
 
-def gathered_codes(numbers: CodeArray, places: CodeArray) -> CodeArray:
+def gather_codes(numbers: CodeArray, places: CodeArray) -> CodeArray:
     """Return (n_rows,) the numbers at some places."""
     out = np.empty(places.shape[0], dtype=np.int32)
-    looked_up(numbers, places, out)
+    look_up(numbers, places, out)
     return out

@@ -20,8 +20,8 @@ from shoal.verify.covers import Covers
 from shoal.verify.hashing import RowSums
 from shoal.verify.manifest import Manifest
 from shoal.verify.promises import Promise
-from shoal.verify.reading import BATCH, FAULTS, PublishedRows, prepared
-from shoal.verify.truth import TOO_LONG, ClassNumbers, Witness, class_sums, uncovered
+from shoal.verify.reading import BATCH, FAULTS, PublishedRows, prepare_ahead
+from shoal.verify.truth import TOO_LONG, ClassNumbers, Witness, count_uncovered, sum_classes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,7 +79,7 @@ class Question:
         covers = self.covers.result() if isinstance(self.covers, Future) else self.covers
         return [covers[self.layout.labelled[place]] for place in places]
 
-    def settled(self) -> Question:
+    def settle(self) -> Question:
         """Return the same with covers that were read, which other processes can have."""
         return replace(self, covers=self.covers.result() if isinstance(self.covers, Future) else self.covers)
 
@@ -174,8 +174,8 @@ class Comparing:
         points, hashes = rows.points, rows.hashes
         if not inside.all():
             numbers, points, hashes = numbers[:, inside], points[inside], hashes[inside]
-        wrong = uncovered(numbers, self._numbers, points, list(zip(self._boxed, self._covers, strict=True)))
-        return Compared(facts, class_sums(self._key, hashes, numbers), wrong, gone)
+        wrong = count_uncovered(numbers, self._numbers, points, list(zip(self._boxed, self._covers, strict=True)))
+        return Compared(facts, sum_classes(self._key, hashes, numbers), wrong, gone)
 
 
 class Reader(ABC):
@@ -220,7 +220,7 @@ class LocalReader(Reader):
 
         def code(batch: pa.RecordBatch) -> tuple[CodedRows, Values, RowSums]:
             rows, values = self.coder.code(batch)
-            return rows, values, published_sums(rows, numbers, contents)
+            return rows, values, sum_published(rows, numbers, contents)
 
         for rows, values, sums in self._release(code):
             counted.add(rows, self.coder.number(values), sums, classes=classes)
@@ -252,12 +252,12 @@ class LocalReader(Reader):
     def compare(self, witness: Witness) -> Compared:
         comparing, n_rows = Comparing(self._question), 0
 
-        def told(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, IntArray | str]:
+        def pair(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, IntArray | str]:
             nonlocal n_rows
             n_rows += batch.num_rows
-            return batch, witness.told(n_rows - batch.num_rows, batch.num_rows)
+            return batch, witness.read(n_rows - batch.num_rows, batch.num_rows)
 
-        beside = (told(batch) for batch in self._original(comparing.coder))
+        beside = (pair(batch) for batch in self._original(comparing.coder))
         found = comparing.nothing()
         for more in self._ahead(beside, lambda both: comparing.compare(*both)):
             found += more
@@ -282,13 +282,13 @@ class LocalReader(Reader):
     def _ahead(self, batches: Iterator[Batch], work: Callable[[Batch], Result]) -> Iterator[Result]:
         """Yield work(batch) of every batch, worked on ahead; what reading took is free again after that."""
         try:
-            yield from prepared(batches, work, self._means.threads)
+            yield from prepare_ahead(batches, work, self._means.threads)
         finally:
             pa.default_memory_pool().release_unused()
 
 
-def published_sums(rows: CodedRows, numbers: ClassNumbers, contents: Contents | None) -> RowSums:
+def sum_published(rows: CodedRows, numbers: ClassNumbers, contents: Contents | None) -> RowSums:
     """Add up published rows by what they show; nothing without a source to compare with."""
     if contents is None or rows.hashes is None:
         return RowSums()
-    return class_sums(contents.key, rows.hashes, numbers.pack(rows.labels, rows.rows))
+    return sum_classes(contents.key, rows.hashes, numbers.pack(rows.labels, rows.rows))

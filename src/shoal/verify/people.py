@@ -151,7 +151,7 @@ def read_people(
     start = 0
     columns = [attribute.name for attribute in manifest.attributes]
     for batch in source.batches(list(dict.fromkeys([*columns, *manifest.people.values()]))):
-        numbers = witness.told(start, batch.num_rows)
+        numbers = witness.read(start, batch.num_rows)
         start += batch.num_rows
         if isinstance(numbers, str):
             return _NO_WITNESS

@@ -193,7 +193,7 @@ def read_labelled(public: Path) -> pa.Table | None:
     return pq.read_table(path) if public.name in ("public", "unverified") and path.is_file() else None
 
 
-def unreadable(fault: BaseException) -> Check:
+def report_unreadable(fault: BaseException) -> Check:
     """Return the failed check of a file that cannot be read."""
     # The text of such an error can quote the row it failed on, so only its kind is told.
     return Check("file", False, f"the rows cannot be read ({type(fault).__name__})")
@@ -204,14 +204,14 @@ Result = TypeVar("Result")
 WORKERS = max(2, min(8, os.cpu_count() or 1))
 
 
-def prepared(
+def prepare_ahead(
     batches: Iterator[Batch], prepare: Callable[[Batch], Result], threads: int | None = None
 ) -> Iterator[Result]:
     """Yield prepare(batch) of every batch in turn; reading and preparing run ahead in other threads.
 
     At most one batch more than there are threads is held, so memory stays bounded; without a number there are WORKERS.
 
-    >>> list(prepared(iter([1, 2, 3]), lambda number: number * number))
+    >>> list(prepare_ahead(iter([1, 2, 3]), lambda number: number * number))
     [1, 4, 9]
     """
     turn, numbers, held = Lock(), count(), ((batch,) for batch in batches)

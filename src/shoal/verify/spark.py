@@ -45,7 +45,7 @@ from shoal.verify.passes import (
     Question,
     Reader,
     add_counts,
-    published_sums,
+    sum_published,
 )
 from shoal.verify.reading import ParquetRows, PublishedRows
 from shoal.verify.truth import TOO_LONG, Witness
@@ -185,12 +185,12 @@ class CountPartition:
         counted = Counted.nothing(question, self.share, None)
         for batch in rows.batches(coder.columns):
             own, values = coder.code(batch)
-            sums = published_sums(own, question.numbers, question.contents)
+            sums = sum_published(own, question.numbers, question.contents)
             counted.add(own, coder.number(values), sums, classes=bool(question.promises))
         found = PartitionCounted(
             rows=counted.rows,
             met=coder.met,
-            tallied=counted.counting.tallied(),
+            tallied=counted.counting.export(),
             totals=tuple(counted.totals),
             sums=counted.sums,
             unused=rows.unused_entries(),
@@ -214,7 +214,7 @@ class ComparePartition:
         source = self.form.open(number, batches)
         columns, coded = comparing.coder.columns, comparing.coder.dictionaries
         for batch in () if source is None else source.batches(columns, dictionary=coded):
-            found += comparing.compare(batch, witness.told(row, batch.num_rows))
+            found += comparing.compare(batch, witness.read(row, batch.num_rows))
             row += batch.num_rows
         yield pack_found(found)
 
@@ -239,7 +239,7 @@ class SparkReader(Reader):
         self._blank = copy.deepcopy(here.coder)
         self._here = here
         self._rows = rows
-        self._question = question.settled()
+        self._question = question.settle()
         self._source = source
         self._progress = progress
         self._limit = limit

@@ -61,7 +61,7 @@ class Witness:
         """Of how many source rows it tells."""
         return int(self._first[-1])
 
-    def told(self, begin: int, n_rows: int) -> IntArray | str:
+    def read(self, begin: int, n_rows: int) -> IntArray | str:
         """Return (n_columns, n_rows) the numbers of some source rows, or why there are none."""
         if begin + n_rows > self.n_rows:
             return "the witness tells of fewer rows than the source has"
@@ -100,9 +100,9 @@ class ProjectedWitness(Witness):
         """Of how many source rows it tells."""
         return self._given.n_rows
 
-    def told(self, begin: int, n_rows: int) -> IntArray | str:
+    def read(self, begin: int, n_rows: int) -> IntArray | str:
         """Return (n_columns, n_rows) the numbers of some source rows, or why there are none."""
-        numbers = self._given.told(begin, n_rows)
+        numbers = self._given.read(begin, n_rows)
         if isinstance(numbers, str) or len(numbers) != self._own.n_columns or not self._own.hold(numbers):
             return "the witness does not fit"
         labels = np.array([self._own.labels(numbers, place) for place in self._places], dtype=np.int32)
@@ -174,7 +174,7 @@ def _digits(numbers: IntArray, stride: int, radix: int) -> CodeArray:
     return out
 
 
-def class_sums(key: KeyArray, hashes: KeyArray, numbers: IntArray) -> RowSums:
+def sum_classes(key: KeyArray, hashes: KeyArray, numbers: IntArray) -> RowSums:
     """Add up rows by the hashes of their contents and (n_columns, n_rows) the numbers of their classes."""
     rows = hashes.copy()
     for column in numbers:
@@ -201,7 +201,7 @@ def _uncovered(labels: CodeArray, codes: CodeArray, start: IntArray, low: CodeAr
     return out
 
 
-def uncovered(
+def count_uncovered(
     numbers: IntArray, of_class: ClassNumbers, points: CodeArray, covers: Sequence[tuple[int, Covers]]
 ) -> int:
     """Return how many rows do not lie under the labels of their classes.
@@ -225,7 +225,7 @@ def contents_for(manifest: Manifest, published: pa.Schema, source: Source) -> Co
     return Contents(exact, kinds, manifest.missing_tokens)
 
 
-def occurring(covers: Sequence[Covers], met: Sequence[BoolArray]) -> Iterator[Check]:
+def check_values(covers: Sequence[Covers], met: Sequence[BoolArray]) -> Iterator[Check]:
     """A record spreads over the values under its label; one that nobody has would make it look more diverse."""
     for cover, found in zip(covers, met, strict=True):
         if cover.attribute.role == "sensitive":
@@ -234,7 +234,7 @@ def occurring(covers: Sequence[Covers], met: Sequence[BoolArray]) -> Iterator[Ch
             yield Check("values", not absent, detail if absent else f"all values that labels of {name} cover occur")
 
 
-def true_by(manifest: Manifest, false_rows: int = 0) -> Check:
+def judge_truth(manifest: Manifest, false_rows: int = 0) -> Check:
     """Every published row generalizes a source row, but for some, and no two rows the same one."""
     traced = sum(manifest.traced(attribute) for attribute in manifest.attributes)
     by = "" if traced == len(manifest.attributes) else f", by the {traced} columns that follow from the source"

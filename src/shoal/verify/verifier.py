@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +43,7 @@ from shoal.verify.reading import (
     find_witness,
     public_folder,
     read_labelled,
-    unreadable,
+    report_unreadable,
 )
 from shoal.verify.result import Check, CheckedGuarantee, Verification
 from shoal.verify.sliced.checking import check_tables, verify_sliced
@@ -114,16 +115,17 @@ def verify(
         path = None if original is None else find_witness(public)
         witness = None if path is None else Witness(path, "bucket" if manifest.sliced else "class")
     except FAULTS as fault:
-        return _answer(manifest, (*checks, unreadable(fault)))
+        return _answer(manifest, (*checks, report_unreadable(fault)))
     means = Means.of(memory, WORKERS, spark)
-    found = _verify(rows, manifest, checks, original, populations, witness, progress or _SILENT, means, plan, labelled)
+    given = _Given(original, populations, witness, plan, labelled)
+    found = _verify(rows, manifest, checks, given, progress or _SILENT, means)
     if not manifest.tables or found.failures:
         return found
     try:
         tables = {name: _open(public / file.file, file, manifest) for name, file in manifest.tables.items()}
         more = check_tables(rows, manifest, **tables)
     except FAULTS as fault:
-        more = unreadable(fault)
+        more = report_unreadable(fault)
     return _answer(manifest, (*found.checks, more), found.guarantees)
 
 
@@ -176,7 +178,7 @@ def verify_rows(
         return _refused(str(fault))
     checks = [Check("manifest", True, "the manifest is well formed")]
     told = None if witness is None else Witness(witness, "bucket" if read.sliced else "class")
-    return _verify(rows, read, checks, source, populations, told, progress, means, None, labelled)
+    return _verify(rows, read, checks, _Given(source, populations, told, None, labelled), progress, means)
 
 
 def _open(path: Path, data: DataFile, manifest: Manifest, spark: SparkSession | None = None) -> PublishedRows:
@@ -190,25 +192,28 @@ def _open(path: Path, data: DataFile, manifest: Manifest, spark: SparkSession | 
     return CsvRows(path, data, [name for name in manifest.columns if name not in plain])
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Given:
+    """What a release is compared with."""
+
+    source: Source | None
+    populations: Populations | None
+    witness: Witness | None
+    plan: Plan | None  # that several data owners agreed on
+    labelled: pa.Table | None  # the values under defended labels
+
+
 def _verify(
-    rows: PublishedRows,
-    manifest: Manifest,
-    checks: list[Check],
-    source: Source | None,
-    populations: Populations | None,
-    witness: Witness | None,
-    progress: Progress,
-    means: Means,
-    plan: Plan | None = None,
-    labelled: pa.Table | None = None,
+    rows: PublishedRows, manifest: Manifest, checks: list[Check], given: _Given, progress: Progress, means: Means
 ) -> Verification:
+    source, witness, plan = given.source, given.witness, given.plan
     checks.append(_columns(rows, manifest))
     if not checks[-1].ok:
         return _answer(manifest, checks)
     if manifest.account is not None:
         checks.append(check_account(manifest.account, manifest.columns, tree_given=manifest.tree_given))
         source = None
-    given = source
+    original = source
     if source is not None and manifest.one_per is not None:
         checks.append(check_one_each(manifest, source))
     if source is not None:
@@ -228,12 +233,14 @@ def _verify(
             elif manifest.sliced:
                 more, guarantees = verify_sliced(rows, manifest, covers.result(), source, witness, progress)
             else:
-                more, guarantees = verify_classes(rows, manifest, covers, source, witness, populations, progress, means)
+                more, guarantees = verify_classes(
+                    rows, manifest, covers, source, witness, given.populations, progress, means
+                )
             checks += more
             if guarantees is not None and source is not None:
-                checks += check_defended(rows, manifest, source, witness, labelled, progress, means)
+                checks += check_defended(rows, manifest, source, witness, given.labelled, progress, means)
             if guarantees is not None:
-                checks += _changed_columns(rows, manifest, covers.result(), given, source)
+                checks += _changed_columns(rows, manifest, covers.result(), original, source)
                 checks += check_utility(manifest, rows, here=means.spark is None)
         except CoverError as fault:
             return _answer(manifest, (*checks, Check("labels", False, str(fault))))
@@ -254,7 +261,7 @@ def _changed_columns(
     except MemoryError:  # no fault of the rows
         raise
     except FAULTS as fault:
-        return [unreadable(fault)]
+        return [report_unreadable(fault)]
 
 
 def _answer(

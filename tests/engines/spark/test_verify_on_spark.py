@@ -302,7 +302,7 @@ def test_a_witness_that_does_not_fit_is_noticed_by_tasks() -> None:
 
 
 def test_what_coders_met_apart_gets_one_numbering() -> None:
-    _, release, manifest = released_people("relative models")
+    _, release, manifest, _ = released_people("relative models")
     rows = release.sort_by([("ward", "descending"), ("illness", "ascending")]).combine_chunks()
     subjects = [("illness",), ("ward", "illness")]
     coder = ReleaseCoder(rows.schema, read_manifest(manifest, with_file=False), subjects, None, None)

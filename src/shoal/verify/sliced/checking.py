@@ -19,11 +19,11 @@ from shoal.core.progress import Progress
 from shoal.verify.boxes import Ragged, Spans
 from shoal.verify.contents import Contents, common_type
 from shoal.verify.covers import Covers
-from shoal.verify.form import check_dictionaries, check_labels, check_rows, source_counts, untold
+from shoal.verify.form import check_dictionaries, check_labels, check_rows, check_source_counts, count_unpublished
 from shoal.verify.hashing import BoxSums
 from shoal.verify.kernels import kernel
 from shoal.verify.manifest import Manifest
-from shoal.verify.reading import FAULTS, PublishedRows, coded, unreadable
+from shoal.verify.reading import FAULTS, PublishedRows, coded, report_unreadable
 from shoal.verify.result import Check, CheckedGuarantee
 from shoal.verify.sliced.beliefs import Postings, match_tuples, number_values
 from shoal.verify.sliced.judging import Judge, check_promises, form_tuples
@@ -62,7 +62,7 @@ def verify_sliced(
     except BucketError as fault:
         return [Check("buckets", False, str(fault))], None
     except FAULTS as fault:
-        return [unreadable(fault)], None
+        return [report_unreadable(fault)], None
     checks = _form(released, manifest, rows)
     if not all(check.ok for check in checks):
         return checks, None
@@ -78,7 +78,7 @@ def verify_sliced(
     if layout.blurred:
         # An adversary may know values as they are published: all tuples that the buckets could form are judged.
         return checks, check_promises(judge, manifest, form_tuples(released), with_source=False)
-    absent = 0 if witness is not None else untold(manifest, released.rows, original.rows)
+    absent = 0 if witness is not None else count_unpublished(manifest, released.rows, original.rows)
     checks.append(_matching(judge, original, absent))
     return checks, check_promises(judge, manifest, original.tuples, with_source=True)
 
@@ -148,7 +148,7 @@ def check_regions(released: SlicedRows, covers: Mapping[str, Covers]) -> Check:
             spans = Spans.of(own, reader.regions.tuples())
             narrow = int(np.argmin(spans.usual_widths() / [cover.width for cover in own]))
             order = np.argsort(spans.hulls[:, 2 * narrow], kind="stable")
-            swapped = spans.taken(order)
+            swapped = spans.reorder(order)
             edges = np.roll(swapped.hulls, -2 * narrow, axis=1)
             found += int(_overlapping(np.ascontiguousarray(edges), swapped.ragged))
     if found:
@@ -160,9 +160,9 @@ def check_sliced_truth(
     manifest: Manifest, released: SlicedRows, original: SourceTuples, *, with_witness: bool
 ) -> Iterator[Check]:
     """Compare what the parts and buckets hold with the source."""
-    yield source_counts(manifest, released.rows, original.rows)
+    yield check_source_counts(manifest, released.rows, original.rows)
     if any(reader.layout.boxed and not reader.layout.blurred for reader in released.readers):
-        absent = 0 if with_witness else untold(manifest, released.rows, original.rows)
+        absent = 0 if with_witness else count_unpublished(manifest, released.rows, original.rows)
         yield _regions(original, absent)
     if with_witness:
         yield from _by_witness(released, original)
@@ -203,7 +203,7 @@ def _by_bounds(manifest: Manifest, released: SlicedRows, original: SourceTuples)
     assert lists is not None  # noqa: S101 - without a witness contents are listed
     assert kinds is not None  # noqa: S101
     assert records is not None  # noqa: S101
-    absent = untold(manifest, released.rows, original.rows)
+    absent = count_unpublished(manifest, released.rows, original.rows)
     complete = absent == 0
     yield _parts(_count_changed(lists, kinds, records, complete=complete), len(released.readers))
     forced, available, lost = count_bounds(lists, kinds, records)

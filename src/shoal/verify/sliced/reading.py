@@ -20,7 +20,7 @@ from shoal.verify.hashing import BoxSums
 from shoal.verify.kernels import paired
 from shoal.verify.manifest import Manifest
 from shoal.verify.numbering import ValueReader
-from shoal.verify.reading import PublishedRows, coded, prepared
+from shoal.verify.reading import PublishedRows, coded, prepare_ahead
 from shoal.verify.sliced.beliefs import Joined, Postings
 from shoal.verify.sliced.layout import Layout, Separator
 from shoal.verify.sliced.linking import (
@@ -136,7 +136,7 @@ class _Reader:
         sizes: IntArray = np.zeros(0, dtype=np.int64)
         found: list[_Rows] = []
         with progress.step("reading the release", manifest.rows) as step:
-            for batch in prepared(rows.batches(manifest.columns), self.prepare):
+            for batch in prepare_ahead(rows.batches(manifest.columns), self.prepare):
                 if not batch.rows and found:
                     continue
                 sizes = grow_sizes(sizes, batch.buckets)

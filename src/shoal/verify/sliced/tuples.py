@@ -14,10 +14,10 @@ from shoal.core.progress import Progress
 from shoal.verify.boxes import BoxTree, Spans
 from shoal.verify.coding import PointReader
 from shoal.verify.covers import Covers
-from shoal.verify.form import SourceRows, source_rows
+from shoal.verify.form import SourceRows, count_source
 from shoal.verify.hashing import BoxSums
 from shoal.verify.manifest import Manifest
-from shoal.verify.reading import prepared
+from shoal.verify.reading import prepare_ahead
 from shoal.verify.sliced.linking import NeighbourSums, PreparedPart
 from shoal.verify.sliced.reading import SlicedRows
 from shoal.verify.tally import Combinations
@@ -130,14 +130,14 @@ def read_source(
     n_buckets = len(released.sizes)
     columns = [attribute.name for attribute in manifest.attributes]
     with progress.step("comparing with the source", source.n_rows) as step:
-        for batch in prepared(source.batches(columns, dictionary=locator.coded), locator.locate):
+        for batch in prepare_ahead(source.batches(columns, dictionary=locator.coded), locator.locate):
             stays = np.ones(batch.rows, dtype=np.bool_) if batch.gone is None else ~batch.gone
             n_kept = int(stays.sum())
             n_dropped += batch.rows - n_kept
             moved += batch.moved
             box = np.zeros(n_kept, dtype=np.int32)
             if witness is not None:
-                noted = witness.told(n_source, batch.rows)
+                noted = witness.read(n_source, batch.rows)
                 own = np.zeros(batch.rows, dtype=np.int64)
                 if isinstance(noted, str):
                     fault = noted
@@ -170,7 +170,7 @@ def read_source(
     found, records = tuples.result()
     contents, content_records = (None, None) if kinds is None else kinds.result()
     return SourceTuples(
-        rows=source_rows(n_source, n_dropped, moved),
+        rows=count_source(n_source, n_dropped, moved),
         tuples=found,
         records=records,
         homeless=homeless,

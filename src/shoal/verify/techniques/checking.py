@@ -17,7 +17,7 @@ from shoal.verify.contents import Contents, common_type
 from shoal.verify.covers import Covers
 from shoal.verify.items import RewrittenRows
 from shoal.verify.manifest import Manifest
-from shoal.verify.matching import TooLargeError, unmatched_labels, unmet_demand
+from shoal.verify.matching import TooLargeError, count_unmatched_labels, find_unmet
 from shoal.verify.numbering import LabelReader
 from shoal.verify.reading import PublishedRows, coded
 from shoal.verify.result import Check
@@ -25,7 +25,7 @@ from shoal.verify.tally import Tally
 from shoal.verify.techniques.base import ColumnValues, Declared, gather_values, missing_values
 from shoal.verify.techniques.declared import Moved
 from shoal.verify.techniques.tokens import Tokens
-from shoal.verify.truth import occurring
+from shoal.verify.truth import check_values
 
 if TYPE_CHECKING:
     from shoal.sources.base import Source
@@ -118,7 +118,7 @@ def _strange_values(declared: Moved, manifest: Manifest, rows: PublishedRows, so
         told.add(contents.hashes(pa.RecordBatch.from_arrays(batch.columns, names=names)))
     for batch in source.batches(names, dictionary=names):
         held.add(contents.hashes(batch))
-    strange = int(unmet_demand(*told.result(), *held.result()).sum())
+    strange = int(find_unmet(*told.result(), *held.result()).sum())
     if not strange:
         return None
     groups = " in the groups that they stay in" if len(names) > 1 else ""
@@ -149,9 +149,9 @@ def _check_labelled(
     """Check a column that is published as labels, and whose values changed rows."""
     demand = _label_counts(rows, file_columns(manifest)[declared.column], cover)
     supply = _code_counts(source, cover, manifest.missing_tokens)
-    yield from occurring([cover], [supply > 0])
+    yield from check_values([cover], [supply > 0])
     try:
-        lost = unmatched_labels(cover, demand, supply)
+        lost = count_unmatched_labels(cover, demand, supply)
     except (TooLargeError, ImportError):
         why = "labels are not matched with values: there are too many, or SciPy (shoal[attacks]) is not there"
         yield Check("technique", True, f"{declared.column} ({declared.technique}): {why}", done=False)
