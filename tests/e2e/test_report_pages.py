@@ -303,6 +303,7 @@ def test_attacks_are_recorded_and_told(folder: Path, releases: dict[str, Any], t
         "attacks.json",
         "evidence.json",
         "report.html",
+        "witness.parquet",
     ]
     assert "No attacks were recorded" not in page
     assert "attacks found more than chance explains" in page

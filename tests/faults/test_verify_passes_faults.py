@@ -65,6 +65,7 @@ def write(folder: Path, n: int, side: int) -> Path:
     pq.write_table(pa.table({"class": 1 + x * (side + 2) + y}), internal / "witness.parquet", row_group_size=1 << 18)
     labels = {f"at {place}": {"from": place, "below": place + 1} for place in range(side)}
     counts = np.bincount(x * side + y)
+    values = np.bincount(np.unique((x * side + y) * 9 + rest["s"]) // 9)
     manifest = {
         "format": 1,
         "shoal_version": "0",
@@ -72,7 +73,7 @@ def write(folder: Path, n: int, side: int) -> Path:
         "method_parameters": {},
         "guarantees": [
             {"model": "k-anonymity", "parameters": {"k": 1}, "achieved": float(counts[counts > 0].min())},
-            {"model": "distinct-l-diversity", "parameters": {"l": 1}, "achieved": 1.0},
+            {"model": "distinct-l-diversity", "parameters": {"l": 1}, "achieved": float(values[values > 0].min())},
         ],
         "parts": [["x", "y", "s", "c"]],
         "rows": n,

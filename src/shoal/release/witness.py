@@ -23,7 +23,7 @@ from shoal.sources.base import Source, layers
 from shoal.sources.writers import open_writer
 
 FILE = "witness.parquet"
-ROW = "\0row"  # the last column of rows on their way to be published: their places in the source
+ROW = "\x1frow"  # the last column of rows on their way to be published: their places in the source
 _CHUNK = 1 << 20  # rows
 _BOUND = 1 << 62  # of the numbers in one column
 

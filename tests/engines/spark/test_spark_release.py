@@ -180,8 +180,8 @@ def test_nothing_comes_back_that_the_verifier_does_not_accept(frame: Any, policy
 
 
 def test_rows_that_get_lost_on_the_way_are_noticed(frame: Any, policy, monkeypatch) -> None:
-    kept = rewriting.kept
-    monkeypatch.setattr(rewriting, "kept", lambda rows: kept(rows.limit(7)))
+    keep = rewriting.keep
+    monkeypatch.setattr(rewriting, "keep", lambda rows: keep(rows.limit(7)))
     with pytest.raises(InputError, match="nothing was published"):
         shoal.anonymize(frame, policy())
 
