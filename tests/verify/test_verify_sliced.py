@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -194,7 +195,7 @@ def test_a_claim_that_only_the_source_can_tell():
 
 @pytest.mark.parametrize(("l", "accepted"), [(2, True), (3, False)])
 def test_too_many_tuples_to_be_formed(monkeypatch, l, accepted):
-    monkeypatch.setattr("shoal.verify.sliced.judging.MOST_FORMABLE", 3)
+    monkeypatch.setattr(import_module("shoal.verify.sliced.judging"), "MOST_FORMABLE", 3)
     verification = verify_table(TABLE_1F, manifest(("simple-l-diversity", {"l": l}, 2.0)))
     assert verification.verified is accepted
     if not accepted:

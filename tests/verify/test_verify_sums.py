@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from threading import Event
 from typing import Any
 
@@ -182,7 +183,7 @@ def test_results_keep_the_order_of_the_batches():
 
 
 def test_no_more_batches_are_read_than_are_being_worked_on(monkeypatch):
-    monkeypatch.setattr("shoal.verify.reading.WORKERS", 2)
+    monkeypatch.setattr(import_module("shoal.verify.reading"), "WORKERS", 2)
     read = 0
 
     def numbers() -> Any:

@@ -215,8 +215,6 @@ def _by_matching(reader: LocalReader, found: _Found, question: Question) -> tupl
         false_rows = count_unmatched(covers, labels, contents, np.concatenate(points), np.concatenate(hashes))
     except TooLargeError as large:
         return facts, _not_done(str(large))
-    except ImportError:
-        return facts, _not_done("matching needs SciPy: install shoal[attacks]")
     return facts, judge_truth(question.manifest, false_rows)
 
 

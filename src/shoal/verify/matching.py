@@ -30,7 +30,7 @@ def count_unmatched(
     """Return how many published rows find no source row of their own, or raise TooLargeError.
 
     Published rows have (n_rows, n_covers) *labels* and *contents*, source rows (n_source_rows, n_covers) codes as
-    *points*, and contents that they *held*. Raises ImportError without SciPy.
+    *points*, and contents that they *held*.
     """
     boxes, wanted, demand = _distinct(contents, labels)
     cells, offered, supply = _distinct(held, points)

@@ -152,8 +152,8 @@ def _check_labelled(
     yield from check_values([cover], [supply > 0])
     try:
         lost = count_unmatched_labels(cover, demand, supply)
-    except (TooLargeError, ImportError):
-        why = "labels are not matched with values: there are too many, or SciPy (shoal[attacks]) is not there"
+    except TooLargeError:
+        why = "labels are not matched with values: there are too many"
         yield Check("technique", True, f"{declared.column} ({declared.technique}): {why}", done=False)
         return
     yield _check(declared, f"has {lost} labels that cover no value of the source of their own" if lost else None)
