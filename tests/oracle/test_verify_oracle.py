@@ -314,7 +314,7 @@ def test_models_on_induced_frequencies(
     with pytest.MonkeyPatch.context() as patch:
         if wide:  # as if 64 bits held nothing: Python's integers count instead
             for module in ("exact", "guarantees"):
-                patch.setattr(f"shoal.verify.{module}.WIDEST", 1)
+                patch.setattr(import_module(f"shoal.verify.{module}"), "WIDEST", 1)
         verification = verify_table(*generalized(classes, promise))
     answer = verification.guarantees[0]
     expected = holds(model, parameters, main, induced, whole)
