@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from importlib import import_module
 from itertools import product
 from typing import Any
 
