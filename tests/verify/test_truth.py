@@ -66,10 +66,10 @@ def test_a_witness_in_memory_tells_any_rows() -> None:
         assert (witness.n_rows, witness.n_columns) == (4, 1)
         for begin in range(5):
             for rows in range(5 - begin):
-                assert numbers(witness.told(begin, rows)) == [[1, 0, 2, 3][begin : begin + rows]]
-            assert "fewer rows" in str(witness.told(begin, 5 - begin))
+                assert numbers(witness.read(begin, rows)) == [[1, 0, 2, 3][begin : begin + rows]]
+            assert "fewer rows" in str(witness.read(begin, 5 - begin))
     wide = Witness(np.array([[1, 0], [5, 0]]), "class")
-    assert (wide.n_rows, wide.n_columns, numbers(wide.told(0, 2))) == (2, 2, [[1, 0], [5, 0]])
+    assert (wide.n_rows, wide.n_columns, numbers(wide.read(0, 2))) == (2, 2, [[1, 0], [5, 0]])
 
 
 def test_a_witness_in_a_file_is_read_by_row_groups() -> None:
@@ -79,14 +79,14 @@ def test_a_witness_in_a_file_is_read_by_row_groups() -> None:
         assert (witness.n_rows, witness.n_columns) == (10, 1)
         for begin, rows in product(range(11), range(11)):
             if begin + rows <= 10:
-                assert numbers(witness.told(begin, rows)) == [every[begin : begin + rows]]
+                assert numbers(witness.read(begin, rows)) == [every[begin : begin + rows]]
             else:
-                assert "fewer rows" in str(witness.told(begin, rows))
+                assert "fewer rows" in str(witness.read(begin, rows))
         for begin in range(10):  # whichever row group is asked for first
             anew = Witness(written(folder, {"class": every}), "class")
-            assert numbers(anew.told(begin, 1)) == [[every[begin]]]
+            assert numbers(anew.read(begin, 1)) == [[every[begin]]]
         both = Witness(written(folder, {"class": every, "class 2": every[::-1]}), "class")
-        assert (both.n_columns, numbers(both.told(2, 2))) == (2, [[3, 4], [8, 7]])
+        assert (both.n_columns, numbers(both.read(2, 2))) == (2, [[3, 4], [8, 7]])
 
 
 def test_files_that_are_no_witness_are_refused() -> None:
@@ -101,12 +101,12 @@ def test_files_that_are_no_witness_are_refused() -> None:
             with pytest.raises(ValueError, match="not columns of whole numbers"):
                 Witness(written(folder, columns), "class")
         gap = Witness(written(folder, {"class": [1, 2, 3, None]}), "class")
-        assert numbers(gap.told(0, 3)) == [[1, 2, 3]]
-        assert "cannot be read" in str(gap.told(2, 2))
+        assert numbers(gap.read(0, 3)) == [[1, 2, 3]]
+        assert "cannot be read" in str(gap.read(2, 2))
         path = written(folder, {"class": [1, 2]})
         gone = Witness(path, "class")
         path.unlink()
-        assert "cannot be read (FileNotFoundError)" in str(gone.told(0, 1))
+        assert "cannot be read (FileNotFoundError)" in str(gone.read(0, 1))
 
 
 def test_class_numbers_say_all_labels() -> None:
@@ -167,11 +167,11 @@ def test_a_witness_is_projected_to_fewer_attributes() -> None:
     found = ProjectedWitness(Witness(given, "class"), manifest, other)
     wanted = theirs.pack(labels[1:])
     wanted[:, 1] = 0
-    assert (found.n_rows, found.n_columns, numbers(found.told(0, 3))) == (3, 1, wanted.tolist())
-    assert numbers(found.told(1, 2)) == wanted[:, 1:].tolist()
+    assert (found.n_rows, found.n_columns, numbers(found.read(0, 3))) == (3, 1, wanted.tolist())
+    assert numbers(found.read(1, 2)) == wanted[:, 1:].tolist()
     for wrong in (np.array([26, 1]), np.array([-1, 1]), np.array([[1, 1], [1, 1]])):
-        assert "does not fit" in str(ProjectedWitness(Witness(wrong, "class"), manifest, other).told(0, 2))
-    assert "does not fit" in str(found.told(0, 4))
+        assert "does not fit" in str(ProjectedWitness(Witness(wrong, "class"), manifest, other).read(0, 2))
+    assert "does not fit" in str(found.read(0, 4))
 
 
 def _written(manifest: Manifest) -> dict[str, Any]:
@@ -181,18 +181,18 @@ def _written(manifest: Manifest) -> dict[str, Any]:
 def test_sums_tell_classes_and_contents() -> None:
     hashes = np.array([5, 6, 5], dtype=np.uint64)
     classes = np.array([[1, 2, 2]])
-    sums = truth.class_sums(KEY, hashes, classes)
+    sums = truth.sum_classes(KEY, hashes, classes)
     assert sums.rows == 3
     order = [2, 0, 1]
-    assert truth.class_sums(KEY, hashes[order], classes[:, order]) == sums
-    assert truth.class_sums(KEY, hashes, np.array([[2, 1, 2]])) != sums
-    assert truth.class_sums(KEY, np.array([5, 6, 6], dtype=np.uint64), classes) != sums
-    assert truth.class_sums(KEY, hashes[:2], classes[:, :2]) != sums
-    both = truth.class_sums(KEY, hashes, np.array([[1, 2, 2], [1, 1, 1]]))
+    assert truth.sum_classes(KEY, hashes[order], classes[:, order]) == sums
+    assert truth.sum_classes(KEY, hashes, np.array([[2, 1, 2]])) != sums
+    assert truth.sum_classes(KEY, np.array([5, 6, 6], dtype=np.uint64), classes) != sums
+    assert truth.sum_classes(KEY, hashes[:2], classes[:, :2]) != sums
+    both = truth.sum_classes(KEY, hashes, np.array([[1, 2, 2], [1, 1, 1]]))
     assert both != sums
-    assert both != truth.class_sums(KEY, hashes, np.array([[1, 1, 1], [1, 2, 2]]))
+    assert both != truth.sum_classes(KEY, hashes, np.array([[1, 1, 1], [1, 2, 2]]))
     assert hashes.tolist() == [5, 6, 5]
-    parts = truth.class_sums(KEY, hashes[:1], classes[:, :1]) + truth.class_sums(KEY, hashes[1:], classes[:, 1:])
+    parts = truth.sum_classes(KEY, hashes[:1], classes[:, :1]) + truth.sum_classes(KEY, hashes[1:], classes[:, 1:])
     assert parts == sums
 
 
@@ -210,19 +210,19 @@ def test_rows_lie_under_the_labels_of_their_classes() -> None:
     of_class = ClassNumbers([4, 3])
     for (first, age_label), (second, town_label) in product(enumerate(ages.labels), enumerate(towns.labels)):
         labels = np.repeat(np.array([[first], [second]], dtype=np.int32), len(values), axis=1)
-        found = truth.uncovered(of_class.pack(labels), of_class, points, [(0, ages), (1, towns)])
+        found = truth.count_uncovered(of_class.pack(labels), of_class, points, [(0, ages), (1, towns)])
         wrong = [a not in under_age[str(age_label)] or t not in under_town[str(town_label)] for a, t in values]
         assert found == sum(wrong), (age_label, town_label)
-        alone = truth.uncovered(of_class.pack(labels), of_class, points[:, 1:], [(1, towns)])
+        alone = truth.count_uncovered(of_class.pack(labels), of_class, points[:, 1:], [(1, towns)])
         assert alone == sum(t not in under_town[str(town_label)] for _, t in values)
         for row, off in enumerate(wrong):
             one = of_class.pack(labels[:, :1])
-            assert truth.uncovered(one, of_class, points[row : row + 1], [(0, ages), (1, towns)]) == off
+            assert truth.count_uncovered(one, of_class, points[row : row + 1], [(0, ages), (1, towns)]) == off
     # Texts that are no labels cover nothing, nor do missing values where there is no label for them.
     for strange in (4, 5):
         labels = np.full((2, len(values)), strange, dtype=np.int32)
         labels[1] = 0
-        assert truth.uncovered(of_class.pack(labels), of_class, points[:, :1], [(0, ages)]) == len(values)
+        assert truth.count_uncovered(of_class.pack(labels), of_class, points[:, :1], [(0, ages)]) == len(values)
 
 
 def test_contents_are_the_columns_that_must_be_equal() -> None:
@@ -242,23 +242,23 @@ def test_values_under_sensitive_labels_must_occur() -> None:
     sensitive = read_covers(Attribute(name="ill", role="sensitive", kind="category", labels=labels))
     quasi = read_covers(Attribute(name="town", role="quasi", kind="category", labels=TOWNS))
     met = np.ones(sensitive.width, dtype=np.bool_)
-    (fine,) = truth.occurring([quasi, sensitive], [np.zeros(quasi.width, dtype=np.bool_), met])
+    (fine,) = truth.check_values([quasi, sensitive], [np.zeros(quasi.width, dtype=np.bool_), met])
     assert (fine.name, fine.ok, fine.detail) == ("values", True, "all values that labels of ill cover occur")
     met[sensitive.places(pa.array(["hiv"]))] = False
-    (wrong,) = truth.occurring([sensitive], [met])
+    (wrong,) = truth.check_values([sensitive], [met])
     assert (wrong.ok, wrong.detail) == (False, "labels of ill cover 1 values that no source row has")
 
 
 def test_what_is_said_of_true_and_false_rows() -> None:
-    assert truth.true_by(manifest_of()).detail == "every published row covers a source row of its own"
-    assert truth.true_by(manifest_of()).ok
-    false = truth.true_by(manifest_of(), 3)
+    assert truth.judge_truth(manifest_of()).detail == "every published row covers a source row of its own"
+    assert truth.judge_truth(manifest_of()).ok
+    false = truth.judge_truth(manifest_of(), 3)
     assert (false.name, false.ok) == ("truth", False)
     assert false.detail == "3 published rows cover no source row of their own"
     noisy = manifest_of(techniques={"cost": {"technique": "permutation", "within": []}})
-    assert truth.true_by(noisy).detail.endswith("of its own, by the 3 columns that follow from the source")
-    assert truth.true_by(noisy, 1).detail.endswith("of their own, by the 3 columns that follow from the source")
+    assert truth.judge_truth(noisy).detail.endswith("of its own, by the 3 columns that follow from the source")
+    assert truth.judge_truth(noisy, 1).detail.endswith("of their own, by the 3 columns that follow from the source")
     alone = {"cost": {"role": "insensitive", "kind": "number"}}
     moved = {"cost": {"technique": "permutation", "within": []}}
     nothing = manifest_of(attributes=alone, techniques=moved, method="plain", guarantees=[])
-    assert (truth.true_by(nothing).ok, "no column follows" in truth.true_by(nothing).detail) == (True, True)
+    assert (truth.judge_truth(nothing).ok, "no column follows" in truth.judge_truth(nothing).detail) == (True, True)
