@@ -180,7 +180,7 @@ TOO_LATE = (
     *(f"shoal.release.release._sync_folder:{step}" for step in (1, 3, 4, 5)),
     "shoal.sources.databases.tables.Delivery.commit:1",
     "shoal.linking.ledger.book._settle:1",
-    "shoal.cli.anonymize.show:1",
+    "shoal.cli.anonymize.show_release:1",
 )
 
 

@@ -120,8 +120,8 @@ def test_killed_when_some_of_a_transaction_is_on_the_disk(place: Path) -> None:
     publish(place, "rows", "rows")
     script = (
         "import os, signal, sys; from pathlib import Path\n"
-        "from shoal.linking.ledger.schema import connected, transaction\n"
-        "with connected(Path('ledger.db'), write=True) as ledger:\n"
+        "from shoal.linking.ledger.schema import connect, transaction\n"
+        "with connect(Path('ledger.db'), write=True) as ledger:\n"
         "    ledger.execute('PRAGMA cache_size = 1')\n"
         "    with transaction(ledger):\n"
         "        rows = [(f'{i}' * 999, '', '') for i in range(99)]\n"

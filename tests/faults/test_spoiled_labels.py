@@ -139,7 +139,7 @@ def test_a_release_whose_labels_tell_too_much_is_never_published(
     """The paper's algorithm under the promise: nothing but the verifier stands in its way."""
 
     def undefended(self: SequentialSweep, problem: Any, rng: Any, progress: Any) -> Any:
-        return planning.planned(problem, self.improve, False, rng, progress)
+        return planning.plan_sweep(problem, self.improve, False, rng, progress)
 
     monkeypatch.setattr(SequentialSweep, "plan", undefended)
     with pytest.raises(ShoalError, match=r"labels of s: .* more frequent under a label of a class than tau"):

@@ -30,18 +30,18 @@ from shoal.verify import passes
 
 folder, small, memory, more = sys.argv[1:]
 
-def verify(folder, memory):
+def judge(folder, memory):
     folder = Path(folder)
     return verify(folder / "out", source=open_source(folder / "source.parquet"), memory=memory)
 
 least, passes._LEAST = passes._LEAST, 20_000
 for warm in (1, None):
-    assert verify(small, warm).verified
+    assert judge(small, warm).verified
 passes._LEAST = least
 with open("/proc/self/status") as status:
     size = int(status.read().split("VmSize:")[1].split()[0]) << 10
 resource.setrlimit(resource.RLIMIT_AS, (size + (int(more) << 20), resource.RLIM_INFINITY))
-print(verify(folder, int(memory) or None).verified)
+print(judge(folder, int(memory) or None).verified)
 """
 
 

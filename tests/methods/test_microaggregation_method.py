@@ -22,6 +22,7 @@ from shoal.policy.encoding import encode
 from shoal.policy.policy import Policy
 from shoal.release.forms.base import publish_plan
 from shoal.release.publication import Publication
+from shoal.release.witness import ROW
 from shoal.sources.opening import open_source
 
 QUASI = ("age", "wage", "sex", "zip", "day")
@@ -76,7 +77,7 @@ def made(table: pa.Table, document: dict[str, Any], seed: int = 1) -> tuple[Publ
         raise UnreachableError(refusal)
     plan = loaded.method.plan(encoding.problem, chance.generator, Silent())
     publication = publish_plan(loaded, source, counted, encoding, plan)
-    rows = pa.Table.from_batches(publication.rows(engine, chance, None, Silent()).batches)
+    rows = pa.Table.from_batches(publication.rows(engine, chance, None, Silent()).batches).drop_columns([ROW])
     return publication, rows.cast(pa.schema([(f.name, _plain(f.type)) for f in rows.schema]))
 
 

@@ -86,7 +86,7 @@ def test_questions_are_answered_as_from_the_published_rows(parts: list[tuple[int
     table = published(problem, parts, bucket)
     for _ in range(6):
         queries = Queries.draw(problem, 4, rng)
-        found = rows.answered(queries)
+        found = rows.answer(queries)
         for number in range(4):
             ranges = zip(queries.places, queries.starts[:, number], queries.stops[:, number], strict=True)
             where = {NAMES[place]: (int(start), int(stop)) for place, start, stop in ranges}

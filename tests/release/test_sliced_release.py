@@ -118,22 +118,21 @@ def test_the_witness_tells_the_bucket_of_every_source_row(tmp_path: Path) -> Non
 
 def test_publishing_verifies_with_the_witness(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     given: list[Any] = []
-    verify = verifier.verify_table
+    verify_table = verifier.verify_table
 
     def spy(*arguments: Any, **options: Any) -> Any:
         given.append(options["witness"])
-        return verify(*arguments, **options)
+        return verify_table(*arguments, **options)
 
     monkeypatch.setattr(verifier, "verify_table", spy)
     release = shoal.anonymize(patients(), SLICING)
     assert np.bincount(given[0][0], minlength=2)[1:].tolist() == np.bincount(release.data["bucket"])[1:].tolist()
     shoal.anonymize(patients(), {**SLICING, "method": {"mondrian": {}}})
     assert (given[1] > 0).all()
-    at = verify
 
     def beside(folder: Path, **options: Any) -> Any:
         assert (folder.parent / "internal" / "witness.parquet").is_file()
-        return at(folder, **options)
+        return verify(folder, **options)
 
     monkeypatch.setattr(verifier, "verify", beside)
     shoal.anonymize(patients(), SLICING, out=tmp_path / "out")
