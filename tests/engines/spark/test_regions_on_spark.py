@@ -138,7 +138,7 @@ def test_a_frame_is_planned_by_regions_where_its_partitions_are(
 
     table = crowd(4, flu=0.6 if method == "sweep" else 0)
     frame = spark.createDataFrame(table).repartition(3)
-    monkeypatch.setattr(LocalEngine, "keyed", refuse)
+    monkeypatch.setattr(LocalEngine, "locate_keys", refuse)
     release = shoal.anonymize(frame, asked(method, **ASKED[method]))
     assert release.verification.verified
     assert release.evidence["search"]["regions"] >= 2
@@ -356,8 +356,8 @@ def test_every_batch_of_every_region_is_scattered_in_its_own_way(planned: Planne
         used.append(how)
         return real(batch, n_heaps, *how)
 
-    real = regional_planning.scattered
-    monkeypatch.setattr(regional_planning, "scattered", scattered)
+    real = regional_planning.scatter
+    monkeypatch.setattr(regional_planning, "scatter", scattered)
     planned.plan(planned.work)
     assert len(set(used)) == len(used) > len(planned.regions)
     assert {secret for secret, *_ in used} == {planned.work.secret}

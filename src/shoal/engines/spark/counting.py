@@ -26,6 +26,7 @@ from shoal.sources.spark.shipping import (
     hold,
     make_piece,
     pieces_of,
+    spark_schema,
     unpack_message,
 )
 from shoal.sources.spark.source import SparkSource
@@ -114,7 +115,7 @@ def merge_neighbours(pieces: DataFrame, merge: Callable[[pa.Table], pa.Table]) -
 
     with quiet():
         neighbours = functions.floor(functions.col("partition") / FAN_IN).alias("neighbours")
-        return pieces.groupBy(neighbours).applyInArrow(merge, PIECES)
+        return pieces.groupBy(neighbours).applyInArrow(merge, spark_schema(PIECES))
 
 
 def _too_many(number: int, entries: int) -> pa.Table:
