@@ -21,6 +21,7 @@ from pydantic import AfterValidator, Field
 
 from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
 from shoal.core.errors import InputError
+from shoal.core.kernels import compiled
 from shoal.core.progress import Progress
 from shoal.manifest import AgreedFile, Digest, Listed, ManifestError, StrictEntry, parse_json, read_entry
 from shoal.verify.counting import histograms_of
@@ -28,7 +29,7 @@ from shoal.verify.covers import Covers
 from shoal.verify.exact import Histograms, entropies, entropy_at_least
 from shoal.verify.form import SourceRows, check_dictionaries, check_labels, check_rows, check_source_counts
 from shoal.verify.guarantees import agrees
-from shoal.verify.kernels import kernel, paired
+from shoal.verify.kernels import paired
 from shoal.verify.manifest import Manifest, demand
 from shoal.verify.numbering import LabelReader
 from shoal.verify.promises import Promise
@@ -331,7 +332,7 @@ def _compare(released: AgreedRows, manifest: Manifest, plan: Plan, source: Sourc
     return [*checks, Check("truth", not wrong, detail if wrong else right)]
 
 
-@kernel
+@compiled
 def _widen(
     owner: IntArray,
     begin: IntArray,

@@ -9,8 +9,9 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray, KeyArray
+from shoal.core.kernels import compiled
 from shoal.verify.covers import Covers
-from shoal.verify.kernels import inlined, kernel
+from shoal.verify.kernels import inlined
 
 Ragged: TypeAlias = tuple[CodeArray, IntArray, IntArray, CodeArray, CodeArray]  # labels and all their ranges
 NOBODY, SEVERAL = -1, -2
@@ -69,7 +70,7 @@ def in_hull(hulls: CodeArray, points: CodeArray, i: int, box: int) -> bool:
     return inside
 
 
-@kernel
+@compiled
 def in_ranges(ragged: Ragged, points: CodeArray, i: int, owner: int) -> bool:
     """Whether the labels of a box cover point i, range by range."""
     labels, offsets, start, range_low, range_high = ragged
@@ -97,7 +98,7 @@ def _near_each_other(hulls: CodeArray) -> IntArray:
     return np.argsort(key, kind="stable")
 
 
-@kernel
+@compiled
 def _look(
     tree: Tree, uneven: BoolArray, ragged: Ragged, points: CodeArray, owners: CodeArray, totals: IntArray
 ) -> None:

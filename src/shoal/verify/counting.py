@@ -13,9 +13,10 @@ import numpy as np
 
 from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
 from shoal.core.errors import UsageError
+from shoal.core.kernels import compiled
 from shoal.verify.coding import CodedRows, Layout
 from shoal.verify.exact import Histograms
-from shoal.verify.kernels import kernel, paired
+from shoal.verify.kernels import paired
 from shoal.verify.tally import Interner, Tally
 
 _SHIFT, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
@@ -55,13 +56,13 @@ class Tallied:
     entries: tuple[tuple[KeyArray, IntArray], ...]  # of each subject: distinct class << 32 | value, and their counts
 
 
-@kernel
+@compiled
 def _count_each(owner: CodeArray, sizes: IntArray) -> None:
     for i in range(owner.shape[0]):
         sizes[owner[i]] += 1
 
 
-@kernel
+@compiled
 def _hashes(keys: KeyArray, labels: CodeArray) -> KeyArray:
     """Return (n,) hashes of keys and of (n_labels, n) labels beside them."""
     out = np.empty(keys.shape[0], dtype=np.uint64)
@@ -199,7 +200,7 @@ class Counting:
         return histograms_of(tally, self.sizes, values, n_values, table)
 
 
-@kernel
+@compiled
 def _split(keys: KeyArray, n_classes: int) -> tuple[IntArray, IntArray]:
     """Return where the keys of each class start, and the value of each key; keys ascend."""
     start = np.zeros(n_classes + 1, dtype=np.int64)

@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
+from shoal.core.kernels import compiled
 from shoal.manifest import Attribute
-from shoal.verify.kernels import kernel
 
 _FLAGS = ("any", "missing")
 
@@ -118,7 +118,7 @@ def read_covers(attribute: Attribute) -> Covers:
     return Covers(attribute, labels, start, lows, highs, n_covered + 2, line, codes)
 
 
-@kernel
+@compiled
 def _join_ranges(n: int, owner: IntArray, low: IntArray, high: IntArray) -> tuple[IntArray, CodeArray, CodeArray]:
     """Join ranges of one owner that touch; owners ascend, and so do the ranges of each."""
     start = np.zeros(n + 1, dtype=np.int64)

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from shoal.core.arrays import IntArray
+from shoal.core.kernels import compiled
 from shoal.manifest import Attribute
 from shoal.verify.exact import CannotCheckError, Histograms, check_size
-from shoal.verify.kernels import Function, kernel, uncompiled
+from shoal.verify.kernels import Function, uncompiled
 
 
 def equal_distance(histograms: Histograms) -> tuple[IntArray, int]:
@@ -161,7 +162,7 @@ def _flatten(taxonomy: Mapping[str, Any]) -> tuple[list[int], list[int], dict[st
     return parents, heights, leaves
 
 
-@kernel
+@compiled
 def _along_ranks(
     start: IntArray, rank: IntArray, count: IntArray, sizes: IntArray, whole: IntArray, total: int
 ) -> IntArray:
@@ -179,7 +180,7 @@ def _along_ranks(
     return out
 
 
-@kernel
+@compiled
 def _over_tree(
     start: IntArray,
     node: IntArray,

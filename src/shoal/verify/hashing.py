@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray, KeyArray
-from shoal.verify.kernels import inlined, kernel
+from shoal.core.kernels import compiled
+from shoal.verify.kernels import inlined
 
 Word: TypeAlias = np.uint64
 _C0 = np.uint64(0x736F6D6570736575)
@@ -69,14 +70,14 @@ def combine(key: KeyArray, first: Word, second: Word) -> Word:
     return _finish(v0, v1, v2, v3)
 
 
-@kernel
+@compiled
 def fold_words(key: KeyArray, rows: KeyArray, words: KeyArray, places: CodeArray) -> None:
     """Change rows[i] to the hash of itself and words[places[i]]."""
     for i in range(rows.shape[0]):
         rows[i] = combine(key, rows[i], words[places[i]])
 
 
-@kernel
+@compiled
 def hash_words(key: KeyArray, words: KeyArray, places: CodeArray) -> KeyArray:
     """Return (n,) the hashes of 0 and words[places[i]]: what fold_words makes of zeros."""
     hashes = np.empty(words.shape[0], dtype=np.uint64)
@@ -88,7 +89,7 @@ def hash_words(key: KeyArray, words: KeyArray, places: CodeArray) -> KeyArray:
     return rows
 
 
-@kernel
+@compiled
 def fold_numbers(key: KeyArray, rows: KeyArray, numbers: FloatArray, bits: KeyArray, missing: Word) -> None:
     """Change rows[i] to the hash of itself and the bits of numbers[i]; -0.0 is 0.0, NaN is missing."""
     for i in range(rows.shape[0]):
@@ -100,14 +101,14 @@ def fold_numbers(key: KeyArray, rows: KeyArray, numbers: FloatArray, bits: KeyAr
         rows[i] = combine(key, rows[i], word)
 
 
-@kernel
+@compiled
 def fold_values(key: KeyArray, rows: KeyArray, words: KeyArray) -> None:
     """Change rows[i] to the hash of itself and words[i]."""
     for i in range(rows.shape[0]):
         rows[i] = combine(key, rows[i], words[i])
 
 
-@kernel
+@compiled
 def hash_texts(key: KeyArray, offsets: IntArray, data: NDArray[np.uint8]) -> KeyArray:
     """Return (n,) hashes of the byte strings data[offsets[i]:offsets[i + 1]]."""
     n = offsets.shape[0] - 1
@@ -146,7 +147,7 @@ def _mix(key: KeyArray, word: Word) -> Word:
     return word ^ (word >> _HALF)
 
 
-@kernel
+@compiled
 def _add(table: KeyArray, key: KeyArray, boxes: CodeArray, hashes: KeyArray) -> None:
     for i in range(boxes.shape[0]):
         box = boxes[i]
@@ -225,7 +226,7 @@ class RowSums:
         return RowSums(self.rows + other.rows, first % (1 << 64), second % (1 << 64))
 
 
-@kernel
+@compiled
 def _summed(key: KeyArray, hashes: KeyArray) -> tuple[np.uint64, np.uint64]:
     first = second = np.uint64(0)
     for i in range(hashes.shape[0]):

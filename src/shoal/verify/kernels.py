@@ -1,4 +1,4 @@
-"""Compiling loops over arrays: the only place where this package meets the compiler's untyped names."""
+"""Small compiled loops over arrays that several checks share."""
 
 from __future__ import annotations
 
@@ -9,14 +9,10 @@ import numba
 import numpy as np
 
 from shoal.core.arrays import BoolArray, CodeArray, KeyArray
+from shoal.core.kernels import compiled
 
 _SHIFT = np.uint64(32)
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def kernel(function: Function) -> Function:
-    """Compile a function once, keep it on disk, and let other threads run meanwhile."""
-    return cast("Function", numba.njit(cache=True, nogil=True)(function))
 
 
 def inlined(function: Function) -> Function:
@@ -29,21 +25,21 @@ def uncompiled(function: Function) -> Function:
     return cast("Function", getattr(function, "py_func", function))
 
 
-@kernel
+@compiled
 def look_up(table: CodeArray, places: CodeArray, out: CodeArray) -> None:
     """Fill out[i] with table[places[i]]."""
     for i in range(places.shape[0]):
         out[i] = table[places[i]]
 
 
-@kernel
+@compiled
 def mark(places: CodeArray, used: BoolArray) -> None:
     """Set used[places[i]] for every i."""
     for i in range(places.shape[0]):
         used[places[i]] = True
 
 
-@kernel
+@compiled
 def paired(first: CodeArray, second: CodeArray) -> KeyArray:
     """Return (n,) first << 32 | second."""
     out = np.empty(first.shape[0], dtype=np.uint64)

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
+from shoal.core.kernels import compiled
 from shoal.verify.boxes import Ragged, Spans, in_ranges
 from shoal.verify.covers import Covers
-from shoal.verify.kernels import kernel
 
 MOST_ROWS = 1 << 16  # of each table
 MOST_PAIRS = 1 << 22  # of a published row and a source row that it may stand for, equal ones counted once
@@ -83,7 +83,7 @@ def _distinct(contents: KeyArray, codes: CodeArray) -> tuple[CodeArray, KeyArray
     return codes[order[first]], contents[order[first]], np.diff(np.append(first, len(order)))
 
 
-@kernel
+@compiled
 def _pairs(ragged: Ragged, points: CodeArray, first: IntArray, after: IntArray) -> tuple[IntArray, IntArray]:
     """Return the boxes and the points, from the first of a box on to before the last, that they cover."""
     boxes, cells = [0], [0]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from shoal.core.arrays import AnyIntArray, CodeArray, IntArray, KeyArray
-from shoal.verify.kernels import kernel
+from shoal.core.kernels import compiled
 
 _FIRST_FLUSH, _FLUSH = 1 << 20, 12_000_000  # keys that wait: as many as are known already, between these
 _LARGE = 1 << 19  # numbers from which on a table grows in smaller steps
@@ -91,7 +91,7 @@ class Tally:
         return self._keys, self._counts
 
 
-@kernel
+@compiled
 def _intern(
     keys: KeyArray, begin: int, table_keys: KeyArray, table_ids: CodeArray, count: int, out: CodeArray
 ) -> tuple[int, int]:
@@ -160,7 +160,7 @@ class Interner:
         return out
 
 
-@kernel
+@compiled
 def _extend(keys: KeyArray, radix: int, codes: AnyIntArray) -> None:
     factor = np.uint64(radix)
     for i in range(keys.shape[0]):

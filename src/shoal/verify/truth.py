@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 
 from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
 from shoal.core.errors import InputError
+from shoal.core.kernels import compiled
 from shoal.verify.contents import Contents
 from shoal.verify.covers import Covers
 from shoal.verify.hashing import RowSums, fold_values
-from shoal.verify.kernels import kernel
 from shoal.verify.manifest import Manifest
 from shoal.verify.reading import FAULTS
 from shoal.verify.result import Check
@@ -160,13 +160,13 @@ class ClassNumbers:
         return inside and bool(((numbers > 0) == (numbers[0] > 0)).all())
 
 
-@kernel
+@compiled
 def _add_digits(numbers: IntArray, labels: CodeArray, stride: int) -> None:
     for i in range(numbers.shape[0]):
         numbers[i] += labels[i] * stride
 
 
-@kernel
+@compiled
 def _digits(numbers: IntArray, stride: int, radix: int) -> CodeArray:
     out = np.empty(numbers.shape[0], dtype=np.int32)
     for i in range(numbers.shape[0]):
@@ -182,7 +182,7 @@ def sum_classes(key: KeyArray, hashes: KeyArray, numbers: IntArray) -> RowSums:
     return RowSums.of(key, rows)
 
 
-@kernel
+@compiled
 def _uncovered(labels: CodeArray, codes: CodeArray, start: IntArray, low: CodeArray, high: CodeArray) -> BoolArray:
     """Return (n_rows,) whether the code of a row is in no range of its label; ranges of a label ascend."""
     out = np.ones(labels.shape[0], dtype=np.bool_)

@@ -18,8 +18,9 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.core.arrays import CodeArray, FloatArray, IntArray, KeyArray
+from shoal.core.kernels import compiled
 from shoal.verify.exact import Histograms
-from shoal.verify.kernels import inlined, kernel, paired
+from shoal.verify.kernels import inlined, paired
 
 _SHIFT = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
@@ -164,7 +165,7 @@ class Matches(NamedTuple):
         return np.repeat(np.arange(len(self.start) - 1), self.times)
 
 
-@kernel
+@compiled
 def _match(lists: Postings, n_parts: int, tuples: CodeArray, first: int, found: Matches) -> int:
     """Find the buckets of tuples from *first* on until there is no room for those of one more; return its number."""
     start, buckets, dense, entries = lists.start, lists.bucket, lists.dense, lists.entry
@@ -235,7 +236,7 @@ def share_buckets(world: World, found: Matches) -> FloatArray:
     return np.asarray(expected / np.bincount(owner, expected, n)[owner], dtype=np.float64)
 
 
-@kernel
+@compiled
 def _mix(found: Matches, weight: FloatArray, group: IntArray, groups: Groups, out: FloatArray) -> None:
     for t in range(out.shape[0]):
         for m in range(found.start[t], found.start[t + 1]):

@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow as pa
 
 from shoal.core.arrays import CodeArray, IntArray
+from shoal.core.kernels import compiled
 from shoal.core.progress import Progress
 from shoal.verify.boxes import Ragged, Spans
 from shoal.verify.contents import Contents, common_type
 from shoal.verify.covers import Covers
 from shoal.verify.form import check_dictionaries, check_labels, check_rows, check_source_counts, count_unpublished
 from shoal.verify.hashing import BoxSums
-from shoal.verify.kernels import kernel
 from shoal.verify.manifest import Manifest
 from shoal.verify.reading import FAULTS, PublishedRows, coded, report_unreadable
 from shoal.verify.result import Check, CheckedGuarantee
@@ -106,7 +106,7 @@ def _matching(judge: Judge, original: SourceTuples, absent: int) -> Check:
     return Check("matching", True, "every source row that is told matches a bucket")
 
 
-@kernel
+@compiled
 def _meet(ragged: Ragged, one: int, other: int) -> bool:
     """Whether two boxes have a point in common, range by range."""
     labels, offsets, start, low, high = ragged
@@ -121,7 +121,7 @@ def _meet(ragged: Ragged, one: int, other: int) -> bool:
     return True
 
 
-@kernel
+@compiled
 def _overlapping(hulls: CodeArray, ragged: Ragged) -> int:
     """Return how many boxes meet one after them; hulls are sorted by the low edge of the first attribute."""
     n, d = hulls.shape[0], hulls.shape[1] // 2
