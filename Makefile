@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := -m pip --quiet --disable-pip-version-check
 DEMO := demo-out
+# Compiled modules are kept, also where the environment says otherwise: the tests start the command hundreds of times.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test corpus thorough check bench comparison figures screenshots clean
 
